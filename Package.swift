@@ -1,0 +1,110 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+// Warnings are errors on the compiler that CI has; a newer one may warn of more, and must not keep anybody from building.
+#if compiler(>=6.3) && compiler(<6.4)
+  let strictness: [SwiftSetting] = [.unsafeFlags(["-warnings-as-errors"])]
+#else
+  let strictness: [SwiftSetting] = []
+#endif
+
+let settings: [SwiftSetting] =
+  [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("ExistentialAny"),
+  ] + strictness
+
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package: "async-http-client")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
+let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
+let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
+let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
+
+func room(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .executableTarget(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+let package = Package(
+  name: "grantd",
+  platforms: [.macOS(.v15)],
+  products: [
+    .executable(name: "grantd", targets: ["grantd"]),
+    .executable(name: "grantctl", targets: ["grantctl"]),
+  ],
+  dependencies: [
+    .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
+    .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
+    .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+    .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+    .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
+    .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
+    .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
+    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+    .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
+  ],
+  targets: [
+    // The rooms, one-way: a target exists to forbid an import or to fence one dependency in (docs/overview.md).
+    room("OAuth", [crypto, cryptoExtras]),
+    room("Grants", ["OAuth", crypto]),
+    room("BrokerAPI", []),
+    room("Broker", ["BrokerAPI", "Grants", "OAuth", logging]),
+    room("Providers", ["Grants", "OAuth"]),
+    room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
+    room("HTTPTransport", ["Broker", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
+    room("Callback", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
+    room("SQLiteStore", ["Broker", "Grants", "OAuth", grdb, crypto]),
+    room("Systemd", ["CSystemd", "CLinux", logging]),
+    // The name Configuration is another package's.
+    .target(
+      name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", toml],
+      path: "Sources/Configuration", swiftSettings: settings),
+    .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    .target(name: "CLinux"),
+
+    program(
+      "grantd",
+      [
+        "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "HTTPTransport", "OAuth", "Providers",
+        "SQLiteStore", "Systemd", "UnixSocket", "CLinux", argumentParser, lifecycle, unixSignals, logging, nioCore,
+        nioPosix,
+      ]),
+    program("grantctl", ["BrokerAPI", "UnixSocket", argumentParser]),
+    program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
+
+    room("DemoProvider", [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]),
+    program("grantd-demo-provider", ["DemoProvider", argumentParser]),
+
+    tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
+    tests("BrokerAPITests", ["BrokerAPI"]),
+    tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", logging]),
+    tests("UnixSocketTests", ["UnixSocket", "BrokerAPI", nioCore, nioPosix, logging]),
+    tests("SQLiteStoreTests", ["SQLiteStore", "Broker", "Grants", "OAuth", "store-fixture", grdb, crypto]),
+    .executableTarget(
+      name: "store-fixture", dependencies: ["SQLiteStore", "Broker", "Grants", "OAuth"],
+      path: "Tests/Support/StoreFixture", swiftSettings: settings),
+    tests("CallbackTests", ["Callback", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+    tests("SystemdTests", ["Systemd", "CLinux", logging]),
+    tests(
+      "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers"]),
+    tests("DemoProviderTests", ["DemoProvider", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
+  ],
+  cLanguageStandard: .gnu11
+)

@@ -1,0 +1,175 @@
+public import Foundation
+public import OAuth
+
+/// How one authorization server is spoken to, without I/O: a request out, a response in. The broker sends, waits and
+/// remembers; what is said is decided here.
+public protocol Provider: Sendable {
+  var name: ProviderName { get }
+  var about: ProviderAbout { get }
+
+  /// The request that fetches the server's metadata (RFC 8414, OpenID Connect Discovery); nil: they are configured.
+  func discovery() -> HTTPRequest?
+  /// The metadata in force, from the answer to ``discovery()``, or from the settings alone where there is none.
+  func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata
+  /// The request that fetches the server's signing keys; nil where there are none.
+  func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest?
+
+  /// Where a person signs in (RFC 6749 §4.1.1).
+  func authorization(_ request: LoginRequest, metadata: ServerMetadata) throws(ProviderFailure) -> AuthorizationPlace
+  /// The authorization code that the browser brought back, once every check holds (RFC 6749 §4.1.2, RFC 9207).
+  func code(from callback: String, login: SavedLogin, metadata: ServerMetadata) throws(CallbackError) -> Secret
+
+  /// Trades the code for tokens (RFC 6749 §4.1.3).
+  func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<Issued>
+  /// Refreshes the grant's access token (RFC 6749 §6).
+  func refresh(_ grant: SavedGrant, token: Secret, metadata: ServerMetadata) -> Step<Issued>
+
+  /// The request that revokes a token (RFC 7009); nil: the server cannot.
+  func revocation(of token: Secret, hint: String, metadata: ServerMetadata) -> HTTPRequest?
+  func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome
+}
+
+/// What a provider is, for people, and what the engine must know of it.
+public struct ProviderAbout: Sendable, Equatable {
+  public var kind: String
+  public var profile: String?
+  public var displayName: String
+  public var issuer: String?
+  public var clientID: String
+  public var scopes: [String]
+  public var resource: String?
+  public var rotation: Rotation
+  public var refreshTokenLifetime: Duration?
+  public var loginLifetime: Duration
+  public var redirect: RedirectChoice
+  public var usesIDTokens: Bool
+  public var usesPKCE: Bool
+  public var prompt: String?
+
+  public enum RedirectChoice: Sendable, Equatable {
+    /// The broker's own endpoint, on the port it has.
+    case loopback(host: String, path: String)
+    case fixed(RedirectURI)
+  }
+
+  public init(
+    kind: String, profile: String?, displayName: String, issuer: String?, clientID: String, scopes: [String],
+    resource: String?, rotation: Rotation, refreshTokenLifetime: Duration?, loginLifetime: Duration,
+    redirect: RedirectChoice, usesIDTokens: Bool, usesPKCE: Bool, prompt: String?
+  ) {
+    self.kind = kind
+    self.profile = profile
+    self.displayName = displayName
+    self.issuer = issuer
+    self.clientID = clientID
+    self.scopes = scopes
+    self.resource = resource
+    self.rotation = rotation
+    self.refreshTokenLifetime = refreshTokenLifetime
+    self.loginLifetime = loginLifetime
+    self.redirect = redirect
+    self.usesIDTokens = usesIDTokens
+    self.usesPKCE = usesPKCE
+    self.prompt = prompt
+  }
+}
+
+/// What a login asks the provider for.
+public struct LoginRequest: Sendable {
+  public var scopes: [String]
+  public var resource: String?
+  public var redirectURI: RedirectURI
+  public var state: Secret
+  public var nonce: Secret?
+  public var verifier: CodeVerifier?
+  public var prompt: String?
+  public var loginHint: String?
+  public var parameters: [String: String]
+
+  public init(
+    scopes: [String], resource: String?, redirectURI: RedirectURI, state: Secret, nonce: Secret?,
+    verifier: CodeVerifier?, prompt: String?, loginHint: String?, parameters: [String: String]
+  ) {
+    self.scopes = scopes
+    self.resource = resource
+    self.redirectURI = redirectURI
+    self.state = state
+    self.nonce = nonce
+    self.verifier = verifier
+    self.prompt = prompt
+    self.loginHint = loginHint
+    self.parameters = parameters
+  }
+}
+
+/// Where a person signs in.
+public struct AuthorizationPlace: Sendable, Equatable {
+  public var url: URL
+  /// What will not be as asked, for a person to read.
+  public var warnings: [String]
+
+  public init(url: URL, warnings: [String]) {
+    self.url = url
+    self.warnings = warnings
+  }
+}
+
+/// What a token response brought, every check done.
+public struct Issued: Sendable {
+  public var tokens: TokenResponse
+  /// Absent where the provider gives none, or where a refreshed one could not be verified (see ``warning``).
+  public var idToken: Secret?
+  public var identity: Identity?
+  public var warning: String?
+
+  public init(tokens: TokenResponse, idToken: Secret?, identity: Identity?, warning: String?) {
+    self.tokens = tokens
+    self.idToken = idToken
+    self.identity = identity
+    self.warning = warning
+  }
+}
+
+/// The next step of a conversation with a provider: the broker does it and goes on. Bounded by the broker.
+public enum Step<Output: Sendable>: Sendable {
+  case done(Output)
+  case failed(ProviderFailure)
+  /// Send this, and go on with the response and the moment it came.
+  case send(HTTPRequest, then: @Sendable (HTTPResponse, Timestamp) -> Step<Output>)
+  /// Go on with the provider's signing keys; `unknown` names one that the known set lacks.
+  case keys(unknown: String?, then: @Sendable (Result<JWKSet, ProviderFailure>, Timestamp) -> Step<Output>)
+}
+
+/// Why a conversation with a provider failed; the case says what it means for the grant.
+public enum ProviderFailure: Error, Sendable, Equatable {
+  /// The provider ended the grant with one of its permanent codes, or another person answered.
+  case ended(LoginReason, message: String, OAuthError?)
+  /// The provider refuses this client or its settings: stops the provider, not each account.
+  case misconfigured(message: String, OAuthError?)
+  /// Answered, and certainly not acted on: 429, `temporarily_unavailable`. Tried again.
+  case tryLater(message: String, OAuthError?, retryAfter: Duration?)
+  /// Answered with something that says nothing of whether it was acted on: 5xx, HTML, half a body. Tried again.
+  case unclear(message: String, retryAfter: Duration?)
+  /// Sent, and no answer came. Tried again.
+  case lost(message: String)
+  /// Never sent. Tried again.
+  case notSent(message: String)
+  /// Answered against the protocol in a way that fails this login alone.
+  case invalid(message: String, OAuthError?)
+
+  public var message: String {
+    switch self {
+    case .ended(_, let message, _), .misconfigured(let message, _), .tryLater(let message, _, _),
+      .unclear(let message, _), .lost(let message), .notSent(let message), .invalid(let message, _):
+      message
+    }
+  }
+
+  public var oauth: OAuthError? {
+    switch self {
+    case .ended(_, _, let oauth), .misconfigured(_, let oauth), .tryLater(_, let oauth, _), .invalid(_, let oauth):
+      oauth
+    case .unclear, .lost, .notSent: nil
+    }
+  }
+}

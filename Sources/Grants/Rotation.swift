@@ -1,0 +1,31 @@
+/// What a provider does with the old refresh token when it hands out a new one.
+public enum Rotation: Sendable, Equatable {
+  /// The same refresh token stays good, or the old one stays good beside the new.
+  case none
+  /// The old one is good for this long after its use.
+  case grace(Duration)
+  /// The old one is dead at once; its reuse may kill the grant.
+  case strict
+}
+
+/// When tokens are refreshed. Every rule of it is here, so that it can be read aloud.
+public struct RefreshPolicy: Sendable, Equatable {
+  /// A token is refreshed at this share of its lifetime…
+  public var share: Double = 0.8
+  /// …or this long before its end, whichever comes first…
+  public var margin: Duration = .seconds(300)
+  /// …but the margin takes at most this share of a short lifetime.
+  public var largestMarginShare: Double = 0.5
+  /// Each moment moves earlier by a random part of this share of the lifetime, so that accounts do not move in step.
+  public var jitter: Double = 0.1
+  /// What a caller's token has left at least, unless it asks for more.
+  public var minimumTTL: Duration = .seconds(30)
+  /// The waits after failed refreshes; the last one repeats.
+  public var retryDelays: [Duration] = [.seconds(5), .seconds(15), .seconds(60), .seconds(300), .seconds(900)]
+  /// No `Retry-After` is obeyed beyond this.
+  public var longestRetryAfter: Duration = .seconds(3600)
+  /// How many refreshes may be in flight at one provider.
+  public var concurrentPerProvider: Int = 8
+
+  public init() {}
+}

@@ -1,0 +1,238 @@
+public import Foundation
+public import OAuth
+
+// What is on disk. Each value is whole: a commit replaces it, so that a row never mixes two states.
+
+/// A grant as it is on disk: what an account is authorised for, and how its last refresh went.
+public struct SavedGrant: Sendable, Equatable {
+  public var account: AccountName
+  public var provider: ProviderName
+  public var identity: Identity?
+  /// As asked at login; a refresh that says nothing of scope keeps what was granted (RFC 6749 §6).
+  public var requestedScopes: [String]
+  public var grantedScopes: [String]
+  public var resource: String?
+  public var refreshToken: Secret?
+  /// The one before, for as long as the provider still takes it: a lost answer to a rotation can be asked for again.
+  public var previousRefreshToken: Secret?
+  public var refreshTokenExpiresAt: Timestamp?
+  /// The ID token of the login, which a refreshed one is compared with (OpenID Connect Core §12.2).
+  public var idToken: Secret?
+  /// Counts the access tokens of the account; never goes back, also over a new login.
+  public var generation: Int64
+  public var standing: Standing
+  public var createdAt: Timestamp
+  public var loggedInAt: Timestamp
+  /// Unknown members of the token response that the provider's settings keep: a JSON object.
+  public var extra: Data?
+
+  public init(
+    account: AccountName, provider: ProviderName, identity: Identity?, requestedScopes: [String],
+    grantedScopes: [String], resource: String? = nil, refreshToken: Secret?, previousRefreshToken: Secret? = nil,
+    refreshTokenExpiresAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
+    createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil
+  ) {
+    self.account = account
+    self.provider = provider
+    self.identity = identity
+    self.requestedScopes = requestedScopes
+    self.grantedScopes = grantedScopes
+    self.resource = resource
+    self.refreshToken = refreshToken
+    self.previousRefreshToken = previousRefreshToken
+    self.refreshTokenExpiresAt = refreshTokenExpiresAt
+    self.idToken = idToken
+    self.generation = generation
+    self.standing = standing
+    self.createdAt = createdAt
+    self.loggedInAt = loggedInAt
+    self.extra = extra
+  }
+}
+
+/// Who signed in, as the provider said (OpenID Connect Core §5.1).
+public struct Identity: Sendable, Equatable, Codable {
+  public var subject: String
+  public var issuer: String?
+  public var email: String?
+  public var name: String?
+  public var username: String?
+
+  public init(
+    subject: String, issuer: String? = nil, email: String? = nil, name: String? = nil, username: String? = nil
+  ) {
+    self.subject = subject
+    self.issuer = issuer
+    self.email = email
+    self.name = name
+    self.username = username
+  }
+}
+
+/// One access token of a grant, for a scope set and a resource. The login's own scopes and resource have the empty key.
+public struct SavedToken: Sendable, Equatable {
+  public var account: AccountName
+  public var key: Key
+  public var accessToken: Secret
+  /// As it is presented: `Bearer` (RFC 6750).
+  public var type: String
+  public var scopes: [String]
+  public var generation: Int64
+  /// When the request that brought it was sent: what its lifetime counts from.
+  public var issuedAt: Timestamp
+  /// Absent: the provider did not say.
+  public var expiresAt: Timestamp?
+  /// When the provider asks for it to be refreshed (`refresh_in`), if it does.
+  public var refreshAt: Timestamp?
+
+  /// Tokens narrowed by scope or resource are kept apart under one grant.
+  public struct Key: Sendable, Hashable {
+    /// Sorted, joined by a space; empty: all that was granted.
+    public var scope: String
+    /// Empty: the login's.
+    public var resource: String
+
+    public init(scope: String = "", resource: String = "") {
+      self.scope = scope
+      self.resource = resource
+    }
+  }
+
+  public init(
+    account: AccountName, key: Key = Key(), accessToken: Secret, type: String, scopes: [String], generation: Int64,
+    issuedAt: Timestamp, expiresAt: Timestamp?, refreshAt: Timestamp? = nil
+  ) {
+    self.account = account
+    self.key = key
+    self.accessToken = accessToken
+    self.type = type
+    self.scopes = scopes
+    self.generation = generation
+    self.issuedAt = issuedAt
+    self.expiresAt = expiresAt
+    self.refreshAt = refreshAt
+  }
+}
+
+/// How a grant stands, as it survives a restart.
+public enum Standing: Sendable, Equatable, Codable {
+  case good
+  /// The last refresh failed in a way that may pass: tried again at `retryAt`.
+  case failing(Failure, count: Int, retryAt: Timestamp)
+  /// Only a person signing in can help.
+  case loginRequired(LoginReason, Failure)
+  /// Only a change of the provider's settings can help.
+  case misconfigured(Failure)
+}
+
+/// Why a grant has ended.
+public enum LoginReason: String, Sendable, Codable {
+  /// The provider said so, by one of its permanent codes.
+  case refused
+  /// The answer to a rotation was lost and the provider no longer takes the old refresh token.
+  case lostRotation = "lost_rotation"
+  /// The access token has expired or was refused, and there is no refresh token.
+  case noRefreshToken = "no_refresh_token"
+  /// The refresh token's announced lifetime is over.
+  case refreshTokenExpired = "refresh_token_expired"
+  /// The provider's answer names another person than the one who signed in.
+  case identityChanged = "identity_changed"
+}
+
+/// The latest failure, for people.
+public struct Failure: Sendable, Equatable, Codable {
+  public var message: String
+  public var oauth: OAuthError?
+  public var at: Timestamp
+
+  public init(message: String, oauth: OAuthError? = nil, at: Timestamp) {
+    self.message = message
+    self.oauth = oauth
+    self.at = at
+  }
+}
+
+/// A refresh request that may have been sent: durable before it is, removed with its answer.
+public struct RefreshIntent: Sendable, Equatable {
+  public var account: AccountName
+  /// SHA-256 of the refresh token that was sent, in base64url.
+  public var refreshTokenHash: String
+  public var sentAt: Timestamp
+  /// How many requests with this refresh token ended without an answer, this one included.
+  public var attempts: Int
+
+  public init(account: AccountName, refreshTokenHash: String, sentAt: Timestamp, attempts: Int) {
+    self.account = account
+    self.refreshTokenHash = refreshTokenHash
+    self.sentAt = sentAt
+    self.attempts = attempts
+  }
+}
+
+/// A login that waits for a person.
+public struct SavedLogin: Sendable, Equatable {
+  public var id: LoginID
+  public var provider: ProviderName
+  public var account: AccountName
+  /// The `state` of the authorization request (RFC 6749 §4.1.1), good once.
+  public var state: Secret
+  public var nonce: Secret?
+  /// The PKCE verifier (RFC 7636 §4.1).
+  public var verifier: Secret?
+  /// The string sent in the authorization request; the token request repeats it (RFC 6749 §4.1.3).
+  public var redirectURI: String
+  public var scopes: [String]
+  public var resource: String?
+  /// `max_age` of the request in seconds, if any.
+  public var maxAge: Int64?
+  /// The user who started it.
+  public var uid: UInt32
+  public var startedAt: Timestamp
+  public var expiresAt: Timestamp
+
+  public init(
+    id: LoginID, provider: ProviderName, account: AccountName, state: Secret, nonce: Secret?, verifier: Secret?,
+    redirectURI: String, scopes: [String], resource: String?, maxAge: Int64?, uid: UInt32, startedAt: Timestamp,
+    expiresAt: Timestamp
+  ) {
+    self.id = id
+    self.provider = provider
+    self.account = account
+    self.state = state
+    self.nonce = nonce
+    self.verifier = verifier
+    self.redirectURI = redirectURI
+    self.scopes = scopes
+    self.resource = resource
+    self.maxAge = maxAge
+    self.uid = uid
+    self.startedAt = startedAt
+    self.expiresAt = expiresAt
+  }
+}
+
+/// A token of a forgotten account that the provider has still to be told of (RFC 7009).
+public struct PendingRevocation: Sendable, Equatable {
+  public var id: String
+  public var provider: ProviderName
+  public var token: Secret
+  /// `refresh_token` or `access_token` (RFC 7009 §2.1).
+  public var hint: String
+  public var attempts: Int
+  public var retryAt: Timestamp
+  /// When it is given up.
+  public var expiresAt: Timestamp
+
+  public init(
+    id: String, provider: ProviderName, token: Secret, hint: String, attempts: Int, retryAt: Timestamp,
+    expiresAt: Timestamp
+  ) {
+    self.id = id
+    self.provider = provider
+    self.token = token
+    self.hint = hint
+    self.attempts = attempts
+    self.retryAt = retryAt
+    self.expiresAt = expiresAt
+  }
+}

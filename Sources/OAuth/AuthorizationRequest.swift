@@ -1,0 +1,155 @@
+public import Foundation
+
+/// What the user agent is sent to ask (RFC 6749 §4.1.1), with PKCE (RFC 7636 §4.3), resource indicators (RFC 8707 §2) and
+/// OpenID Connect's parameters (Core §3.1.2.1).
+public struct AuthorizationRequest: Sendable {
+  public var responseType = "code"
+  public var clientID: String
+  public var redirectURI: RedirectURI
+  public var scopes: [String]
+  public var scopeSeparator: String
+  public var state: Secret
+  public var nonce: Secret?
+  /// The code challenge, by S256 always; nil sends none.
+  public var challenge: String?
+  public var resources: [String]
+  public var prompt: String?
+  public var loginHint: String?
+  /// What the provider wants besides. A name that the request has already is an error.
+  public var extra: [Parameter]
+
+  public init(
+    clientID: String, redirectURI: RedirectURI, scopes: [String], scopeSeparator: String = " ", state: Secret,
+    nonce: Secret? = nil, challenge: String?, resources: [String] = [], prompt: String? = nil,
+    loginHint: String? = nil, extra: [Parameter] = []
+  ) {
+    self.clientID = clientID
+    self.redirectURI = redirectURI
+    self.scopes = scopes
+    self.scopeSeparator = scopeSeparator
+    self.state = state
+    self.nonce = nonce
+    self.challenge = challenge
+    self.resources = resources
+    self.prompt = prompt
+    self.loginHint = loginHint
+    self.extra = extra
+  }
+
+  /// The address to open. The endpoint's own query is kept (RFC 6749 §3.1), and no parameter is there twice, except
+  /// `resource`, which may be.
+  public func url(at endpoint: URL) throws(AuthorizationRequestError) -> URL {
+    try Self.url(at: endpoint, adding: parameters())
+  }
+
+  /// All parameters, in order: state and nonce bare.
+  func parameters() throws(AuthorizationRequestError) -> [Parameter] {
+    var result = [Parameter("response_type", responseType), Parameter("client_id", clientID)]
+    result.append(Parameter("redirect_uri", redirectURI.rawValue))
+    if !scopes.isEmpty { result.append(Parameter("scope", scopes.joined(separator: scopeSeparator))) }
+    // Exposed to be sent: state and nonce travel through the user agent.
+    result.append(Parameter("state", state.exposed))
+    if let nonce { result.append(Parameter("nonce", nonce.exposed)) }
+    if let challenge {
+      result += [Parameter("code_challenge", challenge), Parameter("code_challenge_method", "S256")]
+    }
+    for resource in resources {
+      guard let uri = URI(resource), uri.fragment == nil else {
+        throw .invalidResource(resource.printable(limit: 512))
+      }
+      result.append(Parameter("resource", resource))
+    }
+    if let prompt, !prompt.isEmpty { result.append(Parameter("prompt", prompt)) }
+    if let loginHint, !loginHint.isEmpty { result.append(Parameter("login_hint", loginHint)) }
+    result += extra
+    try Self.checkUnique(result)
+    return result
+  }
+
+  private static func checkUnique(_ parameters: [Parameter]) throws(AuthorizationRequestError) {
+    var seen: Set<String> = []
+    for parameter in parameters where !seen.insert(parameter.name).inserted && parameter.name != "resource" {
+      throw .duplicateParameter(parameter.name.printable(limit: 128))
+    }
+  }
+
+  private static func url(at endpoint: URL, adding parameters: [Parameter]) throws(AuthorizationRequestError) -> URL {
+    guard let uri = URI(endpoint.absoluteString), let existing = FormEncoding.decode(uri.query ?? "") else {
+      throw .unusableEndpoint(endpoint.absoluteString.printable(limit: 512))
+    }
+    guard uri.fragment == nil else { throw .unusableEndpoint(endpoint.absoluteString.printable(limit: 512)) }
+    try checkUnique(existing + parameters)
+    let text = endpoint.absoluteString
+    let joint = uri.query == nil ? "?" : text.hasSuffix("?") || text.hasSuffix("&") ? "" : "&"
+    let query = FormEncoding.query(parameters)
+    guard let url = URL(string: text + joint + query, encodingInvalidCharacters: false) else {
+      throw .unusableEndpoint(text.printable(limit: 512))
+    }
+    return url
+  }
+
+  /// The same request for the back channel (RFC 9126 §2.1).
+  public func pushed(
+    to endpoint: URL, client: ClientAuthentication
+  ) throws(AuthorizationRequestError) -> HTTPRequest {
+    // The client's authentication brings its own client_id where one belongs in the body.
+    let parameters = try parameters().filter { $0.name != "client_id" }
+    let named = client.isInHeader ? [Parameter("client_id", clientID)] : []
+    return .post(named + parameters, purpose: .token, to: endpoint, clientID: clientID, client: client)
+  }
+
+  /// The address to open after the request was pushed: client_id and request_uri alone (RFC 9126 §4).
+  public func url(
+    at endpoint: URL, pushedAs answer: PushedAuthorizationResponse
+  ) throws(AuthorizationRequestError) -> URL {
+    // Exposed to be sent: whoever holds it can start this one login.
+    let reference = Parameter("request_uri", answer.requestURI.exposed)
+    return try Self.url(at: endpoint, adding: [Parameter("client_id", clientID), reference])
+  }
+}
+
+extension AuthorizationRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "authorization request of client \(clientID)" }
+  public var debugDescription: String { description }
+  /// Extra parameters may hold what identifies a person.
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+public enum AuthorizationRequestError: Error, Equatable, Sendable, CustomStringConvertible {
+  case duplicateParameter(String)
+  case invalidResource(String)
+  case unusableEndpoint(String)
+
+  public var description: String {
+    switch self {
+    case .duplicateParameter(let name):
+      "the authorization request would have the parameter “\(name)” twice: remove it from the extra parameters or from "
+        + "the endpoint's query"
+    case .invalidResource(let text):
+      "the resource “\(text)” is not an absolute URI without a fragment (RFC 8707 §2)"
+    case .unusableEndpoint(let text):
+      "the authorization endpoint “\(text)” cannot be used: it must be a URL without a fragment (RFC 6749 §3.1)"
+    }
+  }
+}
+
+/// The answer to a pushed authorization request (RFC 9126 §2.2). It is used once.
+public struct PushedAuthorizationResponse: Sendable, Equatable {
+  public var requestURI: Secret
+  public var expiresIn: Duration
+
+  /// Asks for 201, a non-empty `request_uri` and a positive `expires_in`.
+  public static func parse(_ response: HTTPResponse) throws(ResponseError) -> PushedAuthorizationResponse {
+    let members = try response.successfulObject(status: 201)
+    do throws(WrongMember) {
+      let requestURI = try members.requiredText("request_uri")
+      guard let seconds = try members.number("expires_in"), seconds > 0 else {
+        throw WrongMember(name: "expires_in", wanted: "a positive number")
+      }
+      return PushedAuthorizationResponse(
+        requestURI: Secret(requestURI), expiresIn: Lifetime.duration(seconds, unit: .seconds))
+    } catch {
+      throw response.nonConforming(error)
+    }
+  }
+}

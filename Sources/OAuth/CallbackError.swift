@@ -1,0 +1,55 @@
+/// Why what the user agent brought back was not taken (RFC 6749 §4.1.2, RFC 9207 §2.4, RFC 9700 §2.1).
+public enum CallbackError: Error, Equatable, Sendable {
+  /// It cannot be read: a broken escape, or text that is not UTF-8.
+  case unreadable
+  /// It is longer than any honest one.
+  case tooLarge
+  case duplicateParameter(String)
+  case missingIssuer
+  case wrongIssuer(String)
+  case missingState
+  case wrongState
+  /// A token where only a code was asked for.
+  case unexpectedToken
+  case neitherCodeNorError
+  /// The provider or the person said no: the one failure that ends the login.
+  case denied(OAuthError)
+
+  /// Whether the login goes on waiting: whatever a stranger could have forged must not cancel it.
+  public var leavesLoginPending: Bool {
+    switch self {
+    case .denied: false
+    case .unreadable, .tooLarge, .duplicateParameter, .missingIssuer, .wrongIssuer, .missingState, .wrongState,
+      .unexpectedToken, .neitherCodeNorError:
+      true
+    }
+  }
+}
+
+extension CallbackError: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .unreadable: "This address cannot be read. Go back to the provider's page and sign in again."
+    case .tooLarge: "This address is too long. Go back to the provider's page and sign in again."
+    case .duplicateParameter(let name):
+      "This address has “\(name)” twice, which no provider sends. Start the login again."
+    case .missingIssuer:
+      "The provider's answer does not say which provider sent it, though this provider promises to. Start the login "
+        + "again."
+    case .wrongIssuer(let found):
+      "This answer is from “\(found)”, not from the provider that was asked. Start the login again."
+    case .missingState:
+      "This address has no “state”, so it cannot be matched with a login. Open the login's own link and sign in again."
+    case .wrongState:
+      "This answer belongs to no login that is waiting, or to an older one. Open the latest login's link."
+    case .unexpectedToken:
+      "The provider sent a token through the browser, which was not asked for. Check the client's registration."
+    case .neitherCodeNorError:
+      "This address has neither a code nor an error. Go back to the provider's page and sign in again."
+    case .denied(let error):
+      error.code == .accessDenied
+        ? "The sign-in was declined at the provider. Start the login again to allow it."
+        : "The provider refused the sign-in: \(error.summary). Start the login again."
+    }
+  }
+}

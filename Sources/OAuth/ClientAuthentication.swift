@@ -1,0 +1,85 @@
+import Foundation
+
+/// How the client proves who it is at the token endpoint (RFC 6749 §2.3): one method exactly, and never another in turn,
+/// since each attempt would spend the code or refresh token.
+public enum ClientAuthentication: Sendable, Hashable {
+  /// A public client: `client_id` in the body.
+  case none
+  /// `client_secret_basic`: id and secret in the header alone.
+  case basic(secret: Secret, encoding: BasicEncoding)
+  /// `client_secret_post`: id and secret in the body.
+  case post(secret: Secret)
+
+  /// What is done to id and secret before base64.
+  public enum BasicEncoding: String, Sendable, Codable, CaseIterable {
+    /// Form-urlencoded, as RFC 6749 §2.3.1 says.
+    case form
+    /// As they are, for servers that never decode.
+    case raw
+  }
+
+  var isInHeader: Bool {
+    switch self {
+    case .basic: true
+    case .none, .post: false
+    }
+  }
+
+  func parameters(clientID: String) -> [Parameter] {
+    switch self {
+    case .none: [Parameter("client_id", clientID)]
+    case .basic: []
+    // Exposed to be sent.
+    case .post(let secret): [Parameter("client_id", clientID), Parameter("client_secret", secret.exposed)]
+    }
+  }
+
+  func headers(clientID: String) -> [HTTPRequest.Header] {
+    guard case .basic(let secret, let encoding) = self else { return [] }
+    // Exposed to be sent.
+    let pair = [clientID, secret.exposed].map { encoding == .form ? FormEncoding.encode($0) : $0 }
+    let credentials = Data(pair.joined(separator: ":").utf8).base64EncodedString()
+    return [.init("Authorization", "Basic \(credentials)")]
+  }
+}
+
+/// The form of a request's body.
+public enum BodyFormat: String, Sendable, Codable, CaseIterable {
+  /// `application/x-www-form-urlencoded` (RFC 6749 §4.1.3).
+  case form
+  /// `application/json`, which some providers want instead.
+  case json
+
+  func encode(_ parameters: [Parameter]) -> Data {
+    switch self {
+    case .form: return Data(FormEncoding.encode(parameters).utf8)
+    case .json:
+      let members = Dictionary(grouping: parameters, by: \.name).mapValues { group in
+        group.count == 1 ? JSON.string(group[0].value) : .array(group.map { .string($0.value) })
+      }
+      return Data(JSON.object(members).serialized.utf8)
+    }
+  }
+
+  var mediaType: String {
+    switch self {
+    case .form: "application/x-www-form-urlencoded"
+    case .json: "application/json"
+    }
+  }
+}
+
+extension HTTPRequest {
+  /// An authenticated request of a client. Extra headers never replace those that the request has.
+  static func post(
+    _ parameters: [Parameter], purpose: Purpose, to endpoint: URL, clientID: String, client: ClientAuthentication,
+    format: BodyFormat = .form, extraHeaders: [Header] = []
+  ) -> HTTPRequest {
+    var headers: [Header] = [.init("Accept", "application/json"), .init("Content-Type", format.mediaType)]
+    headers += client.headers(clientID: clientID)
+    let taken = Set(headers.map { $0.name.lowercased() })
+    headers += extraHeaders.filter { !taken.contains($0.name.lowercased()) }
+    let body = format.encode(parameters + client.parameters(clientID: clientID))
+    return HTTPRequest(purpose: purpose, method: "POST", url: endpoint, headers: headers, body: body)
+  }
+}

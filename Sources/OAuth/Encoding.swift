@@ -1,0 +1,123 @@
+public import Foundation
+
+/// base64url without padding (RFC 7515 §2).
+public func base64URL(_ bytes: some Sequence<UInt8>) -> String {
+  Data(bytes).base64EncodedString()
+    .replacingOccurrences(of: "+", with: "-")
+    .replacingOccurrences(of: "/", with: "_")
+    .replacingOccurrences(of: "=", with: "")
+}
+
+/// The bytes of base64url text; nil where it holds padding, white space or anything outside the alphabet (RFC 7515 §2).
+public func decodeBase64URL(_ text: some StringProtocol) -> Data? {
+  var standard: [UInt8] = []
+  for byte in text.utf8 {
+    switch byte {
+    case UInt8(ascii: "-"): standard.append(UInt8(ascii: "+"))
+    case UInt8(ascii: "_"): standard.append(UInt8(ascii: "/"))
+    case 0x30...0x39, 0x41...0x5a, 0x61...0x7a: standard.append(byte)
+    default: return nil
+    }
+  }
+  guard standard.count % 4 != 1 else { return nil }
+  standard += Array(repeating: UInt8(ascii: "="), count: (4 - standard.count % 4) % 4)
+  return Data(base64Encoded: Data(standard))
+}
+
+/// A parameter of a query or a form.
+public struct Parameter: Sendable, Hashable, Codable {
+  public var name: String
+  public var value: String
+
+  public init(_ name: String, _ value: String) {
+    self.name = name
+    self.value = value
+  }
+}
+
+/// `application/x-www-form-urlencoded` (RFC 6749 appendix B), which also is the form of queries.
+enum FormEncoding {
+  private static let hexadecimal = Array("0123456789ABCDEF".utf8)
+
+  private static func escape(_ text: String, kept: (UInt8) -> Bool) -> [UInt8] {
+    var result: [UInt8] = []
+    for byte in text.utf8 {
+      switch byte {
+      case 0x30...0x39, 0x41...0x5a, 0x61...0x7a: result.append(byte)
+      case _ where kept(byte): result.append(byte)
+      default: result += [UInt8(ascii: "%"), hexadecimal[Int(byte >> 4)], hexadecimal[Int(byte & 15)]]
+      }
+    }
+    return result
+  }
+
+  /// One name or value for a form body: a space becomes `+`.
+  static func encode(_ text: String) -> String {
+    let escaped = escape(text) { " *-._".utf8.contains($0) }
+    return String(decoding: escaped.map { $0 == 0x20 ? UInt8(ascii: "+") : $0 }, as: UTF8.self)
+  }
+
+  /// A form body.
+  static func encode(_ parameters: [Parameter]) -> String {
+    parameters.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
+  }
+
+  /// A query: a space becomes `%20`, which every reader understands, while `+` is read literally by some.
+  static func query(_ parameters: [Parameter]) -> String {
+    func encode(_ text: String) -> String {
+      String(decoding: escape(text) { "-._~".utf8.contains($0) }, as: UTF8.self)
+    }
+    return parameters.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
+  }
+
+  /// The parameters of a query or form, `+` being a space; nil where an escape is broken or the result is not UTF-8.
+  static func decode(_ text: some StringProtocol) -> [Parameter]? {
+    var parameters: [Parameter] = []
+    for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
+      let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+      guard let name = unescape(parts[0]), let value = parts.count == 2 ? unescape(parts[1]) : "" else { return nil }
+      parameters.append(Parameter(name, value))
+    }
+    return parameters
+  }
+
+  private static func unescape(_ text: some Collection<UInt8>) -> String? {
+    var result: [UInt8] = []
+    var rest = Array(text)[...]
+    while let byte = rest.popFirst() {
+      switch byte {
+      case UInt8(ascii: "+"): result.append(0x20)
+      case UInt8(ascii: "%"):
+        guard let high = rest.popFirst().flatMap(hexDigit), let low = rest.popFirst().flatMap(hexDigit) else {
+          return nil
+        }
+        result.append(high << 4 | low)
+      default: result.append(byte)
+      }
+    }
+    return String(validating: result, as: UTF8.self)
+  }
+}
+
+extension String {
+  /// This text from a stranger, fit for a log line or a terminal: at most `limit` Unicode scalars, and control,
+  /// line-separating and direction-changing characters written as `\u{…}`.
+  public func printable(limit: Int) -> String {
+    var result = ""
+    var length = 0
+    for scalar in unicodeScalars {
+      let piece = Self.isUnfit(scalar) ? "\\u{\(String(scalar.value, radix: 16))}" : String(Character(scalar))
+      length += piece.unicodeScalars.count
+      if length > limit { return String(result.unicodeScalars.prefix(max(limit - 1, 0))) + "…" }
+      result += piece
+    }
+    return result
+  }
+
+  private static func isUnfit(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar.properties.generalCategory {
+    case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
+    default: false
+    }
+  }
+}

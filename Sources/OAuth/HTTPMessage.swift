@@ -1,0 +1,71 @@
+public import Foundation
+
+/// An HTTP request as a value. Its body may hold secrets, so it prints as method and URL without query alone.
+public struct HTTPRequest: Sendable, Equatable {
+  /// What the request is for: decides deadlines, size limits and what a log line may say.
+  public enum Purpose: String, Sendable {
+    case discovery, keys, token, revocation, userinfo
+  }
+
+  public var purpose: Purpose
+  public var method: String
+  public var url: URL
+  public var headers: [Header]
+  public var body: Data?
+
+  public struct Header: Sendable, Equatable {
+    public var name: String
+    public var value: String
+
+    public init(_ name: String, _ value: String) {
+      self.name = name
+      self.value = value
+    }
+  }
+
+  public init(purpose: Purpose, method: String, url: URL, headers: [Header] = [], body: Data? = nil) {
+    self.purpose = purpose
+    self.method = method
+    self.url = url
+    self.headers = headers
+    self.body = body
+  }
+}
+
+extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String {
+    "\(method) \(url.scheme ?? "")://\(url.host ?? "")\(url.port.map { ":\($0)" } ?? "")\(url.path)"
+  }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// An HTTP response as a value, its body already bounded by the transport. Its body may hold secrets and never prints.
+public struct HTTPResponse: Sendable, Equatable {
+  public var status: Int
+  public var headers: [HTTPRequest.Header]
+  public var body: Data
+
+  public init(status: Int, headers: [HTTPRequest.Header] = [], body: Data = Data()) {
+    self.status = status
+    self.headers = headers
+    self.body = body
+  }
+
+  /// The first value of a header, its name compared without case (RFC 9110 §5.1).
+  public func header(_ name: String) -> String? {
+    headers.first { $0.name.lowercased() == name.lowercased() }?.value
+  }
+
+  /// The media type without parameters, in lower case; empty where there is none.
+  public var mediaType: String {
+    let value = header("Content-Type") ?? ""
+    return value.prefix { $0 != ";" }.trimmingCharacters(in: .whitespaces).lowercased()
+  }
+}
+
+extension HTTPResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "HTTP \(status) \(mediaType) (\(body.count) bytes)" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

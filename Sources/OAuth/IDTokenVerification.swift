@@ -1,0 +1,163 @@
+import Foundation
+
+extension IDToken {
+  /// What the client knows that the token must agree with.
+  public struct Checks: Sendable {
+    /// The issuer as the metadata writes it.
+    public var issuer: String
+    public var issuerRule: IssuerRule
+    public var clientID: String
+    /// Audiences that may stand beside the client; empty: any, as long as `azp` is the client.
+    public var trustedAudiences: [String]
+    /// The nonce that was sent; nil where none was. After a refresh the ``previous`` token's counts instead.
+    public var nonce: Secret?
+    /// The algorithms allowed, from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
+    public var algorithms: [String]
+    /// How far the two clocks may be apart.
+    public var tolerance: Duration
+    public var now: Timestamp
+    /// The access token that came along, for `at_hash`.
+    public var accessToken: Secret?
+    /// The code that was exchanged, for `c_hash`.
+    public var code: Secret?
+    /// The `max_age` that was sent.
+    public var maxAge: Duration?
+    /// After a refresh, the token of the login.
+    public var previous: IDToken?
+    /// The key of HS256; nil refuses it.
+    public var clientSecret: Secret?
+
+    public init(
+      issuer: String, issuerRule: IssuerRule = .exact, clientID: String, trustedAudiences: [String] = [],
+      nonce: Secret?, algorithms: [String] = [], tolerance: Duration = .seconds(30), now: Timestamp,
+      accessToken: Secret? = nil, code: Secret? = nil, maxAge: Duration? = nil, previous: IDToken? = nil,
+      clientSecret: Secret? = nil
+    ) {
+      self.issuer = issuer
+      self.issuerRule = issuerRule
+      self.clientID = clientID
+      self.trustedAudiences = trustedAudiences
+      self.nonce = nonce
+      self.algorithms = algorithms
+      self.tolerance = tolerance
+      self.now = now
+      self.accessToken = accessToken
+      self.code = code
+      self.maxAge = maxAge
+      self.previous = previous
+      self.clientSecret = clientSecret
+    }
+  }
+
+  /// The algorithms to allow: the client's configuration, else the metadata, else RS256. Metadata never allows `none` or
+  /// a symmetric algorithm: those are for a configuration to name.
+  public static func algorithms(configured: [String]?, metadata: [String]?) -> [String] {
+    if let configured, !configured.isEmpty { return configured }
+    let offered = (metadata ?? []).filter { name in
+      SignatureAlgorithm(rawValue: name).map { $0 != .hs256 } ?? false
+    }
+    return offered.isEmpty ? [SignatureAlgorithm.rs256.rawValue] : offered
+  }
+
+  /// Proves that the provider made this token, for this client and this login (OpenID Connect Core §3.1.3.7, §12.2).
+  ///
+  /// After `unknownKey`, fetch the keys again once and verify again.
+  public func verify(_ checks: Checks, keys: JWKSet) throws(IDTokenError) {
+    let algorithm = try allowedAlgorithm(checks)
+    try verifySignature(algorithm, checks, keys: keys)
+    guard checks.issuerRule.acceptsMessage(issuer, expected: checks.issuer, tenant: tenant) else {
+      throw .wrongIssuer(expected: checks.issuer.printable(limit: 512), found: issuer.printable(limit: 512))
+    }
+    try verifyAudience(checks)
+    try verifyTimes(checks)
+    try verifyNonce(checks)
+    // Token and code are exposed to be hashed.
+    try verifyHash(accessTokenHash, of: checks.accessToken, algorithm, otherwise: .wrongAccessTokenHash)
+    try verifyHash(codeHash, of: checks.code, algorithm, otherwise: .wrongCodeHash)
+    try verifyUnchanged(since: checks.previous)
+  }
+
+  private func allowedAlgorithm(_ checks: Checks) throws(IDTokenError) -> SignatureAlgorithm {
+    let refusal = IDTokenError.algorithmNotAllowed(algorithm.printable(limit: 32))
+    guard let known = SignatureAlgorithm(rawValue: algorithm) else { throw refusal }
+    let allowed = checks.algorithms.isEmpty ? [SignatureAlgorithm.rs256.rawValue] : checks.algorithms
+    guard allowed.contains(where: { SignatureAlgorithm(rawValue: $0)?.canonical == known.canonical }) else {
+      throw refusal
+    }
+    if known == .hs256, checks.clientSecret?.isEmpty ?? true { throw refusal }
+    return known
+  }
+
+  private func verifySignature(
+    _ algorithm: SignatureAlgorithm, _ checks: Checks, keys: JWKSet
+  ) throws(IDTokenError) {
+    // Exposed to be verified: what is signed is the text itself (RFC 7515 §5.2).
+    let text = raw.exposed
+    let message = Data(text[..<(text.lastIndex(of: ".") ?? text.endIndex)].utf8)
+    if algorithm == .hs256, let secret = checks.clientSecret {
+      guard SignatureAlgorithm.verifyHS256(signature, of: message, secret: secret) else { throw .badSignature }
+      return
+    }
+    let candidates = keys.keys.filter { $0.fits(algorithm, kid: kid) }
+    let named = kid.map { $0.printable(limit: 128) }
+    guard !candidates.isEmpty else { throw .unknownKey(kid: named) }
+    if candidates.contains(where: { algorithm.verify(signature, of: message, with: $0) }) { return }
+    // A token that names no key may be signed with one that is newer than the set.
+    throw kid == nil ? .unknownKey(kid: nil) : .badSignature
+  }
+
+  private func verifyAudience(_ checks: Checks) throws(IDTokenError) {
+    guard audience.contains(checks.clientID) else { throw .wrongAudience }
+    if audience.count > 1 || authorizedParty != nil, authorizedParty != checks.clientID {
+      throw .wrongAuthorizedParty(authorizedParty?.printable(limit: 255))
+    }
+    guard !checks.trustedAudiences.isEmpty else { return }
+    for name in audience where name != checks.clientID && !checks.trustedAudiences.contains(name) {
+      throw .untrustedAudience(name.printable(limit: 255))
+    }
+  }
+
+  private func verifyTimes(_ checks: Checks) throws(IDTokenError) {
+    let now = checks.now
+    guard expiresAt > now - checks.tolerance else { throw .expired(by: now - expiresAt) }
+    if let notBefore, notBefore > now + checks.tolerance { throw .notYetValid(by: notBefore - now) }
+    guard issuedAt <= now + checks.tolerance else { throw .issuedInFuture(by: issuedAt - now) }
+    guard let maxAge = checks.maxAge else { return }
+    guard let authTime else { throw .missingAuthTime }
+    let limit = authTime + maxAge
+    guard limit + checks.tolerance >= now else { throw .authenticatedTooLongAgo(by: now - limit) }
+  }
+
+  private func verifyNonce(_ checks: Checks) throws(IDTokenError) {
+    if let previous = checks.previous {
+      // A refreshed token should have none; if it has one, it is the login's (OpenID Connect Core §12.2).
+      guard let nonce else { return }
+      guard let original = previous.nonce else { throw .unexpectedNonce }
+      guard constantTimeEqual(nonce, original) else { throw .wrongNonce }
+      return
+    }
+    switch (checks.nonce, nonce) {
+    case (nil, nil): return
+    case (nil, .some): throw .unexpectedNonce
+    case (.some, nil): throw .missingNonce
+    case (let sent?, let found?):
+      guard sent == Secret(found) else { throw .wrongNonce }
+    }
+  }
+
+  private func verifyHash(
+    _ claim: String?, of value: Secret?, _ algorithm: SignatureAlgorithm, otherwise error: IDTokenError
+  ) throws(IDTokenError) {
+    guard let claim, let value else { return }
+    let digest = algorithm.digest(Data(value.exposed.utf8))
+    guard constantTimeEqual(claim, base64URL(digest.prefix(digest.count / 2))) else { throw error }
+  }
+
+  private func verifyUnchanged(since previous: IDToken?) throws(IDTokenError) {
+    guard let previous else { return }
+    if issuer != previous.issuer { throw .changed(claim: "iss") }
+    if subject != previous.subject { throw .changed(claim: "sub") }
+    if authorizedParty != previous.authorizedParty { throw .changed(claim: "azp") }
+    if !Set(previous.audience).isSubset(of: audience) { throw .changed(claim: "aud") }
+  }
+}

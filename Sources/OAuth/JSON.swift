@@ -1,0 +1,118 @@
+/// JSON text as a value (RFC 8259). Foundation's decoder is not used for messages: it keeps the first of two members
+/// with one name, where RFC 7519 §4 demands the last or a refusal (here: a refusal), and its numbers lose their text,
+/// so that a huge or fractional one cannot be judged. The same bytes give the same answer on every platform.
+enum JSON: Sendable, Equatable {
+  case null
+  case bool(Bool)
+  /// The number as it was written, grammar checked.
+  case number(String)
+  case string(String)
+  case array([JSON])
+  case object([String: JSON])
+
+  static let maximumDepth = 32
+  static let maximumBytes = 1 << 20
+
+  /// Nil where the bytes are no JSON text, are larger or deeper than the limits, or name a member twice.
+  init?(_ bytes: some Collection<UInt8>) {
+    guard bytes.count <= Self.maximumBytes else { return nil }
+    var reader = JSONReader(bytes: Array(bytes))
+    guard let value = reader.text() else { return nil }
+    self = value
+  }
+
+  /// The members where this is an object.
+  var members: [String: JSON]? {
+    if case .object(let members) = self { members } else { nil }
+  }
+
+  /// Compact text with sorted names, so that equal values give equal bytes.
+  var serialized: String {
+    switch self {
+    case .null: "null"
+    case .bool(let value): value ? "true" : "false"
+    case .number(let text): text
+    case .string(let text): Self.quoted(text)
+    case .array(let values): "[" + values.map(\.serialized).joined(separator: ",") + "]"
+    case .object(let members):
+      "{"
+        + members.sorted { $0.key < $1.key }.map { Self.quoted($0.key) + ":" + $0.value.serialized }
+        .joined(separator: ",") + "}"
+    }
+  }
+
+  private static func quoted(_ text: String) -> String {
+    var result = "\""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "\"": result += "\\\""
+      case "\\": result += "\\\\"
+      case _ where scalar.value < 0x20:
+        let digits = String(scalar.value, radix: 16)
+        result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+      default: result.unicodeScalars.append(scalar)
+      }
+    }
+    return result + "\""
+  }
+}
+
+/// A member that has another type than its specification gives it.
+struct WrongMember: Error, Equatable {
+  var name: String
+  var wanted: String
+}
+
+extension [String: JSON] {
+  /// A string member; nil where it is absent or null.
+  func text(_ name: String) throws(WrongMember) -> String? {
+    switch self[name] {
+    case nil, .null: return nil
+    case .string(let text): return text
+    default: throw WrongMember(name: name, wanted: "a string")
+    }
+  }
+
+  /// A string member that must hold something.
+  func requiredText(_ name: String) throws(WrongMember) -> String {
+    guard let text = try text(name), !text.isEmpty else { throw WrongMember(name: name, wanted: "a non-empty string") }
+    return text
+  }
+
+  /// An array of strings; nil where it is absent or null.
+  func texts(_ name: String) throws(WrongMember) -> [String]? {
+    switch self[name] {
+    case nil, .null: return nil
+    case .array(let values):
+      var texts: [String] = []
+      for value in values {
+        guard case .string(let text) = value else { throw WrongMember(name: name, wanted: "an array of strings") }
+        texts.append(text)
+      }
+      return texts
+    default: throw WrongMember(name: name, wanted: "an array of strings")
+    }
+  }
+
+  /// True or false; false where it is absent or null.
+  func flag(_ name: String) throws(WrongMember) -> Bool {
+    switch self[name] {
+    case nil, .null: return false
+    case .bool(let value): return value
+    default: throw WrongMember(name: name, wanted: "true or false")
+    }
+  }
+
+  /// A number; nil where it is absent or null. JSON's `true` is no number.
+  func number(_ name: String, orText: Bool = false) throws(WrongMember) -> Double? {
+    switch self[name] {
+    case nil, .null: return nil
+    case .number(let text): return Double(text)
+    case .string(let text) where orText:
+      var reader = JSONReader(bytes: Array(text.utf8))
+      guard case .number(let digits) = reader.text() else { throw WrongMember(name: name, wanted: "a number") }
+      return Double(digits)
+    default: throw WrongMember(name: name, wanted: "a number")
+    }
+  }
+}

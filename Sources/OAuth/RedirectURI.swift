@@ -1,0 +1,86 @@
+public import Foundation
+
+/// Where the user agent brings the authorization response (RFC 6749 §3.1.2), kept as it was registered: the same string
+/// goes to both endpoints. Custom schemes without a host are allowed (RFC 8252 §7.1).
+public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {
+  public let rawValue: String
+  private let uri: URI
+
+  public init(_ text: String) throws(RedirectURIError) {
+    guard let uri = URI(text), text.utf8.allSatisfy({ $0 < 0x7f }),
+      uri.query.map({ FormEncoding.decode($0) != nil }) ?? true
+    else { throw .notAURI(text.printable(limit: 512)) }
+    guard uri.fragment == nil else { throw .fragment(text.printable(limit: 512)) }
+    let isWeb = ["http", "https"].contains(uri.scheme.lowercased())
+    guard !(uri.host ?? "").isEmpty || !isWeb else { throw .noHost(text.printable(limit: 512)) }
+    rawValue = text
+    self.uri = uri
+  }
+
+  public init?(rawValue: String) {
+    guard let value = try? RedirectURI(rawValue) else { return nil }
+    self = value
+  }
+
+  public static func == (lhs: Self, rhs: Self) -> Bool { lhs.rawValue == rhs.rawValue }
+
+  public func hash(into hasher: inout Hasher) { hasher.combine(rawValue) }
+
+  public var description: String { rawValue }
+
+  public var scheme: String { uri.scheme.lowercased() }
+
+  /// The host in lower case; IPv6 literals keep their brackets.
+  public var host: String? { uri.host?.lowercased() }
+
+  /// The port as it is written; nil where none is.
+  public var port: Int? { uri.port }
+
+  /// The path, percent-encoded as it is written; `/` where a web address has none.
+  public var path: String { Self.path(of: uri) }
+
+  /// Whether a listener on this machine answers it (RFC 8252 §7.3): plain http to 127.0.0.0/8, [::1] or localhost.
+  public var isLoopback: Bool { scheme == "http" && uri.isLoopback }
+
+  /// The same with another port: a loopback listener takes what is free (RFC 8252 §7.3).
+  public func replacingPort(_ port: UInt16) -> RedirectURI {
+    guard let host = uri.host else { return self }
+    let user = uri.user.map { "\($0)@" } ?? ""
+    let query = uri.query.map { "?\($0)" } ?? ""
+    return RedirectURI(rawValue: "\(uri.scheme)://\(user)\(host):\(port)\(uri.path)\(query)") ?? self
+  }
+
+  /// Whether a user agent that came to `url` came here: scheme and host without case, user, port and path equal, and the
+  /// parameters of this URI among those of the other.
+  public func matches(_ url: String) -> Bool {
+    guard let other = URI(url), other.scheme.lowercased() == scheme, other.host?.lowercased() == host,
+      other.user == uri.user, other.significantPort == uri.significantPort, Self.path(of: other) == path
+    else { return false }
+    guard let query = uri.query else { return true }
+    guard let wanted = FormEncoding.decode(query), let found = FormEncoding.decode(other.query ?? "") else {
+      return false
+    }
+    return wanted.allSatisfy(found.contains)
+  }
+
+  public func matches(_ url: URL) -> Bool { matches(url.absoluteString) }
+
+  private static func path(of uri: URI) -> String {
+    uri.path.isEmpty && ["http", "https"].contains(uri.scheme.lowercased()) ? "/" : uri.path
+  }
+}
+
+public enum RedirectURIError: Error, Equatable, Sendable, CustomStringConvertible {
+  case notAURI(String)
+  case fragment(String)
+  case noHost(String)
+
+  public var description: String {
+    switch self {
+    case .notAURI(let text):
+      "the redirect URI “\(text)” is not an absolute URI: write it exactly as it is registered at the provider"
+    case .fragment(let text): "the redirect URI “\(text)” has a fragment: remove everything from # on (RFC 6749 §3.1.2)"
+    case .noHost(let text): "the redirect URI “\(text)” names no host: write it as http://127.0.0.1/callback"
+    }
+  }
+}

@@ -1,0 +1,89 @@
+/// Why a provider's answer could not be used. No text in it quotes a body; what it does quote is bounded and escaped.
+public enum ResponseError: Error, Sendable, Equatable {
+  /// The provider refused, in OAuth's words (RFC 6749 §5.2).
+  case oauth(OAuthError, status: Int, retryAfter: Duration?)
+  /// The answer is not what the specification asks for: an outage's HTML page, a missing member, another status.
+  case nonConforming(status: Int, mediaType: String, reason: String, retryAfter: Duration?)
+  /// The provider wants the request sent elsewhere. That is not done: it carries secrets.
+  case redirect(status: Int)
+  /// The metadata names another issuer than the configuration (RFC 8414 §3.3).
+  case issuerMismatch(expected: String, found: String)
+  /// UserInfo speaks of another person than the ID token (OpenID Connect Core §5.3.4).
+  case subjectMismatch(expected: String, found: String)
+
+  /// How long the provider asks to wait, at most a day.
+  public var retryAfter: Duration? {
+    switch self {
+    case .oauth(_, _, let wait), .nonConforming(_, _, _, let wait): wait
+    case .redirect, .issuerMismatch, .subjectMismatch: nil
+    }
+  }
+
+  /// The HTTP status, where it is what matters.
+  public var status: Int? {
+    switch self {
+    case .oauth(_, let status, _), .nonConforming(let status, _, _, _), .redirect(let status): status
+    case .issuerMismatch, .subjectMismatch: nil
+    }
+  }
+}
+
+extension ResponseError: CustomStringConvertible {
+  public var description: String {
+    switch self {
+    case .oauth(let error, let status, _):
+      return "the provider refused (HTTP \(status)): \(error.summary)" + (error.uri.map { "; see \($0)" } ?? "")
+    case .nonConforming(let status, let mediaType, let reason, let wait):
+      let type = mediaType.isEmpty ? "no content type" : mediaType
+      let advice =
+        wait.map { "try again in \($0.wholeSeconds) s" }
+        ?? (status >= 500 || status == 429 || status == 408
+          ? "try again later" : "check the endpoint's URL and the provider's settings")
+      return "the provider's answer (HTTP \(status), \(type)) cannot be used: \(reason); \(advice)"
+    case .redirect(let status):
+      return "the provider answered with a redirect (HTTP \(status)), which is not followed with secrets in hand: "
+        + "put the final URL of the endpoint in the configuration"
+    case .issuerMismatch(let expected, let found):
+      return "the configuration says issuer “\(expected)”, the provider says “\(found)”: they must be identical to the "
+        + "last character; if you trust this provider, configure “\(found)”"
+    case .subjectMismatch(let expected, let found):
+      return "the user information is about subject “\(found)”, the ID token about “\(expected)”: it is not used; "
+        + "sign in again, and report it to the provider if it stays so"
+    }
+  }
+}
+
+extension HTTPResponse {
+  static let longestMediaType = 100
+
+  func nonConforming(_ reason: String) -> ResponseError {
+    .nonConforming(
+      status: status, mediaType: mediaType.printable(limit: Self.longestMediaType), reason: reason,
+      retryAfter: retryAfter)
+  }
+
+  func nonConforming(_ wrong: WrongMember) -> ResponseError {
+    nonConforming("\(wrong.name) is not \(wrong.wanted)")
+  }
+
+  /// The JSON object of a 200, without which there is no success (RFC 6749 §5.1, RFC 8414 §3.2). A redirect and an
+  /// OAuth error are told apart from other answers.
+  func successfulObject(status wanted: Int = 200) throws(ResponseError) -> [String: JSON] {
+    guard !(300..<400).contains(status) else { throw .redirect(status: status) }
+    let members = JSON(body)?.members
+    if status == wanted {
+      guard let members else { throw nonConforming("the body is not a JSON object of at most 1 MiB") }
+      return members
+    }
+    throw refusal(members)
+  }
+
+  /// What an answer that is no success means: an OAuth error where a 4xx says so. At 5xx the server is out of order, and
+  /// no word of it ends a grant.
+  func refusal(_ members: [String: JSON]?) -> ResponseError {
+    if (400..<500).contains(status), let members, let error = OAuthError(members: members) {
+      return .oauth(error, status: status, retryAfter: retryAfter)
+    }
+    return nonConforming("the status is not that of a success, and the body is no OAuth error")
+  }
+}

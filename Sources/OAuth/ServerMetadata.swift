@@ -1,0 +1,166 @@
+public import Foundation
+
+/// What an authorization server says about itself (RFC 8414 §2, OpenID Connect Discovery §3), or what the
+/// configuration says in its place.
+public struct ServerMetadata: Sendable, Codable, Equatable {
+  /// The issuer as the document writes it: what `iss` is compared with, under the provider's ``IssuerRule``.
+  public var issuer: String
+  public var authorizationEndpoint: URL?
+  public var tokenEndpoint: URL?
+  public var jwksURI: URL?
+  public var userinfoEndpoint: URL?
+  public var revocationEndpoint: URL?
+  public var introspectionEndpoint: URL?
+  public var endSessionEndpoint: URL?
+  public var pushedAuthorizationRequestEndpoint: URL?
+  public var deviceAuthorizationEndpoint: URL?
+  public var registrationEndpoint: URL?
+  public var scopesSupported: [String]?
+  public var responseTypesSupported: [String]?
+  public var grantTypesSupported: [String]?
+  public var codeChallengeMethodsSupported: [String]?
+  public var tokenEndpointAuthMethodsSupported: [String]?
+  public var idTokenSigningAlgValuesSupported: [String]?
+  public var authorizationResponseIssParameterSupported: Bool
+  public var requirePushedAuthorizationRequests: Bool
+  /// Endpoints that the document names but that cannot be used, with what it says there.
+  public private(set) var invalidEndpoints: [Endpoint: String] = [:]
+
+  public init(
+    issuer: String, authorizationEndpoint: URL? = nil, tokenEndpoint: URL? = nil, jwksURI: URL? = nil,
+    userinfoEndpoint: URL? = nil, revocationEndpoint: URL? = nil, introspectionEndpoint: URL? = nil,
+    endSessionEndpoint: URL? = nil, pushedAuthorizationRequestEndpoint: URL? = nil,
+    deviceAuthorizationEndpoint: URL? = nil, registrationEndpoint: URL? = nil, scopesSupported: [String]? = nil,
+    responseTypesSupported: [String]? = nil, grantTypesSupported: [String]? = nil,
+    codeChallengeMethodsSupported: [String]? = nil, tokenEndpointAuthMethodsSupported: [String]? = nil,
+    idTokenSigningAlgValuesSupported: [String]? = nil, authorizationResponseIssParameterSupported: Bool = false,
+    requirePushedAuthorizationRequests: Bool = false
+  ) {
+    self.issuer = issuer
+    self.authorizationEndpoint = authorizationEndpoint
+    self.tokenEndpoint = tokenEndpoint
+    self.jwksURI = jwksURI
+    self.userinfoEndpoint = userinfoEndpoint
+    self.revocationEndpoint = revocationEndpoint
+    self.introspectionEndpoint = introspectionEndpoint
+    self.endSessionEndpoint = endSessionEndpoint
+    self.pushedAuthorizationRequestEndpoint = pushedAuthorizationRequestEndpoint
+    self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
+    self.registrationEndpoint = registrationEndpoint
+    self.scopesSupported = scopesSupported
+    self.responseTypesSupported = responseTypesSupported
+    self.grantTypesSupported = grantTypesSupported
+    self.codeChallengeMethodsSupported = codeChallengeMethodsSupported
+    self.tokenEndpointAuthMethodsSupported = tokenEndpointAuthMethodsSupported
+    self.idTokenSigningAlgValuesSupported = idTokenSigningAlgValuesSupported
+    self.authorizationResponseIssParameterSupported = authorizationResponseIssParameterSupported
+    self.requirePushedAuthorizationRequests = requirePushedAuthorizationRequests
+  }
+
+  /// Reads a discovery answer (RFC 8414 §3.2 and §3.3). An endpoint that cannot be used is remembered, and raised when
+  /// it is asked for: a broken `registration_endpoint` must not stop a login.
+  public static func parse(
+    _ response: HTTPResponse, expected: Issuer, issuerRule: IssuerRule, allowInsecureHTTP: Bool
+  ) throws(ResponseError) -> ServerMetadata {
+    let members = try response.successfulObject()
+    var metadata = ServerMetadata(issuer: "")
+    do throws(WrongMember) {
+      metadata.issuer = try members.requiredText("issuer")
+      try metadata.readFeatures(members)
+    } catch {
+      throw response.nonConforming(error)
+    }
+    guard issuerRule.acceptsDocument(metadata.issuer, expected: expected.rawValue) else {
+      throw .issuerMismatch(
+        expected: expected.rawValue.printable(limit: 512), found: metadata.issuer.printable(limit: 512))
+    }
+    for endpoint in Endpoint.allCases {
+      metadata.read(endpoint, from: members[endpoint.rawValue], allowInsecureHTTP: allowInsecureHTTP)
+    }
+    return metadata
+  }
+
+  /// A list of another type is passed over, since all lists are advice. The two flags are not: they ask for a check.
+  private mutating func readFeatures(_ members: [String: JSON]) throws(WrongMember) {
+    func list(_ name: String) -> [String]? { try? members.texts(name) }
+    scopesSupported = list("scopes_supported")
+    responseTypesSupported = list("response_types_supported")
+    grantTypesSupported = list("grant_types_supported")
+    codeChallengeMethodsSupported = list("code_challenge_methods_supported")
+    tokenEndpointAuthMethodsSupported = list("token_endpoint_auth_methods_supported")
+    idTokenSigningAlgValuesSupported = list("id_token_signing_alg_values_supported")
+    authorizationResponseIssParameterSupported = try members.flag("authorization_response_iss_parameter_supported")
+    requirePushedAuthorizationRequests = try members.flag("require_pushed_authorization_requests")
+  }
+
+  private mutating func read(_ endpoint: Endpoint, from member: JSON?, allowInsecureHTTP: Bool) {
+    switch member {
+    case nil, .null: return
+    case .string(let text):
+      self[keyPath: endpoint.property] = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
+      if self[keyPath: endpoint.property] == nil { invalidEndpoints[endpoint] = text.printable(limit: 512) }
+    case .some(let other): invalidEndpoints[endpoint] = other.serialized.printable(limit: 512)
+    }
+  }
+
+  /// The endpoint, or why there is none: not named, and named but not to be used, are two things.
+  public func endpoint(_ endpoint: Endpoint) throws(EndpointError) -> URL {
+    if let url = self[keyPath: endpoint.property] { return url }
+    if let text = invalidEndpoints[endpoint] { throw .invalid(endpoint.rawValue, text) }
+    throw .missing(endpoint.rawValue)
+  }
+}
+
+/// An endpoint by the name that metadata gives it (RFC 8414 §2).
+public enum Endpoint: String, Sendable, Codable, CodingKeyRepresentable, CaseIterable {
+  case authorization = "authorization_endpoint"
+  case token = "token_endpoint"
+  case keys = "jwks_uri"
+  case userinfo = "userinfo_endpoint"
+  case revocation = "revocation_endpoint"
+  case introspection = "introspection_endpoint"
+  case endSession = "end_session_endpoint"
+  case pushedAuthorizationRequest = "pushed_authorization_request_endpoint"
+  case deviceAuthorization = "device_authorization_endpoint"
+  case registration = "registration_endpoint"
+
+  /// An endpoint's URL: https (or http as for an issuer), with a host, without user or fragment (RFC 6749 §3.1, §3.2);
+  /// nil where the text is none. For endpoints from the configuration as well.
+  public static func url(_ text: String, allowInsecureHTTP: Bool) -> URL? {
+    guard let uri = URI(text), let host = uri.host, !host.isEmpty, uri.user == nil, uri.fragment == nil,
+      uri.isSafe(allowInsecureHTTP: allowInsecureHTTP)
+    else { return nil }
+    return URL(string: text, encodingInvalidCharacters: false)
+  }
+
+  var property: WritableKeyPath<ServerMetadata, URL?> {
+    switch self {
+    case .authorization: \.authorizationEndpoint
+    case .token: \.tokenEndpoint
+    case .keys: \.jwksURI
+    case .userinfo: \.userinfoEndpoint
+    case .revocation: \.revocationEndpoint
+    case .introspection: \.introspectionEndpoint
+    case .endSession: \.endSessionEndpoint
+    case .pushedAuthorizationRequest: \.pushedAuthorizationRequestEndpoint
+    case .deviceAuthorization: \.deviceAuthorizationEndpoint
+    case .registration: \.registrationEndpoint
+    }
+  }
+}
+
+public enum EndpointError: Error, Equatable, Sendable, CustomStringConvertible {
+  /// The provider does not offer it.
+  case missing(String)
+  /// The provider names it, but with a text that cannot be used.
+  case invalid(String, String)
+
+  public var description: String {
+    switch self {
+    case .missing(let name):
+      "the provider's metadata has no \(name): set it in the configuration, or do without this feature"
+    case .invalid(let name, let text):
+      "the provider's metadata has an unusable \(name) “\(text)”: it must be an https URL without a fragment"
+    }
+  }
+}

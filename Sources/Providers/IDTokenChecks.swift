@@ -1,0 +1,131 @@
+import Foundation
+import Grants
+import OAuth
+
+extension OAuthProvider {
+  /// OpenID Connect Core §3.1.3.7: a login without a sound ID token is no login.
+  func checkLogin(
+    _ tokens: TokenResponse, login: SavedLogin, code: Secret, metadata: ServerMetadata, at now: Timestamp
+  ) -> Step<Issued> {
+    guard about.usesIDTokens, login.scopes.contains("openid") else {
+      return .done(Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil))
+    }
+    guard let compact = tokens.idToken else {
+      return .failed(.invalid(message: "the provider gave no ID token though openid was asked for", nil))
+    }
+    return parsed(compact) { token in
+      var checks = checks(metadata, now: now, accessToken: tokens.accessToken)
+      checks.nonce = login.nonce
+      checks.code = code
+      checks.maxAge = login.maxAge.map { .seconds($0) }
+      return verified(token, checks, secondTry: false) { result in
+        switch result {
+        case .success: .done(Issued(tokens: tokens, idToken: compact, identity: Identity(token), warning: nil))
+        case .failure(let failure): .failed(failure)
+        }
+      }
+    } otherwise: { error in
+      .failed(.invalid(message: error.description, nil))
+    }
+  }
+
+  /// OpenID Connect Core §12.2: a refreshed ID token may be absent; one that names somebody else ends the grant; one that
+  /// cannot be verified now is passed over, since refusing the whole answer would lose a rotated refresh token.
+  func checkRefresh(
+    _ tokens: TokenResponse, grant: SavedGrant, metadata: ServerMetadata, secondTry: Bool
+  ) -> Step<Issued> {
+    let bare = Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil)
+    guard about.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
+    @Sendable func passedOver(_ why: String) -> Step<Issued> {
+      var issued = bare
+      issued.warning = "the refreshed ID token was not taken: \(why)"
+      return .done(issued)
+    }
+    return parsed(compact) { token in
+      if let identity = grant.identity, identity.subject != token.subject {
+        return .failed(
+          .ended(
+            .identityChanged, message: "the provider's refreshed ID token is of another person than the one who signed in",
+            nil))
+      }
+      return .keys(unknown: nil) { keys, now in
+        var checks = checks(metadata, now: now, accessToken: tokens.accessToken)
+        checks.previous = grant.idToken.flatMap { try? IDToken.parse($0) }
+        return verify(token, checks, keys: keys, secondTry: false) { result in
+          switch result {
+          case .success: .done(Issued(tokens: tokens, idToken: compact, identity: Identity(token), warning: nil))
+          case .failure(let failure): passedOver(failure.message)
+          }
+        }
+      }
+    } otherwise: { error in
+      passedOver(error.description)
+    }
+  }
+
+  private func checks(_ metadata: ServerMetadata, now: Timestamp, accessToken: Secret) -> IDToken.Checks {
+    let algorithms = IDToken.algorithms(
+      configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported ?? [])
+    var checks = IDToken.Checks(
+      issuer: metadata.issuer, clientID: settings.clientID, nonce: nil, algorithms: algorithms, now: now)
+    checks.issuerRule = settings.issuerRule
+    checks.trustedAudiences = settings.idToken.trustedAudiences
+    checks.tolerance = settings.idToken.tolerance
+    checks.accessToken = accessToken
+    return checks
+  }
+
+  private func parsed(
+    _ compact: Secret, then: (IDToken) -> Step<Issued>, otherwise: (IDTokenError) -> Step<Issued>
+  ) -> Step<Issued> {
+    do throws(IDTokenError) {
+      return then(try IDToken.parse(compact))
+    } catch {
+      return otherwise(error)
+    }
+  }
+
+  private func verified(
+    _ token: IDToken, _ checks: IDToken.Checks, secondTry: Bool,
+    then: @escaping @Sendable (Result<Void, ProviderFailure>) -> Step<Issued>
+  ) -> Step<Issued> {
+    .keys(unknown: nil) { keys, now in
+      var checks = checks
+      checks.now = now
+      return verify(token, checks, keys: keys, secondTry: secondTry, then: then)
+    }
+  }
+
+  /// An unknown key is asked for once more: the provider may have rotated its keys since they were fetched.
+  private func verify(
+    _ token: IDToken, _ checks: IDToken.Checks, keys: Result<JWKSet, ProviderFailure>, secondTry: Bool,
+    then: @escaping @Sendable (Result<Void, ProviderFailure>) -> Step<Issued>
+  ) -> Step<Issued> {
+    let set: JWKSet
+    switch keys {
+    case .success(let known): set = known
+    case .failure(let failure): return then(.failure(failure))
+    }
+    do throws(IDTokenError) {
+      try token.verify(checks, keys: set)
+      return then(.success(()))
+    } catch {
+      if case .unknownKey(let kid) = error, !secondTry {
+        return .keys(unknown: kid ?? "") { keys, now in
+          var checks = checks
+          checks.now = now
+          return verify(token, checks, keys: keys, secondTry: true, then: then)
+        }
+      }
+      return then(.failure(.invalid(message: error.description, nil)))
+    }
+  }
+}
+
+extension Identity {
+  init(_ token: IDToken) {
+    self.init(
+      subject: token.subject, issuer: token.issuer, email: token.email, name: token.name,
+      username: token.preferredUsername)
+  }
+}
