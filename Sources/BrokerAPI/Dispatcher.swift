@@ -1,0 +1,72 @@
+/// The process at the other end of a connection, as the kernel said when it connected; nothing that it says itself.
+public struct Caller: Sendable, Hashable {
+  public var uid: UInt32
+  public var gid: UInt32
+  public var groups: [UInt32]
+  /// The process that connected; it may have ended since.
+  public var pid: Int32
+
+  public init(uid: UInt32, gid: UInt32, groups: [UInt32], pid: Int32) {
+    self.uid = uid
+    self.gid = gid
+    self.groups = groups
+    self.pid = pid
+  }
+}
+
+/// One connection, as the dispatcher sees it.
+public protocol Session: AnyObject, Sendable {
+  var caller: Caller { get }
+  /// Queues a notification to this connection. False: the connection is gone, or its queue is full and it is closed.
+  func notify(method: String, params: JSON) -> Bool
+  /// Runs once when the connection ends; at once where it has ended.
+  func onClose(_ action: @escaping @Sendable () -> Void)
+}
+
+/// One call, already a valid JSON-RPC request object (JSON-RPC 2.0 §4).
+public struct RPCRequest: Sendable {
+  public var method: String
+  /// An object, an array, or absent.
+  public var params: JSON?
+  public var isNotification: Bool
+
+  public init(method: String, params: JSON?, isNotification: Bool) {
+    self.method = method
+    self.params = params
+    self.isNotification = isNotification
+  }
+}
+
+/// What the socket server asks of the broker.
+public protocol Dispatcher: Sendable {
+  /// A cached reply to a plain `token.get`, or nil: take the comfortable road (``respond(to:session:)``).
+  /// Called on the event loop that read the request: must not block, and costs about a microsecond.
+  func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply?
+
+  /// Everything else. Runs in a task of its own; ends within the method's deadline.
+  func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError>
+}
+
+/// A rendered `token.get` result with one hole for `expires_in`:
+/// `head` + decimal digits + `tail`, or `head` alone where the expiry is unknown. Head begins with `{`, and the whole is
+/// the JSON of ``TokenGet/Result``.
+public struct CachedReply: Sendable {
+  public var body: Body
+  public var expiresIn: Int64?
+
+  /// Made once per token; shared by all replies.
+  public final class Body: Sendable {
+    public let head: [UInt8]
+    public let tail: [UInt8]
+
+    public init(head: [UInt8], tail: [UInt8]) {
+      self.head = head
+      self.tail = tail
+    }
+  }
+
+  public init(body: Body, expiresIn: Int64?) {
+    self.body = body
+    self.expiresIn = expiresIn
+  }
+}

@@ -1,0 +1,132 @@
+/// The id of a request, echoed in its reply (JSON-RPC 2.0 §4).
+public enum RPCID: Sendable, Hashable {
+  case null
+  case string(String)
+  /// The literal as written, so that it is echoed digit by digit.
+  case number(String)
+
+  public var json: JSON {
+    switch self {
+    case .null: .null
+    case .string(let text): .string(text)
+    case .number(let literal): .number(literal)
+    }
+  }
+
+  /// Nil where the value may not be an id.
+  public init?(json: JSON) {
+    switch json {
+    case .null: self = .null
+    case .string(let text): self = .string(text)
+    case .number(let literal): self = .number(literal)
+    case .bool, .array, .object: return nil
+    }
+  }
+}
+
+/// One member of what a client sent.
+public enum IncomingMessage: Sendable {
+  case call(RPCRequest, id: RPCID)
+  /// A request without an id: it is carried out and never answered, whatever comes of it (JSON-RPC 2.0 §4.1).
+  case notification(RPCRequest)
+  /// Answered with the error. The id is null where none could be read.
+  case invalid(id: RPCID, RPCError)
+}
+
+/// What one line from a client holds.
+public enum Incoming: Sendable {
+  case single(IncomingMessage)
+  /// At least one and at most ``maximumBatch`` members.
+  case batch([IncomingMessage])
+  /// No JSON. Answered with the error and the id null.
+  case unreadable(RPCError)
+
+  /// Requests in one batch (JSON-RPC 2.0 §6).
+  public static let maximumBatch = 64
+  /// Bytes of one line, with its newline.
+  public static let maximumLine = 256 * 1024
+
+  public static func parse(_ line: some Collection<UInt8>) -> Incoming {
+    let json: JSON
+    do {
+      json = try JSON.parse(line)
+    } catch {
+      return .unreadable(.parseError("\(error)"))
+    }
+    guard case .array(let members) = json else { return .single(IncomingMessage(json)) }
+    if members.isEmpty { return .single(.invalid(id: .null, .invalidRequest("an empty batch"))) }
+    if members.count > maximumBatch {
+      let message = "a batch of \(members.count) requests; at most \(maximumBatch) are allowed"
+      return .single(.invalid(id: .null, .invalidRequest(message)))
+    }
+    return .batch(members.map { IncomingMessage($0) })
+  }
+}
+
+extension IncomingMessage {
+  /// Any JSON value; what is no request object (JSON-RPC 2.0 §4) is invalid. Members it does not define are ignored.
+  public init(_ json: JSON) {
+    guard case .object = json else {
+      self = .invalid(id: .null, .invalidRequest("expected an object, got \(json.kind)"))
+      return
+    }
+    var id: RPCID?
+    if let member = json["id"] {
+      id = RPCID(json: member)
+      if id == nil {
+        self = .invalid(id: .null, .invalidRequest("id: expected a string, a number or null, got \(member.kind)"))
+        return
+      }
+    }
+    do {
+      let request = try RPCRequest(envelope: json, isNotification: id == nil)
+      self = id.map { .call(request, id: $0) } ?? .notification(request)
+    } catch {
+      self = .invalid(id: id ?? .null, error)
+    }
+  }
+}
+
+extension RPCRequest {
+  fileprivate init(envelope json: JSON, isNotification: Bool) throws(RPCError) {
+    guard json["jsonrpc"] == .string("2.0") else { throw .invalidRequest("jsonrpc: must be \"2.0\"") }
+    guard let member = json["method"] else { throw .invalidRequest("method: missing") }
+    guard let method = member.string else {
+      throw .invalidRequest("method: expected a string, got \(member.kind)")
+    }
+    let params = json["params"]
+    switch params {
+    case nil, .object, .array: break
+    case .some(let other): throw .invalidRequest("params: expected an object or an array, got \(other.kind)")
+    }
+    self.init(method: method, params: params, isNotification: isNotification)
+  }
+}
+
+/// The answer to one call (JSON-RPC 2.0 §5).
+public enum RPCReply: Sendable, Equatable {
+  case success(RPCID, JSON)
+  case failure(RPCID, RPCError)
+
+  public init(_ id: RPCID, _ result: Result<JSON, RPCError>) {
+    switch result {
+    case .success(let json): self = .success(id, json)
+    case .failure(let error): self = .failure(id, error)
+    }
+  }
+
+  public var json: JSON {
+    switch self {
+    case .success(let id, let result): ["jsonrpc": "2.0", "id": id.json, "result": result]
+    case .failure(let id, let error): ["jsonrpc": "2.0", "id": id.json, "error": error.json]
+    }
+  }
+
+  /// The reply as a line of its own, with the newline.
+  public func line() -> [UInt8] { json.serialized() + [0x0A] }
+
+  /// The replies to a batch on one line, with the newline; nothing at all where there are none (JSON-RPC 2.0 §6).
+  public static func batchLine(_ replies: [RPCReply]) -> [UInt8] {
+    replies.isEmpty ? [] : JSON.array(replies.map(\.json)).serialized() + [0x0A]
+  }
+}

@@ -1,0 +1,181 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// Why a request failed: `data.reason` of an error, a fixed number, and what a person does next.
+public enum ErrorReason: String, Codable, Sendable, CaseIterable {
+  case unknownAccount = "unknown_account"
+  case unknownProvider = "unknown_provider"
+  case unknownLogin = "unknown_login"
+  case notPermitted = "not_permitted"
+  case loginRequired = "login_required"
+  case loginDenied = "login_denied"
+  case loginCancelled = "login_cancelled"
+  case loginExpired = "login_expired"
+  case loginInProgress = "login_in_progress"
+  case invalidCallback = "invalid_callback"
+  case temporarilyUnavailable = "temporarily_unavailable"
+  case timedOut = "timed_out"
+  case providerMisconfigured = "provider_misconfigured"
+  case providerError = "provider_error"
+  case scopeNotGranted = "scope_not_granted"
+  case unsupportedByProvider = "unsupported_by_provider"
+  case registrationRejected = "registration_rejected"
+  case rateLimited = "rate_limited"
+  case overloaded = "overloaded"
+  case storeFailure = "store_failure"
+  case shuttingDown = "shutting_down"
+  case invalidConfiguration = "invalid_configuration"
+
+  /// The JSON-RPC error code, fixed for ever.
+  public var code: Int {
+    switch self {
+    case .unknownAccount: -32000
+    case .unknownProvider: -32001
+    case .unknownLogin: -32002
+    case .notPermitted: -32003
+    case .loginRequired: -32004
+    case .loginDenied: -32005
+    case .loginCancelled: -32006
+    case .loginExpired: -32007
+    case .loginInProgress: -32008
+    case .invalidCallback: -32009
+    case .temporarilyUnavailable: -32010
+    case .timedOut: -32011
+    case .providerMisconfigured: -32012
+    case .providerError: -32013
+    case .scopeNotGranted: -32014
+    case .unsupportedByProvider: -32015
+    case .registrationRejected: -32016
+    case .rateLimited: -32017
+    case .overloaded: -32018
+    case .storeFailure: -32019
+    case .shuttingDown: -32020
+    case .invalidConfiguration: -32021
+    }
+  }
+
+  /// One sentence for the reference: when it happens.
+  public var meaning: String {
+    switch self {
+    case .unknownAccount: "No account of that name, or the caller may not see it."
+    case .unknownProvider: "No provider of that name in the configuration."
+    case .unknownLogin: "No such login, or it ended more than ten minutes ago."
+    case .notPermitted: "The policy does not allow this caller to do that."
+    case .loginRequired: "The grant has ended; only a person signing in can help."
+    case .loginDenied: "The person or the provider refused the login."
+    case .loginCancelled: "The login was cancelled."
+    case .loginExpired: "Nobody completed the login in time."
+    case .loginInProgress: "Another login has to end first."
+    case .invalidCallback: "The address does not complete a login: forged, used before, late or unreadable."
+    case .temporarilyUnavailable: "The provider cannot be reached or is failing; the broker tries again by itself."
+    case .timedOut: "The request's deadline passed first; what it asked for goes on."
+    case .providerMisconfigured: "The provider refuses this client or its settings; an admin must change them."
+    case .providerError: "The provider answered something that is no valid answer."
+    case .scopeNotGranted: "The account was not granted a scope or resource that was asked for."
+    case .unsupportedByProvider: "The provider cannot do that."
+    case .registrationRejected: "The provider refused the registration's fields."
+    case .rateLimited: "The caller asked too often."
+    case .overloaded: "A limit on connections, requests or logins is reached."
+    case .storeFailure: "The state cannot be written to disk; nothing was lost, nothing new is handed out."
+    case .shuttingDown: "The broker is stopping."
+    case .invalidConfiguration: "The new configuration has an error; the old one stays in force."
+    }
+  }
+
+  /// What to do next, where the error itself has no better hint.
+  public var defaultHint: String {
+    switch self {
+    case .unknownAccount: "See the accounts with `grantctl list`; add one with `grantctl login PROVIDER ACCOUNT`."
+    case .unknownProvider: "See the configured providers with `grantctl status`, or add a [provider.NAME] section."
+    case .unknownLogin: "Start again with `grantctl login`."
+    case .notPermitted: "Ask an admin for a [[rule]] that allows it."
+    case .loginRequired: "Sign in again with `grantctl login PROVIDER ACCOUNT`."
+    case .loginDenied: "Start again with `grantctl login` and allow the access asked for."
+    case .loginCancelled: "Start again with `grantctl login`."
+    case .loginExpired: "Start again with `grantctl login`."
+    case .loginInProgress: "Finish or cancel the other login first."
+    case .invalidCallback: "Copy the whole address of the browser's last page, or start again with `grantctl login`."
+    case .temporarilyUnavailable: "Nothing to do: ask again after `retry_after` seconds."
+    case .timedOut: "Ask again; the work goes on meanwhile."
+    case .providerMisconfigured: "Check client_id, client secret, scopes and redirect URI of the provider's section."
+    case .providerError: "Check the provider's issuer and endpoints; `grantctl status` shows its last error."
+    case .scopeNotGranted: "Sign in again asking for it: `grantctl login PROVIDER ACCOUNT --scope SCOPE`."
+    case .unsupportedByProvider: "Use another method, or ask the provider's operator."
+    case .registrationRejected: "Mend the fields named in `detail` and try again."
+    case .rateLimited: "Ask less often; keep a token until it expires."
+    case .overloaded: "Try again later, and close connections that are not needed."
+    case .storeFailure: "Check free space and permissions of the state folder; see `journalctl -u grantd`."
+    case .shuttingDown: "Connect again in a moment."
+    case .invalidConfiguration: "Mend the file and reload again; `grantd --check-config` checks it first."
+    }
+  }
+}
+
+/// The provider's own words on an error (RFC 6749 §5.2), bounded and with control characters escaped.
+public struct OAuthDetail: Codable, Sendable, Equatable, Documented {
+  public var error: String
+  public var error_description: String?
+  public var error_uri: String?
+
+  public init(error: String, error_description: String? = nil, error_uri: String? = nil) {
+    self.error = error
+    self.error_description = error_description
+    self.error_uri = error_uri
+  }
+
+  public static let docs = [
+    "error": "The error code (RFC 6749 §5.2).",
+    "error_description": "The description for developers.",
+    "error_uri": "A page about the error.",
+  ]
+}
+
+/// An error of the socket, as a JSON-RPC error object will say it.
+public struct RPCError: Error, Sendable, Equatable {
+  public var code: Int
+  public var message: String
+  /// Absent for the errors of JSON-RPC itself.
+  public var reason: ErrorReason?
+  public var hint: String?
+  /// Seconds after which trying again makes sense.
+  public var retry_after: Double?
+  public var oauth: OAuthDetail?
+  public var detail: String?
+
+  public init(
+    _ reason: ErrorReason, _ message: String, hint: String? = nil, retryAfter: Double? = nil,
+    oauth: OAuthDetail? = nil, detail: String? = nil
+  ) {
+    self.code = reason.code
+    self.message = message
+    self.reason = reason
+    self.hint = hint ?? reason.defaultHint
+    self.retry_after = retryAfter
+    self.oauth = oauth
+    self.detail = detail
+  }
+
+  private init(code: Int, message: String, hint: String?) {
+    self.code = code
+    self.message = message
+    self.hint = hint
+  }
+
+  public static func parseError(_ message: String) -> RPCError {
+    RPCError(code: -32700, message: "parse error: \(message)", hint: "Send one JSON text per line, in UTF-8.")
+  }
+  public static func invalidRequest(_ message: String) -> RPCError {
+    RPCError(code: -32600, message: "invalid request: \(message)", hint: "See docs/rpc.md for the form of a request.")
+  }
+  public static func methodNotFound(_ name: String, nearest: String?) -> RPCError {
+    RPCError(
+      code: -32601, message: "method not found: \(name)",
+      hint: nearest.map { "Did you mean `\($0)`?" } ?? "`rpc.discover` lists the methods.")
+  }
+  public static func invalidParams(_ message: String, hint: String? = nil) -> RPCError {
+    RPCError(code: -32602, message: "invalid params: \(message)", hint: hint)
+  }
+  public static func internalError(_ message: String) -> RPCError {
+    RPCError(code: -32603, message: "internal error: \(message)", hint: "See the broker's log; please report this.")
+  }
+}

@@ -1,0 +1,113 @@
+extension JSON {
+  /// The value as JSON: members in the order that they are encoded in, absent where they are nil.
+  /// Numbers that are not finite become null. A type whose `encode(to:)` throws is a bug of ours and traps.
+  public init(encoding value: some Encodable) {
+    do {
+      let node = EncodingNode()
+      try node.encode(value)
+      self = node.json
+    } catch {
+      preconditionFailure("\(type(of: value)) cannot be encoded: \(error)")
+    }
+  }
+}
+
+/// A value in the making: a reference, because an encoder hands out containers that outlive the call.
+private final class EncodingNode: Encoder, SingleValueEncodingContainer {
+  enum Content {
+    case value(JSON)
+    case object([(name: String, node: EncodingNode)])
+    case array([EncodingNode])
+  }
+
+  var content = Content.value(.object([]))
+  let codingPath: [any CodingKey] = []
+  var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+  var json: JSON {
+    switch content {
+    case .value(let value): value
+    case .object(let members): .object(members.map { JSON.Member(name: $0.name, value: $0.node.json) })
+    case .array(let nodes): .array(nodes.map(\.json))
+    }
+  }
+
+  func member(_ name: String) -> EncodingNode {
+    var members: [(name: String, node: EncodingNode)] = []
+    if case .object(let existing) = content { members = existing.filter { $0.name != name } }
+    let node = EncodingNode()
+    members.append((name, node))
+    content = .object(members)
+    return node
+  }
+
+  func element() -> EncodingNode {
+    var nodes: [EncodingNode] = []
+    if case .array(let existing) = content { nodes = existing }
+    let node = EncodingNode()
+    nodes.append(node)
+    content = .array(nodes)
+    return node
+  }
+
+  func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
+    KeyedEncodingContainer(KeyedNode<Key>(node: self))
+  }
+  func unkeyedContainer() -> any UnkeyedEncodingContainer {
+    content = .array([])
+    return UnkeyedNode(node: self)
+  }
+  func singleValueContainer() -> any SingleValueEncodingContainer { self }
+
+  func encodeNil() { content = .value(.null) }
+
+  func encode<T: Encodable>(_ value: T) throws {
+    switch value {
+    case let value as JSON: content = .value(value)
+    case let value as Bool: content = .value(.bool(value))
+    case let value as String: content = .value(.string(value))
+    case let value as Double: content = .value(.double(value))
+    case let value as Float: content = .value(.double(Double(value)))
+    case let value as any BinaryInteger: content = .value(.number("\(value)"))
+    case let value as [String: any Encodable]:
+      content = .object([])
+      // A dictionary has no order of its own; sorted, the same value is always the same text.
+      for (name, element) in value.sorted(by: { $0.key < $1.key }) { try member(name).encode(element) }
+    default: try value.encode(to: self)
+    }
+  }
+}
+
+private struct KeyedNode<Key: CodingKey>: KeyedEncodingContainerProtocol {
+  let node: EncodingNode
+  var codingPath: [any CodingKey] { [] }
+
+  mutating func encodeNil(forKey key: Key) { node.member(key.stringValue).encodeNil() }
+  mutating func encode<T: Encodable>(_ value: T, forKey key: Key) throws {
+    try node.member(key.stringValue).encode(value)
+  }
+  mutating func nestedContainer<Nested: CodingKey>(
+    keyedBy type: Nested.Type, forKey key: Key
+  ) -> KeyedEncodingContainer<Nested> { node.member(key.stringValue).container(keyedBy: type) }
+  mutating func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
+    node.member(key.stringValue).unkeyedContainer()
+  }
+  mutating func superEncoder() -> any Encoder { node.member("super") }
+  mutating func superEncoder(forKey key: Key) -> any Encoder { node.member(key.stringValue) }
+}
+
+private struct UnkeyedNode: UnkeyedEncodingContainer {
+  let node: EncodingNode
+  var codingPath: [any CodingKey] { [] }
+  var count: Int {
+    if case .array(let nodes) = node.content { nodes.count } else { 0 }
+  }
+
+  mutating func encodeNil() { node.element().encodeNil() }
+  mutating func encode<T: Encodable>(_ value: T) throws { try node.element().encode(value) }
+  mutating func nestedContainer<Nested: CodingKey>(
+    keyedBy type: Nested.Type
+  ) -> KeyedEncodingContainer<Nested> { node.element().container(keyedBy: type) }
+  mutating func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { node.element().unkeyedContainer() }
+  mutating func superEncoder() -> any Encoder { node.element() }
+}

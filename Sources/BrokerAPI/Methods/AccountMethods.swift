@@ -1,0 +1,214 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// What people and programs may see of an account: never a token.
+public struct AccountView: Codable, Sendable, Equatable, Documented {
+  public var account: String
+  public var provider: String
+  public var state: AccountState
+  public var identity: Identity?
+  public var scopes: [String]
+  public var generation: Int64
+  public var expires_at: Int64?
+  public var next_refresh_at: Int64?
+  public var refresh_expires_at: Int64?
+  public var last_refresh_at: Int64?
+  public var logged_in_at: Int64
+  public var last_error: LastError?
+
+  public init(
+    account: String, provider: String, state: AccountState, identity: Identity?, scopes: [String], generation: Int64,
+    expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, last_refresh_at: Int64?,
+    logged_in_at: Int64, last_error: LastError?
+  ) {
+    self.account = account
+    self.provider = provider
+    self.state = state
+    self.identity = identity
+    self.scopes = scopes
+    self.generation = generation
+    self.expires_at = expires_at
+    self.next_refresh_at = next_refresh_at
+    self.refresh_expires_at = refresh_expires_at
+    self.last_refresh_at = last_refresh_at
+    self.logged_in_at = logged_in_at
+    self.last_error = last_error
+  }
+
+  /// Who the provider says signed in (OpenID Connect Core §5.1).
+  public struct Identity: Codable, Sendable, Equatable, Documented {
+    public var subject: String
+    public var issuer: String?
+    public var email: String?
+    public var name: String?
+    public var username: String?
+
+    public init(subject: String, issuer: String?, email: String?, name: String?, username: String?) {
+      self.subject = subject
+      self.issuer = issuer
+      self.email = email
+      self.name = name
+      self.username = username
+    }
+
+    public static let docs = [
+      "subject": "The provider's name for the person: never given to another (OpenID Connect Core §2).",
+      "issuer": "Who says so: the issuer of the ID token.",
+      "email": "The e-mail address, where the provider said it.",
+      "name": "The name for people, where the provider said it.",
+      "username": "The name the person signs in with, where the provider said it.",
+    ]
+  }
+
+  /// The latest failure, until a refresh or a login succeeds.
+  public struct LastError: Codable, Sendable, Equatable, Documented {
+    public var reason: ErrorReason
+    public var message: String
+    public var hint: String
+    public var at: Int64
+    public var oauth: OAuthDetail?
+
+    public init(reason: ErrorReason, message: String, hint: String, at: Int64, oauth: OAuthDetail?) {
+      self.reason = reason
+      self.message = message
+      self.hint = hint
+      self.at = at
+      self.oauth = oauth
+    }
+
+    public static let docs = [
+      "reason": "The reason, as in errors.",
+      "message": "What happened, for people.",
+      "hint": "What a person should do.",
+      "at": "When it happened, in Unix seconds.",
+      "oauth": "The provider's own words, where it said any.",
+    ]
+  }
+
+  public static let docs = [
+    "account": "The account's name.",
+    "provider": "The provider's name in the configuration.",
+    "state":
+      "`ok`; `refreshing`: a refresh is under way; `degraded`: the last refresh failed and is tried again by itself; `login_required`: a person must sign in; `action_required`: an admin must change something.",
+    "identity": "Who signed in, as the provider said: `subject`, `issuer`, `email`, `name`, `username`.",
+    "scopes": "The scopes granted.",
+    "generation": "Counts the account's tokens.",
+    "expires_at": "When the access token ends, in Unix seconds.",
+    "next_refresh_at": "When the broker will refresh next, in Unix seconds.",
+    "refresh_expires_at": "When the refresh token ends, in Unix seconds, where known.",
+    "last_refresh_at": "When a token last came from the provider, in Unix seconds.",
+    "logged_in_at": "When a person last signed in, in Unix seconds.",
+    "last_error":
+      "The latest failure: `reason`, `message`, `hint` (what to do), `at` (Unix seconds), `oauth` (the provider's own words).",
+  ]
+}
+
+public enum AccountState: String, Codable, Sendable, CaseIterable {
+  case ok
+  case refreshing
+  case degraded
+  case loginRequired = "login_required"
+  case actionRequired = "action_required"
+}
+
+public enum AccountList: RPCMethod {
+  public static let name = "account.list"
+  public static let access = Access.observe
+  public static let summary = "Lists the accounts the caller may see, by name."
+  public static let errors: [ErrorReason] = []
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var provider: String?
+
+    public init(provider: String? = nil) {
+      self.provider = provider
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var accounts: [AccountView]
+
+    public init(accounts: [AccountView]) {
+      self.accounts = accounts
+    }
+  }
+
+  public static let paramDocs = ["provider": "Only accounts at this provider."]
+  public static let resultDocs = ["accounts": "The accounts, each as `account.get` returns it."]
+}
+
+public enum AccountGet: RPCMethod {
+  public static let name = "account.get"
+  public static let access = Access.observe
+  public static let summary = "Returns one account: its state, identity, scopes and times; never a token."
+  public static let errors: [ErrorReason] = [.unknownAccount]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+
+    public init(account: String) {
+      self.account = account
+    }
+  }
+
+  public typealias Result = AccountView
+
+  public static let paramDocs = ["account": "The account's name."]
+  public static let resultDocs = AccountView.docs
+}
+
+public enum AccountLogout: RPCMethod {
+  public static let name = "account.logout"
+  public static let access = Access.manage
+  public static let summary =
+    "Revokes the account's tokens at the provider (RFC 7009) and forgets the account, whatever the provider answers."
+  public static let errors: [ErrorReason] = [.unknownAccount, .storeFailure]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var revoke: Bool?
+
+    public init(account: String, revoke: Bool? = nil) {
+      self.account = account
+      self.revoke = revoke
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var steps: [Step]
+
+    public init(steps: [Step]) {
+      self.steps = steps
+    }
+  }
+
+  /// What one step of the logout came to.
+  public struct Step: Codable, Sendable, Equatable, Documented {
+    /// `revoke_refresh_token`, `revoke_access_token` or `forget`.
+    public var step: String
+    /// `done`, `queued` (is tried again by itself), `unsupported`, `refused` or `skipped`.
+    public var result: String
+    public var message: String?
+
+    public init(step: String, result: String, message: String? = nil) {
+      self.step = step
+      self.result = result
+      self.message = message
+    }
+
+    public static let docs = [
+      "step": "`revoke_refresh_token`, `revoke_access_token` or `forget`.",
+      "result": "`done`; `queued`: it is tried again by itself; `unsupported`; `refused`; `skipped`.",
+      "message": "Why, for people.",
+    ]
+  }
+
+  public static let paramDocs = [
+    "account": "The account's name.",
+    "revoke": "Whether to revoke at the provider as well. Default true.",
+  ]
+  public static let resultDocs = [
+    "steps":
+      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`, `skipped`), `message`."
+  ]
+}

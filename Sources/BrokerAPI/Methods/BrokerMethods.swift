@@ -1,0 +1,229 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+public enum BrokerStatus: RPCMethod {
+  public static let name = "broker.status"
+  public static let access = Access.observe
+  public static let summary = "Returns how the broker is: counts of accounts by state, store, callback, configuration."
+  public static let errors: [ErrorReason] = []
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var version: String
+    public var instance: String
+    public var pid: Int32
+    public var state: String
+    public var started_at: Int64
+    public var summary: String
+    public var accounts: [String: Int]
+    public var providers: Int
+    public var pending_logins: Int
+    public var callback: [String]
+    public var store: StoreView
+    public var configuration: ConfigurationView
+
+    public init(
+      version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
+      accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
+      configuration: ConfigurationView
+    ) {
+      self.version = version
+      self.instance = instance
+      self.pid = pid
+      self.state = state
+      self.started_at = started_at
+      self.summary = summary
+      self.accounts = accounts
+      self.providers = providers
+      self.pending_logins = pending_logins
+      self.callback = callback
+      self.store = store
+      self.configuration = configuration
+    }
+  }
+
+  public struct StoreView: Codable, Sendable, Equatable, Documented {
+    public var path: String
+    public var state: String
+    public var message: String?
+
+    public init(path: String, state: String, message: String?) {
+      self.path = path
+      self.state = state
+      self.message = message
+    }
+
+    public static let docs = [
+      "path": "The database file.",
+      "state": "`ok` or `failing`.",
+      "message": "What fails, for people.",
+    ]
+  }
+
+  public struct ConfigurationView: Codable, Sendable, Equatable, Documented {
+    public var path: String?
+    public var loaded_at: Int64
+
+    public init(path: String?, loaded_at: Int64) {
+      self.path = path
+      self.loaded_at = loaded_at
+    }
+
+    public static let docs = [
+      "path": "The file; absent: built-in defaults.",
+      "loaded_at": "When it was read, in Unix seconds.",
+    ]
+  }
+
+  public static let paramDocs: [String: String] = [:]
+  public static let resultDocs = [
+    "version": "The broker's version.",
+    "instance": "`system` or `user`.",
+    "pid": "The broker's process.",
+    "state": "`running` or `shutting_down`.",
+    "started_at": "When it started, in Unix seconds.",
+    "summary": "For people, as in `systemctl status`: `12 ok, 1 needs login`.",
+    "accounts": "How many accounts are in each state.",
+    "providers": "How many providers are configured.",
+    "pending_logins": "How many logins wait for a person.",
+    "callback": "The addresses of the callback endpoint.",
+    "store": "`path`, `state` (`ok` or `failing`) and, where failing, `message`.",
+    "configuration": "`path` of the file (absent: built-in defaults) and when it was `loaded_at` (Unix seconds).",
+  ]
+}
+
+public enum BrokerReload: RPCMethod {
+  public static let name = "broker.reload"
+  public static let access = Access.manage
+  public static let summary =
+    "Reads the configuration again and answers when it is in force. A bad one changes nothing and is the error."
+  public static let errors: [ErrorReason] = [.invalidConfiguration]
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var providers: Int
+    public var warnings: [String]
+
+    public init(providers: Int, warnings: [String]) {
+      self.providers = providers
+      self.warnings = warnings
+    }
+  }
+
+  public static let paramDocs: [String: String] = [:]
+  public static let resultDocs = [
+    "providers": "How many providers are configured now.",
+    "warnings": "What a restart is needed for, and what else a person should know.",
+  ]
+}
+
+public enum EventsSubscribe: RPCMethod {
+  public static let name = "events.subscribe"
+  public static let access = Access.observe
+  public static let summary =
+    "From now on sends this connection an `event` notification for each thing that happens to accounts the caller may see."
+  public static let errors: [ErrorReason] = [.overloaded]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var events: [String]?
+
+    public init(events: [String]? = nil) {
+      self.events = events
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var subscribed: [String]
+
+    public init(subscribed: [String]) {
+      self.subscribed = subscribed
+    }
+  }
+
+  public static let paramDocs = ["events": "Only these types. Default: all."]
+  public static let resultDocs = ["subscribed": "The types that will be sent."]
+}
+
+/// What happened: the parameters of an `event` notification.
+public struct Event: Codable, Sendable, Equatable, Documented {
+  public var type: EventType
+  public var at: Int64
+  public var account: String?
+  public var provider: String?
+  public var login_id: String?
+  public var generation: Int64?
+  public var reason: ErrorReason?
+  public var message: String?
+  public var hint: String?
+
+  public init(
+    type: EventType, at: Int64, account: String? = nil, provider: String? = nil, login_id: String? = nil,
+    generation: Int64? = nil, reason: ErrorReason? = nil, message: String? = nil, hint: String? = nil
+  ) {
+    self.type = type
+    self.at = at
+    self.account = account
+    self.provider = provider
+    self.login_id = login_id
+    self.generation = generation
+    self.reason = reason
+    self.message = message
+    self.hint = hint
+  }
+
+  /// The method name of the notification.
+  public static let method = "event"
+
+  public static let docs = [
+    "type": "What happened.",
+    "at": "When, in Unix seconds.",
+    "account": "The account, where one is concerned.",
+    "provider": "The provider, where one is concerned.",
+    "login_id": "The login, where one is concerned.",
+    "generation": "The generation of the new token.",
+    "reason": "For a failure: the reason, as in errors.",
+    "message": "For people.",
+    "hint": "What a person should do.",
+  ]
+}
+
+public enum EventType: String, Codable, Sendable, CaseIterable {
+  case tokenRefreshed = "token.refreshed"
+  case tokenFailed = "token.failed"
+  case loginRequired = "login.required"
+  case loginStarted = "login.started"
+  case loginCompleted = "login.completed"
+  case loginFailed = "login.failed"
+  case accountRemoved = "account.removed"
+  case configurationReloaded = "configuration.reloaded"
+
+  /// One sentence for the reference.
+  public var summary: String {
+    switch self {
+    case .tokenRefreshed: "A new access token is there."
+    case .tokenFailed: "A refresh failed; it is tried again by itself."
+    case .loginRequired: "A person must sign in again."
+    case .loginStarted: "A login waits for a person."
+    case .loginCompleted: "A person signed in."
+    case .loginFailed: "A login was denied, cancelled, expired or failed."
+    case .accountRemoved: "An account was forgotten."
+    case .configurationReloaded: "A new configuration is in force."
+    }
+  }
+}
+
+public enum RPCDiscover: RPCMethod {
+  public static let name = "rpc.discover"
+  public static let access = Access.open
+  public static let summary = "Returns the OpenRPC document that describes these methods."
+  public static let errors: [ErrorReason] = []
+
+  public typealias Params = NoParams
+  /// An OpenRPC 1.3 document.
+  public typealias Result = JSON
+
+  public static let paramDocs: [String: String] = [:]
+  public static let resultDocs: [String: String] = [:]
+}

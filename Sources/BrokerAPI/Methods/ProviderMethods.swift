@@ -1,0 +1,110 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// What a provider is, for people and programs; never a secret.
+public struct ProviderView: Codable, Sendable, Equatable, Documented {
+  public var provider: String
+  public var kind: String
+  public var profile: String?
+  public var display_name: String
+  public var issuer: String?
+  public var client_id: String
+  public var scopes: [String]
+  public var accounts: Int
+  public var state: String
+  public var last_error: String?
+
+  public init(
+    provider: String, kind: String, profile: String?, display_name: String, issuer: String?, client_id: String,
+    scopes: [String], accounts: Int, state: String, last_error: String?
+  ) {
+    self.provider = provider
+    self.kind = kind
+    self.profile = profile
+    self.display_name = display_name
+    self.issuer = issuer
+    self.client_id = client_id
+    self.scopes = scopes
+    self.accounts = accounts
+    self.state = state
+    self.last_error = last_error
+  }
+
+  public static let docs = [
+    "provider": "The provider's name in the configuration.",
+    "kind": "How it speaks: `oidc` or `oauth2`.",
+    "profile": "The shipped template its settings come from.",
+    "display_name": "Its name for people.",
+    "issuer": "Its issuer, where it has one.",
+    "client_id": "The client identifier registered there (RFC 6749 §2.2).",
+    "scopes": "The scopes a login asks for by default.",
+    "accounts": "How many accounts there are at this provider.",
+    "state":
+      "`ok`; `unreachable`: its metadata could not be fetched and is tried again; `suspended`: the provider refuses this client, so its refreshes rest until the configuration changes; `removed`: no longer configured.",
+    "last_error": "What the last failed request to it said.",
+  ]
+}
+
+public enum ProviderList: RPCMethod {
+  public static let name = "provider.list"
+  public static let access = Access.observe
+  public static let summary = "Lists the configured providers, by name."
+  public static let errors: [ErrorReason] = []
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var providers: [ProviderView]
+
+    public init(providers: [ProviderView]) {
+      self.providers = providers
+    }
+  }
+
+  public static let paramDocs: [String: String] = [:]
+  public static let resultDocs = ["providers": "The providers, each as in `provider.get`'s `provider`."]
+}
+
+public enum ProviderGet: RPCMethod {
+  public static let name = "provider.get"
+  public static let access = Access.observe
+  public static let summary = "Returns one provider: its configuration without secrets, and what it supports."
+  public static let errors: [ErrorReason] = [.unknownProvider]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var provider: String
+
+    public init(provider: String) {
+      self.provider = provider
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var provider: ProviderView
+    public var redirect_uri: String
+    public var endpoints: [String: String]
+    public var supports: [String: Bool]
+    public var metadata_fetched_at: Int64?
+
+    public init(
+      provider: ProviderView, redirect_uri: String, endpoints: [String: String], supports: [String: Bool],
+      metadata_fetched_at: Int64?
+    ) {
+      self.provider = provider
+      self.redirect_uri = redirect_uri
+      self.endpoints = endpoints
+      self.supports = supports
+      self.metadata_fetched_at = metadata_fetched_at
+    }
+  }
+
+  public static let paramDocs = ["provider": "The provider's name in the configuration."]
+  public static let resultDocs = [
+    "provider":
+      "`provider`, `kind`, `profile`, `display_name`, `issuer`, `client_id`, `scopes`, `accounts`, `state` (`ok`, `unreachable`, `suspended`, `removed`), `last_error`.",
+    "redirect_uri": "The redirection endpoint to register at the provider (RFC 6749 §3.1.2).",
+    "endpoints": "The endpoints in use, by name: `authorization`, `token`, `jwks`, `userinfo`, `revocation`.",
+    "supports": "By name: `refresh`, `revocation`, `userinfo`, `id_token`, `pkce`.",
+    "metadata_fetched_at": "When its metadata were last fetched, in Unix seconds; absent: not yet.",
+  ]
+}

@@ -1,0 +1,122 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// A fresh access token of an account.
+public enum TokenGet: RPCMethod {
+  public static let name = "token.get"
+  public static let access = Access.use
+  public static let summary = "Returns an access token that is valid now, refreshing it first where it has to."
+  public static let errors: [ErrorReason] = [
+    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
+    .scopeNotGranted, .storeFailure,
+  ]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var scopes: [String]?
+    public var resource: String?
+    public var min_ttl: Double?
+    public var timeout: Double?
+
+    public init(
+      account: String, scopes: [String]? = nil, resource: String? = nil, min_ttl: Double? = nil, timeout: Double? = nil
+    ) {
+      self.account = account
+      self.scopes = scopes
+      self.resource = resource
+      self.min_ttl = min_ttl
+      self.timeout = timeout
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var access_token: String
+    public var token_type: String
+    public var expires_at: Int64?
+    public var expires_in: Int64?
+    public var scope: [String]
+    public var account: String
+    public var provider: String
+    public var issuer: String?
+    public var generation: Int64
+
+    public init(
+      access_token: String, token_type: String, expires_at: Int64?, expires_in: Int64?, scope: [String],
+      account: String, provider: String, issuer: String?, generation: Int64
+    ) {
+      self.access_token = access_token
+      self.token_type = token_type
+      self.expires_at = expires_at
+      self.expires_in = expires_in
+      self.scope = scope
+      self.account = account
+      self.provider = provider
+      self.issuer = issuer
+      self.generation = generation
+    }
+  }
+
+  public static let paramDocs = [
+    "account": "The account's name.",
+    "scopes": "The token must have been granted all of these scopes; absent: whatever the account was granted.",
+    "resource": "The resource the token is for (RFC 8707); it must be the one the account was signed in for.",
+    "min_ttl":
+      "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers. Default 30.",
+    "timeout": "Seconds to wait for a refresh before `timed_out`; at most 300. Default 30.",
+  ]
+  public static let resultDocs = [
+    "access_token": "The access token (RFC 6749 §1.4). Send it only to the provider's resource servers.",
+    "token_type": "How to present the token: `Bearer` (RFC 6750).",
+    "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",
+    "expires_in": "Seconds from now until the token ends; absent where the provider did not say.",
+    "scope": "The scopes granted.",
+    "account": "The account's name.",
+    "provider": "The provider's name in the configuration.",
+    "issuer": "The provider's issuer, where it has one.",
+    "generation": "Counts the account's tokens; name it in `token.report_rejected`.",
+  ]
+}
+
+/// A resource server refused a token.
+public enum TokenReportRejected: RPCMethod {
+  public static let name = "token.report_rejected"
+  public static let access = Access.use
+  public static let summary =
+    "Reports that a resource server refused a token (HTTP 401): it is refreshed once, if it is still the current one."
+  public static let errors: [ErrorReason] = [
+    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
+    .storeFailure,
+  ]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var generation: Int64
+    public var timeout: Double?
+
+    public init(account: String, generation: Int64, timeout: Double? = nil) {
+      self.account = account
+      self.generation = generation
+      self.timeout = timeout
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var refreshed: Bool
+    public var generation: Int64
+
+    public init(refreshed: Bool, generation: Int64) {
+      self.refreshed = refreshed
+      self.generation = generation
+    }
+  }
+
+  public static let paramDocs = [
+    "account": "The account's name.",
+    "generation": "The `generation` of the refused token, as `token.get` returned it.",
+    "timeout": "Seconds to wait for the refresh before `timed_out`; at most 300. Default 30.",
+  ]
+  public static let resultDocs = [
+    "refreshed": "Whether this report caused a refresh; false where a newer token was there already.",
+    "generation": "The generation of the current token.",
+  ]
+}

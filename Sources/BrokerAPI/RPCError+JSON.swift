@@ -1,0 +1,42 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+extension RPCError {
+  /// The error object (JSON-RPC 2.0 §5.1): `code`, `message`, and `data` with what is known of `reason`, `hint`,
+  /// `retry_after`, `oauth` and `detail`.
+  public var json: JSON {
+    let data = JSON(
+      encoding: ErrorData(
+        reason: reason?.rawValue, hint: hint, retry_after: retry_after, oauth: oauth, detail: detail))
+    var members = [
+      JSON.Member(name: "code", value: .integer(code)), JSON.Member(name: "message", value: .string(message)),
+    ]
+    if data != .object([]) { members.append(JSON.Member(name: "data", value: data)) }
+    return .object(members)
+  }
+
+  /// Reads an error object, for clients; nil where it is none. A reason of a newer broker is nil, and so is anything in
+  /// `data` that is not as expected.
+  public init?(json: JSON) {
+    guard let code = json["code"]?.integer, let code = Int(exactly: code), let message = json["message"]?.string else {
+      return nil
+    }
+    self.code = code
+    self.message = message
+    let data = json["data"] ?? .null
+    reason = data["reason"]?.string.flatMap { ErrorReason(rawValue: $0) }
+    hint = data["hint"]?.string
+    retry_after = data["retry_after"]?.double
+    oauth = data["oauth"].flatMap { try? $0.decode(OAuthDetail.self) }
+    detail = data["detail"]?.string
+  }
+}
+
+/// `data` of an error object.
+struct ErrorData: Codable, Sendable {
+  var reason: String?
+  var hint: String?
+  var retry_after: Double?
+  var oauth: OAuthDetail?
+  var detail: String?
+}

@@ -1,0 +1,36 @@
+/// A method of the socket: its parameters, its result, who may call it, and the words of the reference, in one type.
+/// The registry (``Methods/all``), the OpenRPC document and `docs/rpc.md` are made from these.
+public protocol RPCMethod: Sendable {
+  associatedtype Params: Codable & Sendable
+  associatedtype Result: Codable & Sendable
+
+  static var name: String { get }
+  static var access: Access { get }
+  /// One sentence, in the imperative or the third person, ending with a full stop.
+  static var summary: String { get }
+  /// What each member of ``Params`` means, its unit and default. Every member must be here; a test compares.
+  static var paramDocs: [String: String] { get }
+  /// What each member of ``Result`` means. Every member must be here; a test compares.
+  static var resultDocs: [String: String] { get }
+  /// The reasons this method's own errors may carry, beside those of every method.
+  static var errors: [ErrorReason] { get }
+}
+
+/// What a caller needs to be allowed before a method runs. Declared on the method, enforced in one place.
+public enum Access: String, Sendable, CaseIterable, Codable {
+  /// Anybody who can connect.
+  case open
+  /// Use an account's tokens.
+  case use
+  /// Start and finish logins.
+  case login
+  /// Change the broker: forget accounts, reload the configuration.
+  case manage
+  /// See accounts, providers, state and events; never a token.
+  case observe
+}
+
+/// A method without parameters.
+public struct NoParams: Codable, Sendable, Equatable {
+  public init() {}
+}

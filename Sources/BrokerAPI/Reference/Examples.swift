@@ -1,0 +1,110 @@
+/// One call of each method as the reference shows it. A test decodes each as the method's types.
+public struct MethodExample: Sendable {
+  /// Null: the call has no `params`.
+  public var params: JSON
+  public var result: JSON
+
+  /// The example of a method; every method has one.
+  public static func of(_ method: String) -> MethodExample? { all[method] }
+
+  private static let all: [String: MethodExample] = [
+    "token.get": MethodExample(
+      params: ["account": "work", "min_ttl": 120],
+      result: [
+        "access_token": "ya29.a0AfH6SMC", "token_type": "Bearer", "expires_at": 1_767_229_199, "expires_in": 3599,
+        "scope": ["openid", "email"], "account": "work", "provider": "google", "issuer": "https://accounts.google.com",
+        "generation": 7,
+      ]),
+    "token.report_rejected": MethodExample(
+      params: ["account": "work", "generation": 7], result: ["refreshed": true, "generation": 8]),
+    "account.list": MethodExample(params: ["provider": "google"], result: ["accounts": [account]]),
+    "account.get": MethodExample(params: ["account": "work"], result: account),
+    "account.logout": MethodExample(
+      params: ["account": "work"],
+      result: [
+        "steps": [
+          ["step": "revoke_refresh_token", "result": "done"],
+          ["step": "revoke_access_token", "result": "queued", "message": "the provider answered 503"],
+          ["step": "forget", "result": "done"],
+        ]
+      ]),
+    "login.start": MethodExample(
+      params: ["provider": "google", "account": "work", "scopes": ["openid", "email"]],
+      result: [
+        "login_id": "Zk3vS0JvVbq2", "account": "work", "expires_at": 1_767_226_200,
+        "destinations": [
+          [
+            "kind": "browser", "url": "https://accounts.google.com/o/oauth2/v2/auth?state=Xy1",
+            "redirect_uri": "http://127.0.0.1:4180/callback",
+          ]
+        ],
+        "warnings": [],
+      ]),
+    "login.wait": MethodExample(
+      params: ["login_id": "Zk3vS0JvVbq2", "timeout": 60],
+      result: ["login_id": "Zk3vS0JvVbq2", "state": "completed", "account": account]),
+    "login.handle_callback": MethodExample(
+      params: ["url": "http://127.0.0.1:4180/callback?code=4%2F0AX4&state=Xy1"],
+      result: ["handled": true, "login_id": "Zk3vS0JvVbq2"]),
+    "login.cancel": MethodExample(params: ["login_id": "Zk3vS0JvVbq2"], result: ["cancelled": true]),
+    "login.list": MethodExample(
+      params: .null,
+      result: [
+        "logins": [
+          [
+            "login_id": "Zk3vS0JvVbq2", "provider": "google", "account": "work", "state": "pending",
+            "started_at": 1_767_225_600, "expires_at": 1_767_226_200,
+          ]
+        ]
+      ]),
+    "provider.list": MethodExample(params: .null, result: ["providers": [provider]]),
+    "provider.get": MethodExample(
+      params: ["provider": "google"],
+      result: [
+        "provider": provider, "redirect_uri": "http://127.0.0.1:4180/callback",
+        "endpoints": [
+          "authorization": "https://accounts.google.com/o/oauth2/v2/auth",
+          "token": "https://oauth2.googleapis.com/token",
+        ],
+        "supports": ["id_token": true, "pkce": true, "refresh": true, "revocation": true, "userinfo": true],
+        "metadata_fetched_at": 1_767_225_600,
+      ]),
+    "events.subscribe": MethodExample(
+      params: ["events": ["token.refreshed", "login.required"]],
+      result: ["subscribed": ["token.refreshed", "login.required"]]),
+    "broker.status": MethodExample(
+      params: .null,
+      result: [
+        "version": .string(OpenRPC.contractVersion), "instance": "system", "pid": 812, "state": "running",
+        "started_at": 1_767_225_600, "summary": "12 ok, 1 needs login", "accounts": ["login_required": 1, "ok": 12],
+        "providers": 3, "pending_logins": 0, "callback": ["127.0.0.1:4180", "[::1]:4180"],
+        "store": ["path": "/var/lib/grantd/grantd.db", "state": "ok"],
+        "configuration": ["path": "/etc/grantd/grantd.toml", "loaded_at": 1_767_225_600],
+      ]),
+    "broker.reload": MethodExample(params: .null, result: ["providers": 3, "warnings": []]),
+    "rpc.discover": MethodExample(
+      params: .null, result: ["openrpc": .string(OpenRPC.specification), "info": OpenRPC.info(), "methods": []]),
+  ]
+
+  private static let account: JSON = [
+    "account": "work", "provider": "google", "state": "ok",
+    "identity": [
+      "subject": "110169484474386276334", "issuer": "https://accounts.google.com", "email": "ada@example.com",
+    ],
+    "scopes": ["openid", "email"], "generation": 7, "expires_at": 1_767_229_199, "next_refresh_at": 1_767_228_599,
+    "last_refresh_at": 1_767_225_599, "logged_in_at": 1_766_000_000,
+  ]
+
+  private static let provider: JSON = [
+    "provider": "google", "kind": "oidc", "profile": "google", "display_name": "Google",
+    "issuer": "https://accounts.google.com", "client_id": "123.apps.example.com", "scopes": ["openid", "email"],
+    "accounts": 2, "state": "ok",
+  ]
+
+  static let event: JSON = [
+    "jsonrpc": "2.0", "method": .string(Event.method),
+    "params": [
+      "type": "token.refreshed", "at": 1_767_228_600, "account": "work", "provider": "google", "generation": 8,
+    ],
+  ]
+}

@@ -1,0 +1,34 @@
+/// A method as the reference describes it, made from its type.
+public struct MethodDescription: Sendable {
+  public var name: String
+  public var access: Access
+  public var summary: String
+  public var params: [ObjectSchema.Member]
+  public var result: Schema
+  /// What the result's members mean, where the result is an object.
+  public var resultMembers: [ObjectSchema.Member]
+  /// Its own errors, then those of every method.
+  public var errors: [ErrorReason]
+
+  public init<M: RPCMethod>(_ method: M.Type) {
+    name = M.name
+    access = M.access
+    summary = M.summary
+    params = Schema(of: M.Params.self, docs: M.paramDocs).members
+    result = Schema(of: M.Result.self, docs: M.resultDocs)
+    resultMembers = result.members
+    let common = Methods.commonErrors.filter { M.access != .open || $0 != .notPermitted }
+    errors = M.errors + common.filter { !M.errors.contains($0) }
+    // The types are all called Result; in the components each needs a name of its own.
+    if case .object(var object) = result, object.name == "Result" {
+      object.name = String(describing: M.self) + "Result"
+      result = .object(object)
+    }
+  }
+}
+
+extension Schema {
+  var members: [ObjectSchema.Member] {
+    if case .object(let object) = self { object.members } else { [] }
+  }
+}

@@ -1,0 +1,86 @@
+import BrokerAPI
+import Foundation
+import Testing
+
+@Suite("Types from and to JSON")
+struct CodingTests {
+  struct Sample: Codable, Equatable {
+    var text: String?
+    var whole: Int64?
+    var small: Int32?
+    var number: Double?
+    var flag: Bool?
+    var list: [String]?
+    var map: [String: Int]?
+    var state: AccountState?
+    var any: JSON?
+  }
+
+  @Test(
+    "an error names the path, what was expected and what came",
+    arguments: [
+      (#"{"number":"30"}"#, "params.number: expected a number, got a string"),
+      (#"{"number":1e999}"#, "params.number: expected a finite number, got 1e999"),
+      (#"{"whole":1.5}"#, "params.whole: expected an integer, got 1.5"),
+      (
+        #"{"whole":9223372036854775808}"#,
+        "params.whole: expected an integer of at most 64 bits, got 9223372036854775808"
+      ),
+      (#"{"small":2147483648}"#, "params.small: expected an integer of at most 32 bits, got 2147483648"),
+      (#"{"flag":1}"#, "params.flag: expected a boolean, got a number"),
+      (#"{"list":["a",{}]}"#, "params.list[1]: expected a string, got an object"),
+      (#"{"list":{}}"#, "params.list: expected an array, got an object"),
+      (#"{"map":{"a":true}}"#, "params.map.a: expected an integer, got a boolean"),
+      (
+        #"{"state":"fine"}"#,
+        #"params.state: expected one of "ok", "refreshing", "degraded", "login_required", "action_required", got "fine""#
+      ),
+      (#"[]"#, "params: expected an object, got an array"),
+    ])
+  func mismatch(text: String, message: String) throws {
+    let json = try JSON.parse(text.utf8)
+    let error = #expect(throws: ParamsError.self) { try json.decode(Sample.self) }
+    #expect(error?.description == message)
+  }
+
+  @Test("a missing member is named")
+  func missing() throws {
+    let error = #expect(throws: ParamsError.self) { try JSON.object([]).decode(TokenGet.Params.self) }
+    #expect(error?.description == "params.account: missing")
+  }
+
+  @Test("a value survives the way to JSON and back, its integers to the last digit")
+  func roundTrip() throws {
+    let sample = Sample(
+      text: "é\n", whole: .max, small: .min, number: 0.1, flag: false, list: [], map: ["b": 2, "a": 1],
+      state: .loginRequired, any: ["x": [1, "y", .null]])
+    let text = String(decoding: JSON(encoding: sample).serialized(), as: UTF8.self)
+    #expect(
+      text
+        == #"{"text":"é\n","whole":9223372036854775807,"small":-2147483648,"number":0.1,"flag":false,"list":[],"map":{"a":1,"b":2},"state":"login_required","any":{"x":[1,"y",null]}}"#
+    )
+    #expect(try JSON.parse(text.utf8).decode(Sample.self) == sample)
+    #expect(try JSON(encoding: Sample()).decode(Sample.self) == Sample())
+    #expect(JSON(encoding: Sample()) == .object([]))
+  }
+
+  @Test("null is absent where a member may be absent")
+  func null() throws {
+    #expect(try JSON.parse(#"{"text":null,"list":null}"#.utf8).decode(Sample.self) == Sample(any: nil))
+  }
+
+  @Test("numbers are written as short as they are")
+  func doubles() {
+    #expect(JSON.double(30) == .number("30"))
+    #expect(JSON.double(0.5) == .number("0.5"))
+    #expect(JSON.double(.nan) == .null)
+    #expect(JSON(encoding: [1.0, -.infinity]) == [1, .null])
+  }
+
+  @Test("other coders carry JSON as well")
+  func foundation() throws {
+    let json: JSON = ["a": [1, true, .null, "x", .number("0.5")]]
+    let data = try JSONEncoder().encode(json)
+    #expect(try JSONDecoder().decode(JSON.self, from: data) == json)
+  }
+}

@@ -1,0 +1,99 @@
+import BrokerAPI
+import Testing
+
+@Suite("JSON (RFC 8259)")
+struct JSONTests {
+  @Test(
+    "a valid text parses and is written again without white space",
+    arguments: [
+      ("null", "null"), (" true\r\n", "true"), ("\t[ ]", "[]"), ("{ }", "{}"), ("-0", "-0"), ("0.10", "0.10"),
+      ("1E+400", "1E+400"), ("123456789012345678901234567890", "123456789012345678901234567890"),
+      ("[1 , 2,[3]]", "[1,2,[3]]"), (#"{"b":1, "a" :2}"#, #"{"b":1,"a":2}"#),
+      (#""\u0041\u00e9\/""#, "\"Aé/\""), (#""\uD83D\uDE00""#, "\"😀\""), ("\"😀\u{7F}\"", "\"😀\u{7F}\""),
+      (#""\u0000\b\n\"\\""#, #""\u0000\u0008\n\"\\""#), (#"{"":{"":null}}"#, #"{"":{"":null}}"#),
+      ("{\"e\u{301}\":1,\"\u{E9}\":2}", "{\"e\u{301}\":1,\"\u{E9}\":2}"),
+    ])
+  func valid(text: String, written: String) throws {
+    #expect(String(decoding: try JSON.parse(text.utf8).serialized(), as: UTF8.self) == written)
+  }
+
+  @Test(
+    "anything else is refused at its byte",
+    arguments: [
+      ("", 0), (" ", 1), ("nul", 0), ("NaN", 0), ("+1", 0), ("01", 1), ("1.", 2), (".5", 0), ("1e", 2), ("-", 1),
+      ("1 2", 2), ("[1,]", 3), ("[1 2]", 3), ("[", 1), ("]", 0), ("{", 1), (#"{"a"}"#, 4), (#"{"a":}"#, 5),
+      (#"{"a":1,}"#, 7), ("{a:1}", 1), (#"{"a":1,"a":2}"#, 7), (#"{"a":1,"\u0061":2}"#, 7), ("'a'", 0), (#"""#, 1),
+      (#""\x""#, 2), (#""\u12g4""#, 5), (#""\uD800""#, 1), (#""\uDC00""#, 1), (#""\uD800\u0041""#, 1),
+      (#""\uD800\uE000""#, 1),
+      (#""\uD800x""#, 1), ("\"a\nb\"", 2), ("\"a\u{0}\"", 2), ("\u{0}", 0), ("1\u{0}", 1), ("\u{FEFF}1", 0),
+      ("/**/1", 0), ("1\u{A0}", 1),
+    ])
+  func invalid(text: String, offset: Int) {
+    let error = #expect(throws: JSONError.self) { try JSON.parse(text.utf8) }
+    #expect(error?.offset == offset, "\(String(describing: error))")
+  }
+
+  @Test(
+    "bytes that are no UTF-8 are refused",
+    arguments: [
+      [0x22, 0x80, 0x22], [0x22, 0xC0, 0xAF, 0x22], [0x22, 0xE0, 0x80, 0x80, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22],
+      [0x22, 0xF4, 0x90, 0x80, 0x80, 0x22], [0x22, 0xF0, 0x80, 0x80, 0x80, 0x22], [0x22, 0xFF, 0x22], [0x22, 0xC3],
+      [0x22, 0xE2, 0x82, 0x22, 0x22],
+    ] as [[UInt8]])
+  func invalidUTF8(bytes: [UInt8]) {
+    let error = #expect(throws: JSONError.self) { try JSON.parse(bytes) }
+    #expect(error == JSONError("invalid UTF-8", at: 1))
+  }
+
+  @Test("64 levels are read and 65 refused, however deep it goes on")
+  func depth() throws {
+    func nested(_ depth: Int) -> [UInt8] {
+      Array(String(repeating: "[", count: depth).utf8) + Array(String(repeating: "]", count: depth).utf8)
+    }
+    _ = try JSON.parse(nested(64))
+    #expect(throws: JSONError("nested deeper than 64 levels", at: 64)) { try JSON.parse(nested(65)) }
+    #expect(throws: JSONError("nested deeper than 64 levels", at: 64)) { try JSON.parse(nested(100_000)) }
+  }
+
+  @Test("any collection of bytes is read: arrays, raw buffers, and what is not contiguous")
+  func collections() throws {
+    let bytes = Array("[1]".utf8)
+    #expect(try JSON.parse(bytes) == [1])
+    #expect(try bytes.withUnsafeBytes { try JSON.parse($0) } == [1])
+    #expect(try JSON.parse(bytes.lazy.map { $0 }) == [1])
+    #expect(try JSON.parse(bytes[1..<2]) == 1)
+  }
+
+  @Test("random bytes and cut texts never trap")
+  func garbage() {
+    var random = SeededGenerator(seed: 7)
+    let text = Array(#"{"a":[1.5e3,"\uD83D\uDE00é",null,true],"b":{"c":-0}}"#.utf8)
+    for _ in 0..<20_000 {
+      var bytes = Array(text.prefix(Int.random(in: 0...text.count, using: &random)))
+      for _ in 0..<Int.random(in: 0...3, using: &random) where !bytes.isEmpty {
+        bytes[Int.random(in: 0..<bytes.count, using: &random)] = .random(in: 0...255, using: &random)
+      }
+      if let json = try? JSON.parse(bytes) {
+        #expect((try? JSON.parse(json.serialized())) == json)
+        #expect(!json.serialized().contains(0x0A))
+      }
+    }
+  }
+}
+
+/// A repeatable source of chance (SplitMix64).
+struct SeededGenerator: RandomNumberGenerator {
+  private var state: UInt64
+
+  init(seed: UInt64) {
+    state = seed
+  }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+    return z ^ (z >> 31)
+  }
+}
