@@ -1,0 +1,219 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// A callback: whatever a stranger could have forged is refused and leaves the login pending.
+extension Broker: CallbackHandler {
+  enum Received {
+    case completed(LoginID, AccountName, ProviderName)
+    case already(LoginID)
+    /// The login ended with this error.
+    case ended(LoginID, RPCError)
+    /// Nothing changed.
+    case refused(RPCError)
+    /// No login of ours.
+    case foreign
+  }
+
+  /// From the callback endpoint.
+  public func handleCallback(url: String) async -> CallbackOutcome {
+    switch await receive(url) {
+    case .completed(_, let account, let provider):
+      return .completed(
+        account: account.rawValue, provider: providers[provider]?.provider.about.displayName ?? provider.rawValue)
+    case .already: return .alreadyCompleted
+    case .ended(_, let error) where error.reason == .loginDenied: return .denied(message: error.message)
+    case .ended(_, let error): return .failed(message: error.message, hint: error.hint ?? "")
+    case .refused(let error): return .refused(message: error.message, hint: error.hint ?? "")
+    case .foreign:
+      let error = invalidCallback(CallbackError.wrongState.description)
+      return .refused(message: error.message, hint: error.hint ?? "")
+    }
+  }
+
+  /// `login.handle_callback`.
+  func handleCallback(_ params: LoginHandleCallback.Params) async throws(RPCError) -> LoginHandleCallback.Result {
+    switch await receive(params.url) {
+    case .completed(let id, _, _), .already(let id):
+      return .init(handled: true, login_id: id.rawValue, next_url: nil)
+    case .ended(_, let error), .refused(let error): throw error
+    case .foreign: return .init(handled: false, login_id: nil, next_url: nil)
+    }
+  }
+
+  private func invalidCallback(_ message: String) -> RPCError { RPCError(.invalidCallback, message) }
+
+  func receive(_ url: String) async -> Received {
+    guard !isDraining else { return .refused(shuttingDown()) }
+    let response: AuthorizationResponse
+    do throws(CallbackError) {
+      response = try AuthorizationResponse.parse(url)
+    } catch {
+      return isAwaited(url) ? .refused(invalidCallback(error.description)) : .foreign
+    }
+    guard let state = response.state else {
+      return isAwaited(url) ? .refused(invalidCallback(CallbackError.missingState.description)) : .foreign
+    }
+    // The comparison of secrets takes the same time for all, and so does the search.
+    let matching = logins.values.filter { $0.saved.state == state }
+    guard let login = matching.first else {
+      return isAwaited(url) ? .refused(invalidCallback(CallbackError.wrongState.description)) : .foreign
+    }
+    switch login.phase {
+    case .ended(.completed, _), .exchanging: return .already(login.saved.id)
+    case .ended(.failed(let error), _):
+      return .refused(invalidCallback("This login has ended already: \(error.message). Start a new one."))
+    case .pending: break
+    }
+    guard (try? RedirectURI(login.saved.redirectURI))?.matches(url) == true else {
+      return .refused(invalidCallback("This address is not the redirection endpoint that the login was started with."))
+    }
+    guard login.saved.expiresAt > now else {
+      let error = RPCError(.loginExpired, "nobody completed the login in time")
+      await end(login.saved.id, .failed(error))
+      return .ended(login.saved.id, error)
+    }
+    return await take(url, login.saved)
+  }
+
+  /// Whether the address could be meant for a login that waits.
+  private func isAwaited(_ url: String) -> Bool {
+    logins.values.contains { (try? RedirectURI($0.saved.redirectURI))?.matches(url) == true }
+  }
+
+  private func take(_ url: String, _ login: SavedLogin) async -> Received {
+    guard let provider = providers[login.provider]?.provider else {
+      return .refused(error(gone(login.provider), provider: login.provider))
+    }
+    let metadata: ServerMetadata
+    switch await self.metadata(of: login.provider) {
+    case .success(let known): metadata = known
+    case .failure(let failure): return .refused(error(failure, provider: login.provider))
+    }
+    let code: Secret
+    do throws(CallbackError) {
+      code = try provider.code(from: url, login: login, metadata: metadata)
+    } catch {
+      guard case .denied(let oauth) = error else { return .refused(invalidCallback(error.description)) }
+      // The state may have been spent by another callback meanwhile.
+      guard logins[login.id]?.isPending == true else { return .already(login.id) }
+      let denied = RPCError(.loginDenied, error.description, oauth: OAuthDetail(oauth))
+      await end(login.id, .failed(denied))
+      return .ended(login.id, denied)
+    }
+    guard logins[login.id]?.isPending == true else { return .already(login.id) }
+    logins[login.id]?.phase = .exchanging
+    exchangesInFlight += 1
+    let received = await exchange(code, login, provider, metadata)
+    exchangesInFlight -= 1
+    return received
+  }
+
+  private func exchange(
+    _ code: Secret, _ login: SavedLogin, _ provider: any Provider, _ metadata: ServerMetadata
+  ) async -> Received {
+    // Spent on disk before the code is sent, so that no restart sends it twice.
+    do throws(StoreError) {
+      try await commit([.removeLogin(login.id)])
+    } catch {
+      logins[login.id]?.phase = .pending
+      return .refused(storeError(error))
+    }
+    let sentAt = now
+    switch await converse(provider.exchange(code: code, login: login, metadata: metadata), with: provider.name) {
+    case .failure(let failure):
+      let error = exchangeError(failure, provider: provider.name)
+      await end(login.id, .failed(error))
+      return .ended(login.id, error)
+    case .success(let issued):
+      if let error = await adopt(issued, login, provider, sentAt: sentAt) {
+        await end(login.id, .failed(error))
+        return .ended(login.id, error)
+      }
+      await end(login.id, .completed(login.account))
+      return .completed(login.id, login.account, login.provider)
+    }
+  }
+
+  /// `invalid_grant` here is about the code, not about a grant.
+  private func exchangeError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
+    var error = self.error(failure, provider: provider)
+    if case .ended = failure {
+      error = RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)
+    } else if error.reason == .temporarilyUnavailable {
+      error.hint = "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
+    }
+    return error
+  }
+
+  /// Makes the tokens of a login the account's; an error where they cannot be.
+  private func adopt(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp
+  ) async -> RPCError? {
+    let before = grants[login.account]
+    if let old = before?.saved, old.provider != login.provider || isAnotherPerson(issued.identity, old.identity) {
+      await queueRevocations(tokens(issued), provider: login.provider)
+      let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
+      let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
+      return RPCError(
+        .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
+        hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first.")
+    }
+    let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt)
+    let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
+    for attempt in 1...5 {
+      do throws(StoreError) {
+        try await commit([
+          .putGrant(saved), .removeTokens(login.account), .putToken(token), .removeIntent(login.account),
+        ])
+        break
+      } catch {
+        guard attempt < 5 else {
+          await queueRevocations(tokens(issued), provider: login.provider)
+          return storeError(error)
+        }
+        await surroundings.sleep(.seconds(1))
+      }
+    }
+    let jitter = surroundings.jitter()
+    if grants[login.account] != nil {
+      grants[login.account]?.replaced(by: saved, token: token, jitter: jitter)
+    } else {
+      grants[login.account] = Grant(saved: saved, token: token, jitter: jitter)
+    }
+    providers[login.provider]?.suspension = nil
+    providers[login.provider]?.lastError = nil
+    changed(login.account)
+    logger.notice(
+      "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
+    return nil
+  }
+
+  private func tokens(_ issued: Issued) -> [(token: Secret, hint: String)] {
+    (issued.tokens.refreshToken.map { [($0, "refresh_token")] } ?? []) + [(issued.tokens.accessToken, "access_token")]
+  }
+
+  private func isAnotherPerson(_ new: Identity?, _ old: Identity?) -> Bool {
+    guard let new, let old else { return false }
+    return new.subject != old.subject
+  }
+
+  private func grant(
+    _ issued: Issued, _ login: SavedLogin, _ about: ProviderAbout, before: SavedGrant?, sentAt: Timestamp
+  ) -> SavedGrant {
+    let tokens = issued.tokens
+    // A provider may give a refresh token with the first consent only; the old one is then still good.
+    let refreshToken = tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 } ?? before?.refreshToken
+    let lifetime = tokens.refreshToken == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
+    return SavedGrant(
+      account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,
+      requestedScopes: login.scopes, grantedScopes: tokens.scope ?? login.scopes, resource: login.resource,
+      refreshToken: refreshToken,
+      refreshTokenExpiresAt: lifetime.map { sentAt + $0 }
+        ?? (tokens.refreshToken == nil ? before?.refreshTokenExpiresAt : nil),
+      idToken: issued.idToken, generation: (before?.generation ?? 0) + 1,
+      createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra)
+  }
+}

@@ -1,0 +1,206 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// The walk of a login: started → pending on disk → a person signs in → the callback, taken by its state once → exchange →
+// checks → commit → everybody sees it.
+extension Broker {
+  func startLogin(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+    guard !isDraining else { throw shuttingDown() }
+    let name = try providerName(params.provider)
+    guard let provider = providers[name]?.provider else { throw unknownProvider(params.provider) }
+    let account = try accountName(params.account ?? params.provider)
+    try checkLogin(params, account, provider: name, caller: caller)
+    let redirectURI = try redirectURI(provider.about)
+    let destinations = try destinations(params.destinations, redirectURI)
+    let metadata: ServerMetadata
+    switch await self.metadata(of: name) {
+    case .success(let known): metadata = known
+    case .failure(let failure): throw error(failure, provider: name)
+    }
+    let request = loginRequest(params, provider.about, redirectURI)
+    let place: AuthorizationPlace
+    do throws(ProviderFailure) {
+      place = try provider.authorization(request, metadata: metadata)
+    } catch {
+      if case .invalid(let message, _) = error { throw .invalidParams(message) }
+      throw self.error(error, provider: name)
+    }
+    let login = try await save(request, params, account, provider: provider, caller: caller)
+    return .init(
+      login_id: login.id.rawValue, account: account.rawValue, expires_at: login.expiresAt.seconds,
+      destinations: destinations.map {
+        Destination(kind: $0, url: place.url.absoluteString, redirect_uri: redirectURI.rawValue)
+      }, warnings: place.warnings)
+  }
+
+  private func checkLogin(
+    _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Caller
+  ) throws(RPCError) {
+    if let grant = grants[account], grant.saved.provider != provider {
+      throw .invalidParams(
+        "account \(account) is at provider \(grant.saved.provider)",
+        hint: "Choose another name, or forget it first with `grantctl logout \(account)`.")
+    }
+    guard (params.params?.count ?? 0) <= Limit.parameters else {
+      throw .invalidParams("params.params: more than \(Limit.parameters) members")
+    }
+    let pending = logins.values.filter { $0.endedAt == nil }
+    guard pending.count < Limit.pendingLogins,
+      pending.filter({ $0.saved.uid == caller.uid }).count < Limit.pendingLoginsPerUser,
+      grants[account] != nil || grants.count < Limit.accounts
+    else {
+      throw RPCError(
+        .overloaded, "too many pending logins or accounts",
+        hint: "Finish or cancel logins (`grantctl login --list`), or wait until they expire.")
+    }
+  }
+
+  private func loginRequest(
+    _ params: LoginStart.Params, _ about: ProviderAbout, _ redirectURI: RedirectURI
+  ) -> LoginRequest {
+    LoginRequest(
+      scopes: params.scopes ?? about.scopes, resource: params.resource ?? about.resource, redirectURI: redirectURI,
+      state: Secret(surroundings.token(bytes: 32)),
+      nonce: about.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
+      verifier: about.usesPKCE ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
+      loginHint: params.login_hint, parameters: params.params ?? [:])
+  }
+
+  private func save(
+    _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, provider: any Provider,
+    caller: Caller
+  ) async throws(RPCError) -> SavedLogin {
+    guard let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw .internalError("no login id") }
+    let saved = SavedLogin(
+      id: id, provider: provider.name, account: account, state: request.state, nonce: request.nonce,
+      verifier: request.verifier?.secret, redirectURI: request.redirectURI.rawValue, scopes: request.scopes,
+      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) }, uid: caller.uid,
+      startedAt: now, expiresAt: now + provider.about.loginLifetime)
+    do throws(StoreError) {
+      try await commit([.putLogin(saved)])
+    } catch {
+      throw storeError(error)
+    }
+    logins[id] = Login(saved: saved, phase: .pending)
+    nudge?.yield()
+    emit(login: saved, .loginStarted)
+    return saved
+  }
+
+  private func redirectURI(_ about: ProviderAbout) throws(RPCError) -> RedirectURI {
+    switch about.redirect {
+    case .fixed(let uri): return uri
+    case .loopback(let host, let path):
+      guard let callbackPort else {
+        throw RPCError(
+          .providerMisconfigured, "the callback endpoint is off, and the provider has no redirect_uri of its own",
+          hint: "Set enabled = true in [callback], or redirect_uri in the provider's section.")
+      }
+      do throws(RedirectURIError) {
+        return try RedirectURI("http://\(host):\(callbackPort)\(path)")
+      } catch {
+        throw RPCError(.providerMisconfigured, error.description)
+      }
+    }
+  }
+
+  private func destinations(_ asked: [String]?, _ redirectURI: RedirectURI) throws(RPCError) -> [String] {
+    let known = ["browser", "manual"]
+    if let unknown = asked?.first(where: { !known.contains($0) }) {
+      throw .invalidParams("params.destinations: expected `browser` or `manual`, got \(unknown.prefix(32).debugDescription)")
+    }
+    let port = redirectURI.port ?? 80
+    let reachable = redirectURI.isLoopback && (port == callbackPort || fixedCallbackPorts.contains(port))
+    let possible = (asked ?? known).filter { $0 == "manual" || reachable }
+    guard !possible.isEmpty else {
+      throw .invalidParams(
+        "params.destinations: a browser cannot call back to \(redirectURI)",
+        hint: "Allow `manual`: open the URL, then hand over the address it ends at.")
+    }
+    return possible
+  }
+
+  // MARK: Waiting, cancelling, listing
+
+  func login(_ text: String, caller: Caller) throws(RPCError) -> Login {
+    guard let id = LoginID(rawValue: text), let login = logins[id],
+      login.saved.uid == caller.uid || configuration.policy.isPrivileged(caller)
+    else { throw RPCError(.unknownLogin, "no such login") }
+    return login
+  }
+
+  func waitForLogin(_ params: LoginWait.Params, caller: Caller) async throws(RPCError) -> LoginWait.Result {
+    let deadline = now + (try Timeouts.duration(params.timeout))
+    for _ in 0..<Limit.rounds {
+      let login = try login(params.login_id, caller: caller)
+      if case .ended(let outcome, _) = login.phase {
+        switch outcome {
+        case .failed(let error): throw error
+        case .completed(let account):
+          return .init(login_id: params.login_id, state: .completed, account: grants[account].map(view))
+        }
+      }
+      guard now < deadline else { break }
+      guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
+      guard !isDraining else { throw shuttingDown() }
+      await wait(for: .login(login.saved.id), until: deadline)
+    }
+    return .init(login_id: params.login_id, state: .pending, account: nil)
+  }
+
+  func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {
+    let login = try login(params.login_id, caller: caller)
+    guard login.isPending else { return .init(cancelled: false) }
+    await end(login.saved.id, .failed(RPCError(.loginCancelled, "the login was cancelled")))
+    return .init(cancelled: true)
+  }
+
+  func loginList(caller: Caller) -> LoginList.Result {
+    let seen = logins.values.filter {
+      $0.endedAt == nil && ($0.saved.uid == caller.uid || configuration.policy.isPrivileged(caller))
+    }
+    return .init(
+      logins: seen.sorted { $0.saved.startedAt < $1.saved.startedAt }.map {
+        .init(
+          login_id: $0.saved.id.rawValue, provider: $0.saved.provider.rawValue, account: $0.saved.account.rawValue,
+          state: .pending, started_at: $0.saved.startedAt.seconds, expires_at: $0.saved.expiresAt.seconds)
+      })
+  }
+
+  /// Ends a login in memory and on disk, and tells whoever waits.
+  func end(_ id: LoginID, _ outcome: Login.Outcome) async {
+    guard let login = logins[id], login.endedAt == nil else { return }
+    logins[id]?.phase = .ended(outcome, at: now)
+    waiting.wake(.login(id))
+    switch outcome {
+    case .completed: emit(login: login.saved, .loginCompleted)
+    case .failed(let error):
+      emit(login: login.saved, .loginFailed, error)
+      logger.notice(
+        "login of \(login.saved.account) failed: \(error.message)",
+        metadata: ["account": "\(login.saved.account)", "provider": "\(login.saved.provider)"])
+    }
+    forgetOldLogins()
+    await commitOrWarn([.removeLogin(id)], "the end of a login")
+  }
+
+  private func forgetOldLogins() {
+    let ended = logins.values.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
+    let tooMany = ended.count - Limit.endedLogins
+    for (index, login) in ended.enumerated() {
+      guard let at = login.endedAt, index < tooMany || now - at > Limit.endedLoginsKept else { break }
+      logins[login.saved.id] = nil
+    }
+  }
+
+  private func emit(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil) {
+    emit(
+      Event(
+        type: type, at: now.seconds, account: login.account.rawValue, provider: login.provider.rawValue,
+        // The login's id is a secret of whoever started it.
+        login_id: nil, reason: error?.reason, message: error?.message, hint: error?.hint))
+  }
+}

@@ -1,0 +1,169 @@
+import Grants
+import Logging
+import OAuth
+
+// One request at a time for a provider's metadata and for its keys; whoever comes meanwhile shares the answer.
+extension Broker {
+  /// The provider's metadata, fetched where they are missing or old. Old ones serve while the provider is down.
+  func metadata(of name: ProviderName) async -> Result<ServerMetadata, ProviderFailure> {
+    guard let line = providers[name] else { return .failure(gone(name)) }
+    if let known = line.metadata, now - known.at < Limit.metadataLife { return .success(known.value) }
+    if let (failure, at) = line.metadataFailure, now - at < Limit.refetchPause, now >= at {
+      return line.metadata.map { .success($0.value) } ?? .failure(failure)
+    }
+    let task = line.metadataTask ?? startMetadata(line.provider)
+    let result = await task.value
+    if case .failure = result, let known = providers[name]?.metadata { return .success(known.value) }
+    return result
+  }
+
+  private func startMetadata(_ provider: any Provider) -> Task<Result<ServerMetadata, ProviderFailure>, Never> {
+    let task = Task { await fetchMetadata(provider) }
+    providers[provider.name]?.metadataTask = task
+    return task
+  }
+
+  private func fetchMetadata(_ provider: any Provider) async -> Result<ServerMetadata, ProviderFailure> {
+    var response: HTTPResponse?
+    if let request = provider.discovery() {
+      switch await send(request) {
+      case .success(let answer): response = answer
+      case .failure(let failure):
+        metadataFailed(provider.name, failure)
+        return .failure(failure)
+      }
+    }
+    do throws(ProviderFailure) {
+      let metadata = try provider.metadata(from: response)
+      providers[provider.name]?.metadata = .init(value: metadata, at: now)
+      providers[provider.name]?.metadataFailure = nil
+      providers[provider.name]?.metadataTask = nil
+      return .success(metadata)
+    } catch {
+      metadataFailed(provider.name, error)
+      return .failure(error)
+    }
+  }
+
+  private func metadataFailed(_ name: ProviderName, _ failure: ProviderFailure) {
+    providers[name]?.metadataTask = nil
+    providers[name]?.metadataFailure = (failure, now)
+    providers[name]?.lastError = failure.message
+    logger.warning("no metadata of provider \(name): \(failure.message)", metadata: ["provider": "\(name)"])
+  }
+
+  /// The provider's signing keys; for an unknown one they are fetched again, at most once a minute.
+  func keys(of name: ProviderName, unknown: String?) async -> Result<JWKSet, ProviderFailure> {
+    guard let line = providers[name] else { return .failure(gone(name)) }
+    if let task = line.keysTask { return await task.value }
+    if let known = line.keys {
+      let isFresh = now - known.at < Limit.metadataLife
+      let mayRefetch = line.keysRefetchedAt.map { now - $0 >= Limit.unknownKeyPause || now < $0 } ?? true
+      if isFresh, unknown == nil || !mayRefetch { return .success(known.value) }
+      if unknown != nil { providers[name]?.keysRefetchedAt = now }
+    }
+    let task = Task { await fetchKeys(line.provider) }
+    providers[name]?.keysTask = task
+    let result = await task.value
+    if case .failure = result, unknown == nil, let known = providers[name]?.keys { return .success(known.value) }
+    return result
+  }
+
+  private func fetchKeys(_ provider: any Provider) async -> Result<JWKSet, ProviderFailure> {
+    let result = await askForKeys(provider)
+    providers[provider.name]?.keysTask = nil
+    switch result {
+    case .success(let keys): providers[provider.name]?.keys = .init(value: keys, at: now)
+    case .failure(let failure): providers[provider.name]?.lastError = failure.message
+    }
+    return result
+  }
+
+  private func askForKeys(_ provider: any Provider) async -> Result<JWKSet, ProviderFailure> {
+    switch await metadata(of: provider.name) {
+    case .failure(let failure): return .failure(failure)
+    case .success(let metadata):
+      do throws(ProviderFailure) {
+        guard let request = try provider.keysRequest(metadata) else {
+          return .failure(.misconfigured(message: "provider \(provider.name) has no signing keys", nil))
+        }
+        switch await send(request) {
+        case .failure(let failure): return .failure(failure)
+        case .success(let response): return parseKeys(response)
+        }
+      } catch {
+        return .failure(error)
+      }
+    }
+  }
+
+  private func parseKeys(_ response: HTTPResponse) -> Result<JWKSet, ProviderFailure> {
+    do throws(ResponseError) {
+      return .success(try JWKSet.parse(response))
+    } catch {
+      return .failure(.unclear(message: "the provider's signing keys: \(error.description)", retryAfter: nil))
+    }
+  }
+
+  func gone(_ name: ProviderName) -> ProviderFailure {
+    .misconfigured(message: "provider \(name) is no longer configured", nil)
+  }
+
+  // MARK: Conversations
+
+  func send(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
+    do throws(TransportError) {
+      return .success(try await transport.send(request))
+    } catch {
+      switch error.kind {
+      case .notSent: return .failure(.notSent(message: error.message))
+      case .lost, .timedOut: return .failure(.lost(message: error.message))
+      case .tooLarge: return .failure(.unclear(message: error.message, retryAfter: nil))
+      }
+    }
+  }
+
+  /// Leads a conversation to its end.
+  func converse(_ first: Step<Issued>, with name: ProviderName) async -> Result<Issued, ProviderFailure> {
+    var step = first
+    for _ in 0..<Limit.steps {
+      switch step {
+      case .done(let issued): return .success(issued)
+      case .failed(let failure): return .failure(failure)
+      case .send(let request, let then):
+        switch await send(request) {
+        case .success(let response): step = then(response, now)
+        case .failure(let failure): return .failure(failure)
+        }
+      case .keys(let unknown, let then):
+        let keys = await keys(of: name, unknown: unknown)
+        step = then(keys, now)
+      }
+    }
+    return .failure(.unclear(message: "the conversation with the provider did not end", retryAfter: nil))
+  }
+
+  // MARK: A bound on requests under way at one provider
+
+  func takePlace(at name: ProviderName) async {
+    guard let line = providers[name] else { return }
+    if line.inFlight < configuration.refresh.concurrentPerProvider {
+      providers[name]?.inFlight += 1
+    } else {
+      // The place is handed over: `inFlight` already counts it.
+      await withCheckedContinuation { providers[name]?.queue.append($0) }
+    }
+  }
+
+  func leavePlace(at name: ProviderName) {
+    guard var line = providers[name] else { return }
+    if line.queue.isEmpty {
+      line.inFlight -= 1
+      providers[name] = line
+    } else {
+      let next = line.queue.removeFirst()
+      providers[name] = line
+      next.resume()
+    }
+  }
+}

@@ -1,0 +1,165 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+// The road of a refresh: intent on disk → place at the provider → request → renewal on disk → everybody sees it.
+extension Broker {
+  enum Started {
+    /// It runs, or ran already.
+    case underWay
+    case impossible
+    case suspended(Failure)
+  }
+
+  /// Begins a refresh unless one is under way.
+  @discardableResult
+  func startRefresh(_ account: AccountName) -> Started {
+    guard let grant = grants[account] else { return .impossible }
+    let name = grant.saved.provider
+    guard let line = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
+    if let suspension = line.suspension, suspension.until > now { return .suspended(suspension.failure) }
+    guard !isDraining else { return .impossible }
+    switch grants[account]?.beginRefresh(at: now) {
+    case .begun(let attempt, let intent):
+      refreshesInFlight += 1
+      updateSummary()
+      Task { await refresh(account, attempt, intent, provider: line.provider) }
+      return .underWay
+    case .already: return .underWay
+    case .impossible, nil: return .impossible
+    }
+  }
+
+  private func refresh(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, provider: any Provider
+  ) async {
+    await takePlace(at: provider.name)
+    let result = await ask(account, attempt, intent, provider: provider)
+    leavePlace(at: provider.name)
+    switch result {
+    case .success(let issued): await renew(account, attempt, issued, provider: provider)
+    case .failure(let failure): await refreshFailed(account, attempt, failure, provider: provider.name)
+    }
+    refreshesInFlight -= 1
+    changed(account)
+  }
+
+  private func ask(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, provider: any Provider
+  ) async -> Result<Issued, ProviderFailure> {
+    let metadata: ServerMetadata
+    switch await self.metadata(of: provider.name) {
+    case .success(let known): metadata = known
+    // Nothing went to the token endpoint; and metadata that are missing during an outage stop no account.
+    case .failure(let failure): return .failure(.notSent(message: failure.message))
+    }
+    do throws(StoreError) {
+      try await commit([.putIntent(intent)])
+    } catch {
+      return .failure(.notSent(message: "held back, since its answer could not be saved: \(error.message)"))
+    }
+    // A login may have taken the grant's place meanwhile.
+    guard let grant = grants[account], grant.phase == .refreshing(attempt) else {
+      return .failure(.notSent(message: "no longer wanted"))
+    }
+    return await converse(
+      provider.refresh(grant.saved, token: attempt.refreshToken, metadata: metadata), with: provider.name)
+  }
+
+  private func renew(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, provider: any Provider
+  ) async {
+    let outcome = grants[account]?.answered(
+      attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime)
+    guard case .commit(let renewal) = outcome else {
+      // A discarded answer for a forgotten account still holds a live refresh token.
+      if grants[account] == nil, let token = issued.tokens.refreshToken {
+        await queueRevocations([(token, "refresh_token")], provider: provider.name)
+      }
+      return
+    }
+    guard await commitRenewal(account, attempt, renewal) else { return }
+    guard grants[account]?.committed(attempt, jitter: surroundings.jitter()) == true else { return }
+    providers[provider.name]?.suspension = nil
+    providers[provider.name]?.lastError = nil
+    var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
+    metadata["generation"] = "\(renewal.token.generation)"
+    logger.info("refreshed the token of \(account)", metadata: metadata)
+    if let warning = issued.warning { logger.warning("\(account): \(warning)", metadata: metadata) }
+    emit(
+      Event(
+        type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
+        generation: renewal.token.generation))
+  }
+
+  /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted
+  /// any more, or the broker stops.
+  private func commitRenewal(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ renewal: Grant.Renewal
+  ) async -> Bool {
+    var delay = Duration.milliseconds(200)
+    while true {
+      // Between a failed commit and the next, a login or a logout may have taken the grant's place.
+      guard grants[account]?.phase == .committing(attempt, renewal) else {
+        if grants[account] == nil, let token = renewal.grant.refreshToken {
+          await queueRevocations([(token, "refresh_token")], provider: renewal.grant.provider)
+        }
+        return false
+      }
+      do throws(StoreError) {
+        try await commit([.putGrant(renewal.grant), .putToken(renewal.token), .removeIntent(account)])
+        // A logout's removal may have been committed before this, while both waited.
+        if grants[account] == nil { try await commit([.removeGrant(account)]) }
+        return true
+      } catch {
+        if isStopped { return false }
+        waiting.wake(.account(account))
+        await surroundings.sleep(delay)
+        delay = min(delay * 2, Limit.longestSleep)
+      }
+    }
+  }
+
+  private func refreshFailed(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, provider: ProviderName
+  ) async {
+    providers[provider]?.lastError = failure.message
+    let outcome = grants[account]?.failed(
+      attempt, failure, at: now, policy: configuration.refresh, jitter: surroundings.jitter())
+    switch outcome {
+    case .retry(let saved, let retryAt, let clear):
+      await commitOrWarn([.putGrant(saved)] + (clear ? [.removeIntent(account)] : []), "a failed refresh")
+      report(saved, unavailable(orSelf: account, failure, retryAt: retryAt), .tokenFailed)
+    case .ended(let saved, let reason):
+      await commitOrWarn([.putGrant(saved), .removeIntent(account)], "the end of a grant")
+      if let grant = grants[account], case .loginRequired(_, let told) = grant.saved.standing {
+        report(saved, loginRequired(grant, reason, told), .loginRequired)
+      }
+    case .misconfigured(let saved):
+      let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+      providers[provider]?.suspension = (told, until: now + Limit.suspension)
+      await commitOrWarn([.putGrant(saved), .removeIntent(account)], "a refused client")
+      if let grant = grants[account] { report(saved, misconfigured(grant, told), .tokenFailed) }
+      for other in grants.keys where grants[other]?.saved.provider == provider { changed(other) }
+    case .discard, nil: break
+    }
+  }
+
+  private func unavailable(orSelf account: AccountName, _ failure: ProviderFailure, retryAt: Timestamp) -> RPCError {
+    let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+    return grants[account].map { unavailable($0, told, retryAt: retryAt) } ?? RPCError(.unknownAccount, failure.message)
+  }
+
+  func report(_ saved: SavedGrant, _ error: RPCError, _ type: EventType) {
+    let metadata: Logger.Metadata = [
+      "account": "\(saved.account)", "provider": "\(saved.provider)", "reason": "\(error.reason?.rawValue ?? "")",
+      "hint": "\(error.hint ?? "")",
+    ]
+    logger.warning("\(error.message)", metadata: metadata)
+    emit(
+      Event(
+        type: type, at: now.seconds, account: saved.account.rawValue, provider: saved.provider.rawValue,
+        generation: saved.generation, reason: error.reason, message: error.message, hint: error.hint))
+  }
+}

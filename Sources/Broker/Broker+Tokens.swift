@@ -1,0 +1,111 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+extension Broker {
+  /// `token.get`, where the cache had no answer.
+  func token(_ params: TokenGet.Params) async throws(RPCError) -> TokenGet.Result {
+    let account = try accountName(params.account)
+    let deadline = now + (try Timeouts.duration(params.timeout))
+    let minimum = try minimumTTL(params.min_ttl)
+    for _ in 0..<Limit.rounds {
+      guard let grant = grants[account] else { throw unknownAccount(params.account) }
+      try checkScopes(params.scopes, resource: params.resource, grant)
+      switch grant.answer(minimumTTL: minimum, at: now, policy: configuration.refresh) {
+      case .token(let token):
+        let issuer = providers[grant.saved.provider]?.provider.about.issuer
+        return TokenGet.Result(token, grant: grant.saved, issuer: issuer, at: now)
+      case .loginRequired(let reason, let failure): throw loginRequired(grant, reason, failure)
+      case .misconfigured(let failure): throw misconfigured(grant, failure)
+      case .temporarilyUnavailable(let failure, let retryAt): throw unavailable(grant, failure, retryAt: retryAt)
+      case .refresh: try begin(account, grant)
+      case .wait: break
+      }
+      try await waitForRefresh(account, until: deadline)
+    }
+    throw timedOut(account)
+  }
+
+  /// `token.report_rejected`.
+  func reportRejected(_ params: TokenReportRejected.Params) async throws(RPCError) -> TokenReportRejected.Result {
+    let account = try accountName(params.account)
+    let deadline = now + (try Timeouts.duration(params.timeout))
+    guard let grant = grants[account] else { throw unknownAccount(params.account) }
+    switch grants[account]?.rejected(generation: params.generation, at: now) {
+    case .stale, nil: return .init(refreshed: false, generation: grant.saved.generation)
+    case .ended(let saved):
+      publish(account)
+      await commitOrWarn([.putGrant(saved)], "a refused token")
+      if let grant = grants[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
+        let error = loginRequired(grant, reason, failure)
+        report(saved, error, .loginRequired)
+        changed(account)
+        throw error
+      }
+    case .refresh: publish(account)
+    }
+    let token = try await token(
+      TokenGet.Params(account: account.rawValue, timeout: Double((deadline - now).milliseconds) / 1000))
+    return .init(refreshed: token.generation > params.generation, generation: token.generation)
+  }
+
+  private func begin(_ account: AccountName, _ grant: Grant) throws(RPCError) {
+    guard !isDraining else { throw shuttingDown() }
+    switch startRefresh(account) {
+    case .underWay: break
+    case .suspended(let failure): throw misconfigured(grant, failure)
+    case .impossible: throw loginRequired(grant, .noRefreshToken, nil)
+    }
+  }
+
+  private func waitForRefresh(_ account: AccountName, until deadline: Timestamp) async throws(RPCError) {
+    if case .committing = grants[account]?.phase, let storeFailure { throw storeError(storeFailure) }
+    guard now < deadline else { throw timedOut(account) }
+    guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
+    guard !isStopped else { throw shuttingDown() }
+    await wait(for: .account(account), until: deadline)
+  }
+
+  private func timedOut(_ account: AccountName) -> RPCError {
+    RPCError(
+      .timedOut, "account \(account): the refresh did not end in time",
+      hint: "Ask again: the refresh goes on. `grantctl show \(account)` tells how it went.")
+  }
+
+  private func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {
+    guard let seconds else { return nil }
+    guard seconds >= 0 else { throw .invalidParams("params.min_ttl: expected 0 or more seconds, got \(seconds)") }
+    return .seconds(min(seconds, 1e9))
+  }
+
+  /// A token is handed out whole, so the account must have been granted all that is asked for.
+  private func checkScopes(_ scopes: [String]?, resource: String?, _ grant: Grant) throws(RPCError) {
+    let missing = (scopes ?? []).filter { !grant.saved.grantedScopes.contains($0) }
+    guard missing.isEmpty else {
+      let account = grant.saved.account
+      throw RPCError(
+        .scopeNotGranted, "account \(account) was not granted \(missing.joined(separator: " ").prefix(200))",
+        hint: "Sign in again asking for it: `grantctl login \(grant.saved.provider) \(account) --scope …`.")
+    }
+    if let resource, resource != grant.saved.resource {
+      throw RPCError(
+        .scopeNotGranted,
+        "account \(grant.saved.account) was signed in for "
+          + (grant.saved.resource.map { "resource \($0)" } ?? "no particular resource"))
+    }
+  }
+
+  func accountName(_ text: String) throws(RPCError) -> AccountName {
+    guard let name = AccountName(rawValue: text) else {
+      throw .invalidParams("params.account: expected 1 to 128 characters of A-Z a-z 0-9 . _ @ + -")
+    }
+    return name
+  }
+
+  func providerName(_ text: String) throws(RPCError) -> ProviderName {
+    guard let name = ProviderName(rawValue: text) else {
+      throw .invalidParams("params.provider: expected 1 to 64 characters of A-Z a-z 0-9 . _ @ + -")
+    }
+    return name
+  }
+}

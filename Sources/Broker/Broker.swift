@@ -1,0 +1,189 @@
+public import BrokerAPI
+import Grants
+public import Logging
+import OAuth
+
+/// The shell around the grants: holds their state, drives their refreshes and logins, and answers the socket. Nothing is
+/// read from its state before an `await` and written after it without being read again.
+public actor Broker {
+  let store: any Store
+  let transport: any Transport
+  let surroundings: Surroundings
+  let identity: BrokerIdentity
+  let logger: Logger
+  /// What the socket's event loop reads.
+  public nonisolated let cache: TokenCache
+  let readConfiguration: @Sendable () async throws(RPCError) -> BrokerConfiguration
+
+  var configuration: BrokerConfiguration
+  var loadedAt: Timestamp
+  let startedAt: Timestamp
+  var providers: [ProviderName: ProviderLine] = [:]
+  var grants: [AccountName: Grant] = [:]
+  var logins: [LoginID: Login] = [:]
+  var revocations: [String: PendingRevocation] = [:]
+  var values: [String: String] = [:]
+  var waiting = Waiting()
+  var subscriptions: [UInt64: Subscription] = [:]
+  var nextSubscription: UInt64 = 0
+  var storeFailure: StoreError?
+  var refreshesInFlight = 0
+  var exchangesInFlight = 0
+  var isDraining = false
+  var drainEnded = false
+  var callbackAddresses: [String] = []
+  var callbackPort: Int?
+  var fixedCallbackPorts: Set<Int> = []
+  var summary = ""
+  var summaryChanged: (@Sendable (String) -> Void)?
+  /// Wakes the clockwork.
+  var nudge: AsyncStream<Void>.Continuation?
+
+  public init(
+    store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
+    configuration: BrokerConfiguration, logger: Logger,
+    readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
+  ) {
+    self.store = store
+    self.transport = transport
+    self.surroundings = surroundings
+    self.identity = identity
+    self.configuration = configuration
+    self.logger = logger
+    self.readConfiguration = readConfiguration
+    startedAt = surroundings.now()
+    loadedAt = startedAt
+    cache = TokenCache(policy: configuration.policy, now: surroundings.now)
+    cache.configure(policy: configuration.policy, refresh: configuration.refresh)
+    for provider in configuration.providers { providers[provider.name] = ProviderLine(provider) }
+  }
+
+  var now: Timestamp { surroundings.now() }
+
+  /// Takes over what is on disk. Once, before anything else.
+  public func start() async throws(StoreError) {
+    let stored = try await store.load()
+    let intents = Dictionary(stored.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
+    let tokens = Dictionary(
+      stored.tokens.filter { $0.key == SavedToken.Key() }.map { ($0.account, $0) },
+      uniquingKeysWith: { first, _ in first })
+    for saved in stored.grants {
+      grants[saved.account] = Grant(
+        saved: saved, token: tokens[saved.account], intent: intents[saved.account], jitter: surroundings.jitter())
+    }
+    for login in stored.logins { logins[login.id] = Login(saved: login, phase: .pending) }
+    for revocation in stored.revocations { revocations[revocation.id] = revocation }
+    values = stored.values
+    for account in grants.keys { publish(account) }
+    updateSummary()
+  }
+
+  /// The port that the callback endpoint had before, so that pending logins survive a restart.
+  public var previousCallbackPort: Int? { values["callback.port"].flatMap { Int($0) } }
+
+  /// The callback endpoint listens: on its own port, if it could be had, and on those that providers fix.
+  public func callbackListens(port: Int?, others: Set<Int>, addresses: [String]) async {
+    callbackPort = port
+    fixedCallbackPorts = others
+    callbackAddresses = addresses
+    guard let port, values["callback.port"] != String(port) else { return }
+    values["callback.port"] = String(port)
+    await commitOrWarn([.putValue("callback.port", String(port))], "the callback port")
+  }
+
+  /// `12 ok, 1 needs login`.
+  public var currentSummary: String { summary }
+
+  /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
+  public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
+    summaryChanged = action
+    action(summary)
+  }
+
+  // MARK: State that others see
+
+  /// Renders the account's token for the socket's fast path, or withdraws it. After each change of a grant.
+  func publish(_ account: AccountName) {
+    guard let grant = grants[account], let token = grant.token, token.generation != grant.rejectedGeneration else {
+      cache.set(account, nil)
+      return
+    }
+    let issuer = providers[grant.saved.provider]?.provider.about.issuer
+    cache.set(
+      account, TokenCache.Entry(token, grant: grant.saved, issuer: issuer, policy: configuration.refresh))
+  }
+
+  /// After each change: the fast path, the waiters, the clockwork and the summary learn of it.
+  func changed(_ account: AccountName) {
+    publish(account)
+    waiting.wake(.account(account))
+    nudge?.yield()
+    updateSummary()
+  }
+
+  func updateSummary() {
+    let counts = stateCounts()
+    var parts: [String] = []
+    func add(_ count: Int, _ text: String) { if count > 0 { parts.append("\(count) \(text)") } }
+    add(counts[.ok, default: 0] + counts[.refreshing, default: 0], "ok")
+    add(counts[.degraded, default: 0], "degraded")
+    let logins = counts[.loginRequired, default: 0]
+    add(logins, logins == 1 ? "needs login" : "need login")
+    let actions = counts[.actionRequired, default: 0]
+    add(actions, actions == 1 ? "needs an admin" : "need an admin")
+    var text = parts.isEmpty ? "no accounts yet" : parts.joined(separator: ", ")
+    if storeFailure != nil { text += "; the state cannot be written" }
+    guard text != summary else { return }
+    summary = text
+    summaryChanged?(text)
+  }
+
+  func stateCounts() -> [AccountState: Int] {
+    grants.values.reduce(into: [:]) { $0[state(of: $1), default: 0] += 1 }
+  }
+
+  // MARK: The store
+
+  /// Commits, and remembers whether the store works.
+  func commit(_ changes: [Change]) async throws(StoreError) {
+    do throws(StoreError) {
+      try await store.commit(changes)
+    } catch {
+      if storeFailure != error {
+        logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
+      }
+      storeFailure = error
+      updateSummary()
+      throw error
+    }
+    if storeFailure != nil {
+      logger.notice("the state can be written again")
+      storeFailure = nil
+      updateSummary()
+    }
+  }
+
+  /// For what is only remembered better: a failure changes nothing that anybody relies on.
+  func commitOrWarn(_ changes: [Change], _ what: String) async {
+    do throws(StoreError) {
+      try await commit(changes)
+    } catch {
+      logger.warning("not saved: \(what)")
+    }
+  }
+
+  // MARK: Waiting
+
+  /// Returns when the key moves or the deadline passes. The caller looks again.
+  func wait(for key: Waiting.Key, until deadline: Timestamp) async {
+    let ticket = waiting.ticket()
+    let remaining = deadline - now
+    guard remaining > .zero, waiting.count < Limit.waiters else { return }
+    let timer = Task { [surroundings] in
+      await surroundings.sleep(remaining)
+      waiting.wake(ticket, of: key)
+    }
+    await withCheckedContinuation { waiting.add($0, ticket: ticket, for: key) }
+    timer.cancel()
+  }
+}

@@ -1,0 +1,59 @@
+public import Grants
+
+/// What a reload replaces, whole.
+public struct BrokerConfiguration: Sendable {
+  public var providers: [any Provider]
+  public var policy: Policy
+  public var refresh: RefreshPolicy
+  /// The file, for people; nil: built-in defaults.
+  public var path: String?
+  /// What a person should know of it.
+  public var warnings: [String]
+
+  public init(
+    providers: [any Provider], policy: Policy, refresh: RefreshPolicy, path: String?, warnings: [String] = []
+  ) {
+    self.providers = providers
+    self.policy = policy
+    self.refresh = refresh
+    self.path = path
+    self.warnings = warnings
+  }
+}
+
+/// What the broker is, for `broker.status`.
+public struct BrokerIdentity: Sendable {
+  public var version: String
+  public var pid: Int32
+
+  public init(version: String, pid: Int32) {
+    self.version = version
+    self.pid = pid
+  }
+}
+
+/// Limits of the broker; each bounds something that callers can make grow.
+enum Limit {
+  static let accounts = 10_000
+  static let pendingLogins = 256
+  static let pendingLoginsPerUser = 64
+  static let endedLogins = 1024
+  static let endedLoginsKept = Duration.seconds(600)
+  static let waiters = 8192
+  static let subscriptions = 256
+  static let revocations = 4096
+  static let revocationLife = Duration.seconds(7 * 86_400)
+  /// Requests in one conversation with a provider.
+  static let steps = 8
+  /// How often a waiter asks its grant again.
+  static let rounds = 32
+  /// A wall clock that steps must not be slept through.
+  static let longestSleep = Duration.seconds(30)
+  static let metadataLife = Duration.seconds(86_400)
+  /// After a failed fetch of metadata or keys, nobody asks again for this long.
+  static let refetchPause = Duration.seconds(2)
+  /// Keys are fetched again for an unknown key at most this often.
+  static let unknownKeyPause = Duration.seconds(60)
+  static let suspension = Duration.seconds(900)
+  static let parameters = 32
+}

@@ -1,0 +1,51 @@
+import BrokerAPI
+import Grants
+
+/// A connection that asked for events.
+struct Subscription {
+  var session: any Session
+  var types: Set<EventType>
+}
+
+extension Broker {
+  func subscribe(_ params: EventsSubscribe.Params, session: any Session) throws(RPCError) -> EventsSubscribe.Result {
+    var types = Set(EventType.allCases)
+    if let asked = params.events {
+      types = []
+      for name in asked {
+        guard let type = EventType(rawValue: name) else {
+          throw .invalidParams(
+            "params.events: no event \(name.prefix(64).debugDescription)",
+            hint: "Known are: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
+        }
+        types.insert(type)
+      }
+    }
+    guard subscriptions.count < Limit.subscriptions else {
+      throw RPCError(.overloaded, "too many connections are subscribed to events")
+    }
+    nextSubscription += 1
+    let id = nextSubscription
+    subscriptions[id] = Subscription(session: session, types: types)
+    session.onClose { [weak self] in
+      Task { await self?.unsubscribe(id) }
+    }
+    return .init(subscribed: types.map(\.rawValue).sorted())
+  }
+
+  private func unsubscribe(_ id: UInt64) {
+    subscriptions[id] = nil
+  }
+
+  /// After the commit, to those whose policy lets them see the account.
+  func emit(_ event: Event) {
+    guard !subscriptions.isEmpty else { return }
+    let params = JSON(encoding: event)
+    for (id, subscription) in subscriptions where subscription.types.contains(event.type) {
+      guard configuration.policy.allows(.observe, account: event.account, caller: subscription.session.caller) else {
+        continue
+      }
+      if !subscription.session.notify(method: Event.method, params: params) { subscriptions[id] = nil }
+    }
+  }
+}

@@ -1,0 +1,30 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// A login in memory: what it is doing.
+struct Login {
+  var saved: SavedLogin
+  var phase: Phase
+
+  enum Phase {
+    /// A person has to sign in.
+    case pending
+    /// The code is being traded; the state is spent.
+    case exchanging
+    case ended(Outcome, at: Timestamp)
+  }
+
+  enum Outcome {
+    case completed(AccountName)
+    case failed(RPCError)
+  }
+
+  var isPending: Bool {
+    if case .pending = phase { true } else { false }
+  }
+
+  var endedAt: Timestamp? {
+    if case .ended(_, let at) = phase { at } else { nil }
+  }
+}

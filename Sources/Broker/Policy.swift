@@ -1,0 +1,65 @@
+public import BrokerAPI
+
+/// Caller → accounts and access. No rule, no access; root may do all in a system instance, the owner in a user one.
+public struct Policy: Sendable, Equatable {
+  public enum Instance: String, Sendable {
+    case system
+    case user
+  }
+
+  public var instance: Instance
+  /// The uid that the broker runs as.
+  public var owner: UInt32
+  public var rules: [Rule]
+
+  public init(instance: Instance, owner: UInt32, rules: [Rule]) {
+    self.instance = instance
+    self.owner = owner
+    self.rules = rules
+  }
+
+  /// Whether the caller may do everything, without a rule.
+  public func isPrivileged(_ caller: Caller) -> Bool {
+    switch instance {
+    case .system: caller.uid == 0
+    case .user: caller.uid == owner
+    }
+  }
+
+  /// Whether the caller may do this to the account; nil: to any account at all.
+  public func allows(_ access: Access, account: String?, caller: Caller) -> Bool {
+    access == .open || isPrivileged(caller)
+      || rules.contains { rule in
+        rule.access.contains(access) && rule.matches(caller)
+          && (account.map { name in rule.accounts.contains { wildcard($0, matches: name) } } ?? true)
+      }
+  }
+}
+
+extension Rule {
+  fileprivate func matches(_ caller: Caller) -> Bool {
+    (uid.map { $0 == caller.uid } ?? true)
+      && (gid.map { $0 == caller.gid || caller.groups.contains($0) } ?? true)
+  }
+}
+
+/// `*` stands for any run of characters, also none. Linear in the product of the lengths, whatever the pattern.
+func wildcard(_ pattern: String, matches text: String) -> Bool {
+  let pattern = Array(pattern.utf8)
+  let text = Array(text.utf8)
+  var reach = [true] + [Bool](repeating: false, count: text.count)
+  for symbol in pattern {
+    var next = [Bool](repeating: false, count: text.count + 1)
+    if symbol == UInt8(ascii: "*") {
+      var open = false
+      for index in reach.indices {
+        open = open || reach[index]
+        next[index] = open
+      }
+    } else {
+      for index in text.indices where reach[index] && text[index] == symbol { next[index + 1] = true }
+    }
+    reach = next
+  }
+  return reach[text.count]
+}

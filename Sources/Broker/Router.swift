@@ -1,0 +1,103 @@
+public import BrokerAPI
+import Logging
+
+/// From a request's method to the broker's answer: the method is known, the caller is allowed, the parameters are
+/// decoded; in that order, in this one place.
+public struct Router: Dispatcher {
+  private let broker: Broker
+  private let cache: TokenCache
+  private let routes: [String: Route]
+
+  private struct Route: Sendable {
+    let access: Access
+    let answer: @Sendable (JSON?, any Session) async -> Result<JSON, RPCError>
+  }
+
+  public init(_ broker: Broker, version: String) {
+    self.broker = broker
+    cache = broker.cache
+    let discovery = OpenRPC.document(version: version)
+    routes = Dictionary(
+      uniqueKeysWithValues: [
+        Self.route(TokenGet.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.token(params)
+        },
+        Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.reportRejected(params)
+        },
+        Self.route(AccountList.self, broker) { params, session throws(RPCError) in
+          await broker.accounts(params, caller: session.caller)
+        },
+        Self.route(AccountGet.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.account(params)
+        },
+        Self.route(AccountLogout.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.logout(params)
+        },
+        Self.route(LoginStart.self, broker, account: { $0.account ?? $0.provider }) { params, session throws(RPCError) in
+          try await broker.startLogin(params, caller: session.caller)
+        },
+        Self.route(LoginWait.self, broker) { params, session throws(RPCError) in
+          try await broker.waitForLogin(params, caller: session.caller)
+        },
+        Self.route(LoginHandleCallback.self, broker) { params, _ throws(RPCError) in
+          try await broker.handleCallback(params)
+        },
+        Self.route(LoginCancel.self, broker) { params, session throws(RPCError) in
+          try await broker.cancelLogin(params, caller: session.caller)
+        },
+        Self.route(LoginList.self, broker) { _, session throws(RPCError) in
+          await broker.loginList(caller: session.caller)
+        },
+        Self.route(ProviderList.self, broker) { _, _ throws(RPCError) in await broker.providerList() },
+        Self.route(ProviderGet.self, broker) { params, _ throws(RPCError) in try await broker.provider(params) },
+        Self.route(BrokerStatus.self, broker) { _, _ throws(RPCError) in await broker.status() },
+        Self.route(BrokerReload.self, broker) { _, _ throws(RPCError) in try await broker.reload() },
+        Self.route(EventsSubscribe.self, broker) { params, session throws(RPCError) in
+          try await broker.subscribe(params, session: session)
+        },
+        Self.route(RPCDiscover.self, broker) { _, _ throws(RPCError) in discovery },
+      ])
+  }
+
+  public func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? {
+    cache.reply(account: account, minTTL: minTTL, caller: caller)
+  }
+
+  public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
+    guard let route = routes[request.method] else { return .failure(Methods.notFound(request.method)) }
+    return await route.answer(request.params, session)
+  }
+
+  private static func route<M: RPCMethod>(
+    _ method: M.Type, _ broker: Broker, account: (@Sendable (M.Params) -> String)? = nil,
+    _ handler: @escaping @Sendable (M.Params, any Session) async throws(RPCError) -> M.Result
+  ) -> (String, Route) {
+    let answer: @Sendable (JSON?, any Session) async -> Result<JSON, RPCError> = { params, session in
+      do throws(RPCError) {
+        let params = try decodeParams(M.self, from: params)
+        try await broker.check(M.access, method: M.name, account: account?(params), caller: session.caller)
+        return .success(JSON(encoding: try await handler(params, session)))
+      } catch {
+        return .failure(error)
+      }
+    }
+    return (M.name, Route(access: M.access, answer: answer))
+  }
+}
+
+extension Broker {
+  /// Whether the policy lets the caller do it; the error is the same whether the account exists or not.
+  func check(_ access: Access, method: String, account: String?, caller: Caller) throws(RPCError) {
+    guard !configuration.policy.allows(access, account: account, caller: caller) else { return }
+    logger.warning(
+      "refused \(method)",
+      metadata: [
+        "caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)", "account": "\(account?.prefix(128) ?? "")",
+      ])
+    throw RPCError(
+      .notPermitted,
+      "uid \(caller.uid) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),
+      hint: "An admin can allow it with a [[rule]] that has uid = \(caller.uid) and access = [\"\(access.rawValue)\"].")
+  }
+}

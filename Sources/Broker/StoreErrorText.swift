@@ -1,0 +1,43 @@
+extension StoreError {
+  /// What is wrong, in a sentence without a full stop.
+  public var message: String {
+    switch self {
+    case .owned(let path, let pid?): "another grantd (pid \(pid)) owns \(path)"
+    case .owned(let path, nil): "another grantd owns \(path)"
+    case .newer(let path, let found, let known):
+      "\(path) was written by a newer grantd (schema \(found); this one knows up to \(known))"
+    case .corrupt(let path, let detail): "\(path) is damaged or not a grantd database: \(detail)"
+    case .wrongKey(let path, let keySource): "\(path) is sealed under another key than the one in \(keySource)"
+    case .unusableKey(let source, let detail): "the sealing key in \(source) cannot be used: \(detail)"
+    case .unreadable(let path, let detail): "\(path) cannot be opened: \(detail)"
+    case .unwritable(let path, let detail): "\(path) could not be written: \(detail)"
+    case .closed: "the store is closed: grantd is shutting down"
+    }
+  }
+
+  /// What to do next.
+  public var hint: String {
+    switch self {
+    case .owned(let path, let pid?):
+      "stop it (systemctl stop grantd, or kill \(pid)), or use another folder than \(path) with --state"
+    case .owned(let path, nil):
+      "stop it (systemctl stop grantd), or use another folder than \(path) with --state"
+    case .newer:
+      "install the newer grantd again, or restore the copy of the state folder from before the upgrade"
+    case .corrupt(let path, _):
+      "nothing was changed: restore the state folder from a backup, or move \(path) and its -wal file away and sign in again"
+    case .wrongKey(let path, _):
+      "give grantd the key that \(path) was sealed under; where it is lost, move the database away and sign in again"
+    case .unusableKey(let source, _):
+      "restore the key (32 bytes, or their base64 or hexadecimal text, mode 0600, owned by grantd's user) in \(source); "
+        + "where it is lost, move the database away and sign in again"
+    case .unreadable(let path, _):
+      "see that grantd's user owns \(path), that nobody else may write there, and that the disk is mounted read-write"
+    case .unwritable(let path, _):
+      "free space on the disk of \(path) and see that it is writable; what was saved before is unharmed, "
+        + "and grantd tries again"
+    case .closed:
+      "start grantd again: systemctl start grantd"
+    }
+  }
+}

@@ -1,0 +1,28 @@
+public import OAuth
+
+/// Clock and entropy: what only the composition root reads.
+public struct Surroundings: Sendable {
+  /// The wall clock.
+  public var now: @Sendable () -> Timestamp
+  /// Sleeps on a clock that counts suspended time; ends early when the task is cancelled.
+  public var sleep: @Sendable (Duration) async -> Void
+  public var randomBytes: @Sendable (Int) -> [UInt8]
+
+  public init(
+    now: @escaping @Sendable () -> Timestamp, sleep: @escaping @Sendable (Duration) async -> Void,
+    randomBytes: @escaping @Sendable (Int) -> [UInt8]
+  ) {
+    self.now = now
+    self.sleep = sleep
+    self.randomBytes = randomBytes
+  }
+
+  /// From 0 to 1.
+  func jitter() -> Double {
+    let number = randomBytes(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+    return Double(number) / Double(UInt32.max)
+  }
+
+  /// Unguessable text of this many random bytes.
+  func token(bytes: Int) -> String { base64URL(randomBytes(bytes)) }
+}

@@ -1,0 +1,103 @@
+public import BrokerAPI
+import Grants
+import OAuth
+import Synchronization
+
+/// The tokens that can be handed out without asking the broker, rendered once each. Read on the event loop that serves
+/// the socket, so everything in here is short.
+public final class TokenCache: Sendable {
+  struct Entry: Sendable {
+    let body: CachedReply.Body
+    /// Milliseconds since 1970; nil: unknown, so good until it is refused.
+    let expiresAt: Int64?
+    let lifetime: Duration
+    /// Without a wish of the caller, the token is served until here.
+    let servedUntil: Int64
+  }
+
+  private struct State {
+    var entries: [String: Entry] = [:]
+    var policy: Policy
+    var refresh = RefreshPolicy()
+    var isOpen = true
+  }
+
+  private let state: Mutex<State>
+  private let now: @Sendable () -> Timestamp
+
+  init(policy: Policy, now: @escaping @Sendable () -> Timestamp) {
+    state = Mutex(State(policy: policy))
+    self.now = now
+  }
+
+  /// The reply to a plain `token.get`, or nil where the broker itself must answer.
+  public func reply(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? {
+    state.withLock { state in
+      guard state.isOpen, let entry = state.entries[account],
+        state.policy.allows(.use, account: account, caller: caller)
+      else { return nil }
+      guard let expiresAt = entry.expiresAt else { return CachedReply(body: entry.body, expiresIn: nil) }
+      let now = self.now().milliseconds
+      var servedUntil = entry.servedUntil
+      if let minTTL {
+        let floor = state.refresh.floor(.seconds(min(minTTL, 1_000_000_000)), lifetime: entry.lifetime)
+        servedUntil = expiresAt - floor.milliseconds
+      }
+      guard now < servedUntil else { return nil }
+      return CachedReply(body: entry.body, expiresIn: (expiresAt - now) / 1000)
+    }
+  }
+
+  func set(_ account: AccountName, _ entry: Entry?) {
+    state.withLock { $0.entries[account.rawValue] = entry }
+  }
+
+  func configure(policy: Policy, refresh: RefreshPolicy) {
+    state.withLock {
+      $0.policy = policy
+      $0.refresh = refresh
+    }
+  }
+
+  func close() {
+    state.withLock {
+      $0.isOpen = false
+      $0.entries = [:]
+    }
+  }
+}
+
+extension TokenCache.Entry {
+  init(_ token: SavedToken, grant: SavedGrant, issuer: String?, policy: RefreshPolicy) {
+    let lifetime = token.expiresAt.map { $0 - token.issuedAt } ?? .zero
+    expiresAt = token.expiresAt?.milliseconds
+    self.lifetime = lifetime
+    servedUntil = token.expiresAt.map { ($0 - policy.floor(nil, lifetime: lifetime)).milliseconds } ?? .max
+    body = CachedReply.Body(TokenGet.Result(token, grant: grant, issuer: issuer, at: nil))
+  }
+}
+
+extension CachedReply.Body {
+  /// Renders a result, leaving a hole where `expires_in` goes.
+  convenience init(_ result: TokenGet.Result) {
+    guard result.expires_at != nil, case .object(var members) = JSON(encoding: result) else {
+      self.init(head: JSON(encoding: result).serialized(), tail: [])
+      return
+    }
+    members.removeAll { $0.name == "expires_in" }
+    let whole = JSON.object(members).serialized()
+    self.init(head: whole.dropLast() + Array(",\"expires_in\":".utf8), tail: [UInt8(ascii: "}")])
+  }
+}
+
+extension TokenGet.Result {
+  /// The token as the socket hands it out; `at` nil leaves `expires_in` out.
+  init(_ token: SavedToken, grant: SavedGrant, issuer: String?, at now: Timestamp?) {
+    self.init(
+      // Exposed to be handed out: this is what the broker is for.
+      access_token: token.accessToken.exposed, token_type: token.type, expires_at: token.expiresAt?.seconds,
+      expires_in: now.flatMap { now in token.expiresAt.map { max(0, ($0 - now).wholeSeconds) } },
+      scope: token.scopes, account: grant.account.rawValue, provider: grant.provider.rawValue, issuer: issuer,
+      generation: token.generation)
+  }
+}
