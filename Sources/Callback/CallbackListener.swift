@@ -1,0 +1,144 @@
+public import Broker
+public import Logging
+public import NIOCore
+import NIOPosix
+import Synchronization
+
+/// The redirection endpoint on the loopback interface (RFC 6749 §3.1.2, RFC 8252 §7.3).
+///
+/// It listens on the literals 127.0.0.1 and ::1, on one port, and answers nothing but the configured paths. All of it
+/// runs on one event loop. It is started once and stopped once.
+public final class CallbackListener: Sendable {
+  private enum State {
+    case idle
+    case starting
+    case listening(Listening)
+    case stopped
+  }
+
+  private struct Listening {
+    var port: Int
+    var addresses: [String]
+    var warnings: [String]
+    var sockets: [any Channel]
+    var reception: NIOLoopBound<Reception>
+  }
+
+  private let configuration: Configuration
+  private let loop: any EventLoop
+  private let paths: Paths
+  private let handler: any CallbackHandler
+  private let logger: Logger
+  private let state = Mutex(State.idle)
+
+  /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
+  public init(
+    configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, logger: Logger
+  ) {
+    self.configuration = configuration
+    self.handler = handler
+    self.logger = logger
+    loop = group.next()
+    paths = Paths(configuration.paths)
+  }
+
+  /// The port of every address, once started.
+  public var port: Int? { listening?.port }
+
+  /// What it listens on, as in a URL: `127.0.0.1:8400`, `[::1]:8400`. Empty before the start and after the end.
+  public var addresses: [String] { listening?.addresses ?? [] }
+
+  /// What a person should know although the start succeeded, such as a missing address family.
+  public var warnings: [String] { listening?.warnings ?? [] }
+
+  /// Serves these paths from now on, in place of those that were. Requests being answered are not touched.
+  public func update(paths: [String]) {
+    self.paths.replace(by: paths)
+  }
+
+  /// Listens. When it throws, nothing is left open.
+  public func start() async throws(CallbackListenerError) {
+    let isIdle = state.withLock { state in
+      guard case .idle = state else { return false }
+      state = .starting
+      return true
+    }
+    guard isIdle else { throw .notIdle }
+    let context = Reception.Context(
+      configuration: configuration, paths: paths, handler: handler, logger: logger)
+    let loop = self.loop
+    let reception: NIOLoopBound<Reception>
+    let bound: Binding.Result
+    do throws(CallbackListenerError) {
+      reception = await Self.reception(context, on: loop)
+      bound = try await Binding(configuration: configuration, loop: loop, reception: reception).bind()
+    } catch {
+      state.withLock { $0 = .stopped }
+      throw error
+    }
+    let listening = Listening(
+      port: bound.port, addresses: bound.addresses, warnings: bound.warnings, sockets: bound.sockets,
+      reception: reception)
+    let wasStopped = state.withLock { state in
+      guard case .starting = state else { return true }
+      state = .listening(listening)
+      return false
+    }
+    if wasStopped {
+      await close(listening)
+      throw .notIdle
+    }
+    logger.debug("callback endpoint listens", metadata: ["addresses": "\(bound.addresses.joined(separator: " "))"])
+  }
+
+  /// Stops listening, ends idle connections, and gives those whose handler is at work `Limits.stop` to be answered.
+  public func stop() async {
+    let listening = state.withLock { state in
+      defer { state = .stopped }
+      if case .listening(let listening) = state { return listening as Listening? }
+      return nil
+    }
+    if let listening { await close(listening) }
+  }
+
+  private var listening: Listening? {
+    state.withLock { state in
+      if case .listening(let listening) = state { listening } else { nil }
+    }
+  }
+
+  private func close(_ listening: Listening) async {
+    for socket in listening.sockets {
+      // It fails only when the socket is closed already.
+      try? await socket.close().get()
+    }
+    let reception = listening.reception
+    try? await loop.flatSubmit { reception.value.stop() }.get()
+  }
+
+  private static func reception(_ context: Reception.Context, on loop: any EventLoop) async -> NIOLoopBound<Reception> {
+    // The box may be made anywhere; what is in it is used on the loop alone.
+    let made = loop.submit { NIOLoopBound(Reception(context, loop: loop), eventLoop: loop) }
+    guard let reception = try? await made.get() else {
+      preconditionFailure("the event loop of the callback endpoint was shut down")
+    }
+    return reception
+  }
+}
+
+/// The exact paths that are served. Read on the loop, replaced from anywhere.
+final class Paths: Sendable {
+  private let paths: Mutex<Set<String>>
+
+  init(_ paths: [String]) {
+    self.paths = Mutex(Set(paths))
+  }
+
+  func replace(by paths: [String]) {
+    self.paths.withLock { $0 = Set(paths) }
+  }
+
+  func contains(_ path: String) -> Bool {
+    paths.withLock { $0.contains(path) }
+  }
+}

@@ -1,0 +1,55 @@
+extension CallbackListener {
+  /// Where the redirection endpoint is, and its limits.
+  public struct Configuration: Sendable, Equatable {
+    /// The TCP port of every address. 0 = the kernel chooses (RFC 8252 §7.3).
+    public var port: Int
+    /// The port that it had before a restart, so that logins in flight still come back. Tried first when
+    /// `port` is 0; when it is taken, the kernel chooses.
+    public var preferredPort: Int?
+    /// The paths that are served, compared exactly (no trailing slash, no decoding).
+    public var paths: [String]
+    /// Listen on 127.0.0.1.
+    public var ipv4: Bool
+    /// Listen on ::1.
+    public var ipv6: Bool
+    public var limits: Limits
+    /// How long the browser waits for the handler. The handler is not cancelled then: a code cannot be sent twice.
+    public var handlerDeadline: Duration
+
+    public init(
+      port: Int = 0, preferredPort: Int? = nil, paths: [String] = ["/callback"], ipv4: Bool = true, ipv6: Bool = true,
+      limits: Limits = Limits(), handlerDeadline: Duration = .seconds(60)
+    ) {
+      self.port = port
+      self.preferredPort = preferredPort
+      self.paths = paths
+      self.ipv4 = ipv4
+      self.ipv6 = ipv6
+      self.limits = limits
+      self.handlerDeadline = handlerDeadline
+    }
+  }
+
+  /// What one browser, or somebody who poses as one, may use up.
+  public struct Limits: Sendable, Equatable {
+    /// Bytes of method, target and version, with the line's end.
+    public var requestLine = 16 * 1024
+    /// Bytes of all header lines.
+    public var headers = 32 * 1024
+    public var headerCount = 100
+    /// Bytes that are read and thrown away after the head, before the connection is cut.
+    public var body = 64 * 1024
+    /// Open at once, over all addresses; further ones wait in the kernel. At least 2.
+    public var connections = 64
+    /// Handlers at work at once, those included whose browser was answered at the deadline.
+    public var handlers = 64
+    /// From the accepted connection to the end of the request's head.
+    public var request: Duration = .seconds(10)
+    /// From the answer to the connection's end.
+    public var linger: Duration = .seconds(2)
+    /// How long `stop()` waits for handlers at work.
+    public var stop: Duration = .seconds(2)
+
+    public init() {}
+  }
+}

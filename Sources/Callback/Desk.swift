@@ -1,0 +1,67 @@
+import NIOHTTP1
+
+/// Decides what is done with a request, from its head alone (RFC 9110, RFC 9112 §3).
+struct Desk {
+  enum Ruling: Equatable {
+    /// A browser brought an address back: absolute, as it asked for it.
+    case callback(url: String)
+    case page(Page)
+    /// Nothing to show and nothing to report.
+    case nothing
+  }
+
+  /// Headers by which browsers and intermediaries say that nobody looks at the page yet.
+  static let purposeHeaders = ["Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"]
+  static let speculativePurposes = ["prefetch", "prerender", "preview"]
+
+  let port: Int
+  let paths: Paths
+  /// Bytes. The target has no more than its line.
+  let requestLineLimit: Int
+
+  func ruling(on head: HTTPRequestHead) -> Ruling {
+    let target = head.uri
+    guard target.utf8.count <= requestLineLimit else { return .page(.requestLineTooLong) }
+    let hosts = head.headers["Host"]
+    guard hosts.count == 1, let host = hosts.first else { return .page(.badRequest) }
+    guard isOurs(host) else { return .page(.foreignHost) }
+    // Browsers send the origin form, and never a fragment.
+    guard target.hasPrefix("/"), !target.utf8.contains(UInt8(ascii: "#")) else { return .page(.badRequest) }
+    let path = target.prefix { $0 != "?" }
+    guard paths.contains(String(path)) else {
+      return path == "/favicon.ico" && head.method == .GET ? .nothing : .page(.notFound)
+    }
+    switch head.method {
+    case .HEAD: return .page(.idle)
+    case .GET: break
+    default: return .page(.methodNotAllowed)
+    }
+    if isSpeculative(head.headers) { return .page(.speculative) }
+    guard isNavigation(head.headers) else { return .page(.embedded) }
+    return .callback(url: "http://\(host)\(target)")
+  }
+
+  /// Against DNS rebinding: a page of `evil.example` that resolves to 127.0.0.1 sends its own name.
+  private func isOurs(_ host: String) -> Bool {
+    let names = ["127.0.0.1", "[::1]", "localhost"]
+    let host = host.lowercased()
+    // Browsers leave the scheme's own port out.
+    return names.contains { host == "\($0):\(port)" || (port == 80 && host == $0) }
+  }
+
+  /// A prefetch must not use the code up: the person has not come yet, and the answer may never be shown.
+  private func isSpeculative(_ headers: HTTPHeaders) -> Bool {
+    Self.purposeHeaders.contains { name in
+      headers[name].contains { value in
+        let value = value.lowercased()
+        return Self.speculativePurposes.contains { value.contains($0) }
+      }
+    }
+  }
+
+  /// An authorization response is a page that a person sees (RFC 8252 §6), not an image or frame of another page.
+  /// Browsers without Fetch Metadata say nothing, and pass.
+  private func isNavigation(_ headers: HTTPHeaders) -> Bool {
+    headers["Sec-Fetch-Dest"].allSatisfy { $0.lowercased() == "document" }
+  }
+}

@@ -1,0 +1,62 @@
+import NIOHTTP1
+
+/// What the endpoint itself has to say.
+extension Page {
+  static let badRedirect = Page(
+    status: .badGateway, tone: .bad, heading: "Sign-in failed",
+    lead: "The sign-in goes on at an address that a browser cannot open.", hint: "Start the sign-in again.")
+
+  static let tooSlow = Page(
+    status: .gatewayTimeout, tone: .neutral, heading: "Still waiting for the provider",
+    lead: "The provider has not answered yet. The sign-in may still complete by itself.",
+    hint: "See in the program where you began whether it did. If not, start the sign-in again.")
+
+  static let busy = Page(
+    status: .serviceUnavailable, tone: .bad, heading: "Too many sign-ins at once",
+    lead: "This sign-in was not looked at, and still waits.", hint: "Reload this page in a few seconds.",
+    extraHeaders: ["Retry-After": "5"])
+
+  static let speculative = Page(
+    status: .serviceUnavailable, tone: .neutral, heading: "Not opened yet",
+    lead: "The browser loaded this page in advance. Nothing was done.", hint: "Reload this page to sign in.")
+
+  static let embedded = Page(
+    status: .forbidden, tone: .bad, heading: "Not a page of its own",
+    lead: "A sign-in is completed only in a browser window of its own, not inside another page.",
+    hint: "Start the sign-in again.")
+
+  static let idle = Page(
+    status: .ok, tone: .neutral, heading: "Sign-ins are completed here", lead: "Nothing was done.")
+
+  static let notFound = Page(
+    status: .notFound, tone: .neutral, heading: "Nothing here",
+    lead: "This address only completes sign-ins, and this is not the path of one.",
+    hint: "If a provider sent you here, compare the redirect URI registered there with the configured one.")
+
+  static let methodNotAllowed = Page(
+    status: .methodNotAllowed, tone: .neutral, heading: "Method not allowed",
+    lead: "A sign-in is completed by opening this address (GET).", extraHeaders: ["Allow": "GET, HEAD"])
+
+  static let foreignHost = Page(
+    status: .misdirectedRequest, tone: .bad, heading: "Wrong address",
+    lead: "This page was asked for under a name that is not this machine's. Nothing was done.",
+    hint: "Use 127.0.0.1, [::1] or localhost, with the port.")
+
+  static let badRequest = Page(
+    status: .badRequest, tone: .bad, heading: "Request not understood",
+    lead: "This was no HTTP request that a browser would send.")
+
+  static let requestLineTooLong = Page(
+    status: .uriTooLong, tone: .bad, heading: "Address too long",
+    lead: "The address that the browser brought back is too long. A sign-in that waits goes on waiting.",
+    hint: "Ask for fewer scopes, and start the sign-in again.")
+
+  static let headersTooLarge = Page(
+    status: .requestHeaderFieldsTooLarge, tone: .bad, heading: "Request too large",
+    lead: "The browser sent too many or too large headers. A sign-in that waits goes on waiting.",
+    hint: "Clear the cookies for this address, and reload this page.")
+
+  static let requestTimeout = Page(
+    status: .requestTimeout, tone: .bad, heading: "Request incomplete",
+    lead: "The browser did not finish its request in time.", hint: "Reload this page.")
+}

@@ -1,0 +1,92 @@
+import Broker
+import NIOHTTP1
+
+/// What a person sees. Its texts are plain; rendering escapes and bounds them.
+struct Page: Equatable {
+  enum Tone: String {
+    case good, neutral, bad
+  }
+
+  struct Fact: Equatable {
+    var label: String
+    var value: String
+  }
+
+  var status: HTTPResponseStatus
+  var tone: Tone
+  /// The browser's title and the page's heading: the outcome.
+  var heading: String
+  var lead: String
+  var facts: [Fact] = []
+  /// What the provider or the broker said.
+  var detail: String?
+  /// What to do next.
+  var hint: String?
+  /// Where the browser goes on (RFC 9110 §15.4.4).
+  var location: Location?
+  /// Besides those of every page.
+  var extraHeaders: [String: String] = [:]
+
+  var headers: [(String, String)] {
+    let location = location.map { [("Location", $0.text)] } ?? []
+    return location + extraHeaders.sorted { $0.key < $1.key }
+  }
+}
+
+/// An address that is fit for a `Location` header: `http` or `https`, and only the characters of RFC 3986.
+struct Location: Equatable {
+  static let limit = 8 * 1024
+
+  let text: String
+
+  init?(_ text: String) {
+    let scheme = text.lowercased()
+    guard scheme.hasPrefix("https://") || scheme.hasPrefix("http://"), text.utf8.count <= Self.limit,
+      text.utf8.allSatisfy({ (0x21...0x7e).contains($0) && !Self.excluded.contains($0) })
+    else { return nil }
+    self.text = text
+  }
+
+  /// Printable, and in no URI (RFC 3986 appendix C, RFC 2396 §2.4.3).
+  private static let excluded = Set(#"<>"\^`{}|"#.utf8)
+}
+
+// MARK: - Outcomes
+
+extension Page {
+  private static let canClose = "You can close this window."
+
+  init(_ outcome: CallbackOutcome) {
+    switch outcome {
+    case .completed(let account, let provider):
+      self.init(
+        status: .ok, tone: .good, heading: "Signed in", lead: Self.canClose,
+        facts: [Fact(label: "Account", value: account), Fact(label: "Provider", value: provider)])
+    case .alreadyCompleted:
+      self.init(
+        status: .ok, tone: .neutral, heading: "Already completed",
+        lead: "This sign-in was completed before; nothing was done again. \(Self.canClose)")
+    case .denied(let message):
+      self.init(
+        status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
+        detail: message, hint: "Start the sign-in again if you did not mean to decline.")
+    case .refused(let message, let hint):
+      self.init(
+        status: .badRequest, tone: .bad, heading: "Answer not accepted",
+        lead: "What this browser brought back does not complete a sign-in. A sign-in that waits goes on waiting.",
+        detail: message, hint: hint)
+    case .failed(let message, let hint):
+      self.init(
+        status: .badGateway, tone: .bad, heading: "Sign-in failed", lead: "You are not signed in.", detail: message,
+        hint: hint)
+    case .redirect(let url):
+      guard let location = Location(url) else {
+        self = .badRedirect
+        return
+      }
+      self.init(
+        status: .seeOther, tone: .neutral, heading: "One more step", lead: "Your browser goes on by itself.",
+        location: location)
+    }
+  }
+}

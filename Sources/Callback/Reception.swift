@@ -1,0 +1,75 @@
+import Broker
+import Logging
+import NIOCore
+import NIOHTTP1
+
+/// The open connections. Lives on one loop.
+final class Reception {
+  /// What every connection needs.
+  struct Context: Sendable {
+    var configuration: CallbackListener.Configuration
+    var paths: Paths
+    var handler: any CallbackHandler
+    var logger: Logger
+
+    var limits: CallbackListener.Limits { configuration.limits }
+  }
+
+  let permits: Permits
+  let context: Context
+  private let loop: any EventLoop
+  private var open: [ObjectIdentifier: (connection: Connection, channel: any Channel)] = [:]
+  private var handlersAtWork = 0
+
+  init(_ context: Context, loop: any EventLoop) {
+    self.context = context
+    self.loop = loop
+    permits = Permits(max(2, context.limits.connections))
+  }
+
+  /// Sets an accepted connection up.
+  func receive(_ channel: any Channel) throws {
+    let limits = context.limits
+    let intake = Intake(limits)
+    let connection = Connection(reception: self, intake: intake)
+    var decoderLimits = NIOHTTPDecoderLimitConfiguration()
+    decoderLimits.maxHeaderFieldSize = limits.headers
+    decoderLimits.maxHeaderListSize = limits.headers
+    decoderLimits.maxHeaderFieldCount = limits.headerCount
+    let decoder = HTTPRequestDecoder(
+      leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)
+    try channel.pipeline.syncOperations.addHandlers([
+      intake, HTTPResponseEncoder(), ByteToMessageHandler(decoder), connection,
+    ])
+    let id = ObjectIdentifier(connection)
+    open[id] = (connection, channel)
+    channel.closeFuture.assumeIsolated().whenComplete { [self] _ in open[id] = nil }
+  }
+
+  /// Completes the login that `url` belongs to, off the loop. Nil: too many are being completed.
+  ///
+  /// The task is never cancelled, neither by a browser that goes away nor by the deadline: the code in `url` is good
+  /// for one exchange, and its answer must not be lost.
+  func complete(_ url: String) -> EventLoopFuture<CallbackOutcome>.Isolated? {
+    guard handlersAtWork < context.limits.handlers else { return nil }
+    handlersAtWork += 1
+    let promise = loop.makePromise(of: CallbackOutcome.self)
+    let handler = context.handler
+    promise.completeWithTask { await handler.handleCallback(url: url) }
+    let outcome = promise.futureResult.assumeIsolated()
+    outcome.whenComplete { [self] _ in handlersAtWork -= 1 }
+    return outcome
+  }
+
+  /// Ends idle connections now, and all others at last after `Limits.stop`.
+  func stop() -> EventLoopFuture<Void> {
+    let closed = open.values.map(\.channel.closeFuture)
+    let cut = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.stop)) { [self] in
+      for (_, channel) in open.values { channel.close(promise: nil) }
+    }
+    for (connection, _) in Array(open.values) { connection.stop() }
+    let all = EventLoopFuture.andAllComplete(closed, on: loop)
+    all.assumeIsolated().whenComplete { _ in cut.cancel() }
+    return all
+  }
+}

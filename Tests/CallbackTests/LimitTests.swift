@@ -1,0 +1,203 @@
+import Broker
+import Callback
+import NIOCore
+import Testing
+
+@Suite struct LimitTests {
+  static let quick: CallbackListener.Limits = {
+    var limits = CallbackListener.Limits()
+    limits.request = .milliseconds(300)
+    limits.linger = .milliseconds(300)
+    return limits
+  }()
+
+  struct Size: Sendable, CustomTestStringConvertible {
+    var name: String
+    var target = "/callback?a"
+    var headers: [String] = []
+    var status: Int
+
+    var testDescription: String { name }
+  }
+
+  static let sizes: [Size] = [
+    Size(name: "a line that just fits", target: long(16 * 1024 - 15), status: 200),
+    Size(name: "a line that is one too long", target: long(16 * 1024 - 14), status: 414),
+    Size(name: "a huge line", target: long(4 * 1024 * 1024), status: 414),
+    Size(name: "headers that fit", headers: ["A: \(String(repeating: "a", count: 30_000))"], status: 200),
+    Size(name: "a header too large", headers: ["A: \(String(repeating: "a", count: 33_000))"], status: 431),
+    Size(
+      name: "headers too large in all", headers: (0..<40).map { "A\($0): \(String(repeating: "a", count: 1000))" },
+      status: 431),
+    Size(name: "100 headers", headers: (0..<99).map { "A\($0): a" }, status: 200),
+    Size(name: "101 headers", headers: (0..<100).map { "A\($0): a" }, status: 431),
+    Size(name: "2,000 headers", headers: (0..<2000).map { "A\($0): a" }, status: 431),
+  ]
+
+  static func long(_ length: Int) -> String {
+    let start = "/callback?"
+    return start + String(repeating: "a", count: length - start.utf8.count)
+  }
+
+  @Test("A request line has 16 KiB and headers 32 KiB or 100", arguments: sizes)
+  func size(_ test: Size) async throws {
+    let handler = ScriptedHandler()
+    try await withListener(handler: handler) { _, client async throws in
+      let response = try await client.request("GET", test.target, headers: test.headers)
+      // A huge request is cut while it is sent, which may take the page away.
+      #expect(response.status == test.status || (test.target.utf8.count > 1_000_000 && response.raw.isEmpty))
+      #expect(handler.urls.count == (test.status == 200 ? 1 : 0))
+      #expect(try await client.request("GET", "/callback").status == 200)
+    }
+  }
+
+  @Test(
+    "A body is not waited for, and dropped",
+    arguments: [
+      ("GET", 10, 200), ("GET", 60_000, 200), ("POST", 10, 405), ("POST", 60_000, 405),
+    ])
+  func body(method: String, length: Int, status: Int) async throws {
+    try await withListener { _, client async throws in
+      let body = String(repeating: "b", count: length)
+      let headers = ["Content-Length: \(length + 1)"]
+      let response = try await client.request(method, "/callback", headers: headers, body: body)
+      #expect(response.status == status)
+    }
+  }
+
+  @Test(
+    "A request that does not end in time is answered 408, and an idle connection closed without a word",
+    arguments: [
+      ("GET /callback?code=1 HTTP/1.1\r\nHost: 127", 408), ("G", 408), ("", 0),
+    ])
+  func partial(text: String, status: Int) async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.quick
+    let handler = ScriptedHandler()
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      let response = try await client.send(text)
+      #expect(response.status == status)
+      #expect(handler.urls.isEmpty)
+    }
+  }
+
+  @Test("A byte now and then does not put the end off")
+  func slowloris() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.quick
+    try await withListener(configuration) { _, client async throws in
+      let started = ContinuousClock.now
+      let connection = try await client.open()
+      try await connection.write("GET /callback HTTP/1.1\r\n")
+      let channel = connection.channel
+      let drip = channel.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20)) { _ in
+        channel.writeAndFlush(ByteBuffer(string: "A: b\r\n"), promise: nil)
+      }
+      let response = try await connection.response()
+      drip.cancel()
+      #expect(response.status == 408)
+      #expect(ContinuousClock.now - started < .seconds(10))
+    }
+  }
+
+  @Test("A client that does not go away is cut after its answer")
+  func lingering() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits = Self.quick
+    configuration.limits.connections = 2
+    try await withListener(configuration) { _, client async throws in
+      // More than may be open; each keeps its side open after the answer.
+      var connections: [RawClient.Connection] = []
+      for _ in 0..<6 {
+        let connection = try await client.open(staysOpen: true)
+        try await connection.write("GET /x HTTP/1.1\r\nHost: 127.0.0.1:\(client.port)\r\n\r\n")
+        #expect(try await connection.response().status == 404)
+        connections.append(connection)
+      }
+      for connection in connections { await connection.close() }
+    }
+  }
+
+  @Test("100 browsers at once are all answered although 64 may be open", arguments: [64, 2])
+  func concurrent(limit: Int) async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.connections = limit
+    let handler = ScriptedHandler()
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      try await withThrowingTaskGroup(of: Int.self) { group in
+        for number in 0..<100 {
+          let client = RawClient(host: number % 2 == 0 ? "127.0.0.1" : "::1", port: client.port)
+          group.addTask { try await client.request("GET", "/callback?n=\(number)").status }
+        }
+        for try await status in group { #expect(status == 200) }
+      }
+      #expect(Set(handler.urls).count == 100)
+    }
+  }
+
+  @Test("Connections over the limit wait until one ends")
+  func connections() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.connections = 3
+    configuration.ipv6 = false
+    let handler = ScriptedHandler(holds: true)
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      try await withThrowingTaskGroup(of: Int.self) { group in
+        for number in 0..<8 { group.addTask { try await client.request("GET", "/callback?n=\(number)").status } }
+        await handler.asked(3)
+        // A fourth would be there by the time that a look at the loop takes.
+        for _ in 0..<20 { await Task.yield() }
+        #expect(handler.urls.count == 3)
+        handler.letGo()
+        for try await status in group { #expect(status == 200) }
+      }
+      #expect(handler.urls.count == 8)
+    }
+  }
+
+  @Test("More handlers than allowed are not started")
+  func handlers() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.handlers = 1
+    let handler = ScriptedHandler(holds: true)
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      async let first = client.request("GET", "/callback?n=1")
+      await handler.asked(1)
+      let second = try await client.request("GET", "/callback?n=2")
+      #expect(second.status == 503)
+      #expect(second.headers["retry-after"] == "5")
+      handler.letGo()
+      #expect(try await first.status == 200)
+      #expect(try await client.request("GET", "/callback?n=3").status == 200)
+      #expect(handler.urls.count == 2)
+    }
+  }
+
+  @Test("A handler past its deadline is not cancelled, but the browser is answered")
+  func deadline() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.handlerDeadline = .milliseconds(100)
+    let handler = ScriptedHandler(holds: true)
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      let response = try await client.request("GET", "/callback?n=1")
+      #expect(response.status == 504)
+      handler.letGo()
+      #expect(try await client.request("GET", "/callback?n=2").status == 200)
+      #expect(!handler.wasCancelled)
+    }
+  }
+
+  @Test("A browser that goes away cancels nothing")
+  func goneAway() async throws {
+    let handler = ScriptedHandler(holds: true)
+    try await withListener(handler: handler) { _, client async throws in
+      let connection = try await client.open()
+      try await connection.write("GET /callback?n=1 HTTP/1.1\r\nHost: 127.0.0.1:\(client.port)\r\n\r\n")
+      await handler.asked(1)
+      await connection.close()
+      handler.letGo()
+      #expect(try await client.request("GET", "/callback?n=2").status == 200)
+      #expect(!handler.wasCancelled)
+    }
+  }
+}

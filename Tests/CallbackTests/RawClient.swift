@@ -1,0 +1,138 @@
+import Foundation
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// Sends bytes as they are, and reads until the server ends the connection.
+struct RawClient {
+  /// A test that waits longer has failed.
+  static let patience = TimeAmount.seconds(20)
+
+  struct Response: Sendable {
+    var raw: String
+
+    var status: Int {
+      let parts = raw.split(separator: " ", maxSplits: 2)
+      return parts.count > 1 ? Int(parts[1]) ?? 0 : 0
+    }
+
+    var headers: [String: String] {
+      var result: [String: String] = [:]
+      for line in head.components(separatedBy: "\r\n").dropFirst() {
+        guard let colon = line.firstIndex(of: ":") else { continue }
+        result[line[..<colon].lowercased()] = line[line.index(after: colon)...].trimmingCharacters(in: .whitespaces)
+      }
+      return result
+    }
+
+    var head: String { raw.components(separatedBy: "\r\n\r\n").first ?? "" }
+
+    var body: String { String(raw.dropFirst(head.count).drop { $0 == "\r\n" }) }
+  }
+
+  var host = "127.0.0.1"
+  var port: Int
+
+  /// One request with a right `Host`, unless `headers` has one.
+  func request(
+    _ method: String = "GET", _ target: String, headers: [String] = [], body: String = ""
+  ) async throws -> Response {
+    let hasHost = headers.contains { $0.lowercased().hasPrefix("host:") }
+    let host = hasHost ? [] : ["Host: \(self.host.contains(":") ? "[\(self.host)]" : self.host):\(port)"]
+    let lines = ["\(method) \(target) HTTP/1.1"] + host + headers
+    return try await send(lines.joined(separator: "\r\n") + "\r\n\r\n" + body)
+  }
+
+  func send(_ text: String, endOutput: Bool = false) async throws -> Response {
+    let connection = try await open()
+    try? await connection.write(text)
+    if endOutput { try? await connection.endOutput() }
+    return try await connection.response()
+  }
+
+  /// - Parameter staysOpen: keep this side open when the server has ended its own.
+  func open(staysOpen: Bool = false) async throws -> Connection {
+    let loop = MultiThreadedEventLoopGroup.singleton.next()
+    let collector = Collector(ended: loop.makePromise())
+    let channel = try await ClientBootstrap(group: loop)
+      .channelOption(.allowRemoteHalfClosure, value: staysOpen)
+      .channelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(collector.handler()) }
+      }
+      .connect(host: host, port: port)
+      .flatMapErrorThrowing { error in
+        collector.ended.fail(error)
+        throw error
+      }.get()
+    return Connection(channel: channel, collector: collector)
+  }
+
+  struct Connection: Sendable {
+    let channel: any Channel
+    fileprivate let collector: Collector
+
+    func write(_ text: String) async throws {
+      try await channel.writeAndFlush(ByteBuffer(string: text)).get()
+    }
+
+    /// Half-closes.
+    func endOutput() async throws {
+      try await channel.close(mode: .output).get()
+    }
+
+    func close() async {
+      try? await channel.close().get()
+    }
+
+    /// What came until the end.
+    func response() async throws -> Response {
+      let timeout = channel.eventLoop.scheduleTask(in: RawClient.patience) { channel.close(promise: nil) }
+      try await collector.ended.futureResult.get()
+      timeout.cancel()
+      return Response(raw: collector.text)
+    }
+  }
+}
+
+private final class Collector: Sendable {
+  private let bytes = Mutex<[UInt8]>([])
+  let ended: EventLoopPromise<Void>
+
+  init(ended: EventLoopPromise<Void>) {
+    self.ended = ended
+  }
+
+  var text: String { bytes.withLock { String(decoding: $0, as: UTF8.self) } }
+
+  func append(_ more: [UInt8]) {
+    bytes.withLock { $0 += more }
+  }
+
+  func handler() -> Handler { Handler(self) }
+
+  final class Handler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let collector: Collector
+
+    init(_ collector: Collector) {
+      self.collector = collector
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      collector.append(Array(unwrapInboundIn(data).readableBytesView))
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+      if case ChannelEvent.inputClosed = event { collector.ended.succeed() }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+      collector.ended.succeed()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+      context.close(promise: nil)
+    }
+  }
+}

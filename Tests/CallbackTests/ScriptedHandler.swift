@@ -1,0 +1,85 @@
+import Broker
+import Callback
+import Logging
+import NIOPosix
+import Synchronization
+
+/// Answers every callback with one outcome, at once or when it is let go, and notes what it was asked.
+final class ScriptedHandler: CallbackHandler {
+  private struct State {
+    var urls: [String] = []
+    var isOpen: Bool
+    var held: [CheckedContinuation<Void, Never>] = []
+    var watchers: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
+    var wasCancelled = false
+  }
+
+  private let outcome: CallbackOutcome
+  private let state: Mutex<State>
+
+  init(_ outcome: CallbackOutcome = .completed(account: "ann", provider: "demo"), holds: Bool = false) {
+    self.outcome = outcome
+    state = Mutex(State(isOpen: !holds))
+  }
+
+  var urls: [String] { state.withLock { $0.urls } }
+  var wasCancelled: Bool { state.withLock { $0.wasCancelled } }
+
+  func handleCallback(url: String) async -> CallbackOutcome {
+    let reached = state.withLock { state in
+      state.urls.append(url)
+      let count = state.urls.count
+      let reached = state.watchers.filter { $0.count <= count }
+      state.watchers.removeAll { $0.count <= count }
+      return reached.map(\.continuation)
+    }
+    for continuation in reached { continuation.resume() }
+    await withCheckedContinuation { continuation in
+      let isOpen = state.withLock { state in
+        if !state.isOpen { state.held.append(continuation) }
+        return state.isOpen
+      }
+      if isOpen { continuation.resume() }
+    }
+    if Task.isCancelled { state.withLock { $0.wasCancelled = true } }
+    return outcome
+  }
+
+  /// Returns once it was asked `count` times.
+  func asked(_ count: Int) async {
+    await withCheckedContinuation { continuation in
+      let isReached = state.withLock { state in
+        if state.urls.count < count { state.watchers.append((count, continuation)) }
+        return state.urls.count >= count
+      }
+      if isReached { continuation.resume() }
+    }
+  }
+
+  func letGo() {
+    let held = state.withLock { state in
+      state.isOpen = true
+      defer { state.held = [] }
+      return state.held
+    }
+    for continuation in held { continuation.resume() }
+  }
+}
+
+/// Runs `body` with a started listener, which is stopped at the end.
+func withListener(
+  _ configuration: CallbackListener.Configuration = .init(), handler: any CallbackHandler = ScriptedHandler(),
+  _ body: (CallbackListener, RawClient) async throws -> Void
+) async throws {
+  let listener = CallbackListener(
+    configuration: configuration, handler: handler, group: MultiThreadedEventLoopGroup.singleton,
+    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+  try await listener.start()
+  do {
+    try await body(listener, RawClient(port: listener.port ?? 0))
+  } catch {
+    await listener.stop()
+    throw error
+  }
+  await listener.stop()
+}
