@@ -1,0 +1,65 @@
+import CLinux
+import CSystemd
+import Glibc
+
+/// Sockets that the manager bound for us and handed over at start (sd_listen_fds(3)).
+public enum ListenFDs {
+  /// One listening Unix stream socket, open and close-on-exec. The receiver owns the descriptor.
+  public struct Listener: Hashable, Sendable {
+    public let descriptor: Int32
+    /// `FileDescriptorName=` of the socket unit; `unknown` where the manager sent none. Names can repeat.
+    public let name: String
+  }
+
+  /// Why the descriptors handed over cannot be used.
+  public enum Failure: Error, Equatable, CustomStringConvertible {
+    /// `LISTEN_FDS` and its companions contradict each other (errno).
+    case unreadable(Int32)
+    /// A socket unit of another kind was attached to this service.
+    case notAUnixListener(descriptor: Int32, name: String)
+
+    public var description: String {
+      switch self {
+      case .unreadable(let code):
+        "the sockets passed by the service manager cannot be read: \(String(cString: strerror(code)))"
+      case .notAUnixListener(let descriptor, let name):
+        "descriptor \(descriptor) (\(LogText.escaped(name, limit: 64))) passed by the service manager is not a listening "
+          + "Unix stream socket: the socket unit must use ListenStream= with a path"
+      }
+    }
+  }
+
+  /// Takes what the manager passed, in the order of the socket units, and clears the variables so that no child
+  /// believes them meant for itself. Empty where the service was not socket-activated.
+  ///
+  /// Call once, before other threads run: it changes the environment.
+  public static func take() throws(Failure) -> [Listener] {
+    var names: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+    let count = sd_listen_fds_with_names(1, &names)
+    defer { release(names) }
+    guard count >= 0 else { throw .unreadable(-count) }
+    var listeners: [Listener] = []
+    for offset in 0..<count {
+      let name = names?[Int(offset)].map { String(cString: $0) } ?? "unknown"
+      listeners.append(try listener(descriptor: 3 + offset, name: name))
+    }
+    return listeners
+  }
+
+  static func listener(descriptor: Int32, name: String) throws(Failure) -> Listener {
+    guard clinux_is_unix_listener(descriptor) == 1 else {
+      throw .notAUnixListener(descriptor: descriptor, name: name)
+    }
+    return Listener(descriptor: descriptor, name: name)
+  }
+
+  private static func release(_ names: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?) {
+    guard let names else { return }
+    var index = 0
+    while let name = names[index] {
+      free(name)
+      index += 1
+    }
+    free(names)
+  }
+}

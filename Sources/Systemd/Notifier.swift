@@ -1,0 +1,74 @@
+import CSystemd
+
+/// Tells the service manager what this service is doing (sd_notify(3)).
+///
+/// Without `NOTIFY_SOCKET` each message is dropped by libsystemd, so that callers need not ask. Messages may be
+/// sent from any thread; each is one datagram and never blocks on the manager.
+public struct Notifier: Sendable {
+  /// `STATUS=` longer than this is cut: `systemctl status` shows one line of it.
+  static let statusLimit = 256
+
+  private let send: @Sendable (String) -> Void
+
+  /// Speaks to the manager that `NOTIFY_SOCKET` names, if any.
+  public init() {
+    self.init { state in _ = sd_notify(0, state) }
+  }
+
+  /// Hands each message to `send` instead.
+  public init(send: @escaping @Sendable (String) -> Void) {
+    self.send = send
+  }
+
+  /// The service answers its clients now. Also ends a `reloading`.
+  public func ready(status: String) {
+    send("READY=1\nSTATUS=\(Self.line(status))")
+  }
+
+  /// One line for people, shown by `systemctl status`.
+  public func status(_ text: String) {
+    send("STATUS=\(Self.line(text))")
+  }
+
+  /// A reload began; `ready(status:)` ends it whatever came of it.
+  ///
+  /// - Parameter monotonic: the `CLOCK_MONOTONIC` reading, which `Type=notify-reload` wants with the message.
+  public func reloading(monotonic: Duration) {
+    send("RELOADING=1\nMONOTONIC_USEC=\(Self.microseconds(monotonic))")
+  }
+
+  /// An orderly end has begun.
+  public func stopping(status: String) {
+    send("STOPPING=1\nSTATUS=\(Self.line(status))")
+  }
+
+  /// The loop that serves is alive. To be sent by that loop, at half the interval that `WatchdogInterval` names.
+  public func watchdog() {
+    send("WATCHDOG=1")
+  }
+
+  /// Starting, reloading or stopping takes longer than usual: asks for `time` more from now on.
+  public func extendTimeout(by time: Duration) {
+    send("EXTEND_TIMEOUT_USEC=\(Self.microseconds(time))")
+  }
+
+  /// A newline would begin an assignment of its own, so that text from outside could speak for us.
+  private static func line(_ text: String) -> String {
+    LogText.escaped(text, limit: statusLimit)
+  }
+
+  private static func microseconds(_ time: Duration) -> Int64 {
+    let (seconds, attoseconds) = time.components
+    return max(0, seconds * 1_000_000 + attoseconds / 1_000_000_000_000)
+  }
+}
+
+/// How often the manager wants to hear `Notifier.watchdog()` (`WatchdogSec=`).
+public enum WatchdogInterval {
+  /// The manager's limit for this process, nil where it asks for none. Feed it twice per interval.
+  public static func current() -> Duration? {
+    var microseconds: UInt64 = 0
+    guard sd_watchdog_enabled(0, &microseconds) > 0, microseconds > 0 else { return nil }
+    return .microseconds(Int64(clamping: microseconds))
+  }
+}
