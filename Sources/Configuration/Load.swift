@@ -1,0 +1,238 @@
+import Broker
+import Foundation
+import Grants
+import OAuth
+import Providers
+
+extension Settings {
+  /// What the configuration is read from.
+  public struct Sources: Sendable {
+    /// The main file. Beside it, `grantd.d/*.toml` (its name with `.d` for `.toml`) is read, sorted by name.
+    public var file: String
+    /// Whether the main file was asked for by name, so that its absence is an error.
+    public var mustExist: Bool
+    /// Where templates are, the first found counting.
+    public var templateFolders: [String]
+    /// The value of `CREDENTIALS_DIRECTORY`.
+    public var credentialsDirectory: String?
+    /// The groups of this process, which may read client secrets.
+    public var groups: Set<UInt32>
+    public var user: @Sendable (String) -> UInt32?
+    public var group: @Sendable (String) -> UInt32?
+
+    public init(
+      file: String, mustExist: Bool, templateFolders: [String], credentialsDirectory: String? = nil,
+      groups: Set<UInt32> = ownGroups(), user: @escaping @Sendable (String) -> UInt32?,
+      group: @escaping @Sendable (String) -> UInt32?
+    ) {
+      self.file = file
+      self.mustExist = mustExist
+      self.templateFolders = templateFolders
+      self.credentialsDirectory = credentialsDirectory.flatMap { $0.isEmpty ? nil : $0 }
+      self.groups = groups
+      self.user = user
+      self.group = group
+    }
+
+    /// `/etc/grantd/grantd.d` for `/etc/grantd/grantd.toml`.
+    public var folder: String { (file.hasSuffix(".toml") ? String(file.dropLast(5)) : file) + ".d" }
+
+    static func tomlFiles(in folder: String) -> [String] {
+      (try? tomlFiles(orFailIn: folder)) ?? []
+    }
+
+    static func tomlFiles(orFailIn folder: String) throws -> [String] {
+      let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+      return names.filter { $0.hasSuffix(".toml") && !$0.hasPrefix(".") }.sorted()
+    }
+  }
+
+  /// Reads and checks everything, and reads the client secrets. Nothing is changed by it.
+  ///
+  /// - Throws: all that is wrong, to a limit; there are no half-read settings.
+  public static func load(_ sources: Sources) throws(ConfigurationError) -> Settings {
+    var loader = Loader(sources: sources)
+    return try loader.load()
+  }
+}
+
+/// One reading of the configuration.
+struct Loader {
+  let sources: Settings.Sources
+  private var settings = Settings()
+  private var report = Report()
+  private let templates: Templates
+  private var providers: [String: Place] = [:]
+
+  init(sources: Settings.Sources) {
+    self.sources = sources
+    templates = Templates(folders: sources.templateFolders)
+  }
+
+  mutating func load() throws(ConfigurationError) -> Settings {
+    if sources.mustExist || ConfigurationFile.exists(sources.file) { read(sources.file) }
+    if ConfigurationFile.exists(sources.folder) { readFolder() }
+    checkPorts()
+    if let error = report.error { throw error }
+    settings.warnings = report.warnings
+    return settings
+  }
+
+  static func readTable(_ path: String, report: inout Report) -> [String: Item]? {
+    let file: ConfigurationFile
+    do throws(ConfigurationFile.Failure) {
+      file = try ConfigurationFile.read(path, limit: ConfigurationFile.sizeLimit)
+    } catch {
+      report.problem(error.text, at: Place(file: path))
+      return nil
+    }
+    if file.mode & 0o002 != 0 {
+      report.problem("can be written by everybody", at: Place(file: path), suggestion: "run chmod o-w on it")
+    }
+    guard let text = file.text else {
+      report.problem("is not UTF-8 text", at: Place(file: path))
+      return nil
+    }
+    return Document.parse(text, file: path, report: &report)
+  }
+
+  private mutating func readFolder() {
+    guard let names = try? Settings.Sources.tomlFiles(orFailIn: sources.folder) else {
+      return report.problem("cannot be listed", at: Place(file: sources.folder))
+    }
+    for name in names { read("\(sources.folder)/\(name)") }
+  }
+
+  private mutating func read(_ path: String) {
+    settings.files.append(path)
+    guard let root = Self.readTable(path, report: &report) else { return }
+    for (name, item) in root.inOrder {
+      switch name {
+      case "provider": readProviders(item)
+      case "rule": readRules(item)
+      case "callback": read(item, Sections.callback, \.callback)
+      case "socket": read(item, Sections.socket, \.socket)
+      case "store": read(item, Sections.store, \.store)
+      case "refresh": read(item, Sections.refresh, \.refresh)
+      case "log": read(item, Sections.log, \.self)
+      default: reportUnknown(name, item)
+      }
+    }
+  }
+
+  private mutating func reportUnknown(_ name: String, _ item: Item) {
+    let sections = ["provider", "rule", "callback", "socket", "store", "refresh", "log"]
+    let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
+    guard item.table == nil else {
+      return report.problem("unknown section [\(name.printable(limit: 64))]", at: item.place, suggestion: near)
+    }
+    report.problem("unknown key \(quoted(name)) outside of any section", at: item.place, suggestion: near)
+  }
+
+  private static func header(_ section: String) -> String {
+    switch section {
+    case "provider": "[provider.NAME]"
+    case "rule": "[[rule]]"
+    default: "[\(section)]"
+    }
+  }
+
+  private mutating func read<Target>(
+    _ item: Item, _ section: Section<Target>, _ member: WritableKeyPath<Settings, Target>
+  ) {
+    guard let table = item.table else {
+      return report.problem("\(section.header) must be a table, not \(item.value.kind)", at: item.place)
+    }
+    section.read(table, into: &settings[keyPath: member], title: section.header, report: &report)
+  }
+
+  private mutating func readRules(_ item: Item) {
+    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
+      return report.problem("rules are written as [[rule]], with two brackets", at: item.place)
+    }
+    for item in items {
+      let table = item.table ?? [:]
+      var draft = RuleDraft()
+      Sections.rule.read(table, into: &draft, title: "[[rule]]", report: &report)
+      if let rule = draft.rule(table, at: item.place, sources: sources, report: &report) { settings.rules.append(rule) }
+    }
+  }
+
+  private mutating func readProviders(_ item: Item) {
+    guard let table = item.table else {
+      return report.problem("providers are written as [provider.NAME]", at: item.place)
+    }
+    for (key, item) in table.inOrder { readProvider(key, item) }
+  }
+
+  private mutating func readProvider(_ key: String, _ item: Item) {
+    guard let written = item.table else {
+      return report.problem(
+        "\(quoted(key)) in [provider] must be a table", at: item.place,
+        suggestion: "providers are written as [provider.NAME]")
+    }
+    guard let name = ProviderName(rawValue: key) else {
+      return report.problem(
+        "\(quoted(key)) is no name for a provider", at: item.place,
+        suggestion: "use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -")
+    }
+    if let first = providers[key] {
+      return report.problem("[provider.\(name)] is there twice", at: item.place, suggestion: "the first is at \(first)")
+    }
+    providers[key] = item.place
+    let title = "[provider.\(name)]"
+    var section = written
+    if let secret = section.removeValue(forKey: Sections.inlineSecret) {
+      report.problem(
+        "\"client_secret\" in \(title) is refused: others may read this file", at: secret.place,
+        suggestion: "put it in a file of mode 0600 and write client_secret_file, or use client_secret_credential")
+    }
+    guard let (table, variables) = withTemplate(section, title: title, at: item.place) else { return }
+    var draft = ProviderDraft()
+    Sections.provider.read(table, into: &draft, title: title, others: variables, report: &report)
+    let check = ProviderCheck(name: name, draft: draft, table: table, place: item.place, sources: sources)
+    if let provider = check.settings(report: &report) { settings.providers.append(provider) }
+  }
+
+  /// The section with its template under it, and the template's variables. Nil, and a report, where there is no such
+  /// template: without it the section would be wrong in all its keys.
+  private mutating func withTemplate(
+    _ section: [String: Item], title: String, at place: Place
+  ) -> (table: [String: Item], variables: [String])? {
+    guard let profile = section["profile"] else { return (section, []) }
+    guard let name = profile.text else {
+      report.problem("\"profile\" in \(title) must be a text, not \(profile.value.kind)", at: profile.place)
+      return nil
+    }
+    guard let template = templates.find(name, title: title, at: profile.place, report: &report),
+      let table = template.applied(to: section, title: title, at: place, report: &report)
+    else { return nil }
+    return (table, template.variables.keys.sorted())
+  }
+
+  /// The callback endpoint has one port: whoever fixes it must agree.
+  private mutating func checkPorts() {
+    var fixed: (port: Int, by: String)? = settings.callback.port == 0 ? nil : (settings.callback.port, "[callback]")
+    for provider in settings.providers {
+      let title = "[provider.\(provider.name)]"
+      let place = providers[provider.name.rawValue] ?? Place(file: sources.file)
+      switch provider.redirect {
+      case .fixed(let uri) where uri.isLoopback:
+        guard let port = uri.port else { continue }
+        if let fixed, fixed.port != port {
+          report.problem(
+            "\(title) has its redirect_uri at port \(port), and \(fixed.by) says \(fixed.port)", at: place,
+            suggestion: "use one port for all, at the providers too")
+        }
+        fixed = fixed ?? (port, title)
+      case .loopback: break
+      case .fixed: continue
+      }
+      if !settings.callback.enabled {
+        report.warning(
+          "\(title) has its redirect_uri on this machine, and [callback] is off: logins end by "
+            + "login.handle_callback alone", at: place)
+      }
+    }
+  }
+}

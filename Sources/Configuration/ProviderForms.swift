@@ -1,0 +1,85 @@
+import Grants
+import OAuth
+import Providers
+
+extension Form where Output == ProviderSettings.Redirect {
+  /// `http://127.0.0.1/callback` stands for any port of the callback endpoint; all else is taken as it is.
+  static var redirect: Form {
+    Form<String>.name.map("the redirect URI as it is registered") { text throws(Unfit) in
+      let uri: RedirectURI
+      do throws(RedirectURIError) {
+        uri = try RedirectURI(text)
+      } catch {
+        throw .because(error.description)
+      }
+      guard uri.isLoopback, uri.port == nil else { return .fixed(uri) }
+      guard let host = uri.host.flatMap(ProviderSettings.LoopbackHost.init), !text.contains("?"), !text.contains("@")
+      else {
+        throw .because(
+          "a loopback address without a port must be http://127.0.0.1/…, http://[::1]/… or http://localhost/…")
+      }
+      return .loopback(host: host, path: uri.path)
+    }
+  }
+}
+
+extension Form where Output == Rotation {
+  static var rotation: Form {
+    let grace = Form<Duration>.duration(.seconds(1)...(.days(1)))
+    let expected = "\"none\", \"strict\" or \"grace 30s\""
+    return Form(expected: expected) { value throws(Unfit) in
+      switch value {
+      case .text("none"): return .none
+      case .text("strict"): return .strict
+      case .text(let text) where text.hasPrefix("grace "):
+        return .grace(try grace.read(.text(String(text.dropFirst("grace ".count)))))
+      case .text(let text):
+        throw .found(quoted(text), suggestion: didYouMean(text, ["none", "strict", "grace 30s"]))
+      case .table(let table):
+        guard table.count == 1, let item = table["grace"] else {
+          throw .found("a table without grace alone", suggestion: "write rotation = { grace = \"30s\" }")
+        }
+        return .grace(try grace.read(item.value))
+      default: throw .found(value.kind)
+      }
+    }
+  }
+}
+
+extension Form where Output == [String: String] {
+  /// Parameters of a request, none of which the broker itself sets.
+  static func parameters(reserved: [String]) -> Form {
+    texts.map { table throws(Unfit) in
+      for name in table.keys.sorted() {
+        guard !name.isEmpty else { throw .found("one with an empty name") }
+        guard reserved.contains(name) else { continue }
+        let advice =
+          switch name {
+          case "client_secret": "use client_secret_file or client_secret_credential"
+          case "scope": "use scopes"
+          case "prompt", "resource", "client_id", "redirect_uri": "use \(name) in the section itself"
+          default: "remove it"
+          }
+        throw .because("\(quoted(name)) is set by the broker itself", suggestion: advice)
+      }
+      return table
+    }
+  }
+
+  static var headers: Form {
+    let reserved = [
+      "accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding",
+    ]
+    return texts.map("a table of headers") { table throws(Unfit) in
+      for name in table.keys.sorted() {
+        let isToken =
+          !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
+        guard isToken else { throw .found("one with the name \(quoted(name))") }
+        guard !reserved.contains(name.lowercased()) else {
+          throw .because("\(quoted(name)) is set by the broker itself", suggestion: "remove it")
+        }
+      }
+      return table
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import Grants
+
+/// Every table of the configuration but `[provider.NAME]` and `[[rule]]`.
+enum Sections {
+  static let callback = Section<Settings.CallbackSettings>(
+    header: "[callback]",
+    meaning: "The loopback address where the browser brings a person back after signing in.",
+    keys: [
+      Key("enabled", .flag, \.enabled, standard: "true", "Whether the broker listens for callbacks."),
+      Key(
+        "port", .number(0...65535), \.port, standard: "0",
+        "The TCP port; 0: the kernel chooses, and the port is kept over restarts where it is free. "
+          + "A provider whose `redirect_uri` has a port fixes it too."),
+      Key("ipv4", .flag, \.ipv4, standard: "true", "Listen on 127.0.0.1."),
+      Key("ipv6", .flag, \.ipv6, standard: "true", "Listen on ::1."),
+    ])
+
+  static let socket = Section<Settings.SocketSettings>(
+    header: "[socket]", meaning: "The Unix socket that callers connect to.",
+    keys: [
+      Key(
+        "path", .path, \.path,
+        standard: "`/run/grantd/grantd.sock`; for a user `$XDG_RUNTIME_DIR/grantd/grantd.sock`",
+        "Where the socket is. Socket activation wins over it."),
+      Key(
+        "mode", .mode, \.mode, standard: "\"0666\"; for a user \"0600\"",
+        "Who may connect, as `chmod` writes it. Connecting alone allows nothing: rules do."),
+      Key("connections", .number(1...65536), \.connections, standard: "1024", "Connections at once, in all."),
+      Key(
+        "connections_per_user", .number(1...65536), \.connectionsPerUser, standard: "256",
+        "Connections at once of one user."),
+      Key(
+        "requests_per_connection", .number(1...4096), \.requestsPerConnection, standard: "64",
+        "Requests at work at once for one connection; beyond them it is not read from."),
+      Key(
+        "idle_timeout", .duration(.seconds(1)...(.days(1))), \.idleTimeout, standard: "\"10m\"",
+        "A connection without requests is closed after this time."),
+    ])
+
+  static let store = Section<Settings.StoreSettings>(
+    header: "[store]", meaning: "Where grants are kept, sealed.",
+    keys: [
+      Key(
+        "path", .path, \.path, standard: "`/var/lib/grantd`; for a user `$XDG_STATE_HOME/grantd`", "The state folder."),
+      Key(
+        "key_file", .path, \.keyFile, standard: "the credential `grantd.key`, else `grantd.key` in the state folder",
+        "The file with the key that seals tokens."),
+    ])
+
+  static let refresh = Section<RefreshPolicy>(
+    header: "[refresh]", meaning: "When access tokens are renewed.",
+    keys: [
+      Key(
+        "share", .share(0.05...1), \.share, standard: "0.8", "A token is refreshed at this share of its lifetime, or…"),
+      Key(
+        "margin", .duration(.zero ... .days(1)), \.margin, standard: "\"5m\"",
+        "…this long before its end, whichever comes first."),
+      Key(
+        "jitter", .share(0...0.5), \.jitter, standard: "0.1",
+        "Each moment moves earlier by a random part of this share of the lifetime, so that accounts do not move in step."
+      ),
+      Key(
+        "minimum_ttl", .duration(.zero ... .hours(1)), \.minimumTTL, standard: "\"30s\"",
+        "What a caller's token has left at least, unless the caller asks for more."),
+      Key(
+        "retry_delays", .list(.duration(.seconds(1)...(.days(1))), of: "durations", orEmpty: false), \.retryDelays,
+        standard: "[\"5s\", \"15s\", \"1m\", \"5m\", \"15m\"]",
+        "The waits after failed refreshes; the last one repeats."),
+      Key(
+        "concurrent_per_provider", .number(1...1024), \.concurrentPerProvider, standard: "8",
+        "Refreshes in flight at one provider."),
+    ])
+
+  static let log = Section<Settings>(
+    header: "[log]", meaning: "What is written to the journal or the terminal.",
+    keys: [
+      Key(
+        "level", .choice(["trace", "debug", "info", "notice", "warning", "error"]), \.logLevel, standard: "\"info\"",
+        "The least important kind of line that is written.")
+    ])
+}

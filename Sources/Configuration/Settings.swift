@@ -1,0 +1,52 @@
+public import Broker
+public import Grants
+public import Providers
+
+/// The whole configuration, read and checked.
+public struct Settings: Sendable, Equatable {
+  /// The files it came from, in the order read; empty: built-in defaults.
+  public var files: [String] = []
+  public var providers: [ProviderSettings] = []
+  public var rules: [Rule] = []
+  public var callback = CallbackSettings()
+  public var socket = SocketSettings()
+  public var store = StoreSettings()
+  public var refresh = RefreshPolicy()
+  /// `trace`, `debug`, `info`, `notice`, `warning`, `error`.
+  public var logLevel: String?
+  /// What a person should know, each with file and line.
+  public var warnings: [String] = []
+
+  public init() {}
+
+  public struct CallbackSettings: Sendable, Equatable {
+    public var enabled = true
+    /// 0: the kernel chooses, and the port is kept over restarts where it is free.
+    public var port: Int = 0
+    public var ipv4 = true
+    public var ipv6 = true
+
+    public init() {}
+  }
+
+  public struct SocketSettings: Sendable, Equatable {
+    /// Absent: the instance's own (`/run/grantd/grantd.sock`, `$XDG_RUNTIME_DIR/grantd/grantd.sock`).
+    public var path: String?
+    public var mode: UInt32?
+    public var connections: Int = 1024
+    public var connectionsPerUser: Int = 256
+    public var requestsPerConnection: Int = 64
+    public var idleTimeout: Duration = .seconds(600)
+
+    public init() {}
+  }
+
+  public struct StoreSettings: Sendable, Equatable {
+    /// The state folder. Absent: the instance's own (`/var/lib/grantd`, `$XDG_STATE_HOME/grantd`).
+    public var path: String?
+    /// The file that holds the sealing key. Absent: the credential `grantd.key`, else `grantd.key` in the state folder.
+    public var keyFile: String?
+
+    public init() {}
+  }
+}

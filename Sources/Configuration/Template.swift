@@ -1,0 +1,103 @@
+import Foundation
+import OAuth
+
+/// The shipped settings of a well-known provider: `google.toml` and the like. It holds the keys of a provider section,
+/// and under `[variables]` the texts that `{name}` stands for in them, with what holds unless the user says otherwise.
+struct Template {
+  var keys: [String: Item]
+  var variables: [String: Item]
+
+  init(_ root: [String: Item]) {
+    keys = root
+    variables = keys.removeValue(forKey: "variables")?.table ?? [:]
+  }
+
+  /// The section of a user with this template under it: the user's keys win, tables of parameters are merged.
+  /// Nil, and a report, where a variable has no value that does.
+  func applied(to section: [String: Item], title: String, at place: Place, report: inout Report) -> [String: Item]? {
+    var values: [String: String] = [:]
+    for (name, standard) in variables.inOrder {
+      let found = value(of: name, standard, in: section, title: title, at: place, report: &report)
+      guard let found else { return nil }
+      values[name] = found
+    }
+    var merged = keys.mapValues { $0.replacing(values) }
+    for (key, item) in section where variables[key] == nil {
+      if let table = item.table, let below = merged[key]?.table {
+        merged[key] = Item(value: .table(below.merging(table) { _, new in new }), place: item.place)
+      } else {
+        merged[key] = item
+      }
+    }
+    return merged
+  }
+
+  private func value(
+    of name: String, _ standard: Item, in section: [String: Item], title: String, at place: Place, report: inout Report
+  ) -> String? {
+    guard let item = section[name] else {
+      guard let text = standard.text, !text.isEmpty else {
+        report.problem("\(title) has no \(quoted(name)), which its profile needs", at: place)
+        return nil
+      }
+      return text
+    }
+    // A part of URLs: nothing may end the part it stands in.
+    guard let text = item.text, !text.isEmpty,
+      text.utf8.allSatisfy({ byte in
+        byte < 0x7f && (Character(Unicode.Scalar(byte)).isLetter || byte.isDigit || "._:-".utf8.contains(byte))
+      })
+    else {
+      report.problem(
+        "\(quoted(name)) in \(title) must be a text of letters, digits and . _ : -, not "
+          + (item.text.map(quoted) ?? item.value.kind), at: item.place)
+      return nil
+    }
+    return text
+  }
+}
+
+extension UInt8 {
+  fileprivate var isDigit: Bool { (0x30...0x39).contains(self) }
+}
+
+extension Item {
+  fileprivate func replacing(_ values: [String: String]) -> Item {
+    var copy = self
+    switch value {
+    case .text(let text):
+      copy.value = .text(values.reduce(text) { $0.replacing("{\($1.key)}", with: $1.value) })
+    case .list(let items): copy.value = .list(items.map { $0.replacing(values) })
+    case .table(let table): copy.value = .table(table.mapValues { $0.replacing(values) })
+    case .number, .fraction, .flag, .time: break
+    }
+    return copy
+  }
+}
+
+/// The templates of the folders given: of one name, the first found counts.
+struct Templates {
+  private var paths: [String: String] = [:]
+
+  init(folders: [String]) {
+    for folder in folders {
+      for file in Settings.Sources.tomlFiles(in: folder) {
+        let name = String(file.dropLast(".toml".count))
+        if paths[name] == nil { paths[name] = "\(folder)/\(file)" }
+      }
+    }
+  }
+
+  var names: [String] { paths.keys.sorted() }
+
+  /// The template; nil, and a report, where there is none or it cannot be read.
+  func find(_ name: String, title: String, at place: Place, report: inout Report) -> Template? {
+    guard let path = paths[name] else {
+      let known = names.isEmpty ? "no templates are installed" : "known are \(names.joined(separator: ", "))"
+      report.problem(
+        "unknown profile \(quoted(name)) in \(title); \(known)", at: place, suggestion: didYouMean(name, names))
+      return nil
+    }
+    return Loader.readTable(path, report: &report).map(Template.init)
+  }
+}

@@ -1,0 +1,264 @@
+import Foundation
+import Testing
+
+@testable import GrantdConfiguration
+
+@Suite struct ErrorTests {
+  private static let durations = "such as \"30s\", \"5m\", \"1h\" or \"90d\""
+
+  /// A configuration, and what is printed of it.
+  static let cases: [(text: String, complaint: String)] = [
+    ("[calback]", "grantd.toml:1: unknown section [calback]: did you mean [callback]?"),
+    ("level = \"info\"", "grantd.toml:1: unknown key \"level\" outside of any section"),
+    ("\n[callback]\nprot = 1", "grantd.toml:3: unknown key \"prot\" in [callback]: did you mean \"port\"?"),
+    ("[callback]\nzzzzz = 1", "grantd.toml:2: unknown key \"zzzzz\" in [callback]"),
+    (
+      Fixture.provider + "isuer = 1",
+      "grantd.toml:4: unknown key \"isuer\" in [provider.work]: did you mean \"issuer\"?"
+    ),
+    ("callback = 1", "grantd.toml:1: [callback] must be a table, not a number"),
+    ("[callback]\nport = \"80\"", "grantd.toml:2: \"port\" in [callback] must be a number from 0 to 65535, not a text"),
+    ("[callback]\nport = 70000", "grantd.toml:2: \"port\" in [callback] must be a number from 0 to 65535, not 70000"),
+    ("[callback]\nipv4 = \"yes\"", "grantd.toml:2: \"ipv4\" in [callback] must be true or false, not a text"),
+    (
+      "[socket]\nmode = \"999\"",
+      "grantd.toml:2: \"mode\" in [socket] must be permissions in octal, such as \"0666\", not \"999\""
+    ),
+    ("[socket]\npath = \"here\"", "grantd.toml:2: \"path\" in [socket] must be an absolute path, not a relative one"),
+    (
+      "[socket]\nidle_timeout = \"10 minutes\"",
+      "grantd.toml:2: \"idle_timeout\" in [socket] must be a duration from 1s to 1d, \(durations), not \"10 minutes\""
+    ),
+    (
+      "[socket]\nidle_timeout = \"99999999999999999999d\"",
+      "grantd.toml:2: \"idle_timeout\" in [socket] must be a duration from 1s to 1d, \(durations), not "
+        + "\"99999999999999999999d\""
+    ),
+    ("[refresh]\nshare = 1.5", "grantd.toml:2: \"share\" in [refresh] must be a number from 0.05 to 1.0, not 1.5"),
+    ("[refresh]\nshare = nan", "grantd.toml:2: \"share\" in [refresh] must be a number from 0.05 to 1.0, not nan"),
+    (
+      "[refresh]\nretry_delays = []",
+      "grantd.toml:2: \"retry_delays\" in [refresh] must be a list of durations, not an empty one"
+    ),
+    (
+      "[log]\nlevel = \"warn\"",
+      "grantd.toml:2: \"level\" in [log] must be \"trace\" or \"debug\" or \"info\" or \"notice\" or \"warning\" or "
+        + "\"error\", not \"warn\""
+    ),
+    ("[callback]\nport = 1\nport = 2", "grantd.toml:3: \"port\" is set twice: the first is in line 2"),
+    ("[callback]\n[callback]", "grantd.toml:2: \"callback\" is set twice: the first is in line 1"),
+    ("[rule]\nuid = 1", "grantd.toml:1: rules are written as [[rule]], with two brackets"),
+    ("[[rule]]\nuid = 1\naccess = [\"use\"]", "grantd.toml:1: [[rule]] has no \"accounts\""),
+    ("[[rule]]\nuid = 1\naccounts = [\"*\"]", "grantd.toml:1: [[rule]] has no \"access\""),
+    (
+      "[[rule]]\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:1: [[rule]] names neither a user nor a group: add user, uid, group or gid, or anyone = true if all "
+        + "users are meant"
+    ),
+    (
+      "[[rule]]\nuid = 1\nanyone = true\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:1: [[rule]] says anyone = true, and names a user or group: keep one of them"
+    ),
+    (
+      "[[rule]]\nuid = 1\nuser = \"mail\"\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:1: [[rule]] has both \"user\" and \"uid\": keep one of them"
+    ),
+    (
+      "[[rule]]\nuser = \"nobody2\"\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:2: this system has no user \"nobody2\": create it, or correct the name"
+    ),
+    (
+      "[[rule]]\nuid = -1\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:2: \"uid\" in [[rule]] must be a number from 0 to 4294967294, not -1"
+    ),
+    (
+      "[[rule]]\nuid = 1\naccounts = [\"a b\"]\naccess = [\"use\"]",
+      "grantd.toml:3: \"accounts\" in [[rule]] must be a list of account names, not one with \"a b\""
+    ),
+    (
+      "[[rule]]\nuid = 1\naccounts = [\"*\"]\naccess = [\"open\"]",
+      "grantd.toml:4: \"access\" in [[rule]] must be a list of \"use\", \"login\", \"observe\", \"manage\", not one with "
+        + "\"open\""
+    ),
+    (
+      "[provider.\"a b\"]",
+      "grantd.toml:1: \"a b\" is no name for a provider: use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -"
+    ),
+    (
+      "[provider]\nkind = \"oidc\"",
+      "grantd.toml:2: \"kind\" in [provider] must be a table: providers are written as [provider.NAME]"
+    ),
+    (
+      "\n[provider.work]\nissuer = \"https://login.example.com\"",
+      "grantd.toml:2: [provider.work] has no \"client_id\": register a client at the provider, and write its id here"
+    ),
+    (
+      "[provider.work]\nclient_id = \"x\"",
+      "grantd.toml:1: [provider.work] has no \"issuer\": write it as the provider does, such as "
+        + "https://login.example.com"
+    ),
+    (
+      "[provider.work]\nkind = \"oauth2\"\nclient_id = \"x\"",
+      "grantd.toml:1: [provider.work] has no \"authorization_endpoint\", no \"token_endpoint\": add them, or an issuer "
+        + "for discovery"
+    ),
+    (
+      Fixture.provider + "discovery = false\nauthorization_endpoint = \"https://a.example/\"",
+      "grantd.toml:1: [provider.work] has no \"token_endpoint\", no \"jwks_uri\": add them, or leave discovery on"
+    ),
+    (
+      "[provider.work]\nclient_id = \"x\"\nissuer = \"http://login.example.com\"",
+      "grantd.toml:3: \"issuer\" in [provider.work]: the issuer “http://login.example.com” is not https: use https, or "
+        + "set allow_insecure_http for this provider if you must"
+    ),
+    (
+      Fixture.provider + "token_endpoint = \"http://a.example/\"",
+      "grantd.toml:4: \"token_endpoint\" in [provider.work] must be an https URL without user or fragment: use https, "
+        + "or set allow_insecure_http for this provider if you must"
+    ),
+    (
+      Fixture.provider + "token_endpoint = \"/token\"",
+      "grantd.toml:4: \"token_endpoint\" in [provider.work] must be an https URL without user or fragment"
+    ),
+    (
+      Fixture.provider + "resource = \"thing\"",
+      "grantd.toml:4: \"resource\" in [provider.work] must be an absolute URI without a fragment"
+    ),
+    (
+      Fixture.provider + "kind = \"oidcc\"",
+      "grantd.toml:4: \"kind\" in [provider.work] must be \"oidc\" or \"oauth2\", not \"oidcc\": did you mean \"oidc\"?"
+    ),
+    (
+      Fixture.provider + "discovery = true",
+      "grantd.toml:4: \"discovery\" in [provider.work] must be \"openid\", \"oauth\" or false, not true"
+    ),
+    (
+      Fixture.provider + "rotation = \"grace\"",
+      "grantd.toml:4: \"rotation\" in [provider.work] must be \"none\", \"strict\" or \"grace 30s\", not \"grace\""
+    ),
+    (
+      Fixture.provider + "redirect_uri = \"http://127.0.0.2/cb\"",
+      "grantd.toml:4: \"redirect_uri\" in [provider.work]: a loopback address without a port must be "
+        + "http://127.0.0.1/…, http://[::1]/… or http://localhost/…"
+    ),
+    (
+      Fixture.provider + "authorization_parameters = { state = \"x\" }",
+      "grantd.toml:4: \"authorization_parameters\" in [provider.work]: \"state\" is set by the broker itself: remove it"
+    ),
+    (
+      Fixture.provider + "token_headers = { Authorization = \"x\" }",
+      "grantd.toml:4: \"token_headers\" in [provider.work]: \"Authorization\" is set by the broker itself: remove it"
+    ),
+    (
+      Fixture.provider + "token_parameters = { a = 1 }",
+      "grantd.toml:4: \"token_parameters\" in [provider.work] must be a table of texts, not one where \"a\" is a number"
+    ),
+    (
+      Fixture.provider + "scopes = [\"a b\"]",
+      "grantd.toml:4: \"scopes\" in [provider.work] must be a list of scopes, not one with \"a b\""
+    ),
+    (
+      Fixture.provider + "id_token_algorithms = [\"none\"]",
+      "grantd.toml:4: \"id_token_algorithms\" in [provider.work] must be a list of signature algorithms, not one with "
+        + "\"none\""
+    ),
+    (
+      Fixture.provider + "token_endpoint_auth_method = \"client_secret_post\"",
+      "grantd.toml:4: \"token_endpoint_auth_method\" in [provider.work] is \"client_secret_post\", and there is no "
+        + "client secret: add client_secret_file or client_secret_credential"
+    ),
+    (
+      "[provider.work]\nprofile = \"googel\"\nclient_id = \"x\"",
+      "grantd.toml:2: unknown profile \"googel\" in [provider.work]; known are 7pass, dropbox, github, gitlab, google, "
+        + "microsoft, oidc, uber: did you mean \"google\"?"
+    ),
+    (
+      "[provider.work]\nprofile = \"../google\"\nclient_id = \"x\"",
+      "grantd.toml:2: unknown profile \"../google\" in [provider.work]; known are 7pass, dropbox, github, gitlab, "
+        + "google, microsoft, oidc, uber"
+    ),
+    (
+      "[provider.work]\nprofile = \"gitlab\"\nclient_id = \"x\"\nhost = \"a/b\"",
+      "grantd.toml:4: \"host\" in [provider.work] must be a text of letters, digits and . _ : -, not \"a/b\""
+    ),
+    (
+      "[provider.work]\nprofile = \"gitlab\"\nclient_id = \"x\"\nhots = \"a\"",
+      "grantd.toml:4: unknown key \"hots\" in [provider.work]: did you mean \"host\"?"
+    ),
+    (
+      "[provider.a]\nprofile = \"dropbox\"\nclient_id = \"x\"\n[callback]\nport = 80",
+      "grantd.toml:1: [provider.a] has its redirect_uri at port 17827, and [callback] says 80: use one port for all, at "
+        + "the providers too"
+    ),
+  ]
+
+  @Test("Each mistake is said with file, line and what to do", arguments: cases)
+  func says(text: String, complaint: String) throws {
+    #expect(try Fixture().complaint(text) == complaint)
+  }
+
+  @Test("A syntax error has its line and column, and nothing of the text")
+  func syntax() throws {
+    let fixture = try Fixture()
+    for line in ["client_secret = tops3cret", "client_secret = \"tops3cret", "tops3cret", "a = 'tops3cret' tops3cret"] {
+      let complaint = try fixture.complaint("[provider.work]\n\(line)\n")
+      #expect(complaint.hasPrefix("grantd.toml:2:"), "\(complaint)")
+      #expect(complaint.contains(": is no TOML: "), "\(complaint)")
+      #expect(!complaint.contains("s3cret"), "\(complaint)")
+    }
+  }
+
+  @Test("All mistakes of a file are said, in their order, to a limit")
+  func collects() throws {
+    let complaint = try Fixture().complaint("[callback]\nport = -1\nipv5 = 1\n[log]\nlevel = 1")
+    #expect(
+      complaint.split(separator: "\n").map { $0.prefix(14) } == ["grantd.toml:2:", "grantd.toml:3:", "grantd.toml:5:"])
+    let many = (1...25).map { "zzzzzz\($0) = 1" }.joined(separator: "\n")
+    let lines = try Fixture().complaint("[callback]\n" + many).split(separator: "\n")
+    #expect(lines.count == ConfigurationError.limit + 1)
+    #expect(lines.last == "and 5 more")
+  }
+
+  @Test("Files that cannot be read are said")
+  func files() throws {
+    let fixture = try Fixture()
+    #expect(fixture.complaint(fixture.sources("none.toml")) == "none.toml: there is no such file")
+    try fixture.write("grantd.toml", Data([0x61, 0xff, 0x0a]))
+    #expect(fixture.complaint(fixture.sources()) == "grantd.toml: is not UTF-8 text")
+    try fixture.write("grantd.toml", "a = 1\0")
+    #expect(fixture.complaint(fixture.sources()) == "grantd.toml: is not UTF-8 text")
+    try fixture.write("grantd.toml", String(repeating: "#", count: (1 << 20) + 1))
+    #expect(fixture.complaint(fixture.sources()) == "grantd.toml: is larger than 1024 KiB")
+    try fixture.write("grantd.toml", "", mode: 0o666)
+    #expect(
+      fixture.complaint(fixture.sources()) == "grantd.toml: can be written by everybody: run chmod o-w on it")
+    try fixture.write("folder.toml/x", "")
+    #expect(fixture.complaint(fixture.sources("folder.toml")) == "folder.toml: is not a regular file")
+  }
+
+  @Test("Without --config the default file may be absent")
+  func absent() throws {
+    let fixture = try Fixture()
+    let settings = try Settings.load(fixture.sources("none.toml", mustExist: false))
+    #expect(settings == Settings())
+  }
+}
+
+extension ErrorTests {
+  @Test("What is there and cannot be read is an error, also where it need not be there")
+  func closed() throws {
+    let fixture = try Fixture()
+    try FileManager.default.createSymbolicLink(
+      atPath: "\(fixture.folder)/grantd.toml", withDestinationPath: "\(fixture.folder)/none")
+    #expect(fixture.complaint(fixture.sources(mustExist: false)) == "grantd.toml: there is no such file")
+    try fixture.write("other.d", "")
+    #expect(fixture.complaint(fixture.sources("other.toml", mustExist: false)) == "other.d: cannot be listed")
+  }
+
+  @Test("A NUL that is written as an escape is refused")
+  func escapedNUL() throws {
+    #expect(
+      try Fixture().complaint("[store]\npath = \"/a\\u0000b\"")
+        == "grantd.toml: has an escaped NUL (\\u0000): remove it")
+  }
+}

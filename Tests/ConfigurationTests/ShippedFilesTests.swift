@@ -1,0 +1,192 @@
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import GrantdConfiguration
+
+@Suite struct ShippedFilesTests {
+  private func file(_ path: String) throws -> String {
+    try String(contentsOfFile: "\(Fixture.package)/\(path)", encoding: .utf8)
+  }
+
+  private func provider(_ profile: String, _ keys: String = "") throws -> ProviderSettings {
+    let settings = try Fixture().load("[provider.x]\nprofile = \"\(profile)\"\nclient_id = \"c\"\n\(keys)")
+    #expect(settings.warnings.isEmpty)
+    return try #require(settings.providers.first)
+  }
+
+  @Test("The example changes nothing as it is")
+  func exampleAsItIs() throws {
+    var settings = try Fixture().load(try file("config/grantd.toml"))
+    settings.files = []
+    #expect(settings == Settings())
+  }
+
+  @Test("The example is right with every line in use, says every default, and has every key")
+  func exampleInUse() throws {
+    let fixture = try Fixture()
+    for name in ["google.secret", "company.secret", "gitlab-secret"] { try fixture.write(name, "x", mode: 0o600) }
+    let commented = /#(\[|[a-z_0-9]+ = ).*/
+    let lines = try file("config/grantd.toml").split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      line.wholeMatch(of: commented) == nil ? line : line.dropFirst()
+    }
+    let text = lines.joined(separator: "\n")
+    var settings = try fixture.load(
+      text.replacing("/etc/grantd", with: fixture.folder), credentials: fixture.folder)
+    #expect(settings.providers.map(\.name.rawValue) == ["google", "work", "company", "gitlab"])
+    #expect(settings.rules.count == 4)
+    #expect(settings.warnings.isEmpty)
+    settings.providers = []
+    settings.rules = []
+    settings.files = []
+    var standard = Settings()
+    standard.socket.path = "/run/grantd/grantd.sock"
+    standard.socket.mode = 0o666
+    standard.store.path = "/var/lib/grantd"
+    standard.store.keyFile = "/var/lib/grantd/grantd.key"
+    standard.logLevel = "info"
+    #expect(settings == standard)
+
+    for (header, names) in ConfigurationReference.keys {
+      for name in names { #expect(text.contains("\n\(name) = "), "\(header) \(name)") }
+    }
+  }
+
+  @Test("Google: offline access, consent, its own issuer rule")
+  func google() throws {
+    let provider = try provider("google")
+    #expect(provider.kind == .oidc)
+    #expect(provider.issuer?.rawValue == "https://accounts.google.com")
+    #expect(provider.issuerRule == .google)
+    #expect(provider.discovery == .openID)
+    #expect(provider.authorizationParameters == ["access_type": "offline"])
+    #expect(provider.prompt == "consent")
+    #expect(provider.rotation == .none)
+    #expect(provider.displayName == "Google")
+    #expect(provider.profile == "google")
+  }
+
+  @Test("Microsoft: the tenant is in the issuer")
+  func microsoft() throws {
+    let provider = try provider("microsoft")
+    #expect(provider.issuer?.rawValue == "https://login.microsoftonline.com/common/v2.0")
+    #expect(provider.issuerRule == .entraTenant)
+    #expect(provider.scopes.contains("offline_access"))
+    #expect(provider.redirect == .loopback(host: .localhost, path: "/callback"))
+    #expect(provider.rotation == .none)
+    #expect(provider.permanentErrors == ["interaction_required"])
+    #expect(
+      try self.provider("microsoft", "tenant = \"1-2\"").issuer?.rawValue
+        == "https://login.microsoftonline.com/1-2/v2.0")
+  }
+
+  @Test("GitHub: forms, strict rotation, an error code of its own")
+  func github() throws {
+    let fixture = try Fixture()
+    let secret = try fixture.write("secret", "x", mode: 0o600)
+    let provider = try provider("github", "client_secret_file = \"\(secret)\"")
+    #expect(provider.kind == .oauth2)
+    #expect(provider.discovery == nil)
+    #expect(provider.endpoints.authorization == "https://github.com/login/oauth/authorize")
+    #expect(provider.endpoints.token == "https://github.com/login/oauth/access_token")
+    #expect(provider.client == .post(secret: Secret("x")))
+    #expect(provider.response.acceptsForm)
+    #expect(provider.response.scopeSeparator == ",")
+    #expect(provider.rotation == .strict)
+    #expect(provider.permanentErrors == ["bad_refresh_token"])
+    #expect(provider.refreshTokenLifetime == .seconds(183 * 86_400))
+  }
+
+  @Test("GitLab: the host is in the issuer")
+  func gitlab() throws {
+    #expect(try provider("gitlab").issuer?.rawValue == "https://gitlab.com")
+    let own = try provider("gitlab", "host = \"git.example.com:8443\"")
+    #expect(own.issuer?.rawValue == "https://git.example.com:8443")
+    #expect(own.rotation == .strict)
+    #expect(own.discovery == .openID)
+  }
+
+  @Test("Dropbox: offline tokens, no rotation, no revocation endpoint, a fixed port")
+  func dropbox() throws {
+    let provider = try provider("dropbox", "authorization_parameters = { locale = \"de\" }")
+    #expect(provider.kind == .oauth2)
+    #expect(provider.endpoints.authorization == "https://www.dropbox.com/oauth2/authorize")
+    #expect(provider.endpoints.token == "https://api.dropboxapi.com/oauth2/token")
+    #expect(provider.endpoints.revocation == nil)
+    #expect(provider.authorizationParameters == ["token_access_type": "offline", "locale": "de"])
+    #expect(provider.rotation == .none)
+    #expect(provider.redirect == .fixed(try RedirectURI("http://127.0.0.1:17827/callback")))
+    let online = try self.provider("dropbox", "authorization_parameters = { token_access_type = \"online\" }")
+    #expect(online.authorizationParameters == ["token_access_type": "online"])
+  }
+
+  @Test("Uber: the sign-in page is a choice")
+  func uber() throws {
+    #expect(try provider("uber").endpoints.authorization == "https://auth.uber.com/oauth/v2/universal/authorize")
+    let eats = try provider("uber", "product = \"eats\"\nscopes = [\"history\"]")
+    #expect(eats.endpoints.authorization == "https://auth.uber.com/oauth/v2/eats/authorize")
+    #expect(eats.endpoints.token == "https://auth.uber.com/oauth/v2/token")
+    #expect(eats.scopes == ["history"])
+    #expect(eats.client == .none)
+  }
+
+  @Test("7Pass: the issuer is the user's, consent goes with offline access")
+  func sevenPass() throws {
+    let keys = "issuer = \"https://op.example.com\"\nredirect_uri = \"de.7pass.example:/cb/authz\""
+    let provider = try provider("7pass", keys + "\ntrusted_audiences = [\"service\"]")
+    #expect(provider.scopes == ["openid", "offline_access", "profile", "email"])
+    #expect(provider.prompt == "consent")
+    #expect(provider.idToken.algorithms == ["RS256"])
+    #expect(provider.idToken.trustedAudiences == ["service"])
+    #expect(provider.refreshTokenLifetime == .seconds(90 * 86_400))
+    #expect(provider.redirect == .fixed(try RedirectURI("de.7pass.example:/cb/authz")))
+  }
+
+  @Test("oidc: an issuer and a client are enough")
+  func oidc() throws {
+    let provider = try provider("oidc", "issuer = \"https://login.example.com\"")
+    #expect(provider.displayName == "x")
+    #expect(provider.pkce)
+    #expect(provider.redirect == .loopback(host: .v4, path: "/callback"))
+    #expect(provider.rotation == .strict)
+  }
+
+  @Test(
+    "Every template's own example is right",
+    arguments: [
+      "google", "microsoft", "github", "gitlab", "dropbox", "uber", "7pass", "oidc",
+    ])
+  func examples(name: String) throws {
+    let lines = try file("config/providers.d/\(name).toml").split(separator: "\n").filter {
+      $0.hasPrefix("#   ") && !$0.hasPrefix("#    ")
+    }
+    let example = lines.map { String($0.dropFirst(4)) }.joined(separator: "\n")
+    #expect(example.contains("profile = \"\(name)\""))
+    let fixture = try Fixture()
+    try fixture.write("\(name).secret", "x", mode: 0o600)
+    let settings = try fixture.load(example.replacing("/etc/grantd", with: fixture.folder))
+    #expect(settings.providers.count == 1)
+    #expect(settings.warnings.isEmpty)
+    #expect(try file("docs/providers.md").contains(example))
+  }
+
+  @Test("A template's mistake is said where it is")
+  func templateMistakes() throws {
+    let fixture = try Fixture()
+    try fixture.write("templates/own.toml", "kind = \"oidc\"\nisuer = \"https://{host}\"\n[variables]\nhost = \"\"\n")
+    try fixture.write("grantd.toml", "[provider.x]\nprofile = \"own\"\nclient_id = \"c\"")
+    let sources = fixture.sources(templates: ["\(fixture.folder)/none", "\(fixture.folder)/templates"])
+    #expect(fixture.complaint(sources) == "grantd.toml:1: [provider.x] has no \"host\", which its profile needs")
+    try fixture.write("grantd.toml", "[provider.x]\nprofile = \"own\"\nclient_id = \"c\"\nhost = \"h\"")
+    #expect(
+      fixture.complaint(sources).hasPrefix(
+        "templates/own.toml:2: unknown key \"isuer\" in [provider.x]: did you mean \"issuer\"?\n"))
+  }
+
+  @Test("docs/configuration.md is what the tables say")
+  func reference() throws {
+    #expect(try file("docs/configuration.md") == ConfigurationReference.markdown())
+  }
+}
