@@ -1,0 +1,60 @@
+/// Every bound of the server, in one place.
+enum Limits {
+  static let requestBytes = 64 * 1024
+  static let backlog: Int32 = 1024
+  static let codes = 10_000
+  static let grants = 20_000
+  static let accessTokens = 100_000
+  /// Rotated refresh tokens are remembered, to tell reuse from rubbish; beyond this the oldest are forgotten.
+  static let refreshTokens = 100_000
+  static let faults = 256
+  static let faultSeconds = 1e9
+  static let statusCodes = 200...599
+  static let signingKeys = 8
+  static let codeLifetime = 60.0
+  static let hugeBodyBytes = 0...(256 * 1024 * 1024)
+  static let slowBodyRate = 1...1_000_000
+  /// A slow body ends within this, whatever its rate.
+  static let slowBodyDuration: Duration = .seconds(60)
+  static let slowBodyStep: Duration = .milliseconds(50)
+  static let writeChunk = 64 * 1024
+}
+
+/// A dictionary that forgets its oldest entry when it is full. Entries are never removed otherwise.
+struct BoundedMap<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+  private var entries: [Key: Value] = [:]
+  private var order: [Key] = []
+  private var oldest = 0
+  private let capacity: Int
+
+  init(capacity: Int) {
+    self.capacity = capacity
+  }
+
+  var count: Int { entries.count }
+  var values: Dictionary<Key, Value>.Values { entries.values }
+  var keys: Dictionary<Key, Value>.Keys { entries.keys }
+
+  /// The value, or nil where it was never inserted or is forgotten.
+  subscript(key: Key) -> Value? {
+    entries[key]
+  }
+
+  mutating func insert(_ value: Value, for key: Key) {
+    guard entries.updateValue(value, forKey: key) == nil else { return }
+    order.append(key)
+    guard entries.count > capacity else { return }
+    entries[order[oldest]] = nil
+    oldest += 1
+    if oldest >= 1024, oldest * 2 > order.count {
+      order.removeFirst(oldest)
+      oldest = 0
+    }
+  }
+
+  /// Changes the value in place where there is one.
+  mutating func update(_ key: Key, _ change: (inout Value) -> Void) {
+    guard let index = entries.index(forKey: key) else { return }
+    change(&entries.values[index])
+  }
+}

@@ -1,0 +1,79 @@
+public import ArgumentParser
+public import DemoProvider
+import Dispatch
+@preconcurrency import Glibc
+
+extension DemoServer.Rotation: ExpressibleByArgument {}
+extension DemoServer.Approval: ExpressibleByArgument {}
+
+@main
+struct DemoProviderCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "grantd-demo-provider",
+    abstract: "An OpenID Connect provider on loopback, with faults on demand.",
+    discussion: """
+      It signs in whoever asks, without a password: alice, bob, and user-1, user-2, … It prints one line, \
+      'ready {"issuer": …, "port": …}', when it listens, and ends on SIGTERM or SIGINT. Faults are set with \
+      POST /_control/fault.
+      """)
+
+  @Option(help: "The port to listen on; 0 lets the kernel choose.")
+  var port = 0
+  @Option(help: "127.0.0.1 or ::1.")
+  var host = "127.0.0.1"
+  @Option(help: "Seconds that an access token lives.")
+  var accessTtl = 5.0
+  @Option(help: "Seconds that a refresh token lives.")
+  var refreshTtl = 3600.0
+  @Option(help: "What a refresh does to the refresh token: strict, grace or none.")
+  var rotation = DemoServer.Rotation.strict
+  @Option(help: "Seconds that a rotated refresh token is still good for, with --rotation grace.")
+  var grace = 5.0
+  @Option(help: "Who allows a sign-in: auto (the server, at once) or ask (a person, on a page).")
+  var approve = DemoServer.Approval.auto
+  @Option(help: "The registered client.")
+  var clientId = "demo"
+  @Option(help: "The client's secret; without one it is a public client.")
+  var clientSecret: String?
+  @Option(help: "An exact redirect URI besides http on 127.0.0.1 and ::1; may be repeated.")
+  var redirectUri: [String] = []
+
+  func validate() throws {
+    guard (0...65535).contains(port) else { throw ValidationError("--port is between 0 and 65535.") }
+    guard [accessTtl, refreshTtl, grace].allSatisfy({ (0...1e9).contains($0) }) else {
+      throw ValidationError("Lifetimes are between 0 and 1000000000 seconds.")
+    }
+  }
+
+  func run() async throws {
+    let (signals, sources) = Self.endingSignals()
+    var options = DemoServer.Options()
+    options.host = host
+    options.port = port
+    options.clients = [.init(id: clientId, secret: clientSecret, redirectURIs: redirectUri)]
+    options.settings.accessTTL = .seconds(accessTtl)
+    options.settings.refreshTTL = .seconds(refreshTtl)
+    options.settings.rotation = rotation
+    options.settings.grace = .seconds(grace)
+    options.settings.approve = approve
+    let server = try await DemoServer.start(options)
+    print("ready {\"issuer\":\"\(server.issuer)\",\"port\":\(server.port)}")
+    fflush(stdout)
+    for await _ in signals { break }
+    await server.stop()
+    withExtendedLifetime(sources) {}
+  }
+
+  /// One element for each SIGTERM or SIGINT from now on, for as long as the sources are kept.
+  private static func endingSignals() -> (AsyncStream<Void>, [any DispatchSourceSignal]) {
+    let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+    let sources = [SIGTERM, SIGINT].map { number in
+      signal(number, SIG_IGN)
+      let source = DispatchSource.makeSignalSource(signal: number)
+      source.setEventHandler { continuation.yield() }
+      source.resume()
+      return source
+    }
+    return (stream, sources)
+  }
+}

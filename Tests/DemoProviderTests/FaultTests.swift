@@ -1,0 +1,106 @@
+import DemoProvider
+import NIOHTTP1
+import Testing
+
+@Suite struct FaultTests {
+  @Test(arguments: FaultCase.all)
+  func aFaultShowsOnceAndThenNoMore(_ fault: FaultCase) async throws {
+    try await withServer { server, client in
+      let clean = await Sight.take(at: fault.place, server, client)
+      #expect(fault.isSlowness || !fault.shows(clean), "it shows without the fault")
+      try server.fault(.init(fault.kind, at: fault.place, times: 1, fault.parameters))
+      let faulty = await Sight.take(at: fault.place, server, client)
+      #expect(fault.shows(faulty), "\(faulty)")
+      #expect(server.stats().faultHits == [fault.kind.rawValue: 1])
+      let after = await Sight.take(at: fault.place, server, client)
+      #expect(fault.isSlowness || !fault.shows(after), "it shows again")
+    }
+  }
+
+  @Test func theTableHasEveryKind() {
+    let missing = Set(DemoServer.Fault.Kind.allCases).subtracting(FaultCase.all.map(\.kind))
+    #expect(missing.isEmpty)
+  }
+
+  @Test func aFaultWithoutACountLastsUntilReset() async throws {
+    try await withServer { server, client in
+      try server.fault(.status, at: .any)
+      for path in ["/jwks", "/.well-known/openid-configuration", "/jwks"] {
+        #expect(await client.send(.GET, path)?.status == 503)
+      }
+      server.reset()
+      #expect(await client.send(.GET, "/jwks")?.status == 200)
+    }
+  }
+
+  @Test func aFaultIsNotUsedUpWhereItCannotAct() async throws {
+    try await withServer { server, client in
+      try server.fault(.wrongNonce, at: .any, times: 1)
+      _ = await client.send(.GET, "/jwks")
+      _ = await client.authorize()
+      #expect(server.stats().faultsSet == 1)
+      #expect(JWT.part(1, of: await client.signIn().id)?["nonce"] == "wrong-nonce")
+      #expect(server.stats().faultsSet == 0)
+    }
+  }
+
+  @Test func faultsAtOnceActTogether() async throws {
+    try await withServer { server, client in
+      let tokens = await client.signIn()
+      try server.fault(.delay, at: .tokenRefresh, times: 1) { $0.seconds = 0.2 }
+      try server.fault(.expiresInZero, at: .token, times: 1)
+      try server.fault(.noRefreshToken, at: .tokenRefresh, times: 1)
+      let start = ContinuousClock.now
+      let answer = try #require(await client.refresh(tokens.refresh))
+      #expect(ContinuousClock.now - start >= .seconds(0.2))
+      #expect(answer.json?["expires_in"] == 0)
+      #expect(answer.json?["refresh_token"] == nil)
+    }
+  }
+
+  @Test(.timeLimit(.minutes(1)), arguments: [DemoServer.Fault.Moment.before, .after])
+  func aDelayStandsBeforeOrAfterTheStateChange(_ moment: DemoServer.Fault.Moment) async throws {
+    try await withServer { server, client in
+      let token = await client.signIn().refresh
+      try server.fault(.delay, at: .tokenRefresh, times: 1) {
+        $0.seconds = 3600
+        $0.moment = moment
+      }
+      async let answer = client.refresh(token)
+      let committed = moment == .after ? 1 : 0
+      while server.stats().requests["token.refresh"] == nil || server.stats().refreshes < committed {
+        await Task.yield()
+      }
+      #expect(server.stats().refreshes == committed)
+      await server.stop()
+      #expect(await answer == nil)
+      #expect(server.stats().refreshes == committed)
+    }
+  }
+
+  @Test func aLostAnswerLeavesARotatedTokenBehind() async throws {
+    try await withServer { server, client in
+      let kept = await client.signIn(user: "alice").refresh
+      try server.fault(.dropBeforeCommit, at: .tokenRefresh, times: 1)
+      #expect(await client.refresh(kept) == nil)
+      #expect(await client.refresh(kept)?.status == 200)
+      let lost = await client.signIn(user: "bob").refresh
+      try server.fault(.dropAfterCommit, at: .tokenRefresh, times: 1)
+      #expect(await client.refresh(lost) == nil)
+      #expect(await client.refresh(lost)?.json?["error"] == "invalid_grant")
+      #expect(server.stats().grants.map(\.ended) == [nil, "refresh token reused"])
+    }
+  }
+
+  @Test(.timeLimit(.minutes(1))) func aSlowAnswerDelaysNobodyElse() async throws {
+    try await withServer { server, client in
+      try server.fault(.delay, at: .jwks, times: 1) { $0.seconds = 3600 }
+      let slow = Task { await client.send(.GET, "/jwks") }
+      while server.stats().requests["jwks"] == nil { await Task.yield() }
+      #expect(await client.send(.GET, "/jwks")?.status == 200)
+      // Stopping the server does not wait for the answer either.
+      await server.stop()
+      #expect(await slow.value == nil)
+    }
+  }
+}

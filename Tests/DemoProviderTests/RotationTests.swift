@@ -1,0 +1,108 @@
+import DemoProvider
+import NIOHTTP1
+import Testing
+
+@Suite struct RotationTests {
+  @Test func strictRotationRevokesTheFamilyWhenAnOldTokenIsUsed() async throws {
+    try await withServer { server, client in
+      let first = await client.signIn()
+      let second = Tokens(await client.refresh(first.refresh))
+      #expect(second.refresh != first.refresh && !second.refresh.isEmpty)
+      #expect(await client.refresh(first.refresh)?.json?["error"] == "invalid_grant")
+      #expect(await client.refresh(second.refresh)?.json?["error"] == "invalid_grant")
+      #expect(await client.userinfo(second.access)?.status == 401)
+      #expect(server.stats().deadGrants == 1)
+    }
+  }
+
+  @Test func aGraceKeepsTheOldTokenGoodForAWhile() async throws {
+    let clock = StepClock()
+    try await withServer({
+      $0.now = { clock.now }
+      $0.settings.rotation = .grace
+      $0.settings.grace = .seconds(10)
+    }) { server, client in
+      let first = await client.signIn()
+      let second = Tokens(await client.refresh(first.refresh))
+      clock.advance(9)
+      let again = Tokens(await client.refresh(first.refresh))
+      #expect(again.refresh == second.refresh && again.access != second.access)
+      clock.advance(2)
+      #expect(await client.refresh(first.refresh)?.json?["error"] == "invalid_grant")
+      #expect(server.stats().grants.first?.ended == "refresh token reused")
+    }
+  }
+
+  @Test func withoutRotationTheSameTokenStays() async throws {
+    try await withServer({ $0.settings.rotation = .none }) { server, client in
+      let first = await client.signIn()
+      for _ in 0..<3 {
+        let next = Tokens(await client.refresh(first.refresh))
+        #expect(next.refresh == first.refresh && !next.access.isEmpty)
+      }
+      #expect(server.stats().refreshes == 3)
+    }
+  }
+
+  @Test func tokensExpire() async throws {
+    let clock = StepClock()
+    try await withServer({
+      $0.now = { clock.now }
+      $0.settings.refreshTTL = .seconds(100)
+    }) { _, client in
+      let tokens = await client.signIn()
+      clock.advance(4)
+      #expect(await client.userinfo(tokens.access)?.status == 200)
+      clock.advance(1)
+      #expect(await client.userinfo(tokens.access)?.status == 401)
+      clock.advance(95)
+      #expect(await client.refresh(tokens.refresh)?.json?["error"] == "invalid_grant")
+    }
+  }
+
+  @Test func aRefreshMayNarrowTheScopeAndNotWidenIt() async throws {
+    try await withServer { _, client in
+      let first = await client.signIn()
+      let narrow = try #require(await client.refresh(first.refresh, ["scope": "api.read"]))
+      #expect(narrow.json?["scope"] == "api.read")
+      #expect(narrow.json?["id_token"] == nil)
+      let token = Tokens(narrow).refresh
+      #expect(await client.refresh(token, ["scope": "api.read api.write"])?.json?["error"] == "invalid_scope")
+      let whole = await client.refresh(token)?.json?["scope"]
+      #expect(whole == "openid profile email offline_access api.read")
+    }
+  }
+
+  @Test func oneOfManyRefreshesAtOnceWinsAndTheServerSawThemTogether() async throws {
+    try await withServer { server, client in
+      let token = await client.signIn().refresh
+      try server.fault(.delay, at: .tokenRefresh) { $0.seconds = 0.5 }
+      let winners = await withTaskGroup(of: Int.self) { group in
+        for _ in 0..<20 { group.addTask { await client.refresh(token)?.status == 200 ? 1 : 0 } }
+        return await group.reduce(0, +)
+      }
+      #expect(winners == 1)
+      #expect(server.stats().refreshesInFlightMax > 1)
+      #expect(server.stats().deadGrants == 1)
+    }
+  }
+
+  @Test func aThousandAccountsRefreshHundredsAtOnce() async throws {
+    try await withServer { server, client in
+      let alive = await withTaskGroup(of: Bool.self) { group in
+        for number in 1...1000 {
+          if number > 250 { _ = await group.next() }
+          group.addTask {
+            let tokens = await client.signIn(user: "user-\(number)")
+            return await client.refresh(tokens.refresh)?.status == 200
+          }
+        }
+        return await group.reduce(true) { $0 && $1 }
+      }
+      #expect(alive)
+      #expect(server.stats().liveGrants == 1000)
+      #expect(server.stats().refreshes == 1000)
+      #expect(server.stats().refreshesInFlightMax == 1)
+    }
+  }
+}
