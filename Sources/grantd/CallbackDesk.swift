@@ -1,0 +1,114 @@
+import Broker
+import Callback
+import GrantdConfiguration
+import Logging
+import NIOPosix
+import OAuth
+import Providers
+
+/// The callback listeners: one for the broker's own port, and one for each other loopback port that a provider's
+/// registered redirect URI fixes. A port that is taken stops no token from being served.
+actor CallbackDesk {
+  /// How often a taken port is tried again.
+  private static let retryPause = Duration.seconds(30)
+
+  private let logger: Logger
+  private var main: CallbackListener?
+  private var fixed: [Int: CallbackListener] = [:]
+  private var broker: Broker?
+  private var settings = Settings()
+  private var retry: Task<Void, Never>?
+  private var preferredPort: Int?
+
+  init(logger: Logger) {
+    self.logger = logger
+  }
+
+  func open(_ settings: Settings, broker: Broker, preferredPort: Int?) async {
+    self.broker = broker
+    self.preferredPort = preferredPort
+    _ = await update(settings)
+  }
+
+  /// Listens where these settings say; what could not be had is returned, and tried again.
+  func update(_ new: Settings) async -> [String] {
+    var warnings: [String] = []
+    if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
+    settings = main == nil ? new : settings
+    settings.providers = new.providers
+    guard settings.callback.enabled else { return warnings }
+    let paths = wantedPaths()
+    if let main { main.update(paths: paths) } else { main = await listen(mainPort(), paths, &warnings) }
+    let ports = Set(settings.providers.compactMap(Self.fixedPort)).subtracting([main?.port].compactMap(\.self))
+    for (port, listener) in fixed where !ports.contains(port) {
+      await listener.stop()
+      fixed[port] = nil
+    }
+    for port in ports.sorted() {
+      if let listener = fixed[port] { listener.update(paths: paths) } else {
+        fixed[port] = await listen((port, nil), paths, &warnings)
+      }
+    }
+    await tellBroker()
+    scheduleRetry(missing: main == nil || fixed.count < ports.count)
+    return warnings
+  }
+
+  func close() async {
+    retry?.cancel()
+    await main?.stop()
+    for listener in fixed.values { await listener.stop() }
+  }
+
+  /// The configured port, else the one it had before.
+  private func mainPort() -> (port: Int, preferred: Int?) { (settings.callback.port, preferredPort) }
+
+  private func listen(
+    _ port: (port: Int, preferred: Int?), _ paths: [String], _ warnings: inout [String]
+  ) async -> CallbackListener? {
+    guard let broker else { return nil }
+    let listener = CallbackListener(
+      configuration: .init(
+        port: port.port, preferredPort: port.preferred, paths: paths, ipv4: settings.callback.ipv4,
+        ipv6: settings.callback.ipv6), handler: broker, group: MultiThreadedEventLoopGroup.singleton, logger: logger)
+    do throws(CallbackListenerError) {
+      try await listener.start()
+    } catch {
+      logger.error("\(error.description)")
+      warnings.append(error.description)
+      return nil
+    }
+    for warning in listener.warnings { logger.notice("\(warning)") }
+    return listener
+  }
+
+  private func tellBroker() async {
+    let all = [main].compactMap(\.self) + fixed.sorted { $0.key < $1.key }.map(\.value)
+    await broker?.callbackListens(
+      port: main?.port, others: Set(fixed.keys), addresses: all.flatMap { $0.addresses }.map { "http://\($0)" })
+  }
+
+  private func scheduleRetry(missing: Bool) {
+    retry?.cancel()
+    guard missing else { return }
+    retry = Task {
+      try? await ContinuousClock().sleep(for: Self.retryPause)
+      if !Task.isCancelled { _ = await update(settings) }
+    }
+  }
+
+  private func wantedPaths() -> [String] {
+    let paths = settings.providers.map { provider in
+      switch provider.redirect {
+      case .loopback(_, let path): path
+      case .fixed(let uri): uri.isLoopback ? uri.path : "/callback"
+      }
+    }
+    return Set(paths + ["/callback"]).sorted()
+  }
+
+  private static func fixedPort(_ provider: ProviderSettings) -> Int? {
+    guard case .fixed(let uri) = provider.redirect, uri.isLoopback else { return nil }
+    return uri.port
+  }
+}

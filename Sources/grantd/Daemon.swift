@@ -1,0 +1,173 @@
+import Broker
+import BrokerAPI
+import GrantdConfiguration
+import Foundation
+import Glibc
+import HTTPTransport
+import Logging
+import NIOCore
+import NIOPosix
+import OAuth
+import Providers
+import SQLiteStore
+import ServiceLifecycle
+import Systemd
+import UnixSignals
+import UnixSocket
+
+/// Everything wired together: store → broker → callback endpoint → socket → READY, and back in the other order.
+struct Daemon: Sendable {
+  /// How long a refresh under way may hold up the end: its answer must reach the disk.
+  static let drainTime = Duration.seconds(35)
+  /// How long callers may wait for an answer once the end has begun.
+  static let callersDrainTime = Duration.seconds(10)
+
+  let places: Places
+  let settings: Settings
+  let logger: Logger
+  let notifier = Notifier()
+
+  func run() async throws {
+    let listeners = try inheritedSockets()
+    let store = try openStore()
+    let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
+    let desk = CallbackDesk(logger: logger)
+    let broker = Broker(
+      store: store, transport: transport, surroundings: Live.surroundings,
+      identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid()),
+      configuration: brokerConfiguration(settings), logger: logger,
+      readConfiguration: { [self] () async throws(RPCError) in try await reread(desk) })
+    do throws(StoreError) {
+      try await broker.start()
+    } catch {
+      throw StartFailure(error)
+    }
+    await desk.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
+    let server = SocketServer(
+      configuration: socketConfiguration(listeners), dispatcher: Router(broker, version: GrantdVersion.current),
+      group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
+    do throws(SocketServerError) {
+      try await server.start()
+    } catch {
+      await store.close()
+      throw StartFailure(
+        message: error.description, hint: "`grantctl status` asks the broker that is there; --socket names another place.",
+        status: 1)
+    }
+    await broker.onSummary { [notifier] in notifier.status($0) }
+    notifier.ready(status: await broker.currentSummary)
+    logger.notice(
+      "serving", metadata: ["socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
+        "state": "\(store.location)", "version": "\(GrantdVersion.current)"])
+    try await serve(broker, server)
+    await desk.close()
+    await store.close()
+    await transport.close()
+    logger.notice("stopped")
+  }
+
+  private func serve(_ broker: Broker, _ server: SocketServer) async throws {
+    let watchdog = feedWatchdog(server)
+    defer { watchdog?.cancel() }
+    let group = ServiceGroup(
+      configuration: .init(
+        services: [.init(service: Serving(broker: broker, server: server, notifier: notifier, logger: logger))],
+        gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
+    try await group.run()
+  }
+
+  /// Fed by the loop that serves: where that hangs, systemd starts the service again.
+  private func feedWatchdog(_ server: SocketServer) -> RepeatedTask? {
+    guard let interval = WatchdogInterval.current(), let loop = server.eventLoops.first else { return nil }
+    let pause = TimeAmount.milliseconds(interval.milliseconds / 2)
+    return loop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [notifier] _ in notifier.watchdog() }
+  }
+
+  // MARK: Parts
+
+  private func inheritedSockets() throws -> [ListenFDs.Listener] {
+    do throws(ListenFDs.Failure) {
+      return try ListenFDs.take()
+    } catch {
+      throw StartFailure(message: error.description, hint: "Check the .socket unit.", status: 1)
+    }
+  }
+
+  private func socketConfiguration(_ listeners: [ListenFDs.Listener]) -> SocketServer.Configuration {
+    var limits = SocketServer.Limits()
+    limits.connections = settings.socket.connections
+    limits.connectionsPerUser = settings.socket.connectionsPerUser
+    limits.requestsInFlight = settings.socket.requestsPerConnection
+    limits.idle = settings.socket.idleTimeout
+    let isSystem = places.instance == .system
+    return SocketServer.Configuration(
+      endpoint: listeners.isEmpty
+        ? .path(places.socketPath(settings)) : .inherited(listeners.map(\.descriptor)),
+      // Everybody may connect to the system instance: its policy decides, by what the kernel says of the caller.
+      mode: settings.socket.mode ?? (isSystem ? 0o666 : 0o600), folderMode: isSystem ? 0o755 : 0o700, limits: limits)
+  }
+
+  private func openStore() throws -> SQLiteStore {
+    let folder = places.stateFolder(settings)
+    do throws(StoreError) {
+      return try SQLiteStore.open(folder: folder, key: try sealingKey(folder))
+    } catch {
+      throw StartFailure(error)
+    }
+  }
+
+  private func sealingKey(_ folder: String) throws(StoreError) -> SealingKey {
+    if settings.store.keyFile == nil, let directory = places.credentialsDirectory {
+      if let key = try credentialKey(directory) { return key }
+    }
+    return try SealingKey.loadOrCreate(file: settings.store.keyFile ?? "\(folder)/grantd.key", stateFolder: folder)
+  }
+
+  /// Nil where systemd handed over no such credential.
+  private func credentialKey(_ directory: String) throws(StoreError) -> SealingKey? {
+    let source = "\(directory)/grantd.key"
+    let bytes: [UInt8]
+    do throws(Credentials.Failure) {
+      bytes = try Credentials(directory: directory).read("grantd.key")
+    } catch {
+      guard case .absent = error else { throw .unusableKey(source: source, detail: error.description) }
+      return nil
+    }
+    return try SealingKey.load(credential: Data(bytes), source: source)
+  }
+
+  // MARK: Configuration
+
+  private func brokerConfiguration(_ settings: Settings) -> BrokerConfiguration {
+    BrokerConfiguration(
+      providers: settings.providers.map { OAuthProvider($0) },
+      policy: Policy(instance: places.instance, owner: geteuid(), rules: settings.rules), refresh: settings.refresh,
+      path: settings.files.first, warnings: settings.warnings)
+  }
+
+  /// Reads the configuration again; what only a restart can change is said.
+  private func reread(_ desk: CallbackDesk) async throws(RPCError) -> BrokerConfiguration {
+    let new: Settings
+    do throws(ConfigurationError) {
+      new = try Settings.load(places.sources)
+    } catch {
+      throw RPCError(.invalidConfiguration, error.description)
+    }
+    var configuration = brokerConfiguration(new)
+    if new.socket != settings.socket { configuration.warnings.append("[socket] changes with the next restart") }
+    if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
+    configuration.warnings += await desk.update(new)
+    return configuration
+  }
+}
+
+extension StartFailure {
+  init(_ error: StoreError) {
+    let status: Int32 =
+      switch error {
+      case .corrupt, .newer, .wrongKey, .unusableKey: 65
+      case .owned, .unreadable, .unwritable, .closed: 1
+      }
+    self.init(message: error.message, hint: error.hint, status: status)
+  }
+}

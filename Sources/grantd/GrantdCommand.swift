@@ -1,0 +1,127 @@
+import ArgumentParser
+import Broker
+import BrokerAPI
+import CLinux
+import GrantdConfiguration
+import Foundation
+import Glibc
+import Logging
+import Systemd
+
+/// The daemon's command line. All is read here once; what follows is ``Daemon``.
+@main
+struct GrantdCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "grantd",
+    abstract: "A local OAuth broker: signs people in, keeps their grants, hands fresh tokens to local programs.",
+    discussion: """
+      Usually started by systemd; `grantctl` is its command line for people.
+
+      EXAMPLES
+        grantd --user                  the instance of the user who starts it
+        grantd --user --check-config   only check the configuration
+
+      EXIT STATUS
+        0   stopped in order
+        1   cannot serve: the socket or the state folder is in use or out of reach
+        65  the state is damaged, newer than this version, or sealed under another key
+        78  the configuration has an error
+      """,
+    version: GrantdVersion.current)
+
+  @Flag(help: "The system instance: /etc/grantd, /var/lib/grantd, /run/grantd. The default for root.")
+  var system = false
+
+  @Flag(help: "The instance of this user: ~/.config/grantd, ~/.local/state/grantd, $XDG_RUNTIME_DIR/grantd.")
+  var user = false
+
+  @Option(name: .customLong("config"), help: ArgumentHelp("The configuration file.", valueName: "file"))
+  var config: String?
+
+  @Option(help: ArgumentHelp("The state folder.", valueName: "folder"))
+  var state: String?
+
+  @Option(help: ArgumentHelp("The socket.", valueName: "path"))
+  var socket: String?
+
+  @Option(help: ArgumentHelp("A folder of provider templates, searched first.", valueName: "folder"))
+  var templates: [String] = []
+
+  @Option(help: ArgumentHelp("trace, debug, info, notice, warning or error.", valueName: "level"))
+  var logLevel: String?
+
+  @Flag(help: "Check the configuration and end: status 0, or 78 with what is wrong.")
+  var checkConfig = false
+
+  func validate() throws {
+    if system, user { throw ValidationError("--system and --user exclude each other.") }
+    if let logLevel, Logger.Level(rawValue: logLevel) == nil {
+      throw ValidationError("--log-level is trace, debug, info, notice, warning or error.")
+    }
+  }
+
+  func run() async throws {
+    // Tokens pass through this process: nothing of it may end in a core file.
+    _ = clinux_forbid_dumps()
+    _ = clinux_forbid_core_files()
+    signal(SIGPIPE, SIG_IGN)
+    let instance: Policy.Instance = system || (!user && geteuid() == 0) ? .system : .user
+    let places: Places
+    do throws(PlaceError) {
+      places = try Places(
+        instance: instance, config: config, state: state, socket: socket, templates: templates,
+        environment: ProcessInfo.processInfo.environment)
+    } catch {
+      fail("grantd: \(error)", status: 78)
+    }
+    let settings: Settings
+    do throws(ConfigurationError) {
+      settings = try Settings.load(places.sources)
+    } catch {
+      fail("\(error)", status: 78)
+    }
+    if checkConfig { report(settings, places) }
+    let logger = logger(settings)
+    for warning in settings.warnings { logger.warning("\(warning)") }
+    do {
+      try await Daemon(places: places, settings: settings, logger: logger).run()
+    } catch let failure as StartFailure {
+      logger.critical("\(failure.message)")
+      // The logger may write elsewhere than where a person looks.
+      if LogDestination.current() == .journal { Self.exit(withStatus: failure.status) }
+      fail("grantd: \(failure.message)\n  \(failure.hint)", status: failure.status)
+    }
+  }
+
+  private func logger(_ settings: Settings) -> Logger {
+    let destination = LogDestination.current()
+    LoggingSystem.bootstrap { _ in destination.handler(identifier: "grantd", now: Live.sinceEpoch) }
+    var logger = Logger(label: "grantd")
+    logger.logLevel = (logLevel ?? settings.logLevel).flatMap(Logger.Level.init(rawValue:)) ?? .info
+    return logger
+  }
+
+  private func report(_ settings: Settings, _ places: Places) -> Never {
+    let files = settings.files.isEmpty ? "built-in defaults (no \(places.configuration))" : settings.files.joined(separator: ", ")
+    for warning in settings.warnings { print("warning: \(warning)") }
+    print("ok: \(files): \(settings.providers.count) providers, \(settings.rules.count) rules")
+    Self.exit(withStatus: 0)
+  }
+
+  private func fail(_ message: String, status: Int32) -> Never {
+    FileHandle.standardError.write(Data((message + "\n").utf8))
+    Self.exit(withStatus: status)
+  }
+
+  private static func exit(withStatus status: Int32) -> Never {
+    fflush(nil)
+    Glibc.exit(status)
+  }
+}
+
+/// Why the daemon cannot serve.
+struct StartFailure: Error {
+  var message: String
+  var hint: String
+  var status: Int32
+}

@@ -1,0 +1,82 @@
+import Broker
+import GrantdConfiguration
+import Foundation
+import Glibc
+
+/// Where this instance has its files.
+struct Places: Sendable {
+  var instance: Policy.Instance
+  var configuration: String
+  /// Whether the configuration was asked for by name.
+  var configurationIsNamed: Bool
+  /// As asked for on the command line; the configuration may name others.
+  var state: String?
+  var socket: String?
+  var defaultState: String
+  var defaultSocket: String
+  var templateFolders: [String]
+  var credentialsDirectory: String?
+
+  init(
+    instance: Policy.Instance, config: String?, state: String?, socket: String?, templates: [String],
+    environment: [String: String]
+  ) throws(PlaceError) {
+    self.instance = instance
+    self.state = state
+    self.socket = socket
+    configurationIsNamed = config != nil
+    credentialsDirectory = environment["CREDENTIALS_DIRECTORY"]
+    func variable(_ name: String) -> String? { environment[name].flatMap { $0.isEmpty ? nil : $0 } }
+    switch instance {
+    case .system:
+      configuration = config ?? "/etc/grantd/grantd.toml"
+      defaultState = variable("STATE_DIRECTORY") ?? "/var/lib/grantd"
+      defaultSocket = "/run/grantd/grantd.sock"
+      templateFolders = templates + ["/etc/grantd/providers.d"]
+    case .user:
+      guard let home = variable("HOME") ?? Self.home() else { throw .noHome }
+      let configFolder = (variable("XDG_CONFIG_HOME") ?? home + "/.config") + "/grantd"
+      configuration = config ?? configFolder + "/grantd.toml"
+      defaultState = (variable("XDG_STATE_HOME") ?? home + "/.local/state") + "/grantd"
+      let runtime = variable("XDG_RUNTIME_DIR") ?? "/run/user/\(getuid())"
+      defaultSocket = runtime + "/grantd/grantd.sock"
+      templateFolders = templates + [configFolder + "/providers.d"]
+    }
+    templateFolders += Self.shippedTemplates()
+  }
+
+  /// `PREFIX/share/grantd/providers.d` beside `PREFIX/bin/grantd`; for a build in the source tree, the tree's own.
+  private static func shippedTemplates() -> [String] {
+    guard let program = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe") else { return [] }
+    let folder = (program as NSString).deletingLastPathComponent
+    var folders = [(folder as NSString).deletingLastPathComponent + "/share/grantd/providers.d"]
+    if let build = program.range(of: "/.build") { folders.append(program[..<build.lowerBound] + "/config/providers.d") }
+    return folders
+  }
+
+  private static func home() -> String? {
+    getpwuid(getuid()).flatMap { $0.pointee.pw_dir }.map { String(cString: $0) }
+  }
+
+  var sources: Settings.Sources {
+    Settings.Sources(
+      file: configuration, mustExist: configurationIsNamed, templateFolders: templateFolders,
+      credentialsDirectory: credentialsDirectory,
+      user: { name in getpwnam(name).map { $0.pointee.pw_uid } },
+      group: { name in getgrnam(name).map { $0.pointee.gr_gid } })
+  }
+
+  func stateFolder(_ settings: Settings) -> String { state ?? settings.store.path ?? defaultState }
+
+  func socketPath(_ settings: Settings) -> String { socket ?? settings.socket.path ?? defaultSocket }
+}
+
+enum PlaceError: Error, CustomStringConvertible {
+  case noHome
+
+  var description: String {
+    switch self {
+    case .noHome: "neither HOME nor the user database names a home folder: set HOME, or give --config and --state"
+    }
+  }
+}
