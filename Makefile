@@ -1,0 +1,105 @@
+# grantd: `make` alone lists what can be made.
+
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+SYSCONFDIR  ?= /etc
+BINDIR      ?= $(PREFIX)/bin
+DATADIR     ?= $(PREFIX)/share
+DOCDIR      ?= $(DATADIR)/doc/grantd
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
+USERUNITDIR ?= $(PREFIX)/lib/systemd/user
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+BASHCOMPDIR ?= $(DATADIR)/bash-completion/completions
+ZSHCOMPDIR  ?= $(DATADIR)/zsh/site-functions
+FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
+
+# Which build `make install` takes: release or debug.
+BUILD       ?= release
+PRODUCTS    := .build/$(BUILD)
+SWIFT       ?= swift
+# The service runs with the homes out of sight: a Swift toolchain in one must not be needed at run time.
+RELEASE_FLAGS ?= --static-swift-stdlib
+ARGS        ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build release demo run test bench lint format docs install uninstall clean
+# Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
+.NOTPARALLEL:
+
+help: ## this list
+	@echo 'make TARGET [VARIABLE=value]'
+	@echo
+	@sed -nE 's/^([a-z]+):.*## (.*)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@echo
+	@echo 'install and uninstall heed PREFIX ($(PREFIX)), DESTDIR, SYSCONFDIR ($(SYSCONFDIR)), UNITDIR, USERUNITDIR.'
+
+deps: ## install what building needs and is missing
+	@scripts/deps
+
+build: deps ## debug build
+	$(SWIFT) build
+
+release: deps ## optimised build of grantd and grantctl
+	$(SWIFT) build -c release $(RELEASE_FLAGS) --product grantd
+	$(SWIFT) build -c release $(RELEASE_FLAGS) --product grantctl
+
+demo: deps ## the main job in under a minute: sign in once, get a token, see it refreshed
+	@scripts/build-quietly grantd grantctl grantd-demo-provider
+	@scripts/demo
+
+run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug')
+	@scripts/build-quietly grantd grantctl
+	@scripts/run $(ARGS)
+
+test: ## everything CI checks (TESTS_ONLY='lint unit' picks stages)
+	@scripts/test
+
+bench: deps ## the numbers in docs, measured here
+	@scripts/bench $(ARGS)
+
+lint: ## formatting and import rules
+	@TESTS_ONLY='lint imports' scripts/test
+
+format: ## rewrite the sources in the project's format
+	$(SWIFT) format -i -r Sources Tests Package.swift
+
+docs: deps ## regenerate docs/rpc.md, docs/errors.md and docs/openrpc.json from the method types
+	$(SWIFT) run grantd-reference
+
+# The directories in the units are those of the default PREFIX.
+UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
+D = $(DESTDIR)
+
+install: ## put a release build, units, completions and documents in place
+	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
+	install -d '$D$(BINDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(SYSCONFDIR)/grantd' \
+	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)'
+	install -m 755 $(PRODUCTS)/grantd $(PRODUCTS)/grantctl '$D$(BINDIR)/'
+	for kind in service socket; do \
+	  $(UNIT_PATHS) systemd/grantd.$$kind >'$D$(UNITDIR)/grantd.'$$kind && \
+	  $(UNIT_PATHS) systemd/user/grantd.$$kind >'$D$(USERUNITDIR)/grantd.'$$kind && \
+	  chmod 644 '$D$(UNITDIR)/grantd.'$$kind '$D$(USERUNITDIR)/grantd.'$$kind || exit 1; done
+	install -m 644 systemd/sysusers.d/grantd.conf '$D$(SYSUSERSDIR)/grantd.conf'
+	test -e '$D$(SYSCONFDIR)/grantd/grantd.toml' || install -m 644 config/grantd.toml '$D$(SYSCONFDIR)/grantd/grantd.toml'
+	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
+	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
+	install -m 644 systemd/examples/*.conf '$D$(DOCDIR)/examples/'
+	for page in README.md SECURITY.md CHANGELOG.md LICENSE docs/*.md docs/*.json; do \
+	  test ! -f "$$page" || install -m 644 "$$page" '$D$(DOCDIR)/' || exit 1; done
+	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
+	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
+	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
+	@echo
+	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
+	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'
+
+uninstall: ## take all of that away again, except configuration and state
+	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
+	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
+	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
+	rm -rf '$D$(DATADIR)/grantd' '$D$(DOCDIR)'
+	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
+
+clean: ## remove the build
+	$(SWIFT) package clean
+	rm -rf .build/test-logs
