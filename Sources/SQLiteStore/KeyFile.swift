@@ -1,0 +1,69 @@
+public import Broker
+import Crypto
+import Foundation
+import Glibc
+
+extension SealingKey {
+  /// The key in `file`, which is made at the first start.
+  ///
+  /// The file must belong to this process's user and be closed to all others. It is not made where `stateFolder` has a
+  /// database already: a new key would not open it.
+  public static func loadOrCreate(file: String, stateFolder: String) throws(StoreError) -> SealingKey {
+    if let key = try load(file: file) { return key }
+    guard !StateFolder(path: stateFolder).hasDatabase else {
+      throw .unusableKey(
+        source: file, detail: "it is missing, and the database in \(stateFolder) is sealed under the key that it had")
+    }
+    try create(file: file)
+    guard let key = try load(file: file) else {
+      throw .unusableKey(source: file, detail: "it was removed while it was being made")
+    }
+    return key
+  }
+
+  /// Nil where there is no such file.
+  private static func load(file: String) throws(StoreError) -> SealingKey? {
+    let descriptor = Glibc.open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+    if descriptor < 0, errno == ENOENT { return nil }
+    guard descriptor >= 0 else { throw .unusableKey(source: file, detail: systemError(errno)) }
+    defer { Glibc.close(descriptor) }
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else { throw .unusableKey(source: file, detail: systemError(errno)) }
+    if let objection = objection(to: status) { throw .unusableKey(source: file, detail: objection) }
+    var contents = [UInt8](repeating: 0, count: 512)
+    let count = Glibc.read(descriptor, &contents, contents.count)
+    guard count >= 0 else { throw .unusableKey(source: file, detail: systemError(errno)) }
+    return try SealingKey(Data(contents[..<count]), source: file)
+  }
+
+  private static func objection(to status: stat) -> String? {
+    if status.st_mode & S_IFMT != S_IFREG { return "it is no regular file" }
+    if status.st_uid != geteuid() { return "it belongs to user \(status.st_uid), not to \(geteuid())" }
+    if status.st_mode & 0o077 != 0 {
+      return "others may use it (mode \(String(status.st_mode & 0o777, radix: 8))): chmod 600, if nobody has read it"
+    }
+    return nil
+  }
+
+  /// Whole or not at all, on disk, and never over another: of two that start at once, one wins and both use its key.
+  private static func create(file: String) throws(StoreError) {
+    let folder = (file as NSString).deletingLastPathComponent
+    _ = try StateFolder.prepare(folder.isEmpty ? "." : folder)
+    let temporary = "\(file).new.\(UUID().uuidString)"
+    let key = SymmetricKey(size: .bits256).withUnsafeBytes { Data($0) }
+    let written = writeFile(temporary, contents: key.base64EncodedData() + [UInt8(ascii: "\n")])
+    defer { unlink(temporary) }
+    guard written else { throw .unusableKey(source: file, detail: "it cannot be made: \(systemError(errno))") }
+    guard link(temporary, file) == 0 || errno == EEXIST, syncFolder(folder.isEmpty ? "." : folder) else {
+      throw .unusableKey(source: file, detail: "it cannot be made: \(systemError(errno))")
+    }
+  }
+
+  private static func writeFile(_ path: String, contents: Data) -> Bool {
+    let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { return false }
+    defer { Glibc.close(descriptor) }
+    let count = contents.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+    return count == contents.count && fchmod(descriptor, 0o600) == 0 && fsync(descriptor) == 0
+  }
+}

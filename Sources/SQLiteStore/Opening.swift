@@ -1,0 +1,171 @@
+import Broker
+import Foundation
+import GRDB
+
+/// How a store is opened: looked at without writing, then migrated.
+struct Opening {
+  /// How long a statement waits for another program that reads or copies the database.
+  static let busyTimeout: TimeInterval = 5
+  /// What the WAL is cut to after a checkpoint.
+  static let logLimit = 4 << 20
+  private static let magic = Data("SQLite format 3\0".utf8)
+  private static let keyCheck = Data("grantd".utf8)
+  private static let keyCheckName = "key_check"
+  private static let keyCheckPlace = Place(table: "meta", row: [keyCheckName])
+
+  let folder: StateFolder
+  let sealer: Sealer
+  /// The key of before, if the key changes.
+  let previous: Sealer?
+  let keySource: String
+  /// For tests of a full disk.
+  let pageLimit: Int?
+
+  private enum Found {
+    case nothing
+    case store
+    /// Sealed under the previous key.
+    case storeToReseal
+  }
+
+  func database() throws(StoreError) -> DatabaseQueue {
+    let found = try look()
+    try folder.protectDatabase()
+    do {
+      let database = try DatabaseQueue(path: folder.database, configuration: writing)
+      try Schema.migrate(database)
+      switch found {
+      case .store: break
+      case .nothing: try database.inTransaction(.immediate) { try putKeyCheck(in: $0) }
+      case .storeToReseal: try reseal(database)
+      }
+      return database
+    } catch {
+      throw .opening(error, at: folder.database)
+    }
+  }
+
+  // MARK: Looking
+
+  /// What is there. Writes nothing to the database.
+  private func look() throws(StoreError) -> Found {
+    guard folder.size(of: folder.database) > 0 else {
+      // SQLite would take the empty database for a new one, and delete the log.
+      guard folder.size(of: folder.log) == 0 else {
+        throw .corrupt(path: folder.database, detail: "it is missing or empty, and its log (grantd.db-wal) is not")
+      }
+      return .nothing
+    }
+    try checkHeader()
+    do {
+      let database = try DatabaseQueue(path: folder.database, configuration: Self.looking)
+      defer { try? database.close() }
+      return try database.read { try look(in: $0) }
+    } catch {
+      throw .opening(error, at: folder.database)
+    }
+  }
+
+  private func checkHeader() throws(StoreError) {
+    guard let file = FileHandle(forReadingAtPath: folder.database) else {
+      throw .unreadable(path: folder.database, detail: systemError(errno))
+    }
+    defer { try? file.close() }
+    guard (try? file.read(upToCount: Self.magic.count)) == Self.magic else {
+      throw .corrupt(path: folder.database, detail: "it is no SQLite database")
+    }
+  }
+
+  private func look(in db: Database) throws -> Found {
+    let tables = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") ?? 0
+    let application = try Int32.fetchOne(db, sql: "PRAGMA application_id")
+    // The first start ended after the file was made and before the tables were.
+    if tables == 0, application == 0 { return .nothing }
+    guard application == Schema.applicationID else {
+      throw StoreError.corrupt(path: folder.database, detail: "it is another program's database")
+    }
+    let version = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
+    guard version <= Schema.version else {
+      throw StoreError.newer(path: folder.database, found: version, known: Schema.version)
+    }
+    let check = try String.fetchOne(db, sql: "PRAGMA quick_check(1)")
+    guard check == "ok" else {
+      throw StoreError.corrupt(path: folder.database, detail: check ?? "its structure cannot be checked")
+    }
+    return try checkKey(in: db)
+  }
+
+  private func checkKey(in db: Database) throws -> Found {
+    let sql = "SELECT value FROM meta WHERE name = ?"
+    guard let sealed = try Data.fetchOne(db, sql: sql, arguments: [Self.keyCheckName]) else {
+      // The first start ended after the tables were made and before the key was noted; else it was removed.
+      if try Schema.isEmpty(db) { return .nothing }
+      throw StoreError.corrupt(path: folder.database, detail: "it does not say what key it is sealed under")
+    }
+    for (candidate, found) in [(sealer, Found.store), (previous, .storeToReseal)] {
+      guard let candidate else { continue }
+      do throws(Sealer.Failure) {
+        let opened = try candidate.open(sealed, at: Self.keyCheckPlace, column: "value")
+        if opened == Self.keyCheck { return found }
+      } catch .otherKey {
+        continue
+      } catch .damaged {
+        throw StoreError.corrupt(path: folder.database, detail: "the note of its key is damaged")
+      }
+    }
+    throw StoreError.wrongKey(path: folder.database, keySource: keySource)
+  }
+
+  // MARK: Writing
+
+  private func putKeyCheck(in db: Database) throws -> Database.TransactionCompletion {
+    let sealed = try sealer.seal(Self.keyCheck, at: Self.keyCheckPlace, column: "value")
+    try db.execute(
+      sql: "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", arguments: [Self.keyCheckName, sealed])
+    return .commit
+  }
+
+  /// All at once, so that the store is always under one key.
+  private func reseal(_ database: DatabaseQueue) throws {
+    guard let previous else { return }
+    try database.inTransaction(.immediate) { db in
+      for change in try StoredState.read(db, sealer: previous).changes { try change.apply(to: db, sealer: sealer) }
+      return try putKeyCheck(in: db)
+    }
+    // Nothing under the old key stays behind in the log.
+    _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+  }
+
+  // MARK: Connections
+
+  private static var looking: Configuration {
+    var configuration = Configuration()
+    configuration.readonly = true
+    configuration.busyMode = .timeout(busyTimeout)
+    configuration.prepareDatabase { try $0.execute(sql: "PRAGMA trusted_schema = OFF") }
+    return configuration
+  }
+
+  private var writing: Configuration {
+    var configuration = Configuration()
+    configuration.label = "grantd.store"
+    configuration.busyMode = .timeout(Self.busyTimeout)
+    configuration.foreignKeysEnabled = true
+    configuration.prepareDatabase { [pageLimit] db in
+      try db.execute(
+        sql: """
+          PRAGMA trusted_schema = OFF;
+          PRAGMA cell_size_check = ON;
+          PRAGMA secure_delete = ON;
+          PRAGMA temp_store = MEMORY;
+          PRAGMA synchronous = FULL;
+          PRAGMA journal_size_limit = \(Self.logLimit);
+          """)
+      if let pageLimit { try db.execute(sql: "PRAGMA max_page_count = \(pageLimit)") }
+      guard try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL") == "wal" else {
+        throw DatabaseError(resultCode: .SQLITE_CANTOPEN, message: "this file system has no shared memory for a WAL")
+      }
+    }
+    return configuration
+  }
+}

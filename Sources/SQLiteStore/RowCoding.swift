@@ -1,0 +1,143 @@
+import Foundation
+import GRDB
+import Grants
+import OAuth
+
+/// A row that cannot be what was written.
+struct DamagedRow: Error, Equatable {
+  let table: String
+  let column: String
+  /// Sealed under another key than the store's: from another database.
+  var isForeign = false
+}
+
+/// SQLite's texts end at the first NUL here: it is shown instead, as in a terminal (U+2400).
+func plain(_ text: String) -> String {
+  text.utf8.contains(0) ? text.replacingOccurrences(of: "\0", with: "\u{2400}") : text
+}
+
+/// Scopes are joined by a space (RFC 6749 §3.3). What a scope must not have and a stranger may still send is escaped.
+enum ScopeText {
+  static func join(_ scopes: [String]) -> String {
+    scopes.map { scope in
+      if scope.isEmpty { return "%" }
+      guard scope.utf8.contains(where: { $0 == 0x20 || $0 == 0x25 || $0 == 0 }) else { return scope }
+      return scope.replacingOccurrences(of: "%", with: "%25").replacingOccurrences(of: " ", with: "%20")
+        .replacingOccurrences(of: "\0", with: "%00")
+    }.joined(separator: " ")
+  }
+
+  static func split(_ text: String) -> [String] {
+    let scopes = text.utf8.split(separator: 0x20).map { String(Substring($0)) }
+    guard text.utf8.contains(0x25) else { return scopes }
+    return scopes.map { scope in
+      if scope == "%" { return "" }
+      return scope.replacingOccurrences(of: "%00", with: "\0").replacingOccurrences(of: "%20", with: " ")
+        .replacingOccurrences(of: "%25", with: "%")
+    }
+  }
+}
+
+/// Writes the columns of one row, in the table's order.
+struct RowWriter {
+  private(set) var values: [DatabaseValue] = []
+  private let table: Table
+  private let place: Place
+  private let sealer: Sealer
+
+  init(table: Table, boundTo parts: [String], sealer: Sealer) {
+    self.table = table
+    self.place = Place(table: table.name, row: parts.map(plain))
+    self.sealer = sealer
+    values.reserveCapacity(table.columns.count)
+  }
+
+  mutating func text(_ value: String?) { values.append(value.map(plain).databaseValue) }
+  mutating func scopes(_ value: [String]) { values.append(ScopeText.join(value).databaseValue) }
+  mutating func integer(_ value: Int64?) { values.append(value.databaseValue) }
+  mutating func time(_ value: Timestamp?) { integer(value?.milliseconds) }
+
+  mutating func json(_ value: (some Encodable)?) throws {
+    guard let value else { return values.append(.null) }
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    values.append(String(decoding: try encoder.encode(value), as: UTF8.self).databaseValue)
+  }
+
+  /// Exposed here and nowhere else in the store, to be sealed.
+  mutating func sealed(_ value: Secret?) throws { try sealed(value.map { Data($0.exposed.utf8) }) }
+
+  mutating func sealed(_ value: Data?) throws {
+    let column = table.columns[values.count]
+    values.append(try value.map { try sealer.seal($0, at: place, column: column) }.databaseValue)
+  }
+}
+
+/// Reads the columns of one row, in the table's order.
+struct RowReader {
+  private let row: Row
+  private let table: Table
+  private let sealer: Sealer
+  private var place: Place
+  private var index = 0
+
+  init(_ row: Row, of table: Table, sealer: Sealer) {
+    self.row = row
+    self.table = table
+    self.sealer = sealer
+    self.place = Place(table: table.name, row: [])
+  }
+
+  /// What the columns read from here on were sealed with.
+  mutating func bind(to parts: [String]) { place = Place(table: table.name, row: parts) }
+
+  mutating func text() throws -> String { try required(optionalText()) }
+  mutating func integer() throws -> Int64 { try required(optionalInteger()) }
+  mutating func time() throws -> Timestamp { Timestamp(milliseconds: try integer()) }
+  mutating func optionalTime() throws -> Timestamp? { try optionalInteger().map(Timestamp.init(milliseconds:)) }
+  mutating func scopes() throws -> [String] { ScopeText.split(try text()) }
+  mutating func sealed() throws -> Secret { try required(optionalSealed()) }
+
+  mutating func name<Name: RawRepresentable>(_: Name.Type) throws -> Name where Name.RawValue == String {
+    try required(Name(rawValue: text()))
+  }
+
+  mutating func small<Number: FixedWidthInteger>(_: Number.Type) throws -> Number {
+    try required(Number(exactly: integer()))
+  }
+
+  mutating func optionalText() throws -> String? { try next(String.fromDatabaseValue) }
+  mutating func optionalInteger() throws -> Int64? { try next(Int64.fromDatabaseValue) }
+
+  mutating func optionalJSON<Value: Decodable>(_: Value.Type) throws -> Value? {
+    guard let text = try optionalText() else { return nil }
+    return try required(try? JSONDecoder().decode(Value.self, from: Data(text.utf8)))
+  }
+
+  mutating func optionalSealed() throws -> Secret? {
+    try optionalSealedData().map { Secret(String(decoding: $0, as: UTF8.self)) }
+  }
+
+  mutating func optionalSealedData() throws -> Data? {
+    guard let sealed = try next(Data.fromDatabaseValue) else { return nil }
+    let column = table.columns[index - 1]
+    do throws(Sealer.Failure) {
+      return try sealer.open(sealed, at: place, column: column)
+    } catch {
+      throw DamagedRow(table: table.name, column: column, isForeign: error == .otherKey)
+    }
+  }
+
+  /// Nil is NULL; another type than the column's is damage.
+  private mutating func next<Value>(_ convert: (DatabaseValue) -> Value?) throws -> Value? {
+    let value: DatabaseValue = row[index]
+    index += 1
+    return value.isNull ? nil : try required(convert(value))
+  }
+
+  /// Nil: the column read last is damaged.
+  func required<Value>(_ value: Value?) throws -> Value {
+    guard let value else { throw DamagedRow(table: table.name, column: table.columns[max(0, index - 1)]) }
+    return value
+  }
+}

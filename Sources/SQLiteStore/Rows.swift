@@ -1,0 +1,219 @@
+import Grants
+import OAuth
+
+extension SavedGrant: StoredRow {
+  static let table = Table(
+    "grants", key: ["account"],
+    columns: [
+      "account", "provider", "identity", "requested_scopes", "granted_scopes", "resource", "generation", "standing",
+      "standing_detail", "created_at", "logged_in_at", "refresh_token_expires_at", "refresh_token",
+      "previous_refresh_token", "id_token", "extra",
+    ])
+
+  /// With the provider: changing it must not send the refresh token to another one.
+  var sealedWith: [String] { [account.rawValue, provider.rawValue] }
+
+  func write(to row: inout RowWriter) throws {
+    row.text(account.rawValue)
+    row.text(provider.rawValue)
+    try row.json(identity)
+    row.scopes(requestedScopes)
+    row.scopes(grantedScopes)
+    row.text(resource)
+    row.integer(generation)
+    let standing = StandingRecord(standing)
+    row.text(standing.kind.rawValue)
+    try row.json(standing.detail)
+    row.time(createdAt)
+    row.time(loggedInAt)
+    row.time(refreshTokenExpiresAt)
+    try row.sealed(refreshToken)
+    try row.sealed(previousRefreshToken)
+    try row.sealed(idToken)
+    try row.sealed(extra)
+  }
+
+  init(from row: inout RowReader) throws {
+    let account = try row.name(AccountName.self)
+    let provider = try row.name(ProviderName.self)
+    row.bind(to: [account.rawValue, provider.rawValue])
+    let identity = try row.optionalJSON(Identity.self)
+    let requestedScopes = try row.scopes()
+    let grantedScopes = try row.scopes()
+    let resource = try row.optionalText()
+    let generation = try row.integer()
+    let kind = try row.name(StandingRecord.Kind.self)
+    let detail = try row.optionalJSON(StandingRecord.Detail.self)
+    let standing = try row.required(StandingRecord(kind: kind, detail: detail).standing)
+    let createdAt = try row.time()
+    let loggedInAt = try row.time()
+    let refreshTokenExpiresAt = try row.optionalTime()
+    self.init(
+      account: account, provider: provider, identity: identity, requestedScopes: requestedScopes,
+      grantedScopes: grantedScopes, resource: resource, refreshToken: try row.optionalSealed(),
+      previousRefreshToken: try row.optionalSealed(), refreshTokenExpiresAt: refreshTokenExpiresAt,
+      idToken: try row.optionalSealed(), generation: generation, standing: standing, createdAt: createdAt,
+      loggedInAt: loggedInAt, extra: try row.optionalSealedData())
+  }
+}
+
+extension SavedToken: StoredRow {
+  static let table = Table(
+    "tokens", key: ["account", "scope", "resource"],
+    columns: [
+      "account", "scope", "resource", "type", "scopes", "generation", "issued_at", "expires_at", "refresh_at",
+      "access_token",
+    ])
+
+  var sealedWith: [String] { [account.rawValue, key.scope, key.resource] }
+
+  func write(to row: inout RowWriter) throws {
+    row.text(account.rawValue)
+    row.text(key.scope)
+    row.text(key.resource)
+    row.text(type)
+    row.scopes(scopes)
+    row.integer(generation)
+    row.time(issuedAt)
+    row.time(expiresAt)
+    row.time(refreshAt)
+    try row.sealed(accessToken)
+  }
+
+  init(from row: inout RowReader) throws {
+    let account = try row.name(AccountName.self)
+    let key = Key(scope: try row.text(), resource: try row.text())
+    row.bind(to: [account.rawValue, key.scope, key.resource])
+    let type = try row.text()
+    let scopes = try row.scopes()
+    let generation = try row.integer()
+    let issuedAt = try row.time()
+    let expiresAt = try row.optionalTime()
+    let refreshAt = try row.optionalTime()
+    self.init(
+      account: account, key: key, accessToken: try row.sealed(), type: type, scopes: scopes, generation: generation,
+      issuedAt: issuedAt, expiresAt: expiresAt, refreshAt: refreshAt)
+  }
+}
+
+extension RefreshIntent: StoredRow {
+  static let table = Table(
+    "refresh_intents", key: ["account"], columns: ["account", "refresh_token_hash", "sent_at", "attempts"])
+
+  var sealedWith: [String] { [] }
+
+  func write(to row: inout RowWriter) throws {
+    row.text(account.rawValue)
+    row.text(refreshTokenHash)
+    row.time(sentAt)
+    row.integer(Int64(attempts))
+  }
+
+  init(from row: inout RowReader) throws {
+    self.init(
+      account: try row.name(AccountName.self), refreshTokenHash: try row.text(), sentAt: try row.time(),
+      attempts: try row.small(Int.self))
+  }
+}
+
+extension SavedLogin: StoredRow {
+  static let table = Table(
+    "logins", key: ["id"],
+    columns: [
+      "id", "provider", "account", "redirect_uri", "scopes", "resource", "max_age", "uid", "started_at", "expires_at",
+      "state", "nonce", "verifier",
+    ])
+
+  /// With what the login is for: changing it must not sign a person in elsewhere.
+  var sealedWith: [String] { [id.rawValue, provider.rawValue, account.rawValue] }
+
+  func write(to row: inout RowWriter) throws {
+    row.text(id.rawValue)
+    row.text(provider.rawValue)
+    row.text(account.rawValue)
+    row.text(redirectURI)
+    row.scopes(scopes)
+    row.text(resource)
+    row.integer(maxAge)
+    row.integer(Int64(uid))
+    row.time(startedAt)
+    row.time(expiresAt)
+    try row.sealed(state)
+    try row.sealed(nonce)
+    try row.sealed(verifier)
+  }
+
+  init(from row: inout RowReader) throws {
+    let id = try row.name(LoginID.self)
+    let provider = try row.name(ProviderName.self)
+    let account = try row.name(AccountName.self)
+    row.bind(to: [id.rawValue, provider.rawValue, account.rawValue])
+    let redirectURI = try row.text()
+    let scopes = try row.scopes()
+    let resource = try row.optionalText()
+    let maxAge = try row.optionalInteger()
+    let uid = try row.small(UInt32.self)
+    let startedAt = try row.time()
+    let expiresAt = try row.time()
+    self.init(
+      id: id, provider: provider, account: account, state: try row.sealed(), nonce: try row.optionalSealed(),
+      verifier: try row.optionalSealed(), redirectURI: redirectURI, scopes: scopes, resource: resource, maxAge: maxAge,
+      uid: uid, startedAt: startedAt, expiresAt: expiresAt)
+  }
+}
+
+extension PendingRevocation: StoredRow {
+  static let table = Table(
+    "revocations", key: ["id"],
+    columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "token"])
+
+  /// With the provider: changing it must not send the token to another one.
+  var sealedWith: [String] { [id, provider.rawValue] }
+
+  func write(to row: inout RowWriter) throws {
+    row.text(id)
+    row.text(provider.rawValue)
+    row.text(hint)
+    row.integer(Int64(attempts))
+    row.time(retryAt)
+    row.time(expiresAt)
+    try row.sealed(token)
+  }
+
+  init(from row: inout RowReader) throws {
+    let id = try row.text()
+    let provider = try row.name(ProviderName.self)
+    row.bind(to: [id, provider.rawValue])
+    let hint = try row.text()
+    let attempts = try row.small(Int.self)
+    let retryAt = try row.time()
+    let expiresAt = try row.time()
+    self.init(
+      id: id, provider: provider, token: try row.sealed(), hint: hint, attempts: attempts, retryAt: retryAt,
+      expiresAt: expiresAt)
+  }
+}
+
+/// A small value by name.
+struct Setting: StoredRow {
+  static let table = Table("settings", key: ["name"], columns: ["name", "value"])
+
+  let name: String
+  let value: String
+
+  var sealedWith: [String] { [] }
+
+  init(name: String, value: String) {
+    self.name = name
+    self.value = value
+  }
+
+  func write(to row: inout RowWriter) throws {
+    row.text(name)
+    row.text(value)
+  }
+
+  init(from row: inout RowReader) throws {
+    self.init(name: try row.text(), value: try row.text())
+  }
+}

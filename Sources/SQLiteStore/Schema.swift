@@ -1,0 +1,107 @@
+import GRDB
+
+/// The tables, as they came to be. A migration that was released never changes; a new one raises ``version``.
+///
+/// Times are milliseconds since 1970. Columns of type BLOB are sealed. Scopes are joined by a space.
+enum Schema {
+  /// Says to `file` and to SQLite whose database it is: "grnt".
+  static let applicationID: Int32 = 0x6772_6e74
+  /// `user_version` of what this program writes.
+  static let version = 1
+
+  static func migrate(_ database: DatabaseQueue) throws {
+    // Even a migrator that has nothing to do writes.
+    if try database.read(migrator.hasCompletedMigrations) { return }
+    try migrator.migrate(database)
+  }
+
+  /// Whether nothing was ever committed.
+  static func isEmpty(_ db: Database) throws -> Bool {
+    try ["grants", "tokens", "refresh_intents", "logins", "revocations", "settings"].allSatisfy {
+      try Int.fetchOne(db, sql: "SELECT count(*) FROM \($0)") == 0
+    }
+  }
+
+  private static var migrator: DatabaseMigrator {
+    var migrator = DatabaseMigrator()
+    migrator.registerMigration("v1") { db in
+      try db.execute(sql: v1)
+      try db.execute(sql: "PRAGMA application_id = \(applicationID); PRAGMA user_version = 1")
+    }
+    return migrator
+  }
+
+  // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.
+  private static let v1 = """
+    CREATE TABLE meta (
+      name TEXT NOT NULL PRIMARY KEY,
+      value BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE grants (
+      account TEXT NOT NULL PRIMARY KEY,
+      provider TEXT NOT NULL,
+      identity TEXT,
+      requested_scopes TEXT NOT NULL,
+      granted_scopes TEXT NOT NULL,
+      resource TEXT,
+      generation INTEGER NOT NULL,
+      standing TEXT NOT NULL,
+      standing_detail TEXT,
+      created_at INTEGER NOT NULL,
+      logged_in_at INTEGER NOT NULL,
+      refresh_token_expires_at INTEGER,
+      refresh_token BLOB,
+      previous_refresh_token BLOB,
+      id_token BLOB,
+      extra BLOB
+    ) STRICT;
+    CREATE TABLE tokens (
+      account TEXT NOT NULL REFERENCES grants (account) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+      scope TEXT NOT NULL,
+      resource TEXT NOT NULL,
+      type TEXT NOT NULL,
+      scopes TEXT NOT NULL,
+      generation INTEGER NOT NULL,
+      issued_at INTEGER NOT NULL,
+      expires_at INTEGER,
+      refresh_at INTEGER,
+      access_token BLOB NOT NULL,
+      PRIMARY KEY (account, scope, resource)
+    ) STRICT;
+    CREATE TABLE refresh_intents (
+      account TEXT NOT NULL PRIMARY KEY
+        REFERENCES grants (account) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+      refresh_token_hash TEXT NOT NULL,
+      sent_at INTEGER NOT NULL,
+      attempts INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE logins (
+      id TEXT NOT NULL PRIMARY KEY,
+      provider TEXT NOT NULL,
+      account TEXT NOT NULL,
+      redirect_uri TEXT NOT NULL,
+      scopes TEXT NOT NULL,
+      resource TEXT,
+      max_age INTEGER,
+      uid INTEGER NOT NULL,
+      started_at INTEGER NOT NULL,
+      expires_at INTEGER NOT NULL,
+      state BLOB NOT NULL,
+      nonce BLOB,
+      verifier BLOB
+    ) STRICT;
+    CREATE TABLE revocations (
+      id TEXT NOT NULL PRIMARY KEY,
+      provider TEXT NOT NULL,
+      hint TEXT NOT NULL,
+      attempts INTEGER NOT NULL,
+      retry_at INTEGER NOT NULL,
+      expires_at INTEGER NOT NULL,
+      token BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE settings (
+      name TEXT NOT NULL PRIMARY KEY,
+      value TEXT NOT NULL
+    ) STRICT;
+    """
+}

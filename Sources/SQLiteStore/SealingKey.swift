@@ -1,0 +1,64 @@
+public import Broker
+import Crypto
+public import Foundation
+
+/// The 256-bit key that secrets are sealed under, and where it is from.
+public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
+  static let length = 32
+
+  let key: SymmetricKey
+  /// For people, such as `credential grantd.key`.
+  public let source: String
+
+  public var description: String { "‹redacted key from \(source)›" }
+  public var customMirror: Mirror { Mirror(self, children: ["source": source]) }
+
+  /// Takes 32 bytes as they are, or as text: 64 hexadecimal digits, or base64 (RFC 4648 §4, §5).
+  public init(_ contents: Data, source: String) throws(StoreError) {
+    let bytes = try Self.bytes(of: contents, source: source)
+    guard Set(bytes).count > 1 else {
+      throw .unusableKey(source: source, detail: "all its bytes are the same")
+    }
+    self.init(SymmetricKey(data: bytes), source: source)
+  }
+
+  init(_ key: SymmetricKey, source: String) {
+    self.key = key
+    self.source = source
+  }
+
+  /// The key that the service manager put aside.
+  public static func load(credential: Data, source: String) throws(StoreError) -> SealingKey {
+    try SealingKey(credential, source: source)
+  }
+
+  private static func bytes(of contents: Data, source: String) throws(StoreError) -> Data {
+    if contents.count == length {
+      // Random bytes never look so: this is the text of a shorter key.
+      guard !contents.allSatisfy({ (0x20...0x7e).contains($0) }) else {
+        throw .unusableKey(source: source, detail: "it is a text of 32 characters, which is too short for a key")
+      }
+      return contents
+    }
+    guard contents.count <= 256, let text = String(data: contents, encoding: .utf8) else {
+      throw .unusableKey(source: source, detail: "it has \(contents.count) bytes, not 32")
+    }
+    let trimmed = text.trimmingCharacters(in: .whitespacesAndNewlines)
+    guard let bytes = hex(trimmed) ?? base64(trimmed), bytes.count == length else {
+      throw .unusableKey(
+        source: source, detail: "it is neither 32 bytes nor the hexadecimal or base64 text of 32 bytes")
+    }
+    return bytes
+  }
+
+  private static func hex(_ text: String) -> Data? {
+    guard text.utf8.count == 2 * length, text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else { return nil }
+    let digits = text.compactMap { $0.hexDigitValue.map(UInt8.init) }
+    return Data(stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] })
+  }
+
+  private static func base64(_ text: String) -> Data? {
+    let standard = text.replacingOccurrences(of: "-", with: "+").replacingOccurrences(of: "_", with: "/")
+    return Data(base64Encoded: standard.hasSuffix("=") ? standard : standard + "=")
+  }
+}

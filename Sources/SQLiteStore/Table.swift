@@ -1,0 +1,96 @@
+import Broker
+import GRDB
+import Grants
+
+/// A table's statements, made once. A row's columns are written and read in this order.
+struct Table: Sendable {
+  let name: String
+  let columns: [String]
+  let select: String
+  let put: String
+
+  init(_ name: String, key: [String], columns: [String]) {
+    self.name = name
+    self.columns = columns
+    let list = columns.joined(separator: ", ")
+    let values = columns.map { _ in "?" }.joined(separator: ", ")
+    let updates = columns.filter { !key.contains($0) }.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
+    select = "SELECT \(list) FROM \(name) ORDER BY \(key.joined(separator: ", "))"
+    // Not INSERT OR REPLACE, which deletes the old row, and with it the rows that refer to it.
+    put = """
+      INSERT INTO \(name) (\(list)) VALUES (\(values))
+      ON CONFLICT (\(key.joined(separator: ", "))) DO UPDATE SET \(updates)
+      """
+  }
+}
+
+/// A value that is one row of a table.
+protocol StoredRow {
+  static var table: Table { get }
+
+  /// What the row's sealed columns are bound to: its key, and where its secrets may be sent.
+  var sealedWith: [String] { get }
+
+  func write(to row: inout RowWriter) throws
+  init(from row: inout RowReader) throws
+}
+
+extension StoredRow {
+  func put(in db: Database, sealer: Sealer) throws {
+    var row = RowWriter(table: Self.table, boundTo: sealedWith, sealer: sealer)
+    try write(to: &row)
+    try db.cachedStatement(sql: Self.table.put).execute(arguments: StatementArguments(row.values))
+  }
+
+  static func all(in db: Database, sealer: Sealer) throws -> [Self] {
+    var rows: [Self] = []
+    let cursor = try Row.fetchCursor(db.cachedStatement(sql: table.select))
+    while let row = try cursor.next() {
+      var reader = RowReader(row, of: table, sealer: sealer)
+      rows.append(try Self(from: &reader))
+    }
+    return rows
+  }
+}
+
+extension StoredState {
+  static func read(_ db: Database, sealer: Sealer) throws -> StoredState {
+    var state = StoredState()
+    state.grants = try SavedGrant.all(in: db, sealer: sealer)
+    state.tokens = try SavedToken.all(in: db, sealer: sealer)
+    state.intents = try RefreshIntent.all(in: db, sealer: sealer)
+    state.logins = try SavedLogin.all(in: db, sealer: sealer)
+    state.revocations = try PendingRevocation.all(in: db, sealer: sealer)
+    for setting in try Setting.all(in: db, sealer: sealer) { state.values[setting.name] = setting.value }
+    return state
+  }
+
+  /// What makes this state from nothing.
+  var changes: [Change] {
+    grants.map(Change.putGrant) + tokens.map(Change.putToken) + intents.map(Change.putIntent)
+      + logins.map(Change.putLogin) + revocations.map(Change.putRevocation) + values.map(Change.putValue)
+  }
+}
+
+extension Change {
+  func apply(to db: Database, sealer: Sealer) throws {
+    switch self {
+    case .putGrant(let grant): try grant.put(in: db, sealer: sealer)
+    case .removeGrant(let account): try Self.delete("DELETE FROM grants WHERE account = ?", account.rawValue, in: db)
+    case .putToken(let token): try token.put(in: db, sealer: sealer)
+    case .removeTokens(let account): try Self.delete("DELETE FROM tokens WHERE account = ?", account.rawValue, in: db)
+    case .putIntent(let intent): try intent.put(in: db, sealer: sealer)
+    case .removeIntent(let account):
+      try Self.delete("DELETE FROM refresh_intents WHERE account = ?", account.rawValue, in: db)
+    case .putLogin(let login): try login.put(in: db, sealer: sealer)
+    case .removeLogin(let id): try Self.delete("DELETE FROM logins WHERE id = ?", id.rawValue, in: db)
+    case .putRevocation(let revocation): try revocation.put(in: db, sealer: sealer)
+    case .removeRevocation(let id): try Self.delete("DELETE FROM revocations WHERE id = ?", plain(id), in: db)
+    case .putValue(let name, let value): try Setting(name: name, value: value).put(in: db, sealer: sealer)
+    }
+  }
+
+  private static func delete(_ sql: String, _ key: String, in db: Database) throws {
+    try db.cachedStatement(sql: sql).execute(arguments: [key])
+  }
+}

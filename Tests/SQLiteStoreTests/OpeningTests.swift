@@ -1,0 +1,150 @@
+import Broker
+import Foundation
+import GRDB
+import Grants
+import OAuth
+import SQLiteStore
+import Testing
+
+@Suite("A store that cannot be used is refused and not touched")
+struct OpeningTests {
+  let folder = TemporaryFolder()
+
+  private func sql(_ sql: String) throws {
+    let database = try DatabaseQueue(path: folder.database)
+    try database.writeWithoutTransaction { try $0.execute(sql: sql) }
+    try database.close()
+  }
+
+  /// Opens it, with what goes wrong.
+  private func refusal(key: SealingKey = Sample.key) -> StoreError? {
+    do throws(StoreError) {
+      _ = try SQLiteStore.open(folder: folder.state, key: key)
+      return nil
+    } catch {
+      return error
+    }
+  }
+
+  enum Damage: CaseIterable {
+    case text, shortText, random, truncated, truncatedInPage, zeroedPage, otherProgram
+  }
+
+  @Test("damaged", arguments: Damage.allCases)
+  func damaged(_ damage: Damage) async throws {
+    try await folder.fill(Sample.everything)
+    var contents = try folder.contents(folder.database)
+    switch damage {
+    case .text: contents = Data(String(repeating: "no database\n", count: 1000).utf8)
+    case .shortText: contents = Data("x".utf8)
+    case .random: contents = Data((0..<20_000).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 2_654_435_761 >> 7) })
+    case .truncated: contents = contents.prefix(3 * 4096)
+    case .truncatedInPage: contents = contents.prefix(contents.count - 100)
+    case .zeroedPage: contents.replaceSubrange(4096..<8192, with: Data(count: 4096))
+    case .otherProgram: contents.replaceSubrange(68..<72, with: [1, 2, 3, 4])
+    }
+    try folder.write(contents, to: folder.database)
+    let error = refusal()
+    guard case .corrupt(folder.database, let detail) = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+    #expect(!detail.isEmpty)
+    #expect(try folder.contents(folder.database) == contents)
+  }
+
+  @Test("written by a newer version")
+  func newer() async throws {
+    try await folder.fill(Sample.everything)
+    try sql("PRAGMA user_version = 7; CREATE TABLE later (x)")
+    let contents = try folder.contents(folder.database)
+    #expect(refusal() == .newer(path: folder.database, found: 7, known: 1))
+    #expect(try folder.contents(folder.database) == contents)
+  }
+
+  @Test("sealed under another key")
+  func wrongKey() async throws {
+    try await folder.fill(Sample.everything)
+    let contents = try folder.contents(folder.database)
+    #expect(refusal(key: Sample.otherKey) == .wrongKey(path: folder.database, keySource: "test"))
+    #expect(try folder.contents(folder.database) == contents)
+    let store = try folder.open()
+    #expect(try await store.load() == Sample.state)
+    await store.close()
+  }
+
+  @Test("without the note of its key")
+  func noKeyCheck() async throws {
+    try await folder.fill(Sample.everything)
+    try sql("DELETE FROM meta")
+    guard case .corrupt = refusal() else {
+      Issue.record("opened")
+      return
+    }
+  }
+
+  @Test("whose database is gone or empty and whose log is not", arguments: [true, false])
+  func logAlone(missing: Bool) async throws {
+    try folder.write(Data("log".utf8), to: folder.database + "-wal")
+    if !missing { try folder.write(Data(), to: folder.database) }
+    guard case .corrupt = refusal() else {
+      Issue.record("opened")
+      return
+    }
+    #expect(try folder.contents(folder.database + "-wal") == Data("log".utf8))
+  }
+
+  @Test("but an empty file is a new store: the first start ended before it wrote")
+  func emptyFile() async throws {
+    try folder.write(Data(), to: folder.database)
+    let store = try folder.open()
+    #expect(try await store.load() == StoredState())
+    await store.close()
+  }
+
+  @Test("but tables without anything in them are a new store: the first start ended before it noted the key")
+  func emptyTables() async throws {
+    try await folder.fill([])
+    try sql("DELETE FROM meta")
+    try await folder.fill(Sample.everything)
+    #expect(refusal(key: Sample.otherKey) == .wrongKey(path: folder.database, keySource: "test"))
+  }
+
+  @Test("in a folder where others may write")
+  func openFolder() throws {
+    try FileManager.default.createDirectory(atPath: folder.state, withIntermediateDirectories: true)
+    try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder.state)
+    guard case .unreadable(folder.state, let detail) = refusal() else {
+      Issue.record("opened")
+      return
+    }
+    #expect(detail.contains("777"))
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder.state).isEmpty)
+  }
+
+  @Test("where a file is in the place of the folder")
+  func fileForFolder() throws {
+    try folder.write(Data(), to: folder.path + "/state")
+    guard case .unreadable = refusal() else {
+      Issue.record("opened")
+      return
+    }
+  }
+
+  @Test("every error says what to do next")
+  func texts() {
+    let path = "/var/lib/grantd"
+    let errors: [StoreError] = [
+      .owned(path: path, pid: 123), .owned(path: path, pid: nil), .newer(path: path, found: 2, known: 1),
+      .corrupt(path: path, detail: "d"), .wrongKey(path: path, keySource: "k"),
+      .unusableKey(source: "k", detail: "d"), .unreadable(path: path, detail: "d"),
+      .unwritable(path: path, detail: "d"), .closed,
+    ]
+    for error in errors {
+      #expect(error.message.count > 10)
+      #expect(error.hint.count > 10)
+    }
+    #expect(errors[0].message == "another grantd (pid 123) owns /var/lib/grantd")
+    #expect(errors[0].hint.contains("systemctl stop grantd"))
+  }
+}

@@ -1,0 +1,156 @@
+import Broker
+import Foundation
+import Grants
+import OAuth
+import SQLiteStore
+
+/// A folder that is gone after the test.
+final class TemporaryFolder: Sendable {
+  let path: String
+
+  init() {
+    path = NSTemporaryDirectory() + "grantd-store-" + UUID().uuidString
+  }
+
+  deinit { try? FileManager.default.removeItem(atPath: path) }
+
+  var state: String { path + "/state" }
+  var database: String { state + "/grantd.db" }
+  var key: String { path + "/key/grantd.key" }
+
+  func contents(_ file: String) throws -> Data { try Data(contentsOf: URL(fileURLWithPath: file)) }
+
+  func write(_ contents: Data, to file: String) throws {
+    try FileManager.default.createDirectory(
+      atPath: (file as NSString).deletingLastPathComponent, withIntermediateDirectories: true,
+      attributes: [.posixPermissions: 0o700])
+    try contents.write(to: URL(fileURLWithPath: file))
+  }
+
+  func mode(_ file: String) throws -> Int {
+    let attributes = try FileManager.default.attributesOfItem(atPath: file)
+    return (attributes[.posixPermissions] as? NSNumber)?.intValue ?? -1
+  }
+
+  func open(_ key: SealingKey = Sample.key) throws -> SQLiteStore { try SQLiteStore.open(folder: state, key: key) }
+
+  /// A store with these changes, closed again.
+  func fill(_ changes: [Change]) async throws {
+    let store = try open()
+    try await store.commit(changes)
+    await store.close()
+  }
+}
+
+enum Sample {
+  static let keyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+  static let key = key(keyText)
+  static let otherKey = key(String(keyText.reversed()))
+
+  static func key(_ text: String) -> SealingKey {
+    do { return try SealingKey(Data(text.utf8), source: "test") } catch { preconditionFailure(error.message) }
+  }
+
+  static func account(_ name: String) -> AccountName {
+    guard let account = AccountName(rawValue: name) else { preconditionFailure(name) }
+    return account
+  }
+
+  static func provider(_ name: String) -> ProviderName {
+    guard let provider = ProviderName(rawValue: name) else { preconditionFailure(name) }
+    return provider
+  }
+
+  static func login(_ name: String) -> LoginID {
+    guard let login = LoginID(rawValue: name) else { preconditionFailure(name) }
+    return login
+  }
+
+  static func time(_ milliseconds: Int64) -> Timestamp { Timestamp(milliseconds: milliseconds) }
+
+  static let failure = Failure(
+    message: "the provider said \"no\" – ¿por qué?\0",
+    oauth: OAuthError(
+      code: OAuthErrorCode(rawValue: "invalid_grant"), description: "Token expired", uri: "https://op.example/e"),
+    at: time(1_700_000_000_123))
+
+  static let identity = Identity(
+    subject: "248289761001", issuer: "https://op.example", email: "jane@example.com", name: "Jane Doé 😀\0x",
+    username: "jane")
+
+  static func grant(_ name: String, generation: Int64 = 1, refresh: String? = nil) -> SavedGrant {
+    SavedGrant(
+      account: account(name), provider: provider("op"), identity: nil, requestedScopes: [], grantedScopes: [],
+      refreshToken: refresh.map(Secret.init), generation: generation, createdAt: time(1), loggedInAt: time(2))
+  }
+
+  static func fullGrant(_ name: String, standing: Standing = .good) -> SavedGrant {
+    SavedGrant(
+      account: account(name), provider: provider("op"), identity: identity,
+      requestedScopes: ["openid", "https://op.example/auth/mail.read", "with space", "100%", "", "%20", "nul\0"],
+      grantedScopes: ["openid"], resource: "https://api.example/", refreshToken: Secret("refresh-of-\(name)"),
+      previousRefreshToken: Secret("previous-of-\(name)"), refreshTokenExpiresAt: time(.max),
+      idToken: Secret("id-of-\(name)-é\0"), generation: .max, standing: standing, createdAt: time(.min),
+      loggedInAt: time(0), extra: Data(#"{"tenant":"extra-of-\#(name)"}"#.utf8))
+  }
+
+  static func token(
+    _ name: String, scope: String = "", resource: String = "", generation: Int64 = 1, access: String? = nil
+  ) -> SavedToken {
+    SavedToken(
+      account: account(name), key: .init(scope: scope, resource: resource),
+      accessToken: Secret(access ?? "access-of-\(name)-\(scope)-\(resource)"), type: "Bearer", scopes: ["openid"],
+      generation: generation, issuedAt: time(10), expiresAt: time(20), refreshAt: time(15))
+  }
+
+  static func login(_ name: String, full: Bool) -> SavedLogin {
+    SavedLogin(
+      id: login(name), provider: provider("op"), account: account("jane"), state: Secret("state-of-\(name)"),
+      nonce: full ? Secret("nonce-of-\(name)") : nil, verifier: full ? Secret("verifier-of-\(name)") : nil,
+      redirectURI: "http://127.0.0.1:4711/callback", scopes: full ? ["openid", "email"] : [],
+      resource: full ? "https://api.example/" : nil, maxAge: full ? 3600 : nil, uid: full ? .max : 0,
+      startedAt: time(5), expiresAt: time(6))
+  }
+
+  static func revocation(_ id: String) -> PendingRevocation {
+    PendingRevocation(
+      id: id, provider: provider("op"), token: Secret("revoked-of-\(id)"), hint: "refresh_token", attempts: 3,
+      retryAt: time(7), expiresAt: time(8))
+  }
+
+  static func intent(_ name: String) -> RefreshIntent {
+    RefreshIntent(account: account(name), refreshTokenHash: "hash-of-\(name)", sentAt: time(9), attempts: 2)
+  }
+
+  /// One of each, full and minimal.
+  static let everything: [Change] = [
+    .putToken(token("full")), .putToken(token("full", scope: "a b", resource: "https://api.example/")),
+    .putToken(
+      SavedToken(
+        account: account("minimal"), accessToken: Secret(""), type: "bearer", scopes: [], generation: 0,
+        issuedAt: time(0), expiresAt: nil)),
+    .putGrant(fullGrant("full")), .putGrant(grant("minimal")),
+    .putGrant(fullGrant("failing", standing: .failing(failure, count: 7, retryAt: time(99)))),
+    .putGrant(fullGrant("login", standing: .loginRequired(.lostRotation, Failure(message: "", at: time(0))))),
+    .putGrant(fullGrant("config", standing: .misconfigured(failure))),
+    .putIntent(intent("full")), .putLogin(login("l1", full: true)), .putLogin(login("l2", full: false)),
+    .putRevocation(revocation("r1")), .putValue("callback_port", "4711"), .putValue("empty", ""),
+  ]
+
+  static var state: StoredState {
+    var state = StoredState()
+    for change in everything {
+      switch change {
+      case .putGrant(let grant): state.grants.append(grant)
+      case .putToken(let token): state.tokens.append(token)
+      case .putIntent(let intent): state.intents.append(intent)
+      case .putLogin(let login): state.logins.append(login)
+      case .putRevocation(let revocation): state.revocations.append(revocation)
+      case .putValue(let name, let value): state.values[name] = value
+      case .removeGrant, .removeTokens, .removeIntent, .removeLogin, .removeRevocation: break
+      }
+    }
+    state.grants.sort { $0.account < $1.account }
+    return state
+  }
+}

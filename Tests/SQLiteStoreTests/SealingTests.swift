@@ -1,0 +1,120 @@
+import Broker
+import Foundation
+import GRDB
+import Grants
+import OAuth
+import SQLiteStore
+import Testing
+
+@Suite("Sealed columns")
+struct SealingTests {
+  let folder = TemporaryFolder()
+
+  @Test(
+    "that were swapped, moved, copied or changed are refused, and the file stays as it is",
+    arguments: [
+      "UPDATE grants SET refresh_token = (SELECT refresh_token FROM grants WHERE account = 'b') WHERE account = 'a'",
+      "UPDATE grants SET refresh_token = id_token WHERE account = 'a'",
+      "UPDATE grants SET previous_refresh_token = refresh_token WHERE account = 'a'",
+      "UPDATE grants SET extra = (SELECT access_token FROM tokens LIMIT 1) WHERE account = 'a'",
+      "UPDATE grants SET provider = 'attacker' WHERE account = 'a'",
+      "UPDATE tokens SET scope = 'more' WHERE account = 'a'",
+      "UPDATE tokens SET access_token = (SELECT access_token FROM tokens WHERE account = 'b') WHERE account = 'a'",
+      "UPDATE logins SET provider = 'attacker'",
+      "UPDATE logins SET account = 'b'",
+      "UPDATE logins SET nonce = state",
+      "UPDATE revocations SET provider = 'attacker'",
+      "UPDATE tokens SET access_token = x'01' WHERE account = 'a'",
+      "UPDATE tokens SET access_token = x'' WHERE account = 'a'",
+      "UPDATE tokens SET access_token = CAST(access_token || x'00' AS BLOB) WHERE account = 'a'",
+      "UPDATE grants SET standing = 'failing' WHERE account = 'a'",
+      "UPDATE grants SET standing_detail = '{' WHERE account = 'a'",
+      "UPDATE grants SET account = 'no name' WHERE account = 'b'; DELETE FROM tokens WHERE account = 'b'",
+      "UPDATE logins SET uid = -1",
+    ])
+  func tampered(sql: String) async throws {
+    try await folder.fill([
+      .putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b")), .putToken(Sample.token("a")),
+      .putToken(Sample.token("b")), .putLogin(Sample.login("l", full: true)), .putRevocation(Sample.revocation("r")),
+    ])
+    let database = try DatabaseQueue(path: folder.database)
+    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA foreign_keys = OFF; \(sql)") }
+    try database.close()
+    try await expectDamage()
+  }
+
+  @Test("with any one byte changed are refused", arguments: [0, 1, 4, 5, 16, 17, 20, -1])
+  func flipped(offset: Int) async throws {
+    try await folder.fill([.putGrant(Sample.grant("a", refresh: "refresh-token-of-a"))])
+    let database = try DatabaseQueue(path: folder.database)
+    let sealed = try #require(
+      try await database.read { try Data.fetchOne($0, sql: "SELECT refresh_token FROM grants") })
+    try database.close()
+    var contents = try folder.contents(folder.database)
+    let range = try #require(contents.range(of: sealed))
+    contents[offset < 0 ? range.upperBound + offset : range.lowerBound + offset] ^= 0x10
+    try folder.write(contents, to: folder.database)
+    try await expectDamage()
+  }
+
+  private func expectDamage() async throws {
+    let before = try folder.contents(folder.database)
+    let store = try folder.open()
+    let error = await #expect(throws: StoreError.self) { try await store.load() }
+    guard case .corrupt(folder.database, let detail) = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+    #expect(detail.contains("table"))
+    await store.close()
+    #expect(try folder.contents(folder.database) == before)
+  }
+
+  @Test("show no secret in any file, open or closed")
+  func nothingInTheClear() async throws {
+    let store = try folder.open()
+    try await store.commit(Sample.everything)
+    try expectNoSecrets()
+    try await store.commit([.removeGrant(Sample.account("full"))])
+    try expectNoSecrets()
+    await store.close()
+    try expectNoSecrets()
+  }
+
+  private func expectNoSecrets() throws {
+    for file in try FileManager.default.contentsOfDirectory(atPath: folder.state) {
+      let contents = try folder.contents("\(folder.state)/\(file)")
+      for secret in ["refresh-of-", "previous-of-", "id-of-", "extra-of-", "access-of-", "state-of-", "nonce-of-"] {
+        #expect(contents.range(of: Data(secret.utf8)) == nil, "\(secret) in \(file)")
+      }
+      #expect(contents.range(of: Data("verifier-of-".utf8)) == nil)
+      #expect(contents.range(of: Data("revoked-of-".utf8)) == nil)
+    }
+  }
+
+  @Test("are different each time they are sealed")
+  func freshNonces() async throws {
+    func sealed() async throws -> Data? {
+      try await folder.fill([.putGrant(Sample.grant("a", refresh: "the same"))])
+      let database = try DatabaseQueue(path: folder.database)
+      defer { try? database.close() }
+      return try await database.read { try Data.fetchOne($0, sql: "SELECT refresh_token FROM grants") }
+    }
+    #expect(try await sealed() != sealed())
+  }
+
+  @Test("are sealed anew when the key changes, and the old key opens nothing")
+  func rotation() async throws {
+    try await folder.fill(Sample.everything)
+    let old = try folder.contents(folder.database)
+    let rotated = try SQLiteStore.open(folder: folder.state, key: Sample.otherKey, previousKey: Sample.key)
+    #expect(try await rotated.load() == Sample.state)
+    await rotated.close()
+    #expect(try folder.contents(folder.database) != old)
+    #expect(throws: StoreError.wrongKey(path: folder.database, keySource: "test")) { try folder.open() }
+    // The previous key may stay configured.
+    let again = try SQLiteStore.open(folder: folder.state, key: Sample.otherKey, previousKey: Sample.key)
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+}
