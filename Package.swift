@@ -104,6 +104,14 @@ let package = Package(
     tests("SystemdTests", ["Systemd", "CLinux", logging]),
     tests(
       "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers"]),
+    tests("GrantctlTests", ["grantctl", "BrokerAPI", "UnixSocket", argumentParser, nioCore, nioPosix, logging]),
+    tests(
+      "IntegrationTests",
+      [
+        "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl", "grantd-demo-provider", asyncHTTPClient,
+        nioCore,
+        nioPosix,
+      ]),
     tests("DemoProviderTests", ["DemoProvider", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
   ],
   cLanguageStandard: .gnu11

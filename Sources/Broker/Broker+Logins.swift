@@ -110,7 +110,8 @@ extension Broker {
   private func destinations(_ asked: [String]?, _ redirectURI: RedirectURI) throws(RPCError) -> [String] {
     let known = ["browser", "manual"]
     if let unknown = asked?.first(where: { !known.contains($0) }) {
-      throw .invalidParams("params.destinations: expected `browser` or `manual`, got \(unknown.prefix(32).debugDescription)")
+      throw .invalidParams(
+        "params.destinations: expected `browser` or `manual`, got \(unknown.prefix(32).debugDescription)")
     }
     let port = redirectURI.port ?? 80
     let reachable = redirectURI.isLoopback && (port == callbackPort || fixedCallbackPorts.contains(port))

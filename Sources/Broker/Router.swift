@@ -34,7 +34,8 @@ public struct Router: Dispatcher {
         Self.route(AccountLogout.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.logout(params)
         },
-        Self.route(LoginStart.self, broker, account: { $0.account ?? $0.provider }) { params, session throws(RPCError) in
+        Self.route(LoginStart.self, broker, account: { $0.account ?? $0.provider }) {
+          params, session throws(RPCError) in
           try await broker.startLogin(params, caller: session.caller)
         },
         Self.route(LoginWait.self, broker) { params, session throws(RPCError) in

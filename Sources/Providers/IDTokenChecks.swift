@@ -45,7 +45,8 @@ extension OAuthProvider {
       if let identity = grant.identity, identity.subject != token.subject {
         return .failed(
           .ended(
-            .identityChanged, message: "the provider's refreshed ID token is of another person than the one who signed in",
+            .identityChanged,
+            message: "the provider's refreshed ID token is of another person than the one who signed in",
             nil))
       }
       return .keys(unknown: nil) { keys, now in

@@ -45,7 +45,9 @@ actor CallbackDesk {
       fixed[port] = nil
     }
     for port in ports.sorted() {
-      if let listener = fixed[port] { listener.update(paths: paths) } else {
+      if let listener = fixed[port] {
+        listener.update(paths: paths)
+      } else {
         fixed[port] = await listen((port, nil), paths, &warnings)
       }
     }

@@ -1,8 +1,8 @@
 import Broker
 import BrokerAPI
-import GrantdConfiguration
 import Foundation
 import Glibc
+import GrantdConfiguration
 import HTTPTransport
 import Logging
 import NIOCore
@@ -51,14 +51,18 @@ struct Daemon: Sendable {
     } catch {
       await store.close()
       throw StartFailure(
-        message: error.description, hint: "`grantctl status` asks the broker that is there; --socket names another place.",
+        message: error.description,
+        hint: "`grantctl status` asks the broker that is there; --socket names another place.",
         status: 1)
     }
     await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
     logger.notice(
-      "serving", metadata: ["socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
-        "state": "\(store.location)", "version": "\(GrantdVersion.current)"])
+      "serving",
+      metadata: [
+        "socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
+        "state": "\(store.location)", "version": "\(GrantdVersion.current)",
+      ])
     try await serve(broker, server)
     await desk.close()
     await store.close()

@@ -2,9 +2,9 @@ import ArgumentParser
 import Broker
 import BrokerAPI
 import CLinux
-import GrantdConfiguration
 import Foundation
 import Glibc
+import GrantdConfiguration
 import Logging
 import Systemd
 
@@ -102,7 +102,8 @@ struct GrantdCommand: AsyncParsableCommand {
   }
 
   private func report(_ settings: Settings, _ places: Places) -> Never {
-    let files = settings.files.isEmpty ? "built-in defaults (no \(places.configuration))" : settings.files.joined(separator: ", ")
+    let files =
+      settings.files.isEmpty ? "built-in defaults (no \(places.configuration))" : settings.files.joined(separator: ", ")
     for warning in settings.warnings { print("warning: \(warning)") }
     print("ok: \(files): \(settings.providers.count) providers, \(settings.rules.count) rules")
     Self.exit(withStatus: 0)

@@ -1,7 +1,7 @@
 import Broker
-import GrantdConfiguration
 import Foundation
 import Glibc
+import GrantdConfiguration
 
 /// Where this instance has its files.
 struct Places: Sendable {

@@ -1,0 +1,250 @@
+import BrokerAPI
+import Logging
+import NIOCore
+
+/// One connection on its event loop. A plain cached `token.get` is answered here, in the turn that read it; every other
+/// line goes to ``Answering``. What a turn answers is written in one piece.
+final class ConnectionHandler: ChannelDuplexHandler {
+  typealias InboundIn = ByteBuffer
+  typealias OutboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+
+  /// Memory for replies that an idle connection keeps.
+  private static let keptCapacity = 32 * 1024
+
+  private let answering: Answering
+  private let dispatcher: any Dispatcher
+  private let roster: Roster
+  private let limits: SocketServer.Limits
+  private let logger: Logger
+
+  private var context: ChannelHandlerContext?
+  private var connection: Connection?
+  private var framer: LineFramer
+  private var outgoing = ByteBuffer()
+  private var isWritable = true
+  /// The channel would read more; we have to catch up first.
+  private var isReadHeld = false
+  private var hasInputEnded = false
+  private var isClosing = false
+
+  private var activity = 0
+  private var idle = (activity: 0, since: NIODeadline.uptimeNanoseconds(0))
+  private var unfinished: (line: Int, since: NIODeadline)?
+
+  init(dispatcher: any Dispatcher, roster: Roster, limits: SocketServer.Limits, logger: Logger) {
+    answering = Answering(dispatcher: dispatcher, roster: roster)
+    self.dispatcher = dispatcher
+    self.roster = roster
+    self.limits = limits
+    self.logger = logger
+    framer = LineFramer(limit: limits.line)
+  }
+
+  // MARK: the channel's life
+
+  func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+  func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+  func channelActive(context: ChannelHandlerContext) {
+    idle.since = .now()
+    let identified = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+      of: NIOBSDSocket.Handle.self
+    ) { socket -> Connection? in
+      guard let peer = Peer(of: socket) else { return nil }
+      return Connection(peer: peer, handler: self, eventLoop: context.eventLoop, roster: roster, limits: limits)
+    }
+    guard let connection = identified ?? nil else {
+      logger.warning("a connection was refused: the kernel does not say whose it is")
+      isClosing = true
+      context.close(promise: nil)
+      return
+    }
+    if roster.isDraining {
+      refuse(Answering.shuttingDown, context)
+    } else if let limit = roster.admit(connection) {
+      logger.warning("a connection was refused: \(limit) are open", metadata: ["uid": "\(connection.caller.uid)"])
+      refuse(RPCError(.overloaded, "too many connections: \(limit) are open"), context)
+    } else {
+      self.connection = connection
+    }
+  }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    isClosing = true
+    connection?.closed()
+    connection = nil
+    context.fireChannelInactive()
+  }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    guard case .some(.inputClosed) = event as? ChannelEvent else {
+      context.fireUserInboundEventTriggered(event)
+      return
+    }
+    hasInputEnded = true
+    // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
+    if !framer.isStopped, framer.isInsideLine { framer.feed(ByteBuffer(staticString: "\n")) }
+    takeLines()
+    catchUp(context)
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    logger.debug("a connection failed: \(error)")
+    context.close(promise: nil)
+  }
+
+  // MARK: reading
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    activity &+= 1
+    framer.feed(unwrapInboundIn(data))
+    takeLines()
+  }
+
+  func channelReadComplete(context: ChannelHandlerContext) { catchUp(context) }
+
+  func read(context: ChannelHandlerContext) {
+    isReadHeld = isPaused
+    if !isReadHeld { context.read() }
+  }
+
+  func channelWritabilityChanged(context: ChannelHandlerContext) {
+    isWritable = context.channel.isWritable
+    if isWritable { catchUp(context) }
+  }
+
+  /// Too much is unanswered or unread by the client: nothing more is taken from it.
+  private var isFull: Bool {
+    guard let connection, !isClosing, isWritable else { return true }
+    return connection.running >= limits.requestsInFlight
+  }
+
+  private var isPaused: Bool { framer.isStopped || isFull }
+
+  private func takeLines() {
+    guard let connection, !isClosing else { return }
+    framer.takeLines { frame in
+      switch frame {
+      case .line(let line): answer(line, connection)
+      case .tooLong:
+        let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
+        outgoing.writeBytes(RPCReply.failure(.null, error).line())
+      }
+      return connection.running < limits.requestsInFlight && outgoing.readableBytes < limits.outbound
+    }
+  }
+
+  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) {
+    if let plain = PlainTokenGet.scan(line), !roster.isDraining {
+      let account = String(decoding: UnsafeRawBufferPointer(rebasing: line[plain.account]), as: UTF8.self)
+      if let reply = dispatcher.cachedToken(account: account, minTTL: plain.minTTL, caller: connection.caller) {
+        outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
+        return
+      }
+    }
+    guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
+    connection.begin(1)
+    answering.start([UInt8](line), on: connection)
+  }
+
+  // MARK: writing
+
+  /// Takes the replies and notifications that tasks left in the outbox.
+  func sendOutbox() {
+    guard let context, let connection else { return }
+    let (outbox, isOverflown) = connection.takeOutbox()
+    if isOverflown {
+      logger.notice(
+        "a client does not read its notifications: closed", metadata: ["pid": "\(connection.caller.pid)"])
+      context.close(promise: nil)
+      return
+    }
+    if outbox.finished > 0 { activity &+= 1 }
+    if outbox.notificationBytes > 0 {
+      let written = context.eventLoop.makePromise(of: Void.self)
+      written.futureResult.whenComplete { _ in connection.notificationsWritten(outbox.notificationBytes) }
+      context.writeAndFlush(wrapOutboundOut(outbox.bytes), promise: written)
+    } else if outbox.bytes.readableBytes > 0 {
+      context.writeAndFlush(wrapOutboundOut(outbox.bytes), promise: nil)
+    }
+    catchUp(context)
+  }
+
+  /// Writes what was answered, then goes on where it was held up.
+  private func catchUp(_ context: ChannelHandlerContext) {
+    flush(context)
+    while framer.isStopped, !isFull {
+      takeLines()
+      flush(context)
+    }
+    if isReadHeld, !isPaused {
+      isReadHeld = false
+      context.read()
+    }
+    if hasInputEnded, !framer.isStopped, connection?.running == 0 { closeWhenWritten(context) }
+  }
+
+  private func flush(_ context: ChannelHandlerContext) {
+    guard outgoing.readableBytes > 0 else { return }
+    // Taken out first: writing may call back into this handler.
+    var bytes = ByteBuffer()
+    swap(&bytes, &outgoing)
+    context.writeAndFlush(wrapOutboundOut(bytes), promise: nil)
+    if outgoing.capacity == 0, bytes.capacity <= Self.keptCapacity {
+      bytes.clear()
+      outgoing = bytes
+    }
+  }
+
+  private func refuse(_ error: RPCError, _ context: ChannelHandlerContext) {
+    outgoing.writeBytes(RPCReply.failure(.null, error).line())
+    closeWhenWritten(context)
+  }
+
+  /// Closes as soon as the client has read everything, or has had its time to.
+  private func closeWhenWritten(_ context: ChannelHandlerContext) {
+    guard !isClosing else { return }
+    isClosing = true
+    flush(context)
+    let channel = context.channel
+    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limits.linger)) { channel.close(promise: nil) }
+    let written = context.eventLoop.makePromise(of: Void.self)
+    written.futureResult.whenComplete { _ in
+      lingering.cancel()
+      channel.close(promise: nil)
+    }
+    context.writeAndFlush(wrapOutboundOut(ByteBuffer()), promise: written)
+  }
+
+  /// The server has drained.
+  func finish() {
+    guard let context else { return }
+    sendOutbox()
+    closeWhenWritten(context)
+  }
+
+  // MARK: time-outs
+
+  func tick(_ now: NIODeadline) {
+    guard let context, let connection, !isClosing else { return }
+    if limits.partialLine > .zero, framer.isInsideLine {
+      if let unfinished, unfinished.line == framer.lines {
+        if now - unfinished.since >= TimeAmount(limits.partialLine) {
+          return refuse(.invalidRequest("the line was not finished within \(limits.partialLine)"), context)
+        }
+      } else {
+        unfinished = (framer.lines, now)
+      }
+    } else {
+      unfinished = nil
+    }
+    let limit = connection.isSubscribed ? limits.idleSubscribed : limits.idle
+    if connection.running > 0 || activity != idle.activity {
+      idle = (activity, now)
+    } else if limit > .zero, now - idle.since >= TimeAmount(limit) {
+      logger.debug("a connection was idle: closed", metadata: ["pid": "\(connection.caller.pid)"])
+      closeWhenWritten(context)
+    }
+  }
+}

@@ -1,0 +1,36 @@
+import BrokerAPI
+
+extension SocketServer {
+  /// What a client may cost the broker. Every number of the socket is here.
+  public struct Limits: Sendable, Equatable {
+    /// Bytes of one line, with its newline.
+    public var line = Incoming.maximumLine
+    /// Connections of all callers but root, whose own quota (``connectionsPerUser``) nobody else can use up.
+    public var connections = 1024
+    /// Connections of one uid. A connection counts until the requests it left behind have ended too.
+    public var connectionsPerUser = 256
+    /// Requests of one connection that run at a time; then it is not read until one has ended.
+    public var requestsInFlight = 64
+    /// Bytes waiting for one client to read them: beyond it no request of its is read, and of notifications it is closed.
+    public var outbound = 1024 * 1024
+    /// Without a request in flight and nothing received for so long: closed. Zero: never.
+    public var idle = Duration.seconds(600)
+    /// The same for a connection that events are sent to. Zero: never.
+    public var idleSubscribed = Duration.zero
+    /// From the first byte of a line to its newline. Zero: no limit.
+    public var partialLine = Duration.seconds(30)
+    /// How long a closing connection waits for its client to read the last reply.
+    public var linger = Duration.seconds(2)
+    /// Connections that the kernel keeps for us before they are accepted.
+    public var backlog: Int32 = 4096
+
+    public init() {}
+
+    /// How often the time-outs are looked at; they are late by so much at most.
+    var tick: Duration {
+      let waits = [idle, idleSubscribed, partialLine].filter { $0 > .zero }
+      guard let shortest = waits.min() else { return .seconds(60) }
+      return max(.milliseconds(10), shortest / 8)
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import Glibc
+import NIOCore
+
+/// Cuts what was received into lines, wherever the reads fall, without copying one that came whole.
+struct LineFramer {
+  enum Frame {
+    /// A line without its newline; valid only during the call.
+    case line(UnsafeRawBufferPointer)
+    /// A line is longer than the limit. Said once; the rest of it is thrown away.
+    case tooLong
+  }
+
+  private let limit: Int
+  private var buffer = ByteBuffer()
+  /// Bytes at the buffer's front that hold no newline.
+  private var scanned = 0
+  private var isDiscarding = false
+
+  /// Lines begun so far: tells two unfinished lines apart.
+  private(set) var lines = 0
+  /// Whether whole lines may be left since the taker stopped.
+  private(set) var isStopped = false
+
+  init(limit: Int) {
+    self.limit = limit
+  }
+
+  /// Whether a line has begun and its newline has not come.
+  var isInsideLine: Bool { !isStopped && (isDiscarding || buffer.readableBytes > 0) }
+
+  mutating func feed(_ received: ByteBuffer) {
+    if buffer.readableBytes == 0 {
+      buffer = received
+    } else {
+      var received = received
+      buffer.discardReadBytes()
+      buffer.writeBuffer(&received)
+    }
+  }
+
+  /// Hands over the whole lines in order, until none is left or `take` returns false.
+  mutating func takeLines(_ take: (Frame) -> Bool) {
+    var start = 0
+    isStopped = false
+    // Another reference to the same storage, so that `self` may change while it is read.
+    let received = buffer
+    received.withUnsafeReadableBytes { bytes in
+      guard let base = bytes.baseAddress else { return }
+      while !isStopped {
+        let from = start + scanned
+        guard let newline = memchr(base + from, 0x0A, bytes.count - from) else { break }
+        let end = base.distance(to: UnsafeRawPointer(newline))
+        let line = UnsafeRawBufferPointer(start: base + start, count: end - start)
+        start = end + 1
+        scanned = 0
+        lines &+= 1
+        isStopped = !finish(line, take)
+      }
+      if !isStopped { keepRest(of: bytes.count, &start, take) }
+    }
+    buffer.moveReaderIndex(forwardBy: start)
+    // A held buffer cannot be used again for the next read.
+    if buffer.readableBytes == 0 { buffer = ByteBuffer() }
+  }
+
+  private mutating func finish(_ line: UnsafeRawBufferPointer, _ take: (Frame) -> Bool) -> Bool {
+    if isDiscarding {
+      isDiscarding = false
+      return true
+    }
+    return take(line.count >= limit ? .tooLong : .line(line))
+  }
+
+  private mutating func keepRest(of count: Int, _ start: inout Int, _ take: (Frame) -> Bool) {
+    if !isDiscarding && count - start >= limit {
+      isDiscarding = true
+      isStopped = !take(.tooLong)
+    }
+    if isDiscarding { start = count }
+    scanned = count - start
+  }
+}

@@ -1,0 +1,50 @@
+import BrokerAPI
+import CLinux
+import Glibc
+
+/// The process at the other end, as the kernel recorded it at connect(2).
+struct Peer: ~Copyable {
+  let caller: Caller
+  /// A descriptor of the process itself (SO_PEERPIDFD, Linux 6.5), so that a reused pid cannot be mistaken for it.
+  /// Negative where the kernel has none.
+  private let pidfd: Int32
+
+  /// Nil where the kernel does not say who it is.
+  init?(of socket: Int32) {
+    var credentials = clinux_peer(pid: 0, uid: 0, gid: 0)
+    guard clinux_peer_credentials(socket, &credentials) == 0, let groups = Self.groups(of: socket) else { return nil }
+    caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
+    pidfd = clinux_peer_pidfd(socket)
+  }
+
+  deinit {
+    if pidfd >= 0 { close(pidfd) }
+  }
+
+  /// Whether the process still runs; nil where the kernel cannot tell.
+  var isAlive: Bool? {
+    guard pidfd >= 0 else { return nil }
+    switch clinux_pidfd_alive(pidfd) {
+    case 1: return true
+    case 0: return false
+    default: return nil
+    }
+  }
+
+  /// Enough for nearly everybody; asked again with more where it is not.
+  private static let usualGroups = 32
+
+  private static func groups(of socket: Int32) -> [UInt32]? {
+    var capacity = usualGroups
+    while true {
+      var count = -1
+      let groups = [UInt32](unsafeUninitializedCapacity: capacity) { buffer, initialized in
+        count = clinux_peer_groups(socket, buffer.baseAddress, capacity)
+        initialized = max(0, min(count, capacity))
+      }
+      guard count >= 0 else { return nil }
+      guard count > capacity else { return groups }
+      capacity = count
+    }
+  }
+}

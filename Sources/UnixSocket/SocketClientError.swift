@@ -1,0 +1,28 @@
+public import BrokerAPI
+
+/// Why a call has no result.
+public enum SocketClientError: Error, Sendable, Equatable, CustomStringConvertible {
+  /// The broker answered with an error.
+  case rpc(RPCError)
+  /// Nothing listens at the path.
+  case notRunning(String)
+  /// The socket file does not let us in.
+  case permissionDenied(String)
+  /// The connection ended before the answer; what was asked may have been done.
+  case disconnected
+  /// No answer in time, or the caller waits no longer.
+  case timedOut
+  /// What came is no valid answer.
+  case malformed(String)
+
+  public var description: String {
+    switch self {
+    case .rpc(let error): error.message
+    case .notRunning(let path): "no broker answers at \(path)"
+    case .permissionDenied(let path): "permission denied: \(path)"
+    case .disconnected: "the broker closed the connection"
+    case .timedOut: "the broker did not answer in time"
+    case .malformed(let what): "the broker's answer is not valid: \(what)"
+    }
+  }
+}

@@ -1,0 +1,34 @@
+import Glibc
+
+/// Why the socket cannot be served. The message says what to do.
+public enum SocketServerError: Error, Equatable, CustomStringConvertible {
+  /// `sockaddr_un` has room for `limit` bytes (unix(7)).
+  case pathTooLong(path: String, limit: Int)
+  /// Another server answers at the path.
+  case inUse(path: String)
+  /// Something that is no socket is in the way; it is left alone.
+  case notASocket(path: String)
+  /// A system call failed (errno).
+  case cannotServe(path: String, call: String, code: Int32)
+  /// An inherited descriptor is not a listening Unix stream socket.
+  case notAListener(descriptor: Int32)
+  /// The server was started before.
+  case alreadyStarted
+
+  public var description: String {
+    switch self {
+    case .pathTooLong(let path, let limit):
+      "the socket path \(path) has \(path.utf8.count) bytes, \(limit) are possible: configure a shorter one"
+    case .inUse(let path):
+      "another server answers at \(path): stop it first, or configure another socket path"
+    case .notASocket(let path):
+      "\(path) exists and is not a socket: move it away, or configure another socket path"
+    case .cannotServe(let path, let call, let code):
+      "cannot serve \(path): \(call): \(String(cString: strerror(code)))"
+    case .notAListener(let descriptor):
+      "the inherited descriptor \(descriptor) is not a listening Unix stream socket"
+    case .alreadyStarted:
+      "the socket server was started before"
+    }
+  }
+}

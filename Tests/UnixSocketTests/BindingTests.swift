@@ -1,0 +1,137 @@
+import BrokerAPI
+import Foundation
+import Glibc
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct BindingTests {
+  private func mode(_ path: String) -> UInt32 {
+    var status = stat()
+    return lstat(path, &status) == 0 ? status.st_mode & 0o777 : 0
+  }
+
+  @Test(arguments: [UInt32(0o600), 0o660, 0o666])
+  func `the socket has exactly its mode, whatever the umask`(expected: UInt32) async throws {
+    try await Served.with(mode: expected) { served in
+      #expect(mode(served.path) == expected)
+    }
+  }
+
+  @Test func `a missing folder is made with its mode`() async throws {
+    try await Served.inFolder { folder in
+      let server = Served.server(.path(folder + "/grantd/s.sock"))
+      try await server.start()
+      #expect(mode(folder + "/grantd") == 0o700)
+      await server.drain(deadline: .zero)
+    }
+  }
+
+  @Test func `a stale socket is replaced and the file goes at the end`() async throws {
+    try await Served.inFolder { folder in
+      let path = folder + "/s.sock"
+      let left = try ListeningSocket.bound(at: path, mode: 0o600, folderMode: 0o700)
+      close(left.descriptor)
+      let server = Served.server(.path(path))
+      try await server.start()
+      let client = try RawClient(path: path)
+      try await client.send(tokenGet(1))
+      #expect(try await client.json()["id"] == 1)
+      await server.drain(deadline: .zero)
+      #expect(!FileManager.default.fileExists(atPath: path))
+    }
+  }
+
+  @Test func `a path where a server answers is refused and left alone`() async throws {
+    try await Served.with { served in
+      await #expect(throws: SocketServerError.inUse(path: served.path)) {
+        try await Served.server(.path(served.path)).start()
+      }
+      let client = try served.client()
+      try await client.send(tokenGet(1))
+      #expect(try await client.json()["id"] == 1)
+    }
+  }
+
+  @Test func `what is no socket is never removed`() async throws {
+    try await Served.inFolder { folder in
+      let path = folder + "/notes.txt"
+      try "mine".write(toFile: path, atomically: true, encoding: .utf8)
+      await #expect(throws: SocketServerError.notASocket(path: path)) {
+        try await Served.server(.path(path)).start()
+      }
+      #expect(try String(contentsOfFile: path, encoding: .utf8) == "mine")
+    }
+  }
+
+  @Test(arguments: [107, 108, 300])
+  func `a path that no socket can have is refused with the limit`(length: Int) async throws {
+    try await Served.inFolder { folder in
+      let path = folder + "/" + String(repeating: "p", count: length - folder.utf8.count - 1)
+      let server = Served.server(.path(path))
+      if length <= 107 {
+        try await server.start()
+        await server.drain(deadline: .zero)
+      } else {
+        await #expect(throws: SocketServerError.pathTooLong(path: path, limit: 107)) { try await server.start() }
+      }
+    }
+  }
+
+  @Test func `a folder that cannot be made is an error that names it`() async throws {
+    let error = await #expect(throws: SocketServerError.self) {
+      try await Served.server(.path("/proc/none/s.sock")).start()
+    }
+    #expect(error?.description.contains("/proc/none") == true)
+  }
+
+  @Test func `the file of a successor is not removed`() async throws {
+    try await Served.inFolder { folder in
+      let path = folder + "/s.sock"
+      let first = Served.server(.path(path))
+      try await first.start()
+      unlink(path)
+      let second = Served.server(.path(path))
+      try await second.start()
+      await first.drain(deadline: .zero)
+      let client = try RawClient(path: path)
+      try await client.send(tokenGet(1))
+      #expect(try await client.json()["id"] == 1)
+      await second.drain(deadline: .zero)
+    }
+  }
+
+  @Test func `inherited sockets are served and their files stay`() async throws {
+    try await Served.inFolder { folder in
+      let paths = ["/a.sock", "/b.sock"].map { folder + $0 }
+      let descriptors = try paths.map { path in
+        let bound = try ListeningSocket.bound(at: path, mode: 0o600, folderMode: 0o700)
+        listen(bound.descriptor, 8)
+        return bound.descriptor
+      }
+      let server = Served.server(.inherited(descriptors))
+      try await server.start()
+      for path in paths {
+        let client = try RawClient(path: path)
+        try await client.send(tokenGet(1))
+        #expect(try await client.json()["id"] == 1)
+      }
+      await server.drain(deadline: .zero)
+      for path in paths { #expect(FileManager.default.fileExists(atPath: path)) }
+    }
+  }
+
+  @Test func `a descriptor that does not listen is refused`() async throws {
+    let descriptor = open("/dev/null", O_RDONLY)
+    defer { close(descriptor) }
+    await #expect(throws: SocketServerError.notAListener(descriptor: descriptor)) {
+      try await Served.server(.inherited([descriptor])).start()
+    }
+  }
+
+  @Test func `a server starts once`() async throws {
+    try await Served.with { served in
+      await #expect(throws: SocketServerError.alreadyStarted) { try await served.server.start() }
+    }
+  }
+}

@@ -1,0 +1,137 @@
+import BrokerAPI
+import Foundation
+import Glibc
+import Synchronization
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct ClientTests {
+  @Test func `a method's result comes back as its type`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      let token = try await client.call(TokenGet.self, .init(account: "alice"))
+      #expect(token.access_token == "at-1" && token.expires_in == 3599 && token.generation == 7)
+      await client.close()
+    }
+  }
+
+  @Test func `many calls at once each get their own answer`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      await withTaskGroup(of: Bool.self) { group in
+        for number in 0..<200 {
+          group.addTask {
+            (try? await client.call(method: "echo", params: ["n": .integer(number)])) == ["n": .integer(number)]
+          }
+        }
+        for await isRight in group { #expect(isRight) }
+      }
+    }
+  }
+
+  @Test func `an error of the broker keeps its reason`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      await #expect(throws: SocketClientError.rpc(RPCError(.loginRequired, "no"))) {
+        try await client.call(method: "fail")
+      }
+    }
+  }
+
+  @Test func `a result of another shape is malformed`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      let error = await #expect(throws: SocketClientError.self) {
+        try await client.call(TokenGet.self, .init(account: "endless"))
+      }
+      guard case .malformed = error else {
+        Issue.record("\(String(describing: error))")
+        return
+      }
+    }
+  }
+
+  @Test func `a call ends at its time-out and the connection stays good`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      await #expect(throws: SocketClientError.timedOut) {
+        try await client.call(method: "wait", timeout: .milliseconds(20))
+      }
+      served.dispatcher.gate.open()
+      #expect(try await client.call(method: "echo", params: [1], timeout: .seconds(10)) == [1])
+    }
+  }
+
+  @Test func `a cancelled call waits no longer`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      let task = Task { try await client.call(method: "wait") }
+      try await eventually { served.dispatcher.seen.withLock { $0.running } == 1 }
+      task.cancel()
+      await #expect(throws: SocketClientError.timedOut) { try await task.value }
+    }
+  }
+
+  @Test func `calls fail when the broker goes, those in flight and later ones`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      let early = Task { try await client.call(method: "echo") }
+      _ = try await early.value
+      await served.server.drain(deadline: .zero)
+      try await eventually {
+        do {
+          _ = try await client.call(method: "echo")
+          return false
+        } catch { return error as? SocketClientError == .disconnected }
+      }
+    }
+  }
+
+  @Test func `a refused connection tells the callers why`() async throws {
+    try await Served.with({ $0.connectionsPerUser = 0 }) { served in
+      let client = try await SocketClient.connect(path: served.path)
+      let error = await #expect(throws: SocketClientError.self) { try await client.call(method: "echo") }
+      guard case .rpc(let rpc) = error else {
+        Issue.record("\(String(describing: error))")
+        return
+      }
+      #expect(rpc.reason == .overloaded)
+    }
+  }
+
+  @Test func `notifications arrive in order`() async throws {
+    try await Served.with { served in
+      let client = try await SocketClient.connect(path: served.path)
+      _ = try await client.call(method: "subscribe")
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      for number in 0..<50 { #expect(session.notify(method: "event", params: .integer(number))) }
+      var expected = 0
+      for await notification in client.notifications {
+        #expect(notification == .init(method: "event", params: .integer(expected)))
+        expected += 1
+        if expected == 50 { break }
+      }
+    }
+  }
+
+  @Test func `a broker that does not run is told from one that does not let us in`() async throws {
+    try await Served.inFolder { folder in
+      let stale = folder + "/stale.sock"
+      close(try ListeningSocket.bound(at: stale, mode: 0o600, folderMode: 0o700).descriptor)
+      let long = folder + String(repeating: "/long", count: 40)
+      for path in [folder + "/none.sock", stale, long] {
+        await #expect(throws: SocketClientError.notRunning(path)) { try await SocketClient.connect(path: path) }
+      }
+    }
+  }
+
+  @Test(.enabled(if: getuid() != 0, "root may connect to any socket"))
+  func `a socket that is closed to us says so`() async throws {
+    try await Served.with(mode: 0) { served in
+      await #expect(throws: SocketClientError.permissionDenied(served.path)) {
+        try await SocketClient.connect(path: served.path)
+      }
+    }
+  }
+}

@@ -1,0 +1,65 @@
+import BrokerAPI
+import Foundation
+import Synchronization
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct DrainTests {
+  @Test func `requests in flight finish, new ones are refused, then all is closed`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      let other = try served.client()
+      try await client.send(call(1, "wait"))
+      try await eventually { served.dispatcher.seen.withLock { $0.running } == 1 }
+      try await other.send(tokenGet(1))
+      _ = try await other.line()
+      async let drained: Void = served.server.drain(deadline: .seconds(20))
+      try await eventually { !FileManager.default.fileExists(atPath: served.path) }
+      var refusal: JSON = .null
+      try await eventually {
+        try await other.send(tokenGet(2))
+        refusal = try await other.json()
+        return refusal["error"] != nil
+      }
+      #expect(refusal["error"]?["data"]?["reason"] == "shutting_down")
+      #expect(refusal["id"] == 2)
+      served.dispatcher.gate.open()
+      #expect(try await client.json()["result"] == "waited")
+      #expect(try await client.linesToEnd() == [])
+      #expect(try await other.linesToEnd() == [])
+      await drained
+      #expect(served.server.connectionCount == 0)
+    }
+  }
+
+  @Test func `requests that outlast the deadline are answered shutting_down, batches included`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      let batch = "[\(call(2, "wait").dropLast()),\(call(3, "echo", "[3]").dropLast())]\n"
+      try await client.send(call(1, "wait") + batch)
+      try await eventually { served.dispatcher.seen.withLock { $0.running == 2 && $0.methods.count == 3 } }
+      await served.server.drain(deadline: .milliseconds(20))
+      var lines = try await client.linesToEnd()
+      lines.sort()
+      #expect(lines.count == 2)
+      let single = try JSON.parse(Array(lines[1].utf8))
+      #expect(single["error"]?["data"]?["reason"] == "shutting_down" && single["id"] == 1)
+      let answers = try JSON.parse(Array(lines[0].utf8)).array ?? []
+      #expect(answers.map { $0["error"]?["data"]?["reason"] } == ["shutting_down", nil])
+      #expect(answers.last?["result"] == [3])
+    }
+  }
+
+  @Test func `a client that does not read cannot hold up the end`() async throws {
+    try await Served.with({ $0.linger = .milliseconds(50) }) { served in
+      let client = try served.client()
+      try await client.send(call(1, "large", #"{"bytes":5000000}"#))
+      try await eventually { served.dispatcher.seen.withLock { $0.methods.count == 1 && $0.running == 0 } }
+      let begun = ContinuousClock.now
+      await served.server.drain(deadline: .seconds(10))
+      #expect(ContinuousClock.now - begun < .seconds(5))
+      #expect(served.server.connectionCount == 0)
+    }
+  }
+}

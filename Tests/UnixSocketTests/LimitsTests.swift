@@ -1,0 +1,167 @@
+import BrokerAPI
+import Synchronization
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct LimitsTests {
+  @Test func `one uid gets so many connections and the next is told why`() async throws {
+    try await Served.with({ $0.connectionsPerUser = 2 }) { served in
+      var clients = [try served.client(), try served.client()]
+      for client in clients {
+        try await client.send(tokenGet(1))
+        _ = try await client.line()
+      }
+      let refused = try await served.client().linesToEnd()
+      #expect(refused.count == 1)
+      #expect(refused[0].contains(#""id":null"#) && refused[0].contains(#""reason":"overloaded""#))
+      clients.removeLast()
+      try await eventually { served.server.connectionCount == 1 }
+      let next = try served.client()
+      try await next.send(tokenGet(2))
+      #expect(try await next.json()["id"] == 2)
+    }
+  }
+
+  @Test(arguments: [(uid: UInt32(0), admitted: 2), (uid: 1000, admitted: 1)])
+  func `root has a quota of its own`(uid: UInt32, admitted: Int) {
+    var limits = SocketServer.Limits()
+    limits.connections = 1
+    limits.connectionsPerUser = 2
+    var tally = Tally(limits: limits)
+    #expect(tally.enter(uid: 2000) == nil)
+    #expect(tally.enter(uid: 2000) == "1 connections")
+    tally.leave(uid: 2000)
+    let answers = (0..<3).map { _ in tally.enter(uid: uid) == nil }
+    #expect(answers.filter(\.self).count == admitted)
+    #expect(tally.enter(uid: uid) == (uid == 0 ? "2 connections of uid 0" : "1 connections"))
+  }
+
+  @Test func `a connection runs so many requests and is not read until one has ended`() async throws {
+    try await Served.with({ $0.requestsInFlight = 4 }) { served in
+      let client = try served.client()
+      try await client.send((0..<10).map { call($0, "wait") }.joined() + tokenGet(10))
+      try await eventually { served.dispatcher.seen.withLock { $0.running } == 4 }
+      let other = try served.client()
+      try await other.send(tokenGet(1))
+      _ = try await other.line()
+      #expect(served.dispatcher.seen.withLock { $0.methods.count } == 4)
+      served.dispatcher.gate.open()
+      #expect(try await client.lines(11).count == 11)
+      #expect(served.dispatcher.seen.withLock { $0.mostRunning } <= 4)
+    }
+  }
+
+  @Test func `a batch runs no more requests at a time than the connection may`() async throws {
+    try await Served.with({ $0.requestsInFlight = 4 }) { served in
+      let client = try served.client()
+      let batch = (0..<20).map { String(call($0, "wait").dropLast()) }.joined(separator: ",")
+      try await client.send("[\(batch)]\n" + call(99, "echo", "[]"))
+      try await eventually { served.dispatcher.seen.withLock { $0.running } >= 3 }
+      served.dispatcher.gate.open()
+      _ = try await client.lines(2)
+      #expect(served.dispatcher.seen.withLock { $0.mostRunning } <= 4)
+    }
+  }
+
+  @Test func `an idle connection is closed, but not one that waits for an answer or for events`() async throws {
+    try await Served.with({ $0.idle = .milliseconds(150) }) { served in
+      let idle = try served.client()
+      let waiting = try served.client()
+      let subscribed = try served.client()
+      try await waiting.send(call(1, "wait"))
+      try await subscribed.send(call(1, "subscribe"))
+      _ = try await subscribed.line()
+      #expect(try await idle.linesToEnd() == [])
+      #expect(served.server.connectionCount == 2)
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      #expect(session.notify(method: "event", params: .null))
+      #expect(try await subscribed.json()["method"] == "event")
+      served.dispatcher.gate.open()
+      #expect(try await waiting.json()["result"] == "waited")
+      #expect(try await waiting.linesToEnd() == [])
+    }
+  }
+
+  @Test func `a line that is not finished in time ends its connection with the reason`() async throws {
+    try await Served.with({ $0.partialLine = .milliseconds(150) }) { served in
+      let slow = try served.client()
+      let other = try served.client()
+      try await slow.send(#"{"jsonrpc":"#)
+      let drip = Task { while !Task.isCancelled { try await slow.send(" ") } }
+      let lines = try await slow.linesToEnd()
+      drip.cancel()
+      #expect(lines.count == 1 && lines[0].contains("-32600") && lines[0].contains("not finished"))
+      try await other.send(tokenGet(1))
+      #expect(try await other.json()["id"] == 1)
+    }
+  }
+
+  @Test func `a client that does not read its replies is not read, and delays nobody`() async throws {
+    try await Served.with({ $0.outbound = 64 * 1024 }) { served in
+      let slow = try served.client()
+      let request = Array((0..<4000).map { tokenGet($0) }.joined().utf8)
+      var sent = 0
+      var stalled = 0
+      while stalled < 100, sent < 200_000_000 {
+        let from = sent % request.count
+        let count = slow.sendSome(Array(request[from...]))
+        stalled = count > 0 ? 0 : stalled + 1
+        sent += max(0, count)
+        if count <= 0 { try await Task.sleep(for: .milliseconds(2)) }
+      }
+      #expect(stalled == 100, "the server took \(sent) bytes from a client that reads nothing")
+      let other = try served.client()
+      try await other.send(tokenGet(1))
+      #expect(try await other.json(timeout: .seconds(2))["id"] == 1)
+      // It is served again when it reads.
+      let wanted = (sent / request.count + 1) * 4000
+      async let rest: Void = slow.send(Array(request[(sent % request.count)...]))
+      #expect(try await slow.lines(wanted).count == wanted)
+      try await rest
+    }
+  }
+
+  @Test func `a subscriber that does not read is closed when its queue is full`() async throws {
+    try await Served.with({ $0.outbound = 64 * 1024 }) { served in
+      let client = try served.client()
+      try await client.send(call(1, "subscribe"))
+      _ = try await client.line()
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      let filler = JSON.string(String(repeating: "x", count: 1000))
+      var taken = 0
+      while taken < 100_000, session.notify(method: "event", params: filler) {
+        taken += 1
+        if taken % 16 == 0 { try await Task.sleep(for: .milliseconds(1)) }
+      }
+      #expect(taken > 60 && taken < 100_000)
+      try await eventually { served.server.connectionCount == 0 }
+      #expect(served.dispatcher.seen.withLock { $0.closed } == 1)
+    }
+  }
+
+  @Test func `a subscriber that reads is never closed for what it was sent in all`() async throws {
+    try await Served.with({ $0.outbound = 64 * 1024 }) { served in
+      let client = try served.client()
+      try await client.send(call(1, "subscribe"))
+      _ = try await client.line()
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      let filler = JSON.string(String(repeating: "x", count: 1000))
+      for _ in 0..<400 {
+        #expect(session.notify(method: "event", params: filler))
+        _ = try await client.line()
+      }
+    }
+  }
+
+  @Test func `a large reply arrives whole`() async throws {
+    try await Served.with({ $0.outbound = 64 * 1024 }) { served in
+      let client = try served.client()
+      try await client.send(call(1, "large", #"{"bytes":3000000}"#) + tokenGet(2))
+      var replies = [try await client.json(), try await client.json()]
+      replies.sort { ($0["id"]?.integer ?? 0) < ($1["id"]?.integer ?? 0) }
+      #expect(replies[0]["result"]?.string?.utf8.count == 3_000_000)
+      #expect(replies[1]["id"] == 2)
+    }
+  }
+}

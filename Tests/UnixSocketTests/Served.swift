@@ -1,0 +1,90 @@
+import BrokerAPI
+import Foundation
+import Logging
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import UnixSocket
+
+/// A server at a path in a folder of its own, and the broker behind it.
+struct Served: Sendable {
+  let path: String
+  let dispatcher: ScriptedDispatcher
+  let server: SocketServer
+
+  static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+
+  static func with(
+    _ change: (inout SocketServer.Limits) -> Void = { _ in }, mode: UInt32 = 0o600,
+    _ body: (Served) async throws -> Void
+  ) async throws {
+    var limits = SocketServer.Limits()
+    change(&limits)
+    try await inFolder { folder in
+      let path = folder + "/s.sock"
+      let dispatcher = ScriptedDispatcher()
+      let server = Self.server(.path(path), dispatcher, mode: mode, limits: limits)
+      try await server.start()
+      do {
+        try await body(Served(path: path, dispatcher: dispatcher, server: server))
+      } catch {
+        await server.drain(deadline: .zero)
+        throw error
+      }
+      await server.drain(deadline: .zero)
+      dispatcher.gate.open()
+    }
+  }
+
+  static func server(
+    _ endpoint: SocketServer.Configuration.Endpoint, _ dispatcher: ScriptedDispatcher = ScriptedDispatcher(),
+    mode: UInt32 = 0o600, limits: SocketServer.Limits = SocketServer.Limits()
+  ) -> SocketServer {
+    let configuration = SocketServer.Configuration(endpoint: endpoint, mode: mode, limits: limits)
+    let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+    return SocketServer(configuration: configuration, dispatcher: dispatcher, group: group, logger: logger)
+  }
+
+  static func inFolder(_ body: (String) async throws -> Void) async throws {
+    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("us-\(UUID().uuidString.prefix(8))")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    try await body(folder.path)
+  }
+
+  func client() throws -> RawClient { try RawClient(path: path) }
+}
+
+/// Waits for something that another thread does; fails after ten seconds.
+func eventually(_ condition: () async throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+  let end = ContinuousClock.now + .seconds(10)
+  while try await !condition() {
+    guard ContinuousClock.now < end else {
+      Issue.record("it did not come true within ten seconds", sourceLocation: sourceLocation)
+      return
+    }
+    try await Task.sleep(for: .milliseconds(2))
+  }
+}
+
+/// The same numbers in every run.
+struct Seeded: RandomNumberGenerator {
+  var state: UInt64
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+    return z ^ (z >> 31)
+  }
+}
+
+func call(_ id: Int, _ method: String, _ params: String? = nil) -> String {
+  #"{"jsonrpc":"2.0","id":\#(id),"method":"\#(method)"\#(params.map { #","params":\#($0)"# } ?? "")}"# + "\n"
+}
+
+func tokenGet(_ id: Int, _ account: String = "alice") -> String {
+  call(id, "token.get", #"{"account":"\#(account)"}"#)
+}

@@ -1,0 +1,193 @@
+import BrokerAPI
+import Glibc
+import NIOCore
+import Synchronization
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct ServingTests {
+  @Test(arguments: ["1", "-7", #""text""#, #""with space""#, "123456789012345678901234567890"])
+  func `a cached reply is byte for byte that of the comfortable road`(id: String) async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(#"{"jsonrpc":"2.0","id":\#(id),"method":"token.get","params":{"account":"alice"}}"# + "\n")
+      let cached = try await client.line()
+      // An unknown member sends the same question along the comfortable road.
+      try await client.send(
+        #"{"jsonrpc":"2.0","id":\#(id),"x":1,"method":"token.get","params":{"account":"alice"}}"# + "\n")
+      #expect(try await client.line() == cached)
+      #expect(served.dispatcher.seen.withLock { $0.methods } == ["token.get"])
+    }
+  }
+
+  @Test(arguments: [
+    (0, "0"), (7, "7"), (10, "10"), (3599, "3599"), (-1, "-1"), (-42, "-42"), (Int64.max, "9223372036854775807"),
+    (Int64.min, "-9223372036854775808"),
+  ])
+  func `the seconds left are written in decimal`(number: Int64, digits: String) {
+    var buffer = ByteBuffer()
+    let body = CachedReply.Body(head: Array(#"{"e":"#.utf8), tail: Array(#","t":1}"#.utf8))
+    Array("9".utf8).withUnsafeBytes { buffer.write(CachedReply(body: body, expiresIn: number), id: $0) }
+    #expect(String(buffer: buffer) == #"{"jsonrpc":"2.0","id":9,"result":{"e":\#(digits),"t":1}}"# + "\n")
+  }
+
+  @Test func `a token without an expiry is its head alone`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(tokenGet(1, "endless"))
+      #expect(try await client.line() == #"{"jsonrpc":"2.0","id":1,"result":{"access_token":"at-2"}}"#)
+    }
+  }
+
+  @Test func `a slow request holds up neither its connection nor others`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(call(1, "wait") + call(2, "echo", "[2]") + tokenGet(3))
+      var ids = Set(try await client.lines(2).map { try JSON.parse(Array($0.utf8))["id"]?.integer })
+      #expect(ids == [2, 3])
+      let other = try served.client()
+      try await other.send(tokenGet(4))
+      #expect(try await other.json()["id"] == 4)
+      served.dispatcher.gate.open()
+      ids = [try await client.json()["id"]?.integer]
+      #expect(ids == [1])
+    }
+  }
+
+  @Test func `a thousand pipelined requests are all answered`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      async let sent: Void = client.send((0..<1000).map { tokenGet($0) }.joined())
+      let ids = try await client.lines(1000).map { try JSON.parse(Array($0.utf8))["id"]?.integer }
+      try await sent
+      #expect(ids == (0..<1000).map { Int64($0) })
+    }
+  }
+
+  @Test(arguments: [
+    (
+      #"[{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]},{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","id":"b","method":"echo","params":[2]}]"#,
+      #"[{"jsonrpc":"2.0","id":1,"result":[1]},{"jsonrpc":"2.0","id":"b","result":[2]}]"#
+    ),
+    (
+      #"[{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"alice"}}]"#,
+      #"[{"jsonrpc":"2.0","id":1,"result":{"access_token":"at-1","token_type":"Bearer","expires_in":3599,"scope":["openid"],"account":"alice","provider":"demo","generation":7}}]"#
+    ),
+  ])
+  func `a batch is answered together in its order`(batch: String, expected: String) async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(batch + "\n")
+      #expect(try await client.line() == expected)
+    }
+  }
+
+  @Test func `a batch waits for its slowest request and holds up no other line`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send("[\(call(1, "wait").dropLast()),\(call(2, "echo", "[]").dropLast())]\n" + tokenGet(3))
+      #expect(try await client.json()["id"] == 3)
+      served.dispatcher.gate.open()
+      #expect(try await client.json().array?.count == 2)
+    }
+  }
+
+  @Test(arguments: [
+    #"{"jsonrpc":"2.0","method":"echo"}"#, #"{"jsonrpc":"2.0","method":"fail"}"#, #"{"jsonrpc":"2.0","method":"no"}"#,
+    #"[{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"fail"}]"#, "", "  \t\r",
+  ])
+  func `what asks for no answer gets none`(line: String) async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(line + "\n")
+      // All requests of the connection have ended before the end of input is answered with the end of output.
+      try await client.send(tokenGet(1))
+      client.shutdownOutput()
+      let lines = try await client.linesToEnd()
+      #expect(lines.count == 1 && lines[0].contains(#""id":1,"#))
+    }
+  }
+
+  @Test(arguments: [
+    ("{", -32700), ("\u{0}", -32700), ("nonsense", -32700), ("[]", -32600), ("1", -32600), ("{}", -32600),
+    (#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600), (#"{"jsonrpc":"2.0","id":1,"method":"no"}"#, -32601),
+  ])
+  func `broken lines get their error and harm no other request`(line: String, code: Int64) async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(tokenGet(7) + line + "\n" + tokenGet(8))
+      let replies = try await client.lines(3).map { try JSON.parse(Array($0.utf8)) }
+      #expect(replies.compactMap { $0["error"]?["code"]?.integer } == [code])
+      #expect(replies.filter { $0["result"] != nil }.compactMap { $0["id"]?.integer } == [7, 8])
+    }
+  }
+
+  @Test func `a client that ends its output still gets its answers, then the end`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(call(1, "wait") + String(tokenGet(2).dropLast()))
+      client.shutdownOutput()
+      #expect(try await client.json()["id"] == 2)
+      served.dispatcher.gate.open()
+      #expect(try await client.linesToEnd().count == 1)
+      try await eventually { served.server.connectionCount == 0 }
+    }
+  }
+
+  @Test func `a client that hangs up cancels nothing and counts until its requests have ended`() async throws {
+    try await Served.with { served in
+      do {
+        let client = try served.client()
+        try await client.send(call(1, "wait"))
+        try await eventually { served.dispatcher.seen.withLock { $0.running } == 1 }
+      }
+      let other = try served.client()
+      try await other.send(tokenGet(1))
+      _ = try await other.line()
+      #expect(served.server.connectionCount == 2)
+      #expect(served.dispatcher.seen.withLock { $0.running } == 1)
+      served.dispatcher.gate.open()
+      try await eventually { served.server.connectionCount == 1 }
+    }
+  }
+
+  @Test func `the caller is who the kernel says`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(call(1, "who"))
+      var groups = [gid_t](repeating: 0, count: 65536)
+      let count = getgroups(Int32(groups.count), &groups)
+      let expected = ScriptedDispatcher.json(
+        Caller(uid: getuid(), gid: getgid(), groups: Array(groups.prefix(Int(count))), pid: getpid()))
+      #expect(try await client.json()["result"] == expected)
+    }
+  }
+
+  @Test func `a connection knows that its process still runs`() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(call(1, "subscribe"))
+      _ = try await client.line()
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      #expect((session as? Connection)?.isPeerAlive != false)
+    }
+  }
+
+  @Test func `notifications reach the subscriber and its end is told`() async throws {
+    try await Served.with { served in
+      do {
+        let client = try served.client()
+        try await client.send(call(1, "subscribe"))
+        _ = try await client.line()
+        let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+        #expect(session.notify(method: "event", params: ["n": 1]))
+        #expect(try await client.line() == #"{"jsonrpc":"2.0","method":"event","params":{"n":1}}"#)
+      }
+      try await eventually { served.dispatcher.seen.withLock { $0.closed } == 1 }
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      #expect(!session.notify(method: "event", params: .null))
+      await confirmation { session.onClose { [told = $0] in told() } }
+    }
+  }
+}
