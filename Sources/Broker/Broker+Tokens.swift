@@ -13,15 +13,20 @@ extension Broker {
       try checkScopes(params.scopes, resource: params.resource, grant)
       switch grant.answer(minimumTTL: minimum, at: now, policy: configuration.refresh) {
       case .token(let token):
-        let issuer = providers[grant.saved.provider]?.provider.about.issuer
-        return TokenGet.Result(token, grant: grant.saved, issuer: issuer, at: now)
+        return TokenGet.Result(token, grant: grant.saved, issuer: issuer(of: grant), at: now)
       case .loginRequired(let reason, let failure): throw loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt): throw unavailable(grant, failure, retryAt: retryAt)
       case .refresh: try begin(account, grant)
       case .wait: break
       }
-      try await waitForRefresh(account, until: deadline)
+      do throws(RPCError) {
+        try await waitForRefresh(account, until: deadline)
+      } catch {
+        // Less time than asked for is better than none.
+        guard case .token(let token) = grants[account]?.lastResort(at: now) else { throw error }
+        return TokenGet.Result(token, grant: grant.saved, issuer: issuer(of: grant), at: now)
+      }
     }
     throw timedOut(account)
   }
@@ -48,6 +53,8 @@ extension Broker {
       TokenGet.Params(account: account.rawValue, timeout: Double((deadline - now).milliseconds) / 1000))
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
+
+  private func issuer(of grant: Grant) -> String? { providers[grant.saved.provider]?.provider.about.issuer }
 
   private func begin(_ account: AccountName, _ grant: Grant) throws(RPCError) {
     guard !isDraining else { throw shuttingDown() }

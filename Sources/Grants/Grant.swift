@@ -70,19 +70,19 @@ extension Grant {
     }
     switch saved.standing {
     case .loginRequired(let reason, let failure): return .loginRequired(reason, failure)
-    case .misconfigured(let failure): return stillUsable(at: now) ?? .misconfigured(failure)
+    case .misconfigured(let failure): return lastResort(at: now) ?? .misconfigured(failure)
     case .failing(let failure, _, let retryAt) where retryAt > now:
-      return stillUsable(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
+      return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
     case .good, .failing: break
     }
     guard saved.refreshToken != nil else {
-      return stillUsable(at: now) ?? .loginRequired(.noRefreshToken, nil)
+      return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
     return .refresh
   }
 
   /// While the token is valid, a failing refresh is invisible: less time than asked for is better than none.
-  private func stillUsable(at now: Timestamp) -> Answer? {
+  public func lastResort(at now: Timestamp) -> Answer? {
     guard let token, token.generation != rejectedGeneration, token.expiresAt.map({ $0 > now }) ?? true else {
       return nil
     }

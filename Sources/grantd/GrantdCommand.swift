@@ -65,6 +65,7 @@ struct GrantdCommand: AsyncParsableCommand {
     _ = clinux_forbid_dumps()
     _ = clinux_forbid_core_files()
     signal(SIGPIPE, SIG_IGN)
+    raiseDescriptorLimit()
     let instance: Policy.Instance = system || (!user && geteuid() == 0) ? .system : .user
     let places: Places
     do throws(PlaceError) {
@@ -91,6 +92,14 @@ struct GrantdCommand: AsyncParsableCommand {
       if LogDestination.current() == .journal { Self.exit(withStatus: failure.status) }
       fail("grantd: \(failure.message)\n  \(failure.hint)", status: failure.status)
     }
+  }
+
+  /// Each connection takes two descriptors; the soft limit is 1,024 on most systems.
+  private func raiseDescriptorLimit() {
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
+    limit.rlim_cur = min(limit.rlim_max, 65_536)
+    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
   }
 
   private func logger(_ settings: Settings) -> Logger {
