@@ -63,8 +63,8 @@ lint: ## formatting and import rules
 format: ## rewrite the sources in the project's format
 	$(SWIFT) format -i -r Sources Tests Package.swift
 
-docs: deps ## regenerate docs/rpc.md, docs/errors.md and docs/openrpc.json from the method types
-	$(SWIFT) run grantd-reference
+docs: deps ## regenerate the reference in docs from the types: rpc, errors, openrpc, configuration
+	$(SWIFT) run grantd-reference --write docs
 
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'

@@ -1,7 +1,9 @@
 import BrokerAPI
 import Foundation
+import GrantdConfiguration
 
 /// Writes the generated reference into a folder, or names what differs there.
+let files = ReferenceFiles.all + [(name: "configuration.md", content: ConfigurationReference.markdown())]
 let arguments = CommandLine.arguments.dropFirst()
 guard arguments.count == 2, let mode = arguments.first, let folder = arguments.last else {
   complain("usage: grantd-reference --write DIR | --check DIR")
@@ -11,7 +13,7 @@ guard arguments.count == 2, let mode = arguments.first, let folder = arguments.l
 switch mode {
 case "--write":
   do {
-    for (name, content) in ReferenceFiles.all {
+    for (name, content) in files {
       try Data(content.utf8).write(to: URL(fileURLWithPath: folder).appendingPathComponent(name), options: .atomic)
     }
   } catch {
@@ -19,7 +21,7 @@ case "--write":
     exit(1)
   }
 case "--check":
-  let differing = ReferenceFiles.all.filter { name, content in
+  let differing = files.filter { name, content in
     (try? Data(contentsOf: URL(fileURLWithPath: folder).appendingPathComponent(name))) != Data(content.utf8)
   }
   for (name, _) in differing {
