@@ -84,8 +84,11 @@ install: ## put a release build, units, completions and documents in place
 	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
 	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
 	install -m 644 systemd/examples/*.conf '$D$(DOCDIR)/examples/'
-	for page in README.md SECURITY.md CHANGELOG.md LICENSE docs/*.md docs/*.json; do \
-	  test ! -f "$$page" || install -m 644 "$$page" '$D$(DOCDIR)/' || exit 1; done
+	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml '$D$(DOCDIR)/config/'
+	install -d '$D$(DOCDIR)/docs/decisions'
+	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
+	install -m 644 docs/*.md docs/*.json '$D$(DOCDIR)/docs/'
+	install -m 644 docs/decisions/*.md '$D$(DOCDIR)/docs/decisions/'
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'

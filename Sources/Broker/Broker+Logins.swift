@@ -96,8 +96,9 @@ extension Broker {
     case .loopback(let host, let path):
       guard let callbackPort else {
         throw RPCError(
-          .providerMisconfigured, "the callback endpoint is off, and the provider has no redirect_uri of its own",
-          hint: "Set enabled = true in [callback], or redirect_uri in the provider's section.")
+          .providerMisconfigured, "the callback endpoint does not listen, so the provider could not call back",
+          hint: "See the log: its port may be taken, or [callback] has enabled = false. Or set redirect_uri in the "
+            + "provider's section.")
       }
       do throws(RedirectURIError) {
         return try RedirectURI("http://\(host):\(callbackPort)\(path)")

@@ -126,7 +126,8 @@ extension Broker {
   ) async {
     providers[provider]?.lastError = failure.message
     let outcome = grants[account]?.failed(
-      attempt, failure, at: now, policy: configuration.refresh, jitter: surroundings.jitter())
+      attempt, failure, at: now, policy: configuration.refresh, jitter: surroundings.jitter(),
+      rotation: providers[provider]?.provider.about.rotation ?? .strict)
     switch outcome {
     case .retry(let saved, let retryAt, let clear):
       await commitOrWarn([.putGrant(saved)] + (clear ? [.removeIntent(account)] : []), "a failed refresh")

@@ -26,12 +26,20 @@ public struct Policy: Sendable, Equatable {
     }
   }
 
-  /// Whether the caller may do this to the account; nil: to any account at all.
+  /// Whether there is any account that the caller may do this to.
+  public func allowsSome(_ access: Access, caller: Caller) -> Bool {
+    access == .open || isPrivileged(caller)
+      || rules.contains { $0.access.contains(access) && $0.matches(caller) && !$0.accounts.isEmpty }
+  }
+
+  /// Whether the caller may do this to the account; nil: where no account is concerned. Then a rule for any account
+  /// will do, except to `manage`: what changes the broker for all needs a rule for all.
   public func allows(_ access: Access, account: String?, caller: Caller) -> Bool {
     access == .open || isPrivileged(caller)
       || rules.contains { rule in
         rule.access.contains(access) && rule.matches(caller)
-          && (account.map { name in rule.accounts.contains { wildcard($0, matches: name) } } ?? true)
+          && (account.map { name in rule.accounts.contains { wildcard($0, matches: name) } }
+            ?? (access != .manage || rule.accounts.contains("*")))
       }
   }
 }

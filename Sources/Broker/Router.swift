@@ -76,8 +76,12 @@ public struct Router: Dispatcher {
   ) -> (String, Route) {
     let answer: @Sendable (JSON?, any Session) async -> Result<JSON, RPCError> = { params, session in
       do throws(RPCError) {
+        // Who may not call it at all learns nothing of its parameters.
+        try await broker.check(M.access, method: M.name, caller: session.caller, anyAccount: account != nil)
         let params = try decodeParams(M.self, from: params)
-        try await broker.check(M.access, method: M.name, account: account?(params), caller: session.caller)
+        if let account {
+          try await broker.check(M.access, method: M.name, account: account(params), caller: session.caller)
+        }
         return .success(JSON(encoding: try await handler(params, session)))
       } catch {
         return .failure(error)
@@ -88,14 +92,19 @@ public struct Router: Dispatcher {
 }
 
 extension Broker {
-  /// Whether the policy lets the caller do it; the error is the same whether the account exists or not.
-  func check(_ access: Access, method: String, account: String?, caller: Caller) throws(RPCError) {
-    guard !configuration.policy.allows(access, account: account, caller: caller) else { return }
-    logger.warning(
-      "refused \(method)",
-      metadata: [
-        "caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)", "account": "\(account?.prefix(128) ?? "")",
-      ])
+  /// Whether the policy lets the caller do it; the error is the same whether the account exists or not. `anyAccount`: it
+  /// is about some account, and which one is not yet known.
+  func check(
+    _ access: Access, method: String, account: String? = nil, caller: Caller, anyAccount: Bool = false
+  ) throws(RPCError) {
+    let policy = configuration.policy
+    let isAllowed =
+      anyAccount
+      ? policy.allowsSome(access, caller: caller) : policy.allows(access, account: account, caller: caller)
+    guard !isAllowed else { return }
+    var metadata: Logger.Metadata = ["caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)"]
+    if let account { metadata["account"] = "\(account.prefix(128))" }
+    logger.warning("refused \(method)", metadata: metadata)
     throw RPCError(
       .notPermitted,
       "uid \(caller.uid) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),

@@ -72,7 +72,7 @@ struct Loader {
   mutating func load() throws(ConfigurationError) -> Settings {
     if sources.mustExist || ConfigurationFile.exists(sources.file) { read(sources.file) }
     if ConfigurationFile.exists(sources.folder) { readFolder() }
-    checkPorts()
+    checkRedirects()
     if let error = report.error { throw error }
     settings.warnings = report.warnings
     return settings
@@ -210,29 +210,15 @@ struct Loader {
     return (table, template.variables.keys.sorted())
   }
 
-  /// The callback endpoint has one port: whoever fixes it must agree.
-  private mutating func checkPorts() {
-    var fixed: (port: Int, by: String)? = settings.callback.port == 0 ? nil : (settings.callback.port, "[callback]")
+  /// A loopback redirect URI needs a listener.
+  private mutating func checkRedirects() {
+    guard !settings.callback.enabled else { return }
     for provider in settings.providers {
-      let title = "[provider.\(provider.name)]"
-      let place = providers[provider.name.rawValue] ?? Place(file: sources.file)
-      switch provider.redirect {
-      case .fixed(let uri) where uri.isLoopback:
-        guard let port = uri.port else { continue }
-        if let fixed, fixed.port != port {
-          report.problem(
-            "\(title) has its redirect_uri at port \(port), and \(fixed.by) says \(fixed.port)", at: place,
-            suggestion: "use one port for all, at the providers too")
-        }
-        fixed = fixed ?? (port, title)
-      case .loopback: break
-      case .fixed: continue
-      }
-      if !settings.callback.enabled {
-        report.warning(
-          "\(title) has its redirect_uri on this machine, and [callback] is off: logins end by "
-            + "login.handle_callback alone", at: place)
-      }
+      if case .fixed(let uri) = provider.redirect, !uri.isLoopback { continue }
+      report.warning(
+        "[provider.\(provider.name)] has its redirect_uri on this machine, and [callback] is off: logins end by "
+          + "login.handle_callback alone",
+        at: providers[provider.name.rawValue] ?? Place(file: sources.file))
     }
   }
 }

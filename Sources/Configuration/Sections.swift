@@ -10,7 +10,7 @@ enum Sections {
       Key(
         "port", .number(0...65535), \.port, standard: "0",
         "The TCP port; 0: the kernel chooses, and the port is kept over restarts where it is free. "
-          + "A provider whose `redirect_uri` has a port fixes it too."),
+          + "A loopback `redirect_uri` with another port is listened on as well."),
       Key("ipv4", .flag, \.ipv4, standard: "true", "Listen on 127.0.0.1."),
       Key("ipv6", .flag, \.ipv6, standard: "true", "Listen on ::1."),
     ])

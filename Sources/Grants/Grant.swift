@@ -239,15 +239,17 @@ extension Grant {
 
   /// The refresh failed.
   public mutating func failed(
-    _ attempt: Attempt, _ failure: ProviderFailure, at now: Timestamp, policy: RefreshPolicy, jitter: Double
+    _ attempt: Attempt, _ failure: ProviderFailure, at now: Timestamp, policy: RefreshPolicy, jitter: Double,
+    rotation: Rotation = .strict
   ) -> Failed {
     guard phase == .refreshing(attempt) else { return .discard }
     phase = .idle
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     switch failure {
     case .ended(let reason, _, _):
+      if reason == .refused, let retry = fallBack(told, at: now, rotation: rotation) { return retry }
       // An earlier request with this refresh token had no answer: it may have been the rotation that we never saw.
-      let lost = reason == .refused && (intent?.attempts ?? 1) > 1
+      let lost = reason == .refused && rotation != .none && (intent?.attempts ?? 1) > 1
       let final = lost ? LoginReason.lostRotation : reason
       saved.standing = .loginRequired(final, told)
       intent = nil
@@ -259,21 +261,38 @@ extension Grant {
     case .tryLater(_, _, let retryAfter):
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false)
     case .unclear(_, let retryAfter):
-      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true)
+      return retry(
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
     case .lost, .invalid:
-      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true)
+      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
     case .notSent:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false)
     }
   }
 
+  /// A provider with a grace still takes the refresh token before the current one, for that long: where it refuses the
+  /// current one, that one is tried once.
+  private mutating func fallBack(_ failure: Failure, at now: Timestamp, rotation: Rotation) -> Failed? {
+    guard case .grace(let grace) = rotation, let previous = saved.previousRefreshToken,
+      let rotatedAt = token?.issuedAt, now - rotatedAt < grace
+    else { return nil }
+    saved.refreshToken = previous
+    saved.previousRefreshToken = nil
+    saved.standing = .failing(failure, count: 1, retryAt: now)
+    intent = nil
+    return .retry(saved, at: now, clear: true)
+  }
+
   private mutating func retry(
-    _ failure: Failure, at now: Timestamp, policy: RefreshPolicy, jitter: Double, retryAfter: Duration?, acted: Bool
+    _ failure: Failure, at now: Timestamp, policy: RefreshPolicy, jitter: Double, retryAfter: Duration?, acted: Bool,
+    rotation: Rotation = .strict
   ) -> Failed {
     let count = if case .failing(_, let count, _) = saved.standing { count + 1 } else { 1 }
     let planned = policy.retryDelays[min(count, policy.retryDelays.count) - 1]
-    let wait = max(
-      planned.scaled(by: 1 - policy.jitter * jitter), min(retryAfter ?? .zero, policy.longestRetryAfter))
+    var wait = planned.scaled(by: 1 - policy.jitter * jitter)
+    // A rotation whose answer was lost can be asked for again while the old refresh token is still taken.
+    if acted, case .grace(let grace) = rotation { wait = min(wait, grace.scaled(by: 0.5)) }
+    wait = max(wait, min(retryAfter ?? .zero, policy.longestRetryAfter))
     let retryAt = now + wait
     saved.standing = .failing(failure, count: count, retryAt: retryAt)
     var clear = false

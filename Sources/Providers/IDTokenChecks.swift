@@ -73,6 +73,11 @@ extension OAuthProvider {
     checks.trustedAudiences = settings.idToken.trustedAudiences
     checks.tolerance = settings.idToken.tolerance
     checks.accessToken = accessToken
+    switch settings.client {
+    case .none: break
+    // The key of HS256 (OpenID Connect Core §10.1), where the settings allow that.
+    case .basic(let secret, _), .post(let secret): checks.clientSecret = secret
+    }
     return checks
   }
 

@@ -159,6 +159,7 @@ struct Daemon: Sendable {
     }
     var configuration = brokerConfiguration(new)
     if new.socket != settings.socket { configuration.warnings.append("[socket] changes with the next restart") }
+    if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
     configuration.warnings += await desk.update(new)
     return configuration

@@ -87,7 +87,7 @@ struct GrantdCommand: AsyncParsableCommand {
     do {
       try await Daemon(places: places, settings: settings, logger: logger).run()
     } catch let failure as StartFailure {
-      logger.critical("\(failure.message)")
+      logger.critical("\(failure.message)", metadata: ["hint": "\(failure.hint)"])
       // The logger may write elsewhere than where a person looks.
       if LogDestination.current() == .journal { Self.exit(withStatus: failure.status) }
       fail("grantd: \(failure.message)\n  \(failure.hint)", status: failure.status)

@@ -185,11 +185,6 @@ import Testing
       "[provider.work]\nprofile = \"gitlab\"\nclient_id = \"x\"\nhots = \"a\"",
       "grantd.toml:4: unknown key \"hots\" in [provider.work]: did you mean \"host\"?"
     ),
-    (
-      "[provider.a]\nprofile = \"dropbox\"\nclient_id = \"x\"\n[callback]\nport = 80",
-      "grantd.toml:1: [provider.a] has its redirect_uri at port 17827, and [callback] says 80: use one port for all, at "
-        + "the providers too"
-    ),
   ]
 
   @Test("Each mistake is said with file, line and what to do", arguments: cases)

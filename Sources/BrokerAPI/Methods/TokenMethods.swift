@@ -61,7 +61,7 @@ public enum TokenGet: RPCMethod {
     "scopes": "The token must have been granted all of these scopes; absent: whatever the account was granted.",
     "resource": "The resource the token is for (RFC 8707); it must be the one the account was signed in for.",
     "min_ttl":
-      "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers. Default 30.",
+      "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers. Default: `minimum_ttl` of the configuration, 30.",
     "timeout": "Seconds to wait for a refresh before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [

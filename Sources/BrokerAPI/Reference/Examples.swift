@@ -77,7 +77,7 @@ public struct MethodExample: Sendable {
       result: [
         "version": .string(OpenRPC.contractVersion), "instance": "system", "pid": 812, "state": "running",
         "started_at": 1_767_225_600, "summary": "12 ok, 1 needs login", "accounts": ["login_required": 1, "ok": 12],
-        "providers": 3, "pending_logins": 0, "callback": ["127.0.0.1:4180", "[::1]:4180"],
+        "providers": 3, "pending_logins": 0, "callback": ["http://127.0.0.1:4180", "http://[::1]:4180"],
         "store": ["path": "/var/lib/grantd/grantd.db", "state": "ok"],
         "configuration": ["path": "/etc/grantd/grantd.toml", "loaded_at": 1_767_225_600],
       ]),
