@@ -34,12 +34,12 @@ extension ResponseError: CustomStringConvertible {
     case .oauth(let error, let status, _):
       return "the provider refused (HTTP \(status)): \(error.summary)" + (error.uri.map { "; see \($0)" } ?? "")
     case .nonConforming(let status, let mediaType, let reason, let wait):
+      let wait = wait.map { "; it asks to be left alone for \($0.wholeSeconds) s" } ?? ""
+      if status == 429 { return "the provider has had too many requests (HTTP 429)\(wait)" }
+      if status >= 500 || status == 408 { return "the provider is out of order (HTTP \(status))\(wait)" }
       let type = mediaType.isEmpty ? "no content type" : mediaType
-      let advice =
-        wait.map { "try again in \($0.wholeSeconds) s" }
-        ?? (status >= 500 || status == 429 || status == 408
-          ? "try again later" : "check the endpoint's URL and the provider's settings")
-      return "the provider's answer (HTTP \(status), \(type)) cannot be used: \(reason); \(advice)"
+      return "the provider's answer (HTTP \(status), \(type)) cannot be used: \(reason); check the endpoint's URL and "
+        + "the provider's settings\(wait)"
     case .redirect(let status):
       return "the provider answered with a redirect (HTTP \(status)), which is not followed with secrets in hand: "
         + "put the final URL of the endpoint in the configuration"
