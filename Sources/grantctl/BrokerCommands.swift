@@ -1,0 +1,90 @@
+import ArgumentParser
+import BrokerAPI
+
+struct ReloadCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "reload", abstract: "Read the configuration again.",
+    discussion: """
+      Ends when the new configuration is in force. A bad one changes nothing, is printed as an error, and the exit \
+      status is \(ExitStatus.configuration.rawValue).
+
+      Example:
+        grantctl reload --system
+      """)
+
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(BrokerReload.self, NoParams())
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
+    shell.terminal.say("Reloaded: \(result.providers) provider\(result.providers == 1 ? "" : "s")")
+  }
+}
+
+struct CallCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "call", abstract: "Call a method of the socket and print its result as JSON.",
+    discussion: """
+      docs/rpc.md describes the methods; so does: grantctl call rpc.discover
+
+      Examples:
+        grantctl call account.get '{"account": "work"}'
+        grantctl call login.handle_callback - < params.json
+      """)
+
+  @Argument(help: "The method's name.")
+  var method: String
+  @Argument(
+    help: ArgumentHelp("Its parameters, a JSON object; “-” reads them from standard input.", valueName: "params"))
+  var params: String?
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    var text = params
+    if params == "-" {
+      var lines: [String] = []
+      for await line in shell.terminal.lines() { lines.append(line) }
+      text = lines.joined(separator: "\n")
+    }
+    let params = try text.map { text throws(Failure) in try Self.parse(text) }
+    shell.say(try await shell.ask(method, params, on: shell.connect()))
+  }
+
+  private static func parse(_ text: String) throws(Failure) -> JSON {
+    do throws(JSONError) {
+      return try JSON.parse(Array(text.utf8))
+    } catch {
+      throw Failure(
+        .usage, "the parameters are no JSON: \(error)", hints: ["Give an object: '{\"account\": \"work\"}'."])
+    }
+  }
+}
+
+struct VersionCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "version", abstract: "Print the versions of grantctl and of the running daemon.",
+    discussion: """
+      Example:
+        grantctl version --json
+      """)
+
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let daemon: String?
+    do throws(Failure) {
+      daemon = try await shell.ask(BrokerStatus.self, NoParams()).json["version"]?.string
+    } catch {
+      // The version of grantctl is an answer even where nobody else gives one.
+      daemon = nil
+    }
+    let own = GrantdVersion.current
+    if shell.isJSON {
+      return shell.say(["grantctl": .string(own), "grantd": daemon.map { .string($0) } ?? .null])
+    }
+    shell.terminal.say("grantctl \(own)")
+    shell.terminal.say("grantd \(daemon.map(SafeText.line) ?? "does not answer")")
+  }
+}

@@ -1,0 +1,65 @@
+import BrokerAPI
+import UnixSocket
+
+/// Why a command did not do what it was asked, and what a person does next.
+struct Failure: Error, Equatable {
+  var status: ExitStatus
+  var message: String
+  /// Each is printed on a line of its own.
+  var hints: [String]
+  /// The broker's error, where it answered with one.
+  var rpc: RPCError?
+
+  init(_ status: ExitStatus, _ message: String, hints: [String] = []) {
+    self.status = status
+    self.message = message
+    self.hints = hints
+  }
+
+  init(_ error: RPCError) {
+    status = ExitStatus(error)
+    message = error.message
+    rpc = error
+    hints = []
+    switch error.reason {
+    case .invalidConfiguration, .registrationRejected: hints += error.detail.map { [$0] } ?? []
+    default: break
+    }
+    if let oauth = error.oauth {
+      let words = [oauth.error, oauth.error_description].compactMap { $0 }.joined(separator: ": ")
+      if !error.message.contains(oauth.error) { hints.append("The provider said: \(words)") }
+      if let page = oauth.error_uri { hints.append("About the error: \(page)") }
+    }
+    hints += error.hint.map { [$0] } ?? []
+  }
+
+  /// A call that has no result.
+  init(_ error: SocketClientError) {
+    switch error {
+    case .rpc(let error): self.init(error)
+    case .notRunning: self.init(ExitStatus(error), error.description)
+    case .permissionDenied:
+      self.init(
+        ExitStatus(error), error.description,
+        hints: ["The socket file does not let you in: ask an admin to widen `mode` in [socket]."])
+    case .disconnected:
+      self.init(ExitStatus(error), error.description, hints: ["It was stopped or restarted; see its log."])
+    case .timedOut:
+      self.init(
+        ExitStatus(error), error.description, hints: ["Ask again with a longer --timeout; work that has begun goes on."]
+      )
+    case .malformed:
+      self.init(
+        ExitStatus(error), error.description,
+        hints: ["grantctl and grantd may be of different versions: `grantctl version`."])
+    }
+  }
+
+  /// The error object for `--json`.
+  var json: JSON {
+    if let rpc { return ["error": rpc.json] }
+    var data: JSON = ["reason": .string(status.word)]
+    if !hints.isEmpty { data = ["reason": .string(status.word), "hint": .string(hints.joined(separator: "\n"))] }
+    return ["error": ["message": .string(message), "data": data]]
+  }
+}

@@ -1,0 +1,77 @@
+import ArgumentParser
+
+/// The options that each command has.
+struct GlobalOptions: ParsableArguments {
+  @Option(
+    help: ArgumentHelp(
+      "The broker's socket. Default: $GRANTD_SOCKET, else your own broker's where it runs, else the system's.",
+      valueName: "path"), completion: .file())
+  var socket: String?
+  @Flag(help: "The system's broker.")
+  var system = false
+  @Flag(help: "Your own broker (systemctl --user).")
+  var user = false
+  @Flag(help: "Print the broker's answer as JSON; errors as JSON on standard error.")
+  var json = false
+  @Option(help: ArgumentHelp("How long to wait for an answer.", valueName: "seconds"))
+  var timeout: Double?
+
+  func validate() throws {
+    guard [system, user, socket != nil].filter({ $0 }).count <= 1 else {
+      throw ValidationError("Only one of --socket, --system and --user can be given.")
+    }
+    guard socket != "" else { throw ValidationError("--socket is empty.") }
+    if let timeout, !(timeout > 0 && timeout <= 86400) {
+      throw ValidationError("--timeout is more than 0 and at most 86400 seconds.")
+    }
+  }
+
+  var settings: Shell.Settings {
+    Shell.Settings(
+      wish: .init(socket: socket, isSystem: system, isUser: user), isJSON: json, timeout: timeout)
+  }
+
+  /// Options of each command that were given before its name, moved behind it: `grantctl --json list`.
+  static func moved(_ arguments: [String]) -> [String] {
+    var index = 0
+    while index < arguments.count, arguments[index].hasPrefix("--") {
+      let argument = arguments[index]
+      if ["--json", "--system", "--user"].contains(argument) || argument.hasPrefix("--socket=")
+        || argument.hasPrefix("--timeout=")
+      {
+        index += 1
+      } else if ["--socket", "--timeout"].contains(argument), index + 1 < arguments.count {
+        index += 2
+      } else {
+        return arguments
+      }
+    }
+    guard index > 0, index < arguments.count, !arguments[index].hasPrefix("-") else { return arguments }
+    return [arguments[index]] + arguments[..<index] + arguments[(index + 1)...]
+  }
+}
+
+/// A command that ends with an ``ExitStatus``.
+protocol BrokerCommand: AsyncParsableCommand {
+  var options: GlobalOptions { get }
+  func run(in shell: Shell) async throws(Failure)
+}
+
+extension BrokerCommand {
+  func run() async throws {
+    let status = await perform(in: .ofProcess())
+    if status != .success { throw ExitCode(status.rawValue) }
+  }
+
+  /// Runs, and says on standard error what failed.
+  func perform(in terminal: Terminal) async -> ExitStatus {
+    let shell = Shell(terminal: terminal, settings: options.settings)
+    do throws(Failure) {
+      try await run(in: shell)
+      return .success
+    } catch {
+      shell.report(error)
+      return error.status
+    }
+  }
+}

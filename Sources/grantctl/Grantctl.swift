@@ -1,0 +1,36 @@
+import ArgumentParser
+import BrokerAPI
+
+@main
+struct Grantctl: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "grantctl",
+    abstract: "Sign in once, and let every program on this machine have fresh access tokens.",
+    discussion: """
+      grantd keeps your accounts' grants and refreshes their tokens; grantctl talks to it.
+
+      Examples:
+        grantctl login google work        sign in at “google”, as account “work”
+        grantctl token work               print an access token that is valid now
+        grantctl status                   how the broker and the accounts are
+
+      Exit status:
+      \(ExitStatus.table)
+      """,
+    version: GrantdVersion.current,
+    groupedSubcommands: [
+      CommandGroup(name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self]),
+      CommandGroup(name: "Token", subcommands: [TokenCommand.self, RefreshCommand.self]),
+      CommandGroup(
+        name: "Account", subcommands: [ListCommand.self, ShowCommand.self, ProvidersCommand.self]),
+      CommandGroup(
+        name: "Broker",
+        subcommands: [
+          StatusCommand.self, EventsCommand.self, ReloadCommand.self, CallCommand.self, VersionCommand.self,
+        ]),
+    ])
+
+  static func main() async {
+    await main(GlobalOptions.moved(Array(CommandLine.arguments.dropFirst())))
+  }
+}

@@ -1,0 +1,182 @@
+import BrokerAPI
+import UnixSocket
+
+/// One login, from its start to its end, as a person sees it.
+struct LoginFlow: Sendable {
+  /// What can happen while we wait for the person.
+  private enum Happening: Sendable {
+    /// `login.wait` said something other than `pending`.
+    case answered(Result<JSON, SocketClientError>)
+    case pasted(String)
+    case inputEnded
+    case interrupted
+    case tick
+    /// The person's `--timeout`, or the login's own end.
+    case timedOut
+  }
+
+  /// Seconds of one `login.wait`.
+  private static let round = 60.0
+  /// A `login.wait` may be late by so much.
+  private static let grace = Duration.seconds(10)
+  /// Between two of them.
+  private static let pause = Duration.milliseconds(100)
+  private static let ending = Duration.seconds(5)
+
+  let shell: Shell
+  let client: SocketClient
+  let isBrowserWanted: Bool
+
+  private var terminal: Terminal { shell.terminal }
+
+  func run(_ params: LoginStart.Params) async throws(Failure) {
+    let login = try await shell.ask(LoginStart.self, params, on: client).value()
+    for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
+    guard
+      let destination = login.destinations.first(where: { ["browser", "manual"].contains($0.kind) && $0.url != nil }),
+      let url = destination.url
+    else {
+      await cancel(login)
+      throw Failure(
+        .failure, "the broker offers no way to sign in that grantctl knows",
+        hints: ["grantctl and grantd may be of different versions: `grantctl version`."])
+    }
+    let isManual = destination.kind == "manual"
+    let isOpen = present(url, provider: params.provider, isManual: isManual)
+    let reads = isManual || (!isOpen && terminal.canAsk && login.destinations.contains { $0.kind == "manual" })
+    if reads {
+      let who = isManual ? "Then paste" : "Where the browser is on another machine, paste"
+      terminal.note("\(who) the whole address that it ends at here, and press Enter.")
+    }
+    let progress = Progress(terminal: terminal, expiresAt: login.expires_at, isQuiet: reads)
+    progress.begin()
+    let result: JSON
+    do throws(Failure) {
+      result = try await wait(for: login, reads: reads, isManual: isManual, progress)
+      progress.end()
+    } catch {
+      progress.end()
+      throw error
+    }
+    try conclude(result, params)
+  }
+
+  /// Brings the address before the person; whether a browser opened.
+  private func present(_ url: String, provider: String, isManual: Bool) -> Bool {
+    let choice = Browser.choose(
+      for: url, isWanted: isBrowserWanted && !isManual, environment: terminal.environment, find: terminal.find)
+    let address = SafeText.line(url)
+    if case .open(let command) = choice, terminal.launch(command) {
+      terminal.note(
+        "Your browser opens to sign in at \(Cell(provider).text). If it does not, open this address:\n\n\(address)\n")
+      return true
+    }
+    terminal.note("To sign in at \(Cell(provider).text), open this address in a browser:")
+    // With --json standard output is for the result alone.
+    if shell.isJSON { terminal.note(address) } else { terminal.say(address) }
+    return false
+  }
+
+  private func conclude(_ result: JSON, _ params: LoginStart.Params) throws(Failure) {
+    if shell.isJSON { return shell.say(result) }
+    let account = try Answer<LoginWait>(json: result).value().account
+    let name = account?.account ?? params.account ?? params.provider
+    let identity = account?.identity.map { " (\($0.bestName))" } ?? ""
+    terminal.say(SafeText.line("Signed in: \(name)\(identity) at \(account?.provider ?? params.provider)"))
+    terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
+  }
+
+  // MARK: Waiting
+
+  private func wait(
+    for login: LoginStart.Result, reads: Bool, isManual: Bool, _ progress: Progress
+  ) async throws(Failure) -> JSON {
+    let (happenings, feed) = AsyncStream.makeStream(of: Happening.self)
+    let sources = sources(of: login, reads: reads, redraws: progress.isDrawn, feed)
+    defer { for source in sources { source.cancel() } }
+    for await happening in happenings {
+      switch happening {
+      case .tick: progress.draw(now: shell.now)
+      case .answered(.success(let result)):
+        if result["state"]?.string == LoginState.completed.rawValue { return result }
+        await cancel(login)
+        throw Failure(.failure, "the provider asks for something more, which grantctl cannot answer")
+      case .answered(.failure(let error)): throw Failure(error)
+      case .pasted(let address): await hand(address, progress)
+      case .inputEnded where isManual:
+        await cancel(login)
+        throw Failure(
+          .loginFailed, "no address was pasted that completes the login", hints: ["Start again with `grantctl login`."])
+      case .inputEnded: break
+      case .interrupted:
+        await cancel(login)
+        throw Failure(.interrupted, "interrupted: the login is cancelled")
+      case .timedOut:
+        await cancel(login)
+        throw Failure(.loginFailed, "nobody signed in in time", hints: ["Start again with `grantctl login`."])
+      }
+    }
+    throw Failure(.interrupted, "interrupted")
+  }
+
+  private func sources(
+    of login: LoginStart.Result, reads: Bool, redraws: Bool, _ feed: AsyncStream<Happening>.Continuation
+  ) -> [Task<Void, Never>] {
+    let interrupts = terminal.interrupts()
+    let left = Duration.seconds(max(0, login.expires_at - shell.now)) + Self.grace
+    let limit = shell.settings.timeout.map { min(left, .seconds($0)) } ?? left
+    var tasks = [
+      Task { await poll(login.login_id, feed) },
+      Task { for await _ in interrupts { feed.yield(.interrupted) } },
+      Task { if (try? await Task.sleep(for: limit)) != nil { feed.yield(.timedOut) } },
+    ]
+    if redraws {
+      tasks.append(Task { while (try? await Task.sleep(for: Progress.step)) != nil { feed.yield(.tick) } })
+    }
+    if reads {
+      let lines = terminal.lines()
+      tasks.append(
+        Task {
+          for await line in lines { feed.yield(.pasted(line)) }
+          feed.yield(.inputEnded)
+        })
+    }
+    return tasks
+  }
+
+  private func poll(_ id: String, _ feed: AsyncStream<Happening>.Continuation) async {
+    let params = JSON(encoding: LoginWait.Params(login_id: id, timeout: Self.round))
+    repeat {
+      do throws(SocketClientError) {
+        let result = try await client.call(
+          method: LoginWait.name, params: params, timeout: .seconds(Self.round) + Self.grace)
+        if result["state"]?.string != LoginState.pending.rawValue { return _ = feed.yield(.answered(.success(result))) }
+      } catch {
+        return _ = feed.yield(.answered(.failure(error)))
+      }
+    } while (try? await Task.sleep(for: Self.pause)) != nil
+  }
+
+  /// Hands a pasted address over. A wrong one changes nothing: the person may paste another.
+  private func hand(_ line: String, _ progress: Progress) async {
+    let address = line.filter { !$0.isWhitespace }
+    guard !address.isEmpty else { return }
+    do throws(SocketClientError) {
+      let taken = try await client.call(LoginHandleCallback.self, .init(url: address), timeout: Shell.patience)
+      if !taken.handled {
+        terminal.note("That address belongs to no login here. Copy the whole address, and paste it again.")
+      }
+    } catch {
+      switch error {
+      // The login itself has ended: `login.wait` says how.
+      case .rpc(let error) where ExitStatus(error) == .loginFailed: break
+      case .rpc, .timedOut, .malformed, .disconnected, .notRunning, .permissionDenied:
+        terminal.note("That address was not taken: \(SafeText.line(error.description))")
+      }
+    }
+  }
+
+  private func cancel(_ login: LoginStart.Result) async {
+    _ = try? await client.call(LoginCancel.self, .init(login_id: login.login_id), timeout: Self.ending)
+  }
+}

@@ -1,0 +1,68 @@
+import ArgumentParser
+import BrokerAPI
+
+struct ProvidersCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "providers", abstract: "List the configured providers, or show one.",
+    discussion: """
+      Examples:
+        grantctl providers
+        grantctl providers google          its redirect URI, endpoints and what it supports
+      """)
+
+  @Argument(help: "The provider's name in the configuration.")
+  var provider: String?
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    if let provider {
+      let answer = try await shell.ask(ProviderGet.self, .init(provider: provider))
+      if shell.isJSON { return shell.say(answer.json) }
+      return shell.say(Self.fields(try answer.value(), shell))
+    }
+    let answer = try await shell.ask(ProviderList.self, NoParams())
+    if shell.isJSON { return shell.say(answer.json) }
+    let providers = try answer.value().providers
+    if providers.isEmpty {
+      shell.terminal.say(
+        "No providers. Add a [provider.NAME] section to the configuration, then: \(shell.command("reload"))")
+    } else {
+      shell.say(Self.table(providers))
+    }
+  }
+
+  private static func state(_ state: String) -> Cell { Cell(state, state == "ok" ? .good : .bad) }
+
+  static func table(_ providers: [ProviderView]) -> Table {
+    let rows = providers.map { provider in
+      Table.Row(
+        cells: [
+          Cell(provider.provider), Cell(provider.kind), state(provider.state), Cell("\(provider.accounts)"),
+          Cell(provider.display_name),
+        ], notes: provider.last_error.map { [$0] } ?? [])
+    }
+    return Table(titles: ["PROVIDER", "KIND", "STATE", "ACCOUNTS", "NAME"], shrinkable: [4, 0], rows: rows)
+  }
+
+  static func fields(_ result: ProviderGet.Result, _ shell: Shell) -> Fields {
+    let provider = result.provider
+    var fields = Fields()
+    fields.add("Provider", provider.provider)
+    fields.add("Name", provider.display_name)
+    fields.add("Kind", provider.kind + (provider.profile.map { " (profile \($0))" } ?? ""))
+    fields.add("State", state(provider.state).text, state(provider.state).tone)
+    fields.add("Last error", provider.last_error, .bad)
+    fields.add("Issuer", provider.issuer)
+    fields.add("Client", provider.client_id)
+    fields.add("Scopes", provider.scopes.joined(separator: " "))
+    fields.add("Accounts", "\(provider.accounts)")
+    fields.add("Redirect URI", result.redirect_uri)
+    for (name, url) in result.endpoints.sorted(by: { $0.key < $1.key }) { fields.add("Endpoint \(name)", url) }
+    let can = result.supports.filter(\.value).keys.sorted()
+    let cannot = result.supports.filter { !$0.value }.keys.sorted()
+    fields.add("Supports", can.joined(separator: ", "))
+    fields.add("Does not", cannot.joined(separator: ", "))
+    fields.add("Metadata", result.metadata_fetched_at.map { "fetched \(TimeText.ago($0, now: shell.now))" })
+    return fields
+  }
+}

@@ -1,0 +1,98 @@
+/// Text of others, made harmless for a terminal.
+enum SafeText {
+  /// Control characters, line separators and invisible format characters (bidirectional overrides among them) become
+  /// visible escapes, so that the text can neither steer the terminal nor look like another.
+  static func line(_ text: String) -> String {
+    guard text.unicodeScalars.contains(where: isDangerous) else { return text }
+    var result = ""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "\n": result += "\\n"
+      case "\r": result += "\\r"
+      case "\t": result += "\\t"
+      case _ where isDangerous(scalar): result += "\\u{" + hexadecimal(scalar.value) + "}"
+      default: result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+
+  /// The lines of a text, each escaped.
+  static func lines(_ text: String) -> [String] {
+    text.split(separator: "\n", omittingEmptySubsequences: true).map { line(String($0)) }
+  }
+
+  /// JSON text with the same characters escaped as JSON escapes them (RFC 8259 §7): they stand in strings only.
+  static func json(_ text: String) -> String {
+    guard text.unicodeScalars.contains(where: { $0 != "\n" && isDangerous($0) }) else { return text }
+    var result = ""
+    for scalar in text.unicodeScalars {
+      if scalar != "\n", isDangerous(scalar) {
+        for unit in String(scalar).utf16 {
+          let digits = hexadecimal(UInt32(unit))
+          result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+        }
+      } else {
+        result.unicodeScalars.append(scalar)
+      }
+    }
+    return result
+  }
+
+  private static func hexadecimal(_ value: UInt32) -> String { String(value, radix: 16, uppercase: true) }
+
+  private static func isDangerous(_ scalar: Unicode.Scalar) -> Bool {
+    if (0x20..<0x7F).contains(scalar.value) { return false }
+    switch scalar.properties.generalCategory {
+    case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: return true
+    default: return false
+    }
+  }
+
+  /// How many columns the text takes.
+  static func width(_ text: String) -> Int {
+    text.reduce(0) { $0 + width($1) }
+  }
+
+  /// The text in at most so many columns; what is cut off leaves an ellipsis.
+  static func fitted(_ text: String, columns: Int) -> String {
+    guard width(text) > columns else { return text }
+    var result = ""
+    var used = 0
+    for character in text {
+      let next = width(character)
+      guard used + next <= columns - 1 else { break }
+      result.append(character)
+      used += next
+    }
+    return result + "…"
+  }
+
+  /// Blocks of Unicode's East Asian wide characters (UAX #11), roughly: terminals give them two columns.
+  private static let wide: [ClosedRange<UInt32>] = [
+    0x1100...0x115F, 0x2E80...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60,
+    0xFFE0...0xFFE6, 0x1F300...0x1F64F, 0x1F900...0x1F9FF, 0x20000...0x3FFFD,
+  ]
+
+  private static func width(_ character: Character) -> Int {
+    guard let first = character.unicodeScalars.first else { return 0 }
+    return first.value >= 0x1100 && wide.contains { $0.contains(first.value) } ? 2 : 1
+  }
+
+  /// Lines of at most so many columns, broken at spaces.
+  static func wrapped(_ text: String, columns: Int) -> [String] {
+    var lines: [String] = []
+    var line = ""
+    for word in text.split(separator: " ") {
+      if line.isEmpty {
+        line = String(word)
+      } else if width(line) + 1 + width(String(word)) <= columns {
+        line += " " + word
+      } else {
+        lines.append(line)
+        line = String(word)
+      }
+    }
+    return line.isEmpty ? lines : lines + [line]
+  }
+}

@@ -1,0 +1,69 @@
+/// Which broker's socket to use, and why.
+struct SocketChoice: Equatable, Sendable {
+  /// What the command line said.
+  struct Wish: Equatable, Sendable {
+    var socket: String?
+    var isSystem = false
+    var isUser = false
+
+    /// The options to repeat in a command that is printed, so that it reaches the same broker.
+    var options: String {
+      if let socket { return " --socket \(ShellWord.quoted(socket))" }
+      return isSystem ? " --system" : isUser ? " --user" : ""
+    }
+  }
+
+  static let systemPath = "/run/grantd/grantd.sock"
+  private static let startSystem = "sudo systemctl start grantd.socket"
+  private static let startUser = "systemctl --user start grantd.socket"
+
+  var path: String
+  /// Looked at before `path`, and not there.
+  var passedOver: [String] = []
+  /// Commands that start a daemon there.
+  var starts: [String]
+
+  init(path: String, passedOver: [String] = [], starts: [String]) {
+    self.path = path
+    self.passedOver = passedOver
+    self.starts = starts
+  }
+
+  /// `--socket`, `--system` or `--user`, `GRANTD_SOCKET`; else the user's broker where its socket exists, else the system's.
+  init(_ wish: Wish, environment: [String: String], uid: UInt32, exists: (String) -> Bool) {
+    let folder = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/run/user/\(uid)"
+    let userPath = folder + "/grantd/grantd.sock"
+    let isSaid = wish.socket != nil || wish.isSystem || wish.isUser
+    let named = isSaid ? wish.socket : environment["GRANTD_SOCKET"].flatMap { $0.isEmpty ? nil : $0 }
+    if let named {
+      let starts =
+        named == userPath
+        ? [Self.startUser] : named == Self.systemPath ? [Self.startSystem] : [Self.startUser, Self.startSystem]
+      self.init(path: named, starts: starts)
+    } else if wish.isSystem {
+      self.init(path: Self.systemPath, starts: [Self.startSystem])
+    } else if wish.isUser || exists(userPath) {
+      self.init(path: userPath, starts: [Self.startUser])
+    } else {
+      self.init(path: Self.systemPath, passedOver: [userPath], starts: [Self.startUser, Self.startSystem])
+    }
+  }
+
+  /// Nobody listens.
+  var notRunning: Failure {
+    let tried = passedOver + [path]
+    return Failure(
+      .notRunning, "grantd is not running: no broker answers at \(tried.joined(separator: " or "))",
+      hints: ["Start it with " + starts.map { "`\($0)`" }.joined(separator: " or ") + "."])
+  }
+}
+
+/// A word of a command line for people to copy.
+enum ShellWord {
+  private static let plain = Set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-")
+
+  static func quoted(_ word: String) -> String {
+    if !word.isEmpty, word.allSatisfy(plain.contains) { return word }
+    return "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+  }
+}

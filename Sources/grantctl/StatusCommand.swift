@@ -1,0 +1,62 @@
+import ArgumentParser
+import BrokerAPI
+
+struct StatusCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "status", abstract: "Show how the broker and the accounts are.",
+    discussion: """
+      What went wrong with an account, and what to do about it, stands below its row.
+
+      Example:
+        grantctl status --system
+      """)
+
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let client = try await shell.connect()
+    let answer = try await shell.ask(BrokerStatus.self, NoParams(), on: client)
+    if shell.isJSON { return shell.say(answer.json) }
+    let status = try answer.value()
+    let accounts = try await shell.ask(AccountList.self, .init(), on: client).value().accounts
+    shell.terminal.say(Self.head(status, now: shell.now))
+    shell.say(Self.fields(status, shell))
+    shell.terminal.say("")
+    if accounts.isEmpty { return shell.sayNoAccounts() }
+    shell.say(Self.table(accounts, shell))
+  }
+
+  static func head(_ status: BrokerStatus.Result, now: Int64) -> String {
+    let state = status.state == "running" ? "running for" : "\(status.state.replacing("_", with: " ")) after"
+    return SafeText.line(
+      "grantd \(status.version), \(status.instance) instance, pid \(status.pid), "
+        + "\(state) \(TimeText.duration(now - status.started_at)): \(status.summary)")
+  }
+
+  static func fields(_ status: BrokerStatus.Result, _ shell: Shell) -> Fields {
+    var fields = Fields()
+    let store = status.store
+    let isFine = store.state == "ok"
+    fields.add(
+      "  store", "\(store.path), \(store.state)\(store.message.map { ": \($0)" } ?? "")", isFine ? .plain : .bad)
+    fields.add("  callback", status.callback.isEmpty ? "off" : status.callback.joined(separator: ", "))
+    let loaded = TimeText.ago(status.configuration.loaded_at, now: shell.now)
+    fields.add("  configuration", "\(status.configuration.path ?? "built-in defaults"), read \(loaded)")
+    fields.add("  providers", "\(status.providers)")
+    if status.pending_logins > 0 {
+      fields.add("  logins", "\(status.pending_logins) pending: \(shell.command("login --list"))")
+    }
+    return fields
+  }
+
+  static func table(_ accounts: [AccountView], _ shell: Shell) -> Table {
+    let rows = accounts.map { account in
+      Table.Row(
+        cells: [
+          Cell(account.account), account.state.cell, Cell(TimeText.expiry(account.expires_at, now: shell.now)),
+          Cell(TimeText.until(account.next_refresh_at, now: shell.now)),
+        ], notes: shell.notes(account.last_error))
+    }
+    return Table(titles: ["ACCOUNT", "STATE", "EXPIRES IN", "NEXT REFRESH"], shrinkable: [0], rows: rows)
+  }
+}

@@ -1,0 +1,41 @@
+import Foundation
+
+/// What a command has around it: streams, environment, clock, person. Tests bring their own.
+struct Terminal: Sendable {
+  enum Stream: Sendable { case out, err }
+
+  /// Written at once: nothing is held back.
+  var write: @Sendable (Stream, String) -> Void
+  var isOutTTY = false
+  var isErrTTY = false
+  /// Somebody sits at standard input and may be asked.
+  var canAsk = false
+  /// Columns of the terminal that standard output is; nil where it is none.
+  var width: Int?
+  var environment: [String: String] = [:]
+  var uid: UInt32 = 0
+  var timeZone = TimeZone.current
+  /// Unix seconds.
+  var now: @Sendable () -> Int64
+  /// The lines of standard input.
+  var lines: @Sendable () -> AsyncStream<String>
+  /// One element for each Ctrl-C or SIGTERM from now on; before the first call they end the process.
+  var interrupts: @Sendable () -> AsyncStream<Void>
+  /// Starts a program apart from this one; false where it could not be started.
+  var launch: @Sendable ([String]) -> Bool
+  var fileExists: @Sendable (String) -> Bool
+  /// The path of a program, from a path or a name in `$PATH`.
+  var find: @Sendable (String) -> String?
+
+  /// Colour is for people, unless they asked for none (no-color.org).
+  var usesColour: Bool {
+    isOutTTY && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
+  }
+
+  /// A line that is drawn again and again.
+  var canRedraw: Bool { isErrTTY && environment["TERM"] != "dumb" }
+
+  func say(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
+  func say(_ line: String) { write(.out, line + "\n") }
+  func note(_ line: String) { write(.err, line + "\n") }
+}

@@ -1,0 +1,80 @@
+import ArgumentParser
+import BrokerAPI
+
+struct TokenCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "token", abstract: "Print an access token that is valid now.",
+    discussion: """
+      The bare token is all that goes to standard output. It is refreshed first where it has to be.
+
+      Examples:
+        curl -H "Authorization: Bearer $(grantctl token work)" https://api.example.com/me
+        grantctl token work --header | curl -H @- https://api.example.com/me
+      """)
+
+  @Argument(help: "The account's name.")
+  var account: String
+  @Option(help: ArgumentHelp("The token must be valid for so long; default 30.", valueName: "seconds"))
+  var minTtl: Double?
+  @Option(help: "The token must have this scope; may be repeated.")
+  var scope: [String] = []
+  @Option(help: "The resource that the token is for (RFC 8707).")
+  var resource: String?
+  @Flag(help: "Print the HTTP header field instead: “Authorization: Bearer …”.")
+  var header = false
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    if let minTtl, !(minTtl >= 0) { throw ValidationError("--min-ttl is 0 or more seconds.") }
+    if header, options.json { throw ValidationError("Only one of --header and --json can be given.") }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    let scopes = LoginCommand.words(scope)
+    let answer = try await shell.ask(
+      TokenGet.self,
+      .init(
+        account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource, min_ttl: minTtl,
+        timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    // RFC 6749 appendix A.12: 1*VSCHAR. Anything else could end a header or a line early.
+    let token = result.access_token
+    guard !token.isEmpty, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+      throw Failure(
+        .failure, "the token has characters that no token may have", hints: ["`grantctl token --json` shows it."])
+    }
+    shell.terminal.say(header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+  }
+}
+
+struct RefreshCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "refresh", abstract: "Get a new token from the provider now.",
+    discussion: """
+      For a token that a server refuses although it should be valid; the broker refreshes by itself otherwise.
+
+      Example:
+        grantctl refresh work
+      """)
+
+  @Argument(help: "The account's name.")
+  var account: String
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let client = try await shell.connect()
+    let before = try await shell.ask(AccountGet.self, .init(account: account), on: client).value()
+    let answer = try await shell.ask(
+      TokenReportRejected.self,
+      .init(account: account, generation: before.generation, timeout: options.timeout), on: client)
+    if shell.isJSON { return shell.say(answer.json) }
+    let refreshed = try answer.value().refreshed
+    let after = try await shell.ask(AccountGet.self, .init(account: account), on: client).value()
+    let expiry = after.expires_at.map { at in
+      "expires in \(TimeText.expiry(at, now: shell.now)) (\(TimeText.date(at, in: shell.terminal.timeZone)))"
+    }
+    let what = refreshed ? "Refreshed" : "A newer token was there already"
+    shell.terminal.say("\(what): \(Cell(account).text), \(expiry ?? "its expiry is not known")")
+  }
+}

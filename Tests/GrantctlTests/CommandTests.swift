@@ -1,0 +1,234 @@
+import ArgumentParser
+import BrokerAPI
+import Glibc
+import Testing
+import UnixSocket
+
+@testable import grantctl
+
+@Suite struct CommandTests {
+  static let token: JSON = [
+    "access_token": "ya29.abc-_~", "token_type": "Bearer", "expires_in": 3599, "scope": ["openid"], "account": "work",
+    "provider": "google", "generation": 7,
+  ]
+
+  @Test func `a token is all that goes to standard output`() async throws {
+    try await ScriptedBroker.with(["token.get": answer(Self.token)]) { broker, _ async throws in
+      let recorder = Recorder()
+      let arguments = [
+        "token", "work", "--min-ttl", "120", "--scope", "openid", "--resource", "urn:r", "--timeout", "7",
+      ]
+      #expect(try await broker.run(arguments, recorder) == .success)
+      #expect(recorder.out == "ya29.abc-_~\n" && recorder.err.isEmpty)
+      #expect(
+        broker.params(of: "token.get")
+          == ["account": "work", "scopes": ["openid"], "resource": "urn:r", "min_ttl": 120, "timeout": 7])
+    }
+  }
+
+  @Test func `a token comes as a header field or as JSON too`() async throws {
+    try await ScriptedBroker.with(["token.get": answer(Self.token)]) { broker, _ async throws in
+      let (header, json) = (Recorder(), Recorder())
+      #expect(try await broker.run(["token", "work", "--header"], header) == .success)
+      #expect(header.out == "Authorization: Bearer ya29.abc-_~\n")
+      #expect(try await broker.run(["--json", "token", "work"], json) == .success)
+      #expect(try JSON.parse(Array(json.out.utf8)) == Self.token)
+    }
+  }
+
+  @Test(arguments: ["", "a\nX-Injected: 1", "a\u{1B}b", "ä"])
+  func `a token that could end a line early is not printed`(token: String) async throws {
+    var members = Self.token.members ?? []
+    members[0].value = .string(token)
+    let reply = JSON.object(members)
+    try await ScriptedBroker.with(["token.get": answer(reply)]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["token", "work"], recorder) == .failure)
+      #expect(recorder.out.isEmpty)
+    }
+  }
+
+  @Test func `where a login is needed the error has the exact command`() async throws {
+    let error = RPCError(
+      .loginRequired, "account mail needs a login: the provider ended the grant",
+      hint: "Sign in again with `grantctl login google mail`.", oauth: .init(error: "invalid_grant"))
+    try await ScriptedBroker.with(["token.get": refuse(error)]) { broker, _ async throws in
+      let (plain, json) = (Recorder(), Recorder())
+      #expect(try await broker.run(["token", "mail", "--socket", broker.path], plain) == .loginRequired)
+      #expect(
+        plain.err == """
+          grantctl: account mail needs a login: the provider ended the grant
+            The provider said: invalid_grant
+            Sign in again with `grantctl login google mail --socket \(broker.path)`.
+
+          """)
+      #expect(try await broker.run(["token", "mail", "--json"], json) == .loginRequired)
+      #expect(json.out.isEmpty)
+      #expect(try JSON.parse(Array(json.err.utf8)) == ["error": error.json])
+    }
+  }
+
+  @Test func `a daemon that does not run is told from one that does not let us in`() async throws {
+    let recorder = Recorder()
+    #expect(
+      try await perform(["list", "--json"], recorder, environment: ["GRANTD_SOCKET": "/nowhere/s"]) == .notRunning)
+    let error = try JSON.parse(Array(recorder.err.utf8))["error"]
+    #expect(error?["data"]?["reason"] == "not_running")
+    try await ScriptedBroker.with(["account.list": refuse(RPCError(.notPermitted, "no"))]) { broker, _ async throws in
+      #expect(try await broker.run(["list"], Recorder()) == .notPermitted)
+    }
+  }
+
+  @Test func `status shows the broker, then the accounts and what to do`() async throws {
+    let status: JSON = [
+      "version": "0.1.0", "instance": "user", "pid": 812, "state": "running",
+      "started_at": .integer(Recorder.now - 10_800), "summary": "1 ok, 1 needs login", "accounts": ["ok": 1],
+      "providers": 3, "pending_logins": 1, "callback": ["127.0.0.1:4180"],
+      "store": ["path": "/s/grantd.db", "state": "failing", "message": "no space left"],
+      "configuration": ["loaded_at": .integer(Recorder.now - 60)],
+    ]
+    let accounts = [
+      TableTests.account("work", .ok), TableTests.account("mail", .degraded, expires: -5, error: TableTests.refused),
+    ]
+    try await ScriptedBroker.with([
+      "broker.status": answer(status), "account.list": answer(["accounts": JSON(encoding: accounts)]),
+    ]) { broker, _ async throws in
+      let (plain, json) = (Recorder(), Recorder())
+      #expect(try await broker.run(["status"], plain) == .success)
+      #expect(
+        plain.out == """
+          grantd 0.1.0, user instance, pid 812, running for 3 h: 1 ok, 1 needs login
+            store          /s/grantd.db, failing: no space left
+            callback       127.0.0.1:4180
+            configuration  built-in defaults, read 1 min ago
+            providers      3
+            logins         1 pending: grantctl login --list
+
+          ACCOUNT  STATE     EXPIRES IN       NEXT REFRESH
+          work     ok        59 min           in 49 min
+          mail     degraded  expired 5 s ago  in 49 min
+              account a-rather-long-account-name needs a login: the provider ended the
+              grant \\u{1B}[2Jand more (3 min ago)
+              Sign in again with `grantctl login google a-rather-long-account-name`.
+
+          """)
+      #expect(try await broker.run(["status", "--json"], json) == .success)
+      #expect(try JSON.parse(Array(json.out.utf8)) == status)
+    }
+  }
+
+  @Test func `a refresh reports the current generation and says the new expiry`() async throws {
+    try await ScriptedBroker.with([
+      "account.get": answer(JSON(encoding: TableTests.account("work", .ok))),
+      "token.report_rejected": answer(["refreshed": true, "generation": 8]),
+    ]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["refresh", "work"], recorder) == .success)
+      #expect(broker.params(of: "token.report_rejected") == ["account": "work", "generation": 7])
+      #expect(recorder.out == "Refreshed: work, expires in 59 min (2026-01-01 00:59:59)\n")
+    }
+  }
+
+  @Test func `a logout says what each step came to`() async throws {
+    let steps: JSON = [
+      ["step": "revoke_refresh_token", "result": "queued", "message": "503"], ["step": "forget", "result": "done"],
+    ]
+    try await ScriptedBroker.with(["account.logout": answer(["steps": steps])]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["logout", "work", "--no-revoke"], recorder) == .success)
+      #expect(broker.params(of: "account.logout") == ["account": "work", "revoke": false])
+      #expect(
+        recorder.out == """
+          Revoke the refresh token  not yet, it is tried again by itself: 503
+          Forget the account        done
+          Signed out: work
+
+          """)
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `events are printed as they come, and the daemon's end is an error`(json: Bool) async throws {
+    let event: JSON = [
+      "type": "token.refreshed", "at": .integer(Recorder.now), "account": "work", "provider": "google", "generation": 8,
+    ]
+    try await ScriptedBroker.with([
+      "events.subscribe": { _, session in
+        _ = session.notify(method: Event.method, params: event)
+        session.onClose {}
+        return .success(["subscribed": ["token.refreshed"]])
+      }
+    ]) { broker, server async throws in
+      let recorder = Recorder()
+      async let status = broker.run(
+        ["events", "--event", "token.refreshed"] + (json ? ["--json"] : []), recorder)
+      #expect(await eventually { !recorder.out.isEmpty })
+      #expect(
+        recorder.out
+          == (json ? Shell.line(event) : "2026-01-01 00:00:00  token.refreshed  work (google)  generation 8") + "\n")
+      await server.drain(deadline: .zero)
+      #expect(try await status == .notRunning)
+    }
+  }
+
+  @Test func `a refused configuration is printed with its errors`() async throws {
+    let error = RPCError(
+      .invalidConfiguration, "the configuration is refused", hint: "Mend it.", detail: "a.toml:3: x\na.toml:9: y")
+    try await ScriptedBroker.with(["broker.reload": refuse(error)]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["reload"], recorder) == .configuration)
+      #expect(
+        recorder.err == "grantctl: the configuration is refused\n  a.toml:3: x\n  a.toml:9: y\n  Mend it.\n")
+    }
+    try await ScriptedBroker.with(["broker.reload": answer(["providers": 1, "warnings": ["restart for x"]])]) {
+      broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["reload"], recorder) == .success)
+      #expect(recorder.out == "Reloaded: 1 provider\n" && recorder.err == "warning: restart for x\n")
+    }
+  }
+
+  @Test func `any method can be called`() async throws {
+    try await ScriptedBroker.with(["echo": { params, _ in .success(params) }]) { broker, _ async throws in
+      let (given, read, bad) = (Recorder(), Recorder(), Recorder())
+      #expect(try await broker.run(["call", "echo", #"{"a":1.50}"#], given) == .success)
+      #expect(given.out == #"{"a":1.50}"# + "\n")
+      read.type(#"{"b":"#)
+      read.type("2}")
+      read.endInput()
+      #expect(try await broker.run(["call", "echo", "-"], read) == .success)
+      #expect(read.out == #"{"b":2}"# + "\n")
+      #expect(try await broker.run(["call", "echo", "{"], bad) == .usage)
+    }
+  }
+
+  @Test func `a slow broker is given up after the time-out`() async throws {
+    let gate = Gate()
+    try await ScriptedBroker.with([
+      "account.list": { _, _ in
+        await gate.wait()
+        return .success(["accounts": []])
+      }
+    ]) { broker, _ async throws in
+      #expect(try await broker.run(["list", "--timeout", "0.1"], Recorder()) == .temporarilyUnavailable)
+      gate.open()
+    }
+  }
+
+  @Test(arguments: [
+    ["login"], ["login", "a", "--list"], ["login", "a", "--param", "k"], ["token"],
+    ["token", "a", "--json", "--header"],
+    ["list", "--system", "--user"], ["list", "--timeout", "0"], ["list", "--timeout", "nan"],
+    ["token", "a", "--min-ttl=-1"],
+  ])
+  func `wrong arguments end with the status for usage`(arguments: [String]) {
+    let error = #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(arguments) }
+    #expect(error.map { Grantctl.exitCode(for: $0).rawValue } == ExitStatus.usage.rawValue)
+  }
+
+  @Test func `the version comes also where no daemon runs`() async throws {
+    let recorder = Recorder()
+    #expect(try await perform(["version"], recorder, environment: ["GRANTD_SOCKET": "/nowhere/s"]) == .success)
+    #expect(recorder.out == "grantctl \(GrantdVersion.current)\ngrantd does not answer\n")
+  }
+}

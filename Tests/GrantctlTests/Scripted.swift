@@ -1,0 +1,134 @@
+import ArgumentParser
+import BrokerAPI
+import Foundation
+import Logging
+import NIOPosix
+import Synchronization
+import UnixSocket
+
+@testable import grantctl
+
+/// Swift Testing has a type of that name too.
+typealias ExitStatus = grantctl.ExitStatus
+
+/// A terminal that remembers what was written.
+final class Recorder: Sendable {
+  private let texts = Mutex<(out: String, err: String, launched: [[String]])>(("", "", []))
+  private let input = AsyncStream.makeStream(of: String.self)
+  private let signals = AsyncStream.makeStream(of: Void.self)
+
+  static let now: Int64 = 1_767_225_600
+
+  var out: String { texts.withLock { $0.out } }
+  var err: String { texts.withLock { $0.err } }
+  var launched: [[String]] { texts.withLock { $0.launched } }
+
+  func type(_ line: String) { input.continuation.yield(line) }
+  func endInput() { input.continuation.finish() }
+  func interrupt() { signals.continuation.yield() }
+
+  func terminal(environment: [String: String] = [:]) -> Terminal {
+    Terminal(
+      write: { [self] stream, text in
+        texts.withLock { if stream == .out { $0.out += text } else { $0.err += text } }
+      },
+      environment: environment, uid: 1000, timeZone: .gmt, now: { Self.now }, lines: { [self] in input.stream },
+      interrupts: { [self] in signals.stream },
+      launch: { [self] command in
+        texts.withLock { $0.launched.append(command) }
+        return true
+      }, fileExists: { _ in false }, find: { $0.hasPrefix("/") ? $0 : "/usr/bin/\($0)" })
+  }
+}
+
+/// A broker that answers as it was told, method by method.
+final class ScriptedBroker: Dispatcher {
+  typealias Reply = @Sendable (JSON, any Session) async -> Result<JSON, RPCError>
+
+  private let replies: [String: Reply]
+  private let seen = Mutex<[(method: String, params: JSON)]>([])
+  let path: String
+
+  init(path: String, _ replies: [String: Reply]) {
+    self.path = path
+    self.replies = replies
+  }
+
+  var methods: [String] { seen.withLock { $0.map(\.method) } }
+  func params(of method: String) -> JSON? { seen.withLock { $0.last { $0.method == method }?.params } }
+
+  func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? { nil }
+
+  func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
+    seen.withLock { $0.append((request.method, request.params ?? .null)) }
+    guard let reply = replies[request.method] else { return .failure(.methodNotFound(request.method, nearest: nil)) }
+    return await reply(request.params ?? .null, session)
+  }
+
+  static func with(
+    _ replies: [String: Reply], mode: UInt32 = 0o600,
+    _ body: (ScriptedBroker, SocketServer) async throws -> Void
+  ) async throws {
+    let folder = FileManager.default.temporaryDirectory.appendingPathComponent("gc-\(UUID().uuidString.prefix(8))").path
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let broker = ScriptedBroker(path: folder + "/s", replies)
+    let server = SocketServer(
+      configuration: .init(endpoint: .path(broker.path), mode: mode), dispatcher: broker,
+      group: MultiThreadedEventLoopGroup.singleton, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    try await server.start()
+    do {
+      try await body(broker, server)
+    } catch {
+      await server.drain(deadline: .zero)
+      throw error
+    }
+    await server.drain(deadline: .zero)
+  }
+
+  /// Runs a command line against this broker.
+  func run(_ arguments: [String], _ recorder: Recorder, environment: [String: String] = [:]) async throws -> ExitStatus
+  {
+    var environment = environment
+    environment["GRANTD_SOCKET"] = environment["GRANTD_SOCKET"] ?? path
+    return try await perform(arguments, recorder, environment: environment)
+  }
+}
+
+func perform(_ arguments: [String], _ recorder: Recorder, environment: [String: String]) async throws -> ExitStatus {
+  let command = try Grantctl.parseAsRoot(GlobalOptions.moved(arguments))
+  guard let command = command as? any BrokerCommand else { throw NoCommand() }
+  return await command.perform(in: recorder.terminal(environment: environment))
+}
+
+struct NoCommand: Error {}
+
+func answer(_ json: JSON) -> ScriptedBroker.Reply { { _, _ in .success(json) } }
+func refuse(_ error: RPCError) -> ScriptedBroker.Reply { { _, _ in .failure(error) } }
+
+/// 1, 2, 3, …
+final class Counter: Sendable {
+  private let count = Mutex(0)
+  func next() -> Int {
+    count.withLock {
+      $0 += 1
+      return $0
+    }
+  }
+}
+
+/// Holds whoever waits until it is opened, for good.
+final class Gate: Sendable {
+  private let opening = AsyncStream.makeStream(of: Void.self)
+  func open() { opening.continuation.finish() }
+  func wait() async { for await _ in opening.stream {} }
+}
+
+/// Waits for something that another task does; false after ten seconds.
+func eventually(_ condition: () -> Bool) async -> Bool {
+  for _ in 0..<2000 {
+    if condition() { return true }
+    try? await Task.sleep(for: .milliseconds(5))
+  }
+  return false
+}

@@ -1,0 +1,159 @@
+import ArgumentParser
+import BrokerAPI
+import Foundation
+import Testing
+import UnixSocket
+
+@testable import grantctl
+
+@Suite struct WordsTests {
+  @Test(
+    arguments: [
+      (ErrorReason.unknownAccount, 7), (.unknownProvider, 7), (.unknownLogin, 7), (.notPermitted, 4),
+      (.loginRequired, 3), (.loginDenied, 8), (.loginCancelled, 8), (.loginExpired, 8), (.loginInProgress, 1),
+      (.invalidCallback, 1), (.temporarilyUnavailable, 5), (.timedOut, 5), (.providerMisconfigured, 78),
+      (.providerError, 1), (.scopeNotGranted, 1), (.unsupportedByProvider, 1), (.registrationRejected, 1),
+      (.rateLimited, 5), (.overloaded, 5), (.storeFailure, 5), (.shuttingDown, 5), (.invalidConfiguration, 78),
+    ] as [(ErrorReason, Int32)])
+  func `each reason has its exit status`(reason: ErrorReason, status: Int32) {
+    #expect(ExitStatus(SocketClientError.rpc(RPCError(reason, "x"))).rawValue == status)
+  }
+
+  @Test func `each failure of the connection has its exit status`() {
+    let table: [(SocketClientError, ExitStatus)] = [
+      (.notRunning("/s"), .notRunning), (.permissionDenied("/s"), .notPermitted), (.disconnected, .notRunning),
+      (.timedOut, .temporarilyUnavailable), (.malformed("x"), .failure), (.rpc(.invalidParams("x")), .usage),
+      (.rpc(.methodNotFound("x", nearest: nil)), .failure),
+    ]
+    for (error, status) in table { #expect(ExitStatus(error) == status) }
+  }
+
+  @Test func `the document has each exit status and each command, and no others`() throws {
+    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let text = try String(contentsOf: top.appendingPathComponent("docs/grantctl.md"), encoding: .utf8)
+    let rows = text.split(separator: "\n").filter { $0.hasPrefix("| ") }.map(String.init)
+    let statuses = rows.filter { $0.dropFirst(2).first?.isNumber == true }
+    #expect(statuses == ExitStatus.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
+    let commands = Grantctl.configuration.groupedSubcommands.flatMap(\.subcommands).compactMap {
+      $0.configuration.commandName
+    }
+    let documented = rows.filter { $0.hasPrefix("| `") && !$0.hasPrefix("| `--") }
+      .compactMap { $0.dropFirst(3).split(whereSeparator: { $0 == " " || $0 == "`" }).first.map(String.init) }
+    #expect(documented == commands)
+    #expect(Grantctl.helpMessage(columns: 80).contains(ExitStatus.table))
+  }
+
+  @Test(
+    arguments: [
+      (0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h"), (5400, "1 h 30 min"), (7200, "2 h"),
+      (36_000, "10 h"), (40_000, "11 h"), (172_799, "47 h"), (172_800, "2 days"), (-5, "0 s"),
+    ] as [(Int64, String)])
+  func `durations are said as people say them`(seconds: Int64, text: String) {
+    #expect(TimeText.duration(seconds) == text)
+  }
+
+  @Test func `times are said from now`() {
+    #expect(TimeText.expiry(1100, now: 1000) == "1 min")
+    #expect(TimeText.expiry(820, now: 1000) == "expired 3 min ago")
+    #expect(TimeText.expiry(nil, now: 1000) == "-")
+    #expect(TimeText.until(8200, now: 1000) == "in 2 h")
+    #expect(TimeText.until(1000, now: 1000) == "now")
+    #expect(TimeText.date(1_767_225_600, in: .gmt) == "2026-01-01 00:00:00")
+    #expect(TimeText.date(1_767_225_600, in: TimeZone(secondsFromGMT: 5400) ?? .gmt) == "2026-01-01 01:30:00")
+  }
+
+  @Test(arguments: [
+    ("plain – ünïcode 東", "plain – ünïcode 東"), ("a\u{1B}[31mb", "a\\u{1B}[31mb"), ("a\nb\tc\r", "a\\nb\\tc\\r"),
+    ("a\u{202E}b", "a\\u{202E}b"), ("\u{9B}2J\u{7F}", "\\u{9B}2J\\u{7F}"), ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
+    ("a\u{2028}b\u{FEFF}", "a\\u{2028}b\\u{FEFF}"),
+  ])
+  func `no text of others can steer the terminal`(text: String, escaped: String) {
+    #expect(SafeText.line(text) == escaped)
+  }
+
+  @Test func `JSON for terminals is the same JSON`() throws {
+    let json: JSON = ["a": "x\u{202E}y\u{9B}z\u{E0001}"]
+    let text = Shell.line(json)
+    #expect(text == #"{"a":"x\u202Ey\u009Bz\uDB40\uDC01"}"#)
+    #expect(try JSON.parse(Array(text.utf8)) == json)
+  }
+
+  @Test(
+    arguments: [
+      ([:], true, Browser.show), (["DISPLAY": ":0"], true, .open(["/usr/bin/xdg-open", "https://a/?b"])),
+      (["WAYLAND_DISPLAY": "w"], true, .open(["/usr/bin/xdg-open", "https://a/?b"])), (["DISPLAY": ""], true, .show),
+      (["DISPLAY": ":0"], false, .show), (["BROWSER": "w3m"], true, .open(["/usr/bin/w3m", "https://a/?b"])),
+      (
+        ["BROWSER": "missing:ff --new %s -x", "DISPLAY": ":0"], true,
+        .open(["/usr/bin/ff", "--new", "https://a/?b", "-x"])
+      ),
+      (["BROWSER": "missing"], true, .show),
+    ] as [([String: String], Bool, Browser)])
+  func `a browser opens only where there is one`(environment: [String: String], isWanted: Bool, choice: Browser) {
+    let find: (String) -> String? = { $0 == "missing" ? nil : "/usr/bin/\($0)" }
+    #expect(Browser.choose(for: "https://a/?b", isWanted: isWanted, environment: environment, find: find) == choice)
+  }
+
+  @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "--help", ""])
+  func `what is no web address is never opened`(url: String) {
+    #expect(Browser.choose(for: url, isWanted: true, environment: ["DISPLAY": ":0"], find: { $0 }) == .show)
+  }
+
+  @Test func `the socket is the first that was named, else the user's, else the system's`() {
+    let user = "/r/grantd/grantd.sock"
+    let system = "/run/grantd/grantd.sock"
+    let table: [(SocketChoice.Wish, [String: String], Bool, String)] = [
+      (.init(socket: "/a"), ["GRANTD_SOCKET": "/b"], true, "/a"), (.init(), ["GRANTD_SOCKET": "/b"], true, "/b"),
+      (.init(isSystem: true), ["GRANTD_SOCKET": "/b"], true, system), (.init(isSystem: true), [:], true, system),
+      (.init(isUser: true), [:], false, user), (.init(), [:], true, user), (.init(), [:], false, system),
+      (.init(), ["GRANTD_SOCKET": ""], false, system),
+    ]
+    for (wish, environment, exists, path) in table {
+      let environment = environment.merging(["XDG_RUNTIME_DIR": "/r"]) { old, _ in old }
+      #expect(SocketChoice(wish, environment: environment, uid: 7, exists: { $0 == user && exists }).path == path)
+    }
+    #expect(
+      SocketChoice(.init(isUser: true), environment: [:], uid: 7) { _ in false }.path
+        == "/run/user/7/grantd/grantd.sock")
+  }
+
+  @Test func `where no daemon runs, each path and how to start it are named`() {
+    let failure = SocketChoice(.init(), environment: ["XDG_RUNTIME_DIR": "/r"], uid: 7) { _ in false }.notRunning
+    #expect(failure.status == .notRunning)
+    #expect(
+      failure.message
+        == "grantd is not running: no broker answers at /r/grantd/grantd.sock or /run/grantd/grantd.sock")
+    #expect(
+      failure.hints == ["Start it with `systemctl --user start grantd.socket` or `sudo systemctl start grantd.socket`."]
+    )
+  }
+
+  @Test func `commands in hints reach the same broker`() {
+    let hint = "Sign in with `grantctl login a b`, or see `journalctl`; `grantctl status` tells."
+    let table: [(SocketChoice.Wish, String)] = [
+      (.init(), hint),
+      (
+        .init(isSystem: true),
+        "Sign in with `grantctl login a b --system`, or see `journalctl`; `grantctl status --system` tells."
+      ),
+      (
+        .init(socket: "/a b/it's"),
+        "Sign in with `grantctl login a b --socket '/a b/it'\\''s'`, or see `journalctl`; `grantctl status --socket '/a b/it'\\''s'` tells."
+      ),
+    ]
+    for (wish, expected) in table {
+      #expect(Shell(terminal: Recorder().terminal(), settings: .init(wish: wish)).adapted(hint) == expected)
+    }
+  }
+
+  @Test func `options of every command may come first`() {
+    let table: [([String], [String])] = [
+      (["--json", "list"], ["list", "--json"]),
+      (["--socket", "/s", "--timeout=3", "token", "a"], ["token", "--socket", "/s", "--timeout=3", "a"]),
+      (["list", "--json"], ["list", "--json"]), (["--help"], ["--help"]), (["--json"], ["--json"]),
+      (["--json", "--help"], ["--json", "--help"]), (["--nonsense", "list"], ["--nonsense", "list"]),
+    ]
+    for (given, moved) in table { #expect(GlobalOptions.moved(given) == moved) }
+  }
+}
