@@ -21,7 +21,6 @@ let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
-let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
@@ -83,7 +82,7 @@ let package = Package(
       "grantd",
       [
         "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "HTTPTransport", "OAuth", "Providers",
-        "SQLiteStore", "Systemd", "UnixSocket", "CLinux", argumentParser, lifecycle, unixSignals, logging, nioCore,
+        "SQLiteStore", "Systemd", "UnixSocket", "CLinux", argumentParser, unixSignals, logging, nioCore,
         nioPosix,
       ]),
     program("grantctl", ["BrokerAPI", "UnixSocket", argumentParser]),

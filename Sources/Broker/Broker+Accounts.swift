@@ -20,16 +20,7 @@ extension Broker {
   /// Forgets at once, with what has still to be revoked on disk in the same commit; then tells the provider.
   func logout(_ params: AccountLogout.Params) async throws(RPCError) -> AccountLogout.Result {
     let account = try accountName(params.account)
-    guard let grant = grants[account] else { throw unknownAccount(params.account) }
-    let tokens = params.revoke == false ? [] : liveTokens(grant)
-    let pending = tokens.map { pendingRevocation($0.token, $0.hint, provider: grant.saved.provider) }
-    do throws(StoreError) {
-      try await commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
-    } catch {
-      throw storeError(error)
-    }
-    grants[account] = nil
-    for revocation in pending { revocations[revocation.id] = revocation }
+    let (grant, pending) = try await forget(account, revoke: params.revoke ?? true)
     changed(account)
     logger.notice(
       "forgot \(account)", metadata: ["account": "\(account)", "provider": "\(grant.saved.provider)"])
@@ -40,6 +31,24 @@ extension Broker {
     for revocation in pending { steps.append(await revoke(revocation)) }
     steps.append(.init(step: "forget", result: "done"))
     return .init(steps: steps)
+  }
+
+  private func forget(
+    _ account: AccountName, revoke: Bool
+  ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
+    await takeTurn(account)
+    defer { leaveTurn(account) }
+    guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
+    let tokens = revoke ? liveTokens(grant) : []
+    let pending = tokens.map { pendingRevocation($0.token, $0.hint, provider: grant.saved.provider) }
+    do throws(StoreError) {
+      try await commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
+    } catch {
+      throw storeError(error)
+    }
+    grants[account] = nil
+    for revocation in pending { revocations[revocation.id] = revocation }
+    return (grant, pending)
   }
 
   /// The refresh token first: nothing new comes of it then (RFC 7009 §2.1).
@@ -75,8 +84,8 @@ extension Broker {
   func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
     let step = "revoke_\(revocation.hint)"
     guard let provider = providers[revocation.provider]?.provider else {
-      await dropRevocation(revocation)
-      return .init(step: step, result: "skipped", message: "the provider is no longer configured")
+      // It may be configured again: the token is live until somebody revokes it.
+      return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
     }
     var outcome: RevocationOutcome
     var message: String?

@@ -61,12 +61,7 @@ extension Broker: CallbackHandler {
     guard let login = matching.first else {
       return isAwaited(url) ? .refused(invalidCallback(CallbackError.wrongState.description)) : .foreign
     }
-    switch login.phase {
-    case .ended(.completed, _), .exchanging: return .already(login.saved.id)
-    case .ended(.failed(let error), _):
-      return .refused(invalidCallback("This login has ended already: \(error.message). Start a new one."))
-    case .pending: break
-    }
+    if let spent = spent(login.saved.id) { return spent }
     guard (try? RedirectURI(login.saved.redirectURI))?.matches(url) == true else {
       return .refused(invalidCallback("This address is not the redirection endpoint that the login was started with."))
     }
@@ -76,6 +71,17 @@ extension Broker: CallbackHandler {
       return .ended(login.saved.id, error)
     }
     return await take(url, login.saved)
+  }
+
+  /// What a callback for a login that no longer waits comes to; nil where it waits.
+  private func spent(_ id: LoginID) -> Received? {
+    switch logins[id]?.phase {
+    case .pending: nil
+    case .exchanging, .ended(.completed, _): .already(id)
+    case .ended(.failed(let error), _):
+      .refused(invalidCallback("This login has ended already: \(error.message). Start a new one."))
+    case nil: .foreign
+    }
   }
 
   /// Whether the address could be meant for a login that waits.
@@ -98,12 +104,12 @@ extension Broker: CallbackHandler {
     } catch {
       guard case .denied(let oauth) = error else { return .refused(invalidCallback(error.description)) }
       // The state may have been spent by another callback meanwhile.
-      guard logins[login.id]?.isPending == true else { return .already(login.id) }
+      if let spent = spent(login.id) { return spent }
       let denied = RPCError(.loginDenied, error.description, oauth: OAuthDetail(oauth))
       await end(login.id, .failed(denied))
       return .ended(login.id, denied)
     }
-    guard logins[login.id]?.isPending == true else { return .already(login.id) }
+    if let spent = spent(login.id) { return spent }
     logins[login.id]?.phase = .exchanging
     exchangesInFlight += 1
     let received = await exchange(code, login, provider, metadata)
@@ -152,6 +158,9 @@ extension Broker: CallbackHandler {
   private func adopt(
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp
   ) async -> RPCError? {
+    if issued.tokens.refreshToken == nil { await refreshEnds(login.account) }
+    await takeTurn(login.account)
+    defer { leaveTurn(login.account) }
     let before = grants[login.account]
     if let old = before?.saved, old.provider != login.provider || isAnotherPerson(issued.identity, old.identity) {
       await queueRevocations(tokens(issued), provider: login.provider)
@@ -189,6 +198,15 @@ extension Broker: CallbackHandler {
     logger.notice(
       "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
     return nil
+  }
+
+  /// Where a login brings no refresh token the account's own goes on: then a rotation of it under way must not be lost.
+  private func refreshEnds(_ account: AccountName) async {
+    let deadline = now + Timeouts.maximum
+    for _ in 0..<Limit.rounds {
+      guard let grant = grants[account], grant.phase != .idle, now < deadline, !isStopped else { return }
+      await wait(for: .account(account), until: deadline)
+    }
   }
 
   private func tokens(_ issued: Issued) -> [(token: Secret, hint: String)] {

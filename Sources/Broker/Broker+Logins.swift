@@ -47,6 +47,10 @@ extension Broker {
     guard (params.params?.count ?? 0) <= Limit.parameters else {
       throw .invalidParams("params.params: more than \(Limit.parameters) members")
     }
+    try checkRoom(account, caller: caller)
+  }
+
+  private func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
     let pending = logins.values.filter { $0.endedAt == nil }
     guard pending.count < Limit.pendingLogins,
       pending.filter({ $0.saved.uid == caller.uid }).count < Limit.pendingLoginsPerUser,
@@ -79,12 +83,15 @@ extension Broker {
       verifier: request.verifier?.secret, redirectURI: request.redirectURI.rawValue, scopes: request.scopes,
       resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) }, uid: caller.uid,
       startedAt: now, expiresAt: now + provider.about.loginLifetime)
+    // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
+    try checkRoom(account, caller: caller)
+    logins[id] = Login(saved: saved, phase: .pending)
     do throws(StoreError) {
       try await commit([.putLogin(saved)])
     } catch {
+      logins[id] = nil
       throw storeError(error)
     }
-    logins[id] = Login(saved: saved, phase: .pending)
     nudge?.yield()
     emit(login: saved, .loginStarted)
     return saved
@@ -170,6 +177,12 @@ extension Broker {
           login_id: $0.saved.id.rawValue, provider: $0.saved.provider.rawValue, account: $0.saved.account.rawValue,
           state: .pending, started_at: $0.saved.startedAt.seconds, expires_at: $0.saved.expiresAt.seconds)
       })
+  }
+
+  /// Nobody came in time; one whose code is being traded is not ended by that.
+  func expire(_ id: LoginID) async {
+    guard logins[id]?.isPending == true else { return }
+    await end(id, .failed(RPCError(.loginExpired, "nobody completed the login in time")))
   }
 
   /// Ends a login in memory and on disk, and tells whoever waits.

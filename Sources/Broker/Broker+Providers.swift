@@ -11,16 +11,41 @@ extension Broker {
     if let (failure, at) = line.metadataFailure, now - at < Limit.refetchPause, now >= at {
       return line.metadata.map { .success($0.value) } ?? .failure(failure)
     }
-    let task = line.metadataTask ?? startMetadata(line.provider)
+    let task = line.metadataTask ?? startMetadata(line)
     let result = await task.value
     if case .failure = result, let known = providers[name]?.metadata { return .success(known.value) }
     return result
   }
 
-  private func startMetadata(_ provider: any Provider) -> Task<Result<ServerMetadata, ProviderFailure>, Never> {
-    let task = Task { await fetchMetadata(provider) }
-    providers[provider.name]?.metadataTask = task
+  private func startMetadata(_ line: ProviderLine) -> Task<Result<ServerMetadata, ProviderFailure>, Never> {
+    let task = Task {
+      let result = await fetchMetadata(line.provider)
+      keep(result, asked: line)
+      return result
+    }
+    providers[line.provider.name]?.metadataTask = task
     return task
+  }
+
+  /// Whether the provider still has the settings that something was asked for under.
+  private func isCurrent(_ asked: ProviderLine) -> Bool {
+    guard let line = providers[asked.provider.name] else { return false }
+    return line.id == asked.id && line.settings == asked.settings
+  }
+
+  private func keep(_ result: Result<ServerMetadata, ProviderFailure>, asked: ProviderLine) {
+    guard isCurrent(asked) else { return }
+    let name = asked.provider.name
+    providers[name]?.metadataTask = nil
+    switch result {
+    case .success(let metadata):
+      providers[name]?.metadata = .init(value: metadata, at: now)
+      providers[name]?.metadataFailure = nil
+    case .failure(let failure):
+      providers[name]?.metadataFailure = (failure, now)
+      providers[name]?.lastError = failure.message
+      logger.warning("no metadata of provider \(name): \(failure.message)", metadata: ["provider": "\(name)"])
+    }
   }
 
   private func fetchMetadata(_ provider: any Provider) async -> Result<ServerMetadata, ProviderFailure> {
@@ -28,28 +53,14 @@ extension Broker {
     if let request = provider.discovery() {
       switch await send(request) {
       case .success(let answer): response = answer
-      case .failure(let failure):
-        metadataFailed(provider.name, failure)
-        return .failure(failure)
+      case .failure(let failure): return .failure(failure)
       }
     }
     do throws(ProviderFailure) {
-      let metadata = try provider.metadata(from: response)
-      providers[provider.name]?.metadata = .init(value: metadata, at: now)
-      providers[provider.name]?.metadataFailure = nil
-      providers[provider.name]?.metadataTask = nil
-      return .success(metadata)
+      return .success(try provider.metadata(from: response))
     } catch {
-      metadataFailed(provider.name, error)
       return .failure(error)
     }
-  }
-
-  private func metadataFailed(_ name: ProviderName, _ failure: ProviderFailure) {
-    providers[name]?.metadataTask = nil
-    providers[name]?.metadataFailure = (failure, now)
-    providers[name]?.lastError = failure.message
-    logger.warning("no metadata of provider \(name): \(failure.message)", metadata: ["provider": "\(name)"])
   }
 
   /// The provider's signing keys; for an unknown one they are fetched again, at most once a minute.
@@ -62,19 +73,21 @@ extension Broker {
       if isFresh, unknown == nil || !mayRefetch { return .success(known.value) }
       if unknown != nil { providers[name]?.keysRefetchedAt = now }
     }
-    let task = Task { await fetchKeys(line.provider) }
+    let task = Task { await fetchKeys(line) }
     providers[name]?.keysTask = task
     let result = await task.value
     if case .failure = result, unknown == nil, let known = providers[name]?.keys { return .success(known.value) }
     return result
   }
 
-  private func fetchKeys(_ provider: any Provider) async -> Result<JWKSet, ProviderFailure> {
-    let result = await askForKeys(provider)
-    providers[provider.name]?.keysTask = nil
+  private func fetchKeys(_ line: ProviderLine) async -> Result<JWKSet, ProviderFailure> {
+    let name = line.provider.name
+    let result = await askForKeys(line.provider)
+    guard isCurrent(line) else { return result }
+    providers[name]?.keysTask = nil
     switch result {
-    case .success(let keys): providers[provider.name]?.keys = .init(value: keys, at: now)
-    case .failure(let failure): providers[provider.name]?.lastError = failure.message
+    case .success(let keys): providers[name]?.keys = .init(value: keys, at: now)
+    case .failure(let failure): providers[name]?.lastError = failure.message
     }
     return result
   }
@@ -145,18 +158,20 @@ extension Broker {
 
   // MARK: A bound on requests under way at one provider
 
-  func takePlace(at name: ProviderName) async {
-    guard let line = providers[name] else { return }
+  /// Names the line that the place is in.
+  func takePlace(at name: ProviderName) async -> UInt64? {
+    guard let line = providers[name] else { return nil }
     if line.inFlight < configuration.refresh.concurrentPerProvider {
       providers[name]?.inFlight += 1
     } else {
       // The place is handed over: `inFlight` already counts it.
       await withCheckedContinuation { providers[name]?.queue.append($0) }
     }
+    return line.id
   }
 
-  func leavePlace(at name: ProviderName) {
-    guard var line = providers[name] else { return }
+  func leavePlace(_ place: UInt64?, at name: ProviderName) {
+    guard var line = providers[name], line.id == place else { return }
     if line.queue.isEmpty {
       line.inFlight -= 1
       providers[name] = line

@@ -18,7 +18,7 @@ extension Broker {
     guard let grant = grants[account] else { return .impossible }
     let name = grant.saved.provider
     guard let line = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
-    if let suspension = line.suspension, suspension.until > now { return .suspended(suspension.failure) }
+    if let failure = line.suspended(at: now) { return .suspended(failure) }
     guard !isDraining else { return .impossible }
     switch grants[account]?.beginRefresh(at: now) {
     case .begun(let attempt, let intent):
@@ -34,12 +34,18 @@ extension Broker {
   private func refresh(
     _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, provider: any Provider
   ) async {
-    await takePlace(at: provider.name)
-    let result = await ask(account, attempt, intent, provider: provider)
-    leavePlace(at: provider.name)
-    switch result {
-    case .success(let issued): await renew(account, attempt, issued, provider: provider)
-    case .failure(let failure): await refreshFailed(account, attempt, failure, provider: provider.name)
+    let place = await takePlace(at: provider.name)
+    if isDraining || providers[provider.name]?.suspended(at: now) != nil {
+      // It queued while the broker or the provider stopped.
+      grants[account]?.withdrawn(attempt)
+      leavePlace(place, at: provider.name)
+    } else {
+      let (sent, result) = await ask(account, attempt, intent, provider: provider)
+      leavePlace(place, at: provider.name)
+      switch result {
+      case .success(let issued): await renew(account, sent, issued, provider: provider)
+      case .failure(let failure): await refreshFailed(account, sent, failure, provider: provider.name)
+      }
     }
     refreshesInFlight -= 1
     changed(account)
@@ -47,24 +53,34 @@ extension Broker {
 
   private func ask(
     _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, provider: any Provider
-  ) async -> Result<Issued, ProviderFailure> {
+  ) async -> (Grant.Attempt, Result<Issued, ProviderFailure>) {
     let metadata: ServerMetadata
     switch await self.metadata(of: provider.name) {
     case .success(let known): metadata = known
     // Nothing went to the token endpoint; and metadata that are missing during an outage stop no account.
-    case .failure(let failure): return .failure(.notSent(message: failure.message))
+    case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
+    if let failure = await saveIntent(account, attempt, intent) { return (attempt, .failure(failure)) }
+    guard let sent = grants[account]?.sends(attempt, at: now), let grant = grants[account] else {
+      return (attempt, .failure(.notSent(message: "no longer wanted")))
+    }
+    let step = provider.refresh(grant.saved, token: sent.refreshToken, metadata: metadata)
+    return (sent, await converse(step, with: provider.name))
+  }
+
+  private func saveIntent(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent
+  ) async -> ProviderFailure? {
+    await takeTurn(account)
+    defer { leaveTurn(account) }
+    // A login may have taken the grant's place meanwhile, or a logout.
+    guard grants[account]?.phase == .refreshing(attempt) else { return .notSent(message: "no longer wanted") }
     do throws(StoreError) {
       try await commit([.putIntent(intent)])
+      return nil
     } catch {
-      return .failure(.notSent(message: "held back, since its answer could not be saved: \(error.message)"))
+      return .notSent(message: "held back, since its answer could not be saved: \(error.message)")
     }
-    // A login may have taken the grant's place meanwhile.
-    guard let grant = grants[account], grant.phase == .refreshing(attempt) else {
-      return .failure(.notSent(message: "no longer wanted"))
-    }
-    return await converse(
-      provider.refresh(grant.saved, token: attempt.refreshToken, metadata: metadata), with: provider.name)
   }
 
   private func renew(
@@ -80,7 +96,6 @@ extension Broker {
       return
     }
     guard await commitRenewal(account, attempt, renewal) else { return }
-    guard grants[account]?.committed(attempt, jitter: surroundings.jitter()) == true else { return }
     providers[provider.name]?.suspension = nil
     providers[provider.name]?.lastError = nil
     var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
@@ -100,24 +115,37 @@ extension Broker {
   ) async -> Bool {
     var delay = Duration.milliseconds(200)
     while true {
-      // Between a failed commit and the next, a login or a logout may have taken the grant's place.
-      guard grants[account]?.phase == .committing(attempt, renewal) else {
-        if grants[account] == nil, let token = renewal.grant.refreshToken {
-          await queueRevocations([(token, "refresh_token")], provider: renewal.grant.provider)
-        }
-        return false
-      }
-      do throws(StoreError) {
-        try await commit([.putGrant(renewal.grant), .putToken(renewal.token), .removeIntent(account)])
-        // A logout's removal may have been committed before this, while both waited.
-        if grants[account] == nil { try await commit([.removeGrant(account)]) }
-        return true
-      } catch {
+      switch await tryCommit(account, attempt, renewal) {
+      case .saved: return true
+      case .unwanted: return false
+      case .failed:
         if isStopped { return false }
         waiting.wake(.account(account))
         await surroundings.sleep(delay)
         delay = min(delay * 2, Limit.longestSleep)
       }
+    }
+  }
+
+  private enum Tried {
+    case saved, unwanted, failed
+  }
+
+  private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt, _ renewal: Grant.Renewal) async -> Tried {
+    await takeTurn(account)
+    defer { leaveTurn(account) }
+    // A login or a logout may have taken the grant's place meanwhile.
+    guard grants[account]?.phase == .committing(attempt, renewal) else {
+      if grants[account] == nil, let token = renewal.grant.refreshToken {
+        await queueRevocations([(token, "refresh_token")], provider: renewal.grant.provider)
+      }
+      return .unwanted
+    }
+    do throws(StoreError) {
+      try await commit([.putGrant(renewal.grant), .putToken(renewal.token), .removeIntent(account)])
+      return grants[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
+    } catch {
+      return .failed
     }
   }
 
@@ -129,18 +157,18 @@ extension Broker {
       attempt, failure, at: now, policy: configuration.refresh, jitter: surroundings.jitter(),
       rotation: providers[provider]?.provider.about.rotation ?? .strict)
     switch outcome {
-    case .retry(let saved, let retryAt, let clear):
-      await commitOrWarn([.putGrant(saved)] + (clear ? [.removeIntent(account)] : []), "a failed refresh")
+    case .retry(let saved, let retryAt, _):
+      await saveStanding(of: account, "a failed refresh")
       report(saved, unavailable(orSelf: account, failure, retryAt: retryAt), .tokenFailed)
     case .ended(let saved, let reason):
-      await commitOrWarn([.putGrant(saved), .removeIntent(account)], "the end of a grant")
+      await saveStanding(of: account, "the end of a grant")
       if let grant = grants[account], case .loginRequired(_, let told) = grant.saved.standing {
         report(saved, loginRequired(grant, reason, told), .loginRequired)
       }
     case .misconfigured(let saved):
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
       providers[provider]?.suspension = (told, until: now + Limit.suspension)
-      await commitOrWarn([.putGrant(saved), .removeIntent(account)], "a refused client")
+      await saveStanding(of: account, "a refused client")
       if let grant = grants[account] { report(saved, misconfigured(grant, told), .tokenFailed) }
       for other in grants.keys where grants[other]?.saved.provider == provider { changed(other) }
     case .discard, nil: break

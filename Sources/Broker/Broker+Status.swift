@@ -54,7 +54,7 @@ extension Broker {
   private func view(_ line: ProviderLine) -> ProviderView {
     let about = line.provider.about
     let state =
-      if let suspension = line.suspension, suspension.until > now {
+      if line.suspended(at: now) != nil {
         "suspended"
       } else if line.metadata == nil, line.metadataFailure != nil { "unreachable" } else { "ok" }
     return ProviderView(
@@ -68,7 +68,12 @@ extension Broker {
 
   /// Reads, checks, and only then puts in force; a bad file changes nothing.
   public func reload() async throws(RPCError) -> BrokerReload.Result {
+    reloads += 1
+    let turn = reloads
     let new = try await readConfiguration()
+    // A later reload that was quicker read the newer file: it stays in force.
+    guard turn > appliedReload else { return .init(providers: providers.count, warnings: configuration.warnings) }
+    appliedReload = turn
     apply(new)
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
@@ -86,11 +91,12 @@ extension Broker {
     }
     for provider in new.providers {
       guard var line = providers[provider.name] else {
-        providers[provider.name] = ProviderLine(provider)
+        providers[provider.name] = ProviderLine(provider, id: nextLine())
         continue
       }
       // Settings may have changed: nothing learned under the old ones counts. Requests under way go on.
       line.provider = provider
+      line.settings += 1
       line.metadata = nil
       line.metadataTask = nil
       line.metadataFailure = nil

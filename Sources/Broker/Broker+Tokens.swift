@@ -8,19 +8,25 @@ extension Broker {
     let account = try accountName(params.account)
     let deadline = now + (try Timeouts.duration(params.timeout))
     let minimum = try minimumTTL(params.min_ttl)
+    let first = grants[account]?.saved.generation
     for _ in 0..<Limit.rounds {
       guard let grant = grants[account] else { throw unknownAccount(params.account) }
       try checkScopes(params.scopes, resource: params.resource, grant)
-      switch grant.answer(minimumTTL: minimum, at: now, policy: configuration.refresh) {
+      let answer = grant.answer(minimumTTL: minimum, at: now, policy: configuration.refresh)
+      switch answer {
       case .token(let token):
         return TokenGet.Result(token, grant: grant.saved, issuer: issuer(of: grant), at: now)
       case .loginRequired(let reason, let failure): throw loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt): throw unavailable(grant, failure, retryAt: retryAt)
-      case .refresh: try begin(account, grant)
-      case .wait: break
+      case .refresh, .wait: break
       }
       do throws(RPCError) {
+        // What a fresh token does not have, the next one will not have either.
+        if answer == .refresh, grant.saved.generation != first, grant.rejectedGeneration != grant.saved.generation {
+          throw tooShort(grant)
+        }
+        if answer == .refresh { try begin(account, grant) }
         try await waitForRefresh(account, until: deadline)
       } catch {
         // Less time than asked for is better than none.
@@ -40,7 +46,7 @@ extension Broker {
     case .stale, nil: return .init(refreshed: false, generation: grant.saved.generation)
     case .ended(let saved):
       publish(account)
-      await commitOrWarn([.putGrant(saved)], "a refused token")
+      await saveStanding(of: account, "a refused token")
       if let grant = grants[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
         let error = loginRequired(grant, reason, failure)
         report(saved, error, .loginRequired)
@@ -71,6 +77,12 @@ extension Broker {
     guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
     guard !isStopped else { throw shuttingDown() }
     await wait(for: .account(account), until: deadline)
+  }
+
+  private func tooShort(_ grant: Grant) -> RPCError {
+    RPCError(
+      .providerError, "account \(grant.saved.account): the provider's new token was over as it came",
+      hint: "Check the clock (timedatectl), and the lifetime of access tokens at the provider.")
   }
 
   private func timedOut(_ account: AccountName) -> RPCError {

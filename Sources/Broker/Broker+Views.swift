@@ -9,7 +9,9 @@ extension Broker {
     case .misconfigured: return .actionRequired
     case .good, .failing: break
     }
-    guard let line = providers[grant.saved.provider], line.suspension == nil else { return .actionRequired }
+    guard let line = providers[grant.saved.provider], line.suspended(at: now) == nil else {
+      return .actionRequired
+    }
     switch (grant.phase, grant.saved.standing) {
     case (.refreshing, .good), (.committing, .good): return .refreshing
     case (_, .failing): return .degraded
@@ -28,7 +30,7 @@ extension Broker {
         .init(subject: $0.subject, issuer: $0.issuer, email: $0.email, name: $0.name, username: $0.username)
       }, scopes: saved.grantedScopes, generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
       next_refresh_at: saved.refreshToken == nil
-        ? nil : grant.nextMoment(policy: configuration.refresh)?.seconds,
+        ? nil : grant.nextMoment(policy: configuration.refresh, at: now)?.seconds,
       refresh_expires_at: saved.refreshTokenExpiresAt?.seconds, last_refresh_at: grant.token?.issuedAt.seconds,
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant))
   }
@@ -42,7 +44,7 @@ extension Broker {
     }
     switch saved.standing {
     case .good:
-      return providers[saved.provider]?.suspension.map { view(misconfigured(grant, $0.failure), $0.failure) }
+      return providers[saved.provider]?.suspended(at: now).map { view(misconfigured(grant, $0), $0) }
     case .failing(let failure, _, let retryAt):
       return view(unavailable(grant, failure, retryAt: retryAt), failure)
     case .loginRequired(let reason, let failure): return view(loginRequired(grant, reason, failure), failure)

@@ -20,15 +20,22 @@ public actor Broker {
   let startedAt: Timestamp
   var providers: [ProviderName: ProviderLine] = [:]
   var grants: [AccountName: Grant] = [:]
+  /// How many provider lines there were.
+  var lines: UInt64 = 0
   var logins: [LoginID: Login] = [:]
   var revocations: [String: PendingRevocation] = [:]
   var values: [String: String] = [:]
   var waiting = Waiting()
+  /// Who waits for an account's turn to write; absent: it is free.
+  var turns: [AccountName: [CheckedContinuation<Void, Never>]] = [:]
   var subscriptions: [UInt64: Subscription] = [:]
   var nextSubscription: UInt64 = 0
   var storeFailure: StoreError?
   var refreshesInFlight = 0
   var exchangesInFlight = 0
+  /// How many reloads began, and the latest that is in force.
+  var reloads = 0
+  var appliedReload = 0
   var isDraining = false
   var drainEnded = false
   var callbackAddresses: [String] = []
@@ -55,7 +62,12 @@ public actor Broker {
     loadedAt = startedAt
     cache = TokenCache(policy: configuration.policy, now: surroundings.now)
     cache.configure(policy: configuration.policy, refresh: configuration.refresh)
-    for provider in configuration.providers { providers[provider.name] = ProviderLine(provider) }
+    for provider in configuration.providers { providers[provider.name] = ProviderLine(provider, id: 0) }
+  }
+
+  func nextLine() -> UInt64 {
+    lines += 1
+    return lines
   }
 
   var now: Timestamp { surroundings.now() }

@@ -6,9 +6,11 @@ public import OAuth
 extension Broker {
   /// Runs until the task is cancelled.
   public func run() async {
-    let (nudges, nudge) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-    self.nudge = nudge
     while !Task.isCancelled, !isDraining {
+      // One for each round: cancelling the reader of a stream ends the stream, and an ended one would never let us sleep.
+      // A nudge between two rounds is not lost, as each begins with a look at everything.
+      let (nudges, nudge) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+      self.nudge = nudge
       let next = tick()
       let pause = min(max(next - now, .zero), Limit.longestSleep)
       await withTaskGroup(of: Void.self) { [surroundings] group in
@@ -18,14 +20,14 @@ extension Broker {
         group.cancelAll()
       }
     }
-    nudge.finish()
+    nudge = nil
   }
 
   /// Does what is due, and says when to look again.
   func tick() -> Timestamp {
     var next = now + Limit.longestSleep
     for account in Array(grants.keys) {
-      guard let moment = grants[account]?.nextMoment(policy: configuration.refresh) else { continue }
+      guard let moment = grants[account]?.nextMoment(policy: configuration.refresh, at: now) else { continue }
       guard moment <= now else {
         next = min(next, moment)
         continue
@@ -34,8 +36,7 @@ extension Broker {
     }
     for login in logins.values where login.isPending {
       if login.saved.expiresAt <= now {
-        let error = RPCError(.loginExpired, "nobody completed the login in time")
-        Task { await end(login.saved.id, .failed(error)) }
+        Task { await expire(login.saved.id) }
       } else {
         next = min(next, login.saved.expiresAt)
       }
@@ -57,7 +58,7 @@ extension Broker {
     case .refresh: startRefresh(account)
     case .ended(let saved):
       Task {
-        await commitOrWarn([.putGrant(saved)], "the end of a token")
+        await saveStanding(of: account, "the end of a token")
         if let grant = grants[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
           report(saved, loginRequired(grant, reason, failure), .loginRequired)
         }

@@ -37,7 +37,7 @@ public struct Policy: Sendable, Equatable {
   public func allows(_ access: Access, account: String?, caller: Caller) -> Bool {
     access == .open || isPrivileged(caller)
       || rules.contains { rule in
-        rule.access.contains(access) && rule.matches(caller)
+        rule.access.contains(access) && rule.matches(caller) && !rule.accounts.isEmpty
           && (account.map { name in rule.accounts.contains { wildcard($0, matches: name) } }
             ?? (access != .manage || rule.accounts.contains("*")))
       }

@@ -3,7 +3,11 @@ import OAuth
 
 /// One provider as the broker knows it: its metadata and keys, and whether it may be asked now.
 struct ProviderLine {
+  /// Another where the provider went and came back: a place taken in one is not given back to the other.
+  let id: UInt64
   var provider: any Provider
+  /// Counts its settings: what was asked for under old ones is not kept under new ones.
+  var settings: UInt64 = 0
   var metadata: Fetched<ServerMetadata>?
   var metadataTask: Task<Result<ServerMetadata, ProviderFailure>, Never>?
   var metadataFailure: (failure: ProviderFailure, at: Timestamp)?
@@ -22,7 +26,14 @@ struct ProviderLine {
     var at: Timestamp
   }
 
-  init(_ provider: any Provider) {
+  init(_ provider: any Provider, id: UInt64) {
     self.provider = provider
+    self.id = id
+  }
+
+  /// Why the provider rests now, if it does. A rest longer than any is from before the clock was set back.
+  func suspended(at now: Timestamp) -> Failure? {
+    guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }
+    return suspension.failure
   }
 }

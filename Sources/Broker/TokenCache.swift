@@ -85,8 +85,12 @@ extension CachedReply.Body {
       return
     }
     members.removeAll { $0.name == "expires_in" }
-    let whole = JSON.object(members).serialized()
-    self.init(head: whole.dropLast() + Array(",\"expires_in\":".utf8), tail: [UInt8(ascii: "}")])
+    // Where the result itself has it: right behind `expires_at`.
+    let place = (members.firstIndex { $0.name == "expires_at" } ?? 0) + 1
+    let head = JSON.object(Array(members[..<place])).serialized()
+    let tail = JSON.object(Array(members[place...])).serialized()
+    self.init(
+      head: head.dropLast() + Array(",\"expires_in\":".utf8), tail: [UInt8(ascii: ",")] + tail.dropFirst())
   }
 }
 

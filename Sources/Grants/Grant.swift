@@ -42,6 +42,8 @@ public struct Grant: Sendable {
     self.token = token
     self.intent = intent
     self.jitter = jitter
+    // Ended for want of a refresh token: what is left of the token has expired or was rejected.
+    if case .loginRequired(.noRefreshToken, _) = saved.standing { rejectedGeneration = token?.generation }
   }
 }
 
@@ -69,16 +71,16 @@ extension Grant {
     case .idle: break
     }
     switch saved.standing {
-    case .loginRequired(let reason, let failure): return .loginRequired(reason, failure)
+    case .loginRequired(let reason, let failure): return lastResort(at: now) ?? .loginRequired(reason, failure)
     case .misconfigured(let failure): return lastResort(at: now) ?? .misconfigured(failure)
-    case .failing(let failure, _, let retryAt) where retryAt > now:
+    case .failing(let failure, _, let retryAt) where policy.retry(plannedFor: retryAt, at: now) > now:
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
     case .good, .failing: break
     }
     guard saved.refreshToken != nil else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
-    return .refresh
+    return stillborn(at: now) ?? .refresh
   }
 
   /// While the token is valid, a failing refresh is invisible: less time than asked for is better than none.
@@ -87,6 +89,17 @@ extension Grant {
       return nil
     }
     return .token(token)
+  }
+
+  /// A token that was over as it came (`expires_in` of 0): the next one would be too, so callers do not each fetch one.
+  private func stillborn(at now: Timestamp) -> Answer? {
+    guard let token, token.generation != rejectedGeneration, let expiresAt = token.expiresAt,
+      expiresAt - token.issuedAt < RefreshPolicy.shortestLifetime, token.issuedAt <= now
+    else { return nil }
+    let retryAt = token.issuedAt + .seconds(5)
+    guard now < retryAt, expiresAt <= now else { return nil }
+    let message = "the provider's access tokens have expired as they come (expires_in)"
+    return .temporarilyUnavailable(Failure(message: message, at: token.issuedAt), retryAt: retryAt)
   }
 
   private func isUsable(
@@ -98,43 +111,24 @@ extension Grant {
   }
 }
 
-extension RefreshPolicy {
-  /// No caller can ask for more than this share of what a fresh token offers, or each call would refresh.
-  static let largestFloorShare = 0.9
-
-  /// The time a token must have left for a caller that asks for `minimumTTL`; nil: it does not ask.
-  public func floor(_ wanted: Duration?, lifetime: Duration) -> Duration {
-    guard let wanted else { return min(minimumTTL, lifetime.scaled(by: largestMarginShare)) }
-    return max(.zero, min(wanted, lifetime.scaled(by: Self.largestFloorShare)))
-  }
-
-  /// When a token should be refreshed: the earliest of the provider's wish, a share of the lifetime and a margin before
-  /// its end, moved earlier by the jitter.
-  public func softRefresh(of token: SavedToken, jitter position: Double) -> Timestamp? {
-    guard let expiresAt = token.expiresAt else { return token.refreshAt }
-    let lifetime = expiresAt - token.issuedAt
-    let margin = min(self.margin, lifetime.scaled(by: largestMarginShare))
-    let natural = min(token.issuedAt + lifetime.scaled(by: share), expiresAt - margin)
-    let moment = min(natural, token.refreshAt ?? natural)
-    return max(token.issuedAt, moment - lifetime.scaled(by: jitter * position))
-  }
-}
-
 // MARK: Time
 
 extension Grant {
-  /// When something is due; nil: nothing, until an event.
-  public func nextMoment(policy: RefreshPolicy) -> Timestamp? {
+  /// When something is due; nil: nothing, until an event. Times on disk that lie in the future are from before the clock
+  /// was set back, and do not count.
+  public func nextMoment(policy: RefreshPolicy, at now: Timestamp) -> Timestamp? {
     guard phase == .idle else { return nil }
+    let newest = now + RefreshPolicy.clockTolerance
     switch saved.standing {
     case .loginRequired: return nil
-    case .failing(_, _, let retryAt): return retryAt
-    case .misconfigured(let failure): return failure.at + Self.misconfiguredProbe
+    case .failing(_, _, let retryAt): return policy.retry(plannedFor: retryAt, at: now)
+    case .misconfigured(let failure): return failure.at > newest ? now : failure.at + Self.misconfiguredProbe
     case .good: break
     }
-    guard let token else { return saved.refreshToken == nil ? nil : saved.createdAt }
+    guard let token else { return saved.refreshToken == nil ? nil : min(saved.createdAt, now) }
     guard saved.refreshToken != nil else { return token.expiresAt }
-    return policy.softRefresh(of: token, jitter: jitter)
+    guard let moment = policy.softRefresh(of: token, jitter: jitter) else { return nil }
+    return token.issuedAt > newest ? now : moment
   }
 
   /// How often a grant is tried whose provider refuses the client: somebody may have mended it over there.
@@ -149,7 +143,7 @@ extension Grant {
 
   /// What the time asks for.
   public mutating func due(at now: Timestamp, policy: RefreshPolicy) -> Due {
-    guard let moment = nextMoment(policy: policy), moment <= now else { return .nothing }
+    guard let moment = nextMoment(policy: policy, at: now), moment <= now else { return .nothing }
     guard saved.refreshToken == nil else { return .refresh }
     saved.standing = .loginRequired(
       .noRefreshToken, Failure(message: "the access token has expired and there is no refresh token", at: now))
@@ -177,10 +171,26 @@ extension Grant {
     phase = .refreshing(attempt)
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
+    let first = before > 0 ? intent?.sentAt : nil
     let intent = RefreshIntent(
-      account: saved.account, refreshTokenHash: hash, sentAt: now, attempts: before + 1)
+      account: saved.account, refreshTokenHash: hash, sentAt: first ?? now, attempts: before + 1)
     self.intent = intent
     return .begun(attempt, intent)
+  }
+
+  /// The request goes out now: what its answer's lifetimes count from. Nil: it is no longer wanted.
+  public mutating func sends(_ attempt: Attempt, at now: Timestamp) -> Attempt? {
+    guard phase == .refreshing(attempt) else { return nil }
+    let sent = Attempt(number: attempt.number, sentAt: now, refreshToken: attempt.refreshToken)
+    phase = .refreshing(sent)
+    return sent
+  }
+
+  /// The request never went out, by our own choice: as if it had not begun.
+  public mutating func withdrawn(_ attempt: Attempt) {
+    guard phase == .refreshing(attempt) else { return }
+    phase = .idle
+    takeBackIntent()
   }
 
   public enum Answered: Sendable, Equatable {
@@ -197,14 +207,13 @@ extension Grant {
     guard phase == .refreshing(attempt) else { return .discard }
     let tokens = issued.tokens
     var grant = saved
-    // Absent or empty: the old one stays good (RFC 6749 §6).
+    // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
     if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken {
       grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
       grant.refreshToken = rotated
+      grant.refreshTokenExpiresAt = refreshTokenLifetime.map { attempt.sentAt + $0 }
     }
-    if let lifetime = tokens.refreshTokenExpiresIn ?? refreshTokenLifetime {
-      grant.refreshTokenExpiresAt = attempt.sentAt + lifetime
-    }
+    if let lifetime = tokens.refreshTokenExpiresIn { grant.refreshTokenExpiresAt = attempt.sentAt + lifetime }
     if let scope = tokens.scope { grant.grantedScopes = scope }
     if let idToken = issued.idToken { grant.idToken = idToken }
     if let identity = issued.identity { grant.identity = identity }
@@ -256,7 +265,7 @@ extension Grant {
       return .ended(saved, final)
     case .misconfigured:
       saved.standing = .misconfigured(told)
-      intent = nil
+      takeBackIntent()
       return .misconfigured(saved)
     case .tryLater(_, _, let retryAfter):
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false)
@@ -290,19 +299,23 @@ extension Grant {
     let count = if case .failing(_, let count, _) = saved.standing { count + 1 } else { 1 }
     let planned = policy.retryDelays[min(count, policy.retryDelays.count) - 1]
     var wait = planned.scaled(by: 1 - policy.jitter * jitter)
-    // A rotation whose answer was lost can be asked for again while the old refresh token is still taken.
-    if acted, case .grace(let grace) = rotation { wait = min(wait, grace.scaled(by: 0.5)) }
+    // A rotation whose answer was lost can be asked for again while the old refresh token is still taken; after that
+    // there is nothing to hurry for.
+    if acted, case .grace(let grace) = rotation, let first = intent?.sentAt, first <= now, now - first < grace {
+      wait = min(wait, grace.scaled(by: 0.5))
+    }
     wait = max(wait, min(retryAfter ?? .zero, policy.longestRetryAfter))
     let retryAt = now + wait
     saved.standing = .failing(failure, count: count, retryAt: retryAt)
-    var clear = false
-    if !acted, var intent {
-      // This request certainly changed nothing; whether an earlier one did is as open as before.
-      intent.attempts -= 1
-      self.intent = intent.attempts > 0 ? intent : nil
-      clear = intent.attempts == 0
-    }
-    return .retry(saved, at: retryAt, clear: clear)
+    if !acted { takeBackIntent() }
+    return .retry(saved, at: retryAt, clear: !acted && intent == nil)
+  }
+
+  /// This request certainly changed nothing; whether an earlier one did is as open as before.
+  private mutating func takeBackIntent() {
+    guard var intent else { return }
+    intent.attempts -= 1
+    self.intent = intent.attempts > 0 ? intent : nil
   }
 }
 

@@ -2,8 +2,11 @@ import Grants
 import OAuth
 
 extension OAuthProvider {
-  /// The codes that end a grant at any provider (RFC 6749 §5.2); settings add a provider's own.
-  static let permanentCodes: Set<OAuthErrorCode> = [.invalidGrant]
+  /// The codes that end a grant at any provider (RFC 6749 §5.2), or say that only a person can go on (OpenID Connect
+  /// Core §3.1.2.6); settings add a provider's own.
+  static let permanentCodes: Set<OAuthErrorCode> = [
+    .invalidGrant, .interactionRequired, .loginRequired, .consentRequired, .accountSelectionRequired,
+  ]
   /// The codes that say our registration or settings are wrong: they stop the provider, not each account.
   static let configurationCodes: Set<OAuthErrorCode> = [
     .invalidClient, .unauthorizedClient, .unsupportedGrantType, .invalidScope, .invalidTarget,
@@ -23,8 +26,10 @@ extension OAuthProvider {
       if Self.permanentCodes.contains(oauth.code) { return .ended(.refused, message: text, oauth) }
       if Self.configurationCodes.contains(oauth.code) { return .misconfigured(message: text, oauth) }
       return .tryLater(message: text, oauth, retryAfter: retryAfter)
-    case .nonConforming(let status, _, _, let retryAfter):
-      if isPermanent("http_\(status)") { return .ended(.refused, message: error.description, nil) }
+    case .nonConforming(let status, let mediaType, _, let retryAfter):
+      if isPermanent(status: status, mediaType: mediaType) {
+        return .ended(.refused, message: error.description, nil)
+      }
       if status == 429 { return .tryLater(message: error.description, nil, retryAfter: retryAfter) }
       return .unclear(message: error.description, retryAfter: retryAfter)
     case .redirect:
@@ -34,9 +39,16 @@ extension OAuthProvider {
     }
   }
 
-  /// Whether the settings name this code, or this status of an answer without one (`http_400`), as one that ends a grant.
+  /// Whether the settings name this code as one that ends a grant.
   private func isPermanent(_ code: String) -> Bool {
     settings.permanentErrors.contains(code)
+  }
+
+  /// Whether the settings name this status of an answer without a code (`http_400`). A page for people is a proxy's or
+  /// an outage's, whatever its status, and a status that may pass is no end either.
+  private func isPermanent(status: Int, mediaType: String) -> Bool {
+    (400..<500).contains(status) && status != 408 && status != 429 && mediaType != "text/html"
+      && isPermanent("http_\(status)")
   }
 }
 

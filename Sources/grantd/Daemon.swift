@@ -10,7 +10,6 @@ import NIOPosix
 import OAuth
 import Providers
 import SQLiteStore
-import ServiceLifecycle
 import Systemd
 import UnixSignals
 import UnixSocket
@@ -28,6 +27,8 @@ struct Daemon: Sendable {
   let notifier = Notifier()
 
   func run() async throws {
+    // Before there is anything to end: a signal that comes during the start waits until it can be obeyed in order.
+    let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sighup)
     let listeners = try inheritedSockets()
     let store = try openStore()
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
@@ -63,21 +64,17 @@ struct Daemon: Sendable {
         "socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
         "state": "\(store.location)", "version": "\(GrantdVersion.current)",
       ])
-    try await serve(broker, server)
+    await serve(Serving(broker: broker, server: server, notifier: notifier, logger: logger), until: signals)
     await desk.close()
     await store.close()
     await transport.close()
     logger.notice("stopped")
   }
 
-  private func serve(_ broker: Broker, _ server: SocketServer) async throws {
-    let watchdog = feedWatchdog(server)
+  private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {
+    let watchdog = feedWatchdog(serving.server)
     defer { watchdog?.cancel() }
-    let group = ServiceGroup(
-      configuration: .init(
-        services: [.init(service: Serving(broker: broker, server: server, notifier: notifier, logger: logger))],
-        gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
-    try await group.run()
+    await serving.run(until: signals)
   }
 
   /// Fed by the loop that serves: where that hangs, systemd starts the service again.

@@ -2,23 +2,26 @@ import Broker
 import BrokerAPI
 import Logging
 import OAuth
-import ServiceLifecycle
 import Systemd
 import UnixSignals
 import UnixSocket
 
 /// The time between READY and the end.
-struct Serving: Service {
+struct Serving: Sendable {
   let broker: Broker
   let server: SocketServer
   let notifier: Notifier
   let logger: Logger
 
-  func run() async throws {
-    await withTaskGroup(of: Void.self) { group in
+  /// Serves until SIGTERM or SIGINT, which may have come since the signals were trapped.
+  func run(until signals: UnixSignalsSequence) async {
+    await withDiscardingTaskGroup { group in
       group.addTask { await broker.run() }
-      group.addTask { await reloadOnHangup() }
-      try? await gracefulShutdown()
+      for await signal in signals {
+        guard signal == .sighup else { break }
+        // SIGHUP reloads too, for habit and for `Type=notify-reload`.
+        group.addTask { await reload() }
+      }
       notifier.stopping(status: "stopping: waiting for refreshes under way")
       logger.notice("stopping")
       let deadline = Live.now() + Daemon.drainTime
@@ -29,16 +32,13 @@ struct Serving: Service {
     }
   }
 
-  /// SIGHUP reloads too, for habit and for `Type=notify-reload`.
-  private func reloadOnHangup() async {
-    for await _ in await UnixSignalsSequence(trapping: .sighup) {
-      notifier.reloading(monotonic: Live.monotonic())
-      do throws(RPCError) {
-        for warning in try await broker.reload().warnings { logger.warning("\(warning)") }
-      } catch {
-        logger.error("the configuration was not reloaded; the old one stays in force: \(error.message)")
-      }
-      notifier.ready(status: await broker.currentSummary)
+  private func reload() async {
+    notifier.reloading(monotonic: Live.monotonic())
+    do throws(RPCError) {
+      for warning in try await broker.reload().warnings { logger.warning("\(warning)") }
+    } catch {
+      logger.error("the configuration was not reloaded; the old one stays in force: \(error.message)")
     }
+    notifier.ready(status: await broker.currentSummary)
   }
 }

@@ -12,7 +12,7 @@ import UnixSocket
     "provider": "google", "generation": 7,
   ]
 
-  @Test func `a token is all that goes to standard output`() async throws {
+  @Test("a token is all that goes to standard output") func aTokenIsAllThatGoesTo() async throws {
     try await ScriptedBroker.with(["token.get": answer(Self.token)]) { broker, _ async throws in
       let recorder = Recorder()
       let arguments = [
@@ -26,7 +26,7 @@ import UnixSocket
     }
   }
 
-  @Test func `a token comes as a header field or as JSON too`() async throws {
+  @Test("a token comes as a header field or as JSON too") func aTokenComesAsAHeaderField() async throws {
     try await ScriptedBroker.with(["token.get": answer(Self.token)]) { broker, _ async throws in
       let (header, json) = (Recorder(), Recorder())
       #expect(try await broker.run(["token", "work", "--header"], header) == .success)
@@ -36,8 +36,8 @@ import UnixSocket
     }
   }
 
-  @Test(arguments: ["", "a\nX-Injected: 1", "a\u{1B}b", "ä"])
-  func `a token that could end a line early is not printed`(token: String) async throws {
+  @Test("a token that could end a line early is not printed", arguments: ["", "a\nX-Injected: 1", "a\u{1B}b", "ä"])
+  func aTokenThatCouldEndALine(token: String) async throws {
     var members = Self.token.members ?? []
     members[0].value = .string(token)
     let reply = JSON.object(members)
@@ -48,7 +48,7 @@ import UnixSocket
     }
   }
 
-  @Test func `where a login is needed the error has the exact command`() async throws {
+  @Test("where a login is needed the error has the exact command") func whereALoginIsNeededTheError() async throws {
     let error = RPCError(
       .loginRequired, "account mail needs a login: the provider ended the grant",
       hint: "Sign in again with `grantctl login google mail`.", oauth: .init(error: "invalid_grant"))
@@ -68,7 +68,9 @@ import UnixSocket
     }
   }
 
-  @Test func `a daemon that does not run is told from one that does not let us in`() async throws {
+  @Test("a daemon that does not run is told from one that does not let us in") func aDaemonThatDoesNotRunIs()
+    async throws
+  {
     let recorder = Recorder()
     #expect(
       try await perform(["list", "--json"], recorder, environment: ["GRANTD_SOCKET": "/nowhere/s"]) == .notRunning)
@@ -79,7 +81,9 @@ import UnixSocket
     }
   }
 
-  @Test func `status shows the broker, then the accounts and what to do`() async throws {
+  @Test("status shows the broker, then the accounts and what to do") func statusShowsTheBrokerThenTheAccounts()
+    async throws
+  {
     let status: JSON = [
       "version": "0.1.0", "instance": "user", "pid": 812, "state": "running",
       "started_at": .integer(Recorder.now - 10_800), "summary": "1 ok, 1 needs login", "accounts": ["ok": 1],
@@ -117,7 +121,8 @@ import UnixSocket
     }
   }
 
-  @Test func `a refresh reports the current generation and says the new expiry`() async throws {
+  @Test("a refresh reports the current generation and says the new expiry")
+  func aRefreshReportsTheCurrentGenerationAnd() async throws {
     try await ScriptedBroker.with([
       "account.get": answer(JSON(encoding: TableTests.account("work", .ok))),
       "token.report_rejected": answer(["refreshed": true, "generation": 8]),
@@ -129,7 +134,7 @@ import UnixSocket
     }
   }
 
-  @Test func `a logout says what each step came to`() async throws {
+  @Test("a logout says what each step came to") func aLogoutSaysWhatEachStepCame() async throws {
     let steps: JSON = [
       ["step": "revoke_refresh_token", "result": "queued", "message": "503"], ["step": "forget", "result": "done"],
     ]
@@ -147,8 +152,8 @@ import UnixSocket
     }
   }
 
-  @Test(arguments: [false, true])
-  func `events are printed as they come, and the daemon's end is an error`(json: Bool) async throws {
+  @Test("events are printed as they come, and the daemon's end is an error", arguments: [false, true])
+  func eventsArePrintedAsTheyComeAnd(json: Bool) async throws {
     let event: JSON = [
       "type": "token.refreshed", "at": .integer(Recorder.now), "account": "work", "provider": "google", "generation": 8,
     ]
@@ -171,7 +176,8 @@ import UnixSocket
     }
   }
 
-  @Test func `a refused configuration is printed with its errors`() async throws {
+  @Test("a refused configuration is printed with its errors") func aRefusedConfigurationIsPrintedWithIts() async throws
+  {
     let error = RPCError(
       .invalidConfiguration, "the configuration is refused", hint: "Mend it.", detail: "a.toml:3: x\na.toml:9: y")
     try await ScriptedBroker.with(["broker.reload": refuse(error)]) { broker, _ async throws in
@@ -188,7 +194,7 @@ import UnixSocket
     }
   }
 
-  @Test func `any method can be called`() async throws {
+  @Test("any method can be called") func anyMethodCanBeCalled() async throws {
     try await ScriptedBroker.with(["echo": { params, _ in .success(params) }]) { broker, _ async throws in
       let (given, read, bad) = (Recorder(), Recorder(), Recorder())
       #expect(try await broker.run(["call", "echo", #"{"a":1.50}"#], given) == .success)
@@ -202,7 +208,7 @@ import UnixSocket
     }
   }
 
-  @Test func `a slow broker is given up after the time-out`() async throws {
+  @Test("a slow broker is given up after the time-out") func aSlowBrokerIsGivenUpAfter() async throws {
     let gate = Gate()
     try await ScriptedBroker.with([
       "account.list": { _, _ in
@@ -215,18 +221,20 @@ import UnixSocket
     }
   }
 
-  @Test(arguments: [
-    ["login"], ["login", "a", "--list"], ["login", "a", "--param", "k"], ["token"],
-    ["token", "a", "--json", "--header"],
-    ["list", "--system", "--user"], ["list", "--timeout", "0"], ["list", "--timeout", "nan"],
-    ["token", "a", "--min-ttl=-1"],
-  ])
-  func `wrong arguments end with the status for usage`(arguments: [String]) {
+  @Test(
+    "wrong arguments end with the status for usage",
+    arguments: [
+      ["login"], ["login", "a", "--list"], ["login", "a", "--param", "k"], ["token"],
+      ["token", "a", "--json", "--header"],
+      ["list", "--system", "--user"], ["list", "--timeout", "0"], ["list", "--timeout", "nan"],
+      ["token", "a", "--min-ttl=-1"],
+    ])
+  func wrongArgumentsEndWithTheStatusFor(arguments: [String]) {
     let error = #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(arguments) }
     #expect(error.map { Grantctl.exitCode(for: $0).rawValue } == ExitStatus.usage.rawValue)
   }
 
-  @Test func `the version comes also where no daemon runs`() async throws {
+  @Test("the version comes also where no daemon runs") func theVersionComesAlsoWhereNoDaemon() async throws {
     let recorder = Recorder()
     #expect(try await perform(["version"], recorder, environment: ["GRANTD_SOCKET": "/nowhere/s"]) == .success)
     #expect(recorder.out == "grantctl \(GrantdVersion.current)\ngrantd does not answer\n")

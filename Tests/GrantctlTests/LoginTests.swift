@@ -21,7 +21,8 @@ import Testing
     "login_id": "L1", "state": "completed", "account": JSON(encoding: TableTests.account("work", .ok)),
   ]
 
-  @Test func `a login prints the address, waits, and says who signed in`() async throws {
+  @Test("a login prints the address, waits, and says who signed in") func aLoginPrintsTheAddressWaitsAnd() async throws
+  {
     let gate = Gate()
     try await ScriptedBroker.with([
       "login.start": answer(Self.started("browser", "manual", warnings: ["scope x is\u{1B} unknown"])),
@@ -58,7 +59,8 @@ import Testing
     }
   }
 
-  @Test func `the browser opens with the address as an argument, and pending is asked again`() async throws {
+  @Test("the browser opens with the address as an argument, and pending is asked again")
+  func theBrowserOpensWithTheAddressAs() async throws {
     let rounds = Counter()
     try await ScriptedBroker.with([
       "login.start": answer(Self.started("browser", "manual")),
@@ -76,7 +78,8 @@ import Testing
     }
   }
 
-  @Test func `a pasted address completes the login, and a wrong one may be followed by another`() async throws {
+  @Test("a pasted address completes the login, and a wrong one may be followed by another")
+  func aPastedAddressCompletesTheLoginAnd() async throws {
     let gate = Gate()
     try await ScriptedBroker.with([
       "login.start": answer(Self.started("manual")),
@@ -105,8 +108,8 @@ import Testing
     }
   }
 
-  @Test(arguments: [true, false])
-  func `Ctrl-C and the end of the input cancel the login`(byInterrupt: Bool) async throws {
+  @Test("Ctrl-C and the end of the input cancel the login", arguments: [true, false])
+  func ctrlCAndTheEndOfThe(byInterrupt: Bool) async throws {
     let gate = Gate()
     try await ScriptedBroker.with([
       "login.start": answer(Self.started("manual")),
@@ -126,7 +129,7 @@ import Testing
     }
   }
 
-  @Test func `a person who does not come in time ends the login`() async throws {
+  @Test("a person who does not come in time ends the login") func aPersonWhoDoesNotComeIn() async throws {
     let gate = Gate()
     try await ScriptedBroker.with([
       "login.start": answer(Self.started("browser")),
@@ -142,7 +145,7 @@ import Testing
     }
   }
 
-  @Test func `a denied login says what the provider said`() async throws {
+  @Test("a denied login says what the provider said") func aDeniedLoginSaysWhatTheProvider() async throws {
     let denied = RPCError(
       .loginDenied, "the login was refused", oauth: .init(error: "access_denied", error_description: "No."))
     try await ScriptedBroker.with([
@@ -161,7 +164,7 @@ import Testing
     }
   }
 
-  @Test func `logins that wait are listed and cancelled`() async throws {
+  @Test("logins that wait are listed and cancelled") func loginsThatWaitAreListedAndCancelled() async throws {
     let login: JSON = [
       "login_id": "L1", "provider": "google", "account": "work", "state": "pending",
       "started_at": .integer(Recorder.now - 60), "expires_at": .integer(Recorder.now + 540),

@@ -26,7 +26,8 @@ import Testing
     Shell(terminal: Recorder().terminal(), settings: .init(wish: wish))
   }
 
-  @Test func `the status of accounts fits 80 columns, with errors below their rows`() {
+  @Test("the status of accounts fits 80 columns, with errors below their rows") func theStatusOfAccountsFits80Columns()
+  {
     let table = StatusCommand.table(
       [
         Self.account("work", .ok),
@@ -44,7 +45,7 @@ import Testing
         """)
   }
 
-  @Test func `the list gives way in the identity first`() {
+  @Test("the list gives way in the identity first") func theListGivesWayInTheIdentity() {
     let table = ListCommand.table(
       [
         Self.account("work", .ok, email: "a.very.long.name@some.department.example.com"),
@@ -62,14 +63,14 @@ import Testing
     #expect(wide[1].contains("a.very.long.name@some.department.example.com"))
   }
 
-  @Test func `wide characters and colour keep the columns`() {
+  @Test("wide characters and colour keep the columns") func wideCharactersAndColourKeepTheColumns() {
     let table = Table(
       titles: ["A", "B"], shrinkable: [],
       rows: [.init(cells: [Cell("東京"), Cell("ok", .good)]), .init(cells: ["x", "y"])])
     #expect(table.lines(width: nil, colour: true) == ["A     B", "東京  \u{1B}[32mok\u{1B}[0m", "x     y"])
   }
 
-  @Test func `an account is shown in aligned fields`() {
+  @Test("an account is shown in aligned fields") func anAccountIsShownInAlignedFields() {
     let fields = ShowCommand.fields(Self.account("work", .loginRequired, expires: -180, error: Self.refused), shell())
     #expect(
       fields.lines(colour: false).joined(separator: "\n") == """

@@ -8,6 +8,7 @@ import UnixSocket
 
 @Suite struct WordsTests {
   @Test(
+    "each reason has its exit status",
     arguments: [
       (ErrorReason.unknownAccount, 7), (.unknownProvider, 7), (.unknownLogin, 7), (.notPermitted, 4),
       (.loginRequired, 3), (.loginDenied, 8), (.loginCancelled, 8), (.loginExpired, 8), (.loginInProgress, 1),
@@ -15,11 +16,11 @@ import UnixSocket
       (.providerError, 1), (.scopeNotGranted, 1), (.unsupportedByProvider, 1), (.registrationRejected, 1),
       (.rateLimited, 5), (.overloaded, 5), (.storeFailure, 5), (.shuttingDown, 5), (.invalidConfiguration, 78),
     ] as [(ErrorReason, Int32)])
-  func `each reason has its exit status`(reason: ErrorReason, status: Int32) {
+  func eachReasonHasItsExitStatus(reason: ErrorReason, status: Int32) {
     #expect(ExitStatus(SocketClientError.rpc(RPCError(reason, "x"))).rawValue == status)
   }
 
-  @Test func `each failure of the connection has its exit status`() {
+  @Test("each failure of the connection has its exit status") func eachFailureOfTheConnectionHasIts() {
     let table: [(SocketClientError, ExitStatus)] = [
       (.notRunning("/s"), .notRunning), (.permissionDenied("/s"), .notPermitted), (.disconnected, .notRunning),
       (.timedOut, .temporarilyUnavailable), (.malformed("x"), .failure), (.rpc(.invalidParams("x")), .usage),
@@ -28,7 +29,9 @@ import UnixSocket
     for (error, status) in table { #expect(ExitStatus(error) == status) }
   }
 
-  @Test func `the document has each exit status and each command, and no others`() throws {
+  @Test("the document has each exit status and each command, and no others") func theDocumentHasEachExitStatusAnd()
+    throws
+  {
     let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent()
     let text = try String(contentsOf: top.appendingPathComponent("docs/grantctl.md"), encoding: .utf8)
@@ -45,15 +48,16 @@ import UnixSocket
   }
 
   @Test(
+    "durations are said as people say them",
     arguments: [
       (0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h"), (5400, "1 h 30 min"), (7200, "2 h"),
       (36_000, "10 h"), (40_000, "11 h"), (172_799, "47 h"), (172_800, "2 days"), (-5, "0 s"),
     ] as [(Int64, String)])
-  func `durations are said as people say them`(seconds: Int64, text: String) {
+  func durationsAreSaidAsPeopleSayThem(seconds: Int64, text: String) {
     #expect(TimeText.duration(seconds) == text)
   }
 
-  @Test func `times are said from now`() {
+  @Test("times are said from now") func timesAreSaidFromNow() {
     #expect(TimeText.expiry(1100, now: 1000) == "1 min")
     #expect(TimeText.expiry(820, now: 1000) == "expired 3 min ago")
     #expect(TimeText.expiry(nil, now: 1000) == "-")
@@ -63,16 +67,19 @@ import UnixSocket
     #expect(TimeText.date(1_767_225_600, in: TimeZone(secondsFromGMT: 5400) ?? .gmt) == "2026-01-01 01:30:00")
   }
 
-  @Test(arguments: [
-    ("plain – ünïcode 東", "plain – ünïcode 東"), ("a\u{1B}[31mb", "a\\u{1B}[31mb"), ("a\nb\tc\r", "a\\nb\\tc\\r"),
-    ("a\u{202E}b", "a\\u{202E}b"), ("\u{9B}2J\u{7F}", "\\u{9B}2J\\u{7F}"), ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
-    ("a\u{2028}b\u{FEFF}", "a\\u{2028}b\\u{FEFF}"),
-  ])
-  func `no text of others can steer the terminal`(text: String, escaped: String) {
+  @Test(
+    "no text of others can steer the terminal",
+    arguments: [
+      ("plain – ünïcode 東", "plain – ünïcode 東"), ("a\u{1B}[31mb", "a\\u{1B}[31mb"), ("a\nb\tc\r", "a\\nb\\tc\\r"),
+      ("a\u{202E}b", "a\\u{202E}b"), ("\u{9B}2J\u{7F}", "\\u{9B}2J\\u{7F}"),
+      ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
+      ("a\u{2028}b\u{FEFF}", "a\\u{2028}b\\u{FEFF}"),
+    ])
+  func noTextOfOthersCanSteerThe(text: String, escaped: String) {
     #expect(SafeText.line(text) == escaped)
   }
 
-  @Test func `JSON for terminals is the same JSON`() throws {
+  @Test("JSON for terminals is the same JSON") func jsonForTerminalsIsTheSameJSON() throws {
     let json: JSON = ["a": "x\u{202E}y\u{9B}z\u{E0001}"]
     let text = Shell.line(json)
     #expect(text == #"{"a":"x\u202Ey\u009Bz\uDB40\uDC01"}"#)
@@ -80,6 +87,7 @@ import UnixSocket
   }
 
   @Test(
+    "a browser opens only where there is one",
     arguments: [
       ([:], true, Browser.show), (["DISPLAY": ":0"], true, .open(["/usr/bin/xdg-open", "https://a/?b"])),
       (["WAYLAND_DISPLAY": "w"], true, .open(["/usr/bin/xdg-open", "https://a/?b"])), (["DISPLAY": ""], true, .show),
@@ -90,17 +98,19 @@ import UnixSocket
       ),
       (["BROWSER": "missing"], true, .show),
     ] as [([String: String], Bool, Browser)])
-  func `a browser opens only where there is one`(environment: [String: String], isWanted: Bool, choice: Browser) {
+  func aBrowserOpensOnlyWhereThereIs(environment: [String: String], isWanted: Bool, choice: Browser) {
     let find: (String) -> String? = { $0 == "missing" ? nil : "/usr/bin/\($0)" }
     #expect(Browser.choose(for: "https://a/?b", isWanted: isWanted, environment: environment, find: find) == choice)
   }
 
-  @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "--help", ""])
-  func `what is no web address is never opened`(url: String) {
+  @Test(
+    "what is no web address is never opened", arguments: ["file:///etc/passwd", "javascript:alert(1)", "--help", ""])
+  func whatIsNoWebAddressIsNever(url: String) {
     #expect(Browser.choose(for: url, isWanted: true, environment: ["DISPLAY": ":0"], find: { $0 }) == .show)
   }
 
-  @Test func `the socket is the first that was named, else the user's, else the system's`() {
+  @Test("the socket is the first that was named, else the user's, else the system's") func theSocketIsTheFirstThatWas()
+  {
     let user = "/r/grantd/grantd.sock"
     let system = "/run/grantd/grantd.sock"
     let table: [(SocketChoice.Wish, [String: String], Bool, String)] = [
@@ -118,7 +128,7 @@ import UnixSocket
         == "/run/user/7/grantd/grantd.sock")
   }
 
-  @Test func `where no daemon runs, each path and how to start it are named`() {
+  @Test("where no daemon runs, each path and how to start it are named") func whereNoDaemonRunsEachPathAnd() {
     let failure = SocketChoice(.init(), environment: ["XDG_RUNTIME_DIR": "/r"], uid: 7) { _ in false }.notRunning
     #expect(failure.status == .notRunning)
     #expect(
@@ -129,7 +139,7 @@ import UnixSocket
     )
   }
 
-  @Test func `commands in hints reach the same broker`() {
+  @Test("commands in hints reach the same broker") func commandsInHintsReachTheSameBroker() {
     let hint = "Sign in with `grantctl login a b`, or see `journalctl`; `grantctl status` tells."
     let table: [(SocketChoice.Wish, String)] = [
       (.init(), hint),
@@ -147,7 +157,7 @@ import UnixSocket
     }
   }
 
-  @Test func `options of every command may come first`() {
+  @Test("options of every command may come first") func optionsOfEveryCommandMayComeFirst() {
     let table: [([String], [String])] = [
       (["--json", "list"], ["list", "--json"]),
       (["--socket", "/s", "--timeout=3", "token", "a"], ["token", "--socket", "/s", "--timeout=3", "a"]),

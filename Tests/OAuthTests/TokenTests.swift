@@ -230,7 +230,8 @@ struct TokenTests {
       return
     }
     let text = try #require(error).description
-    #expect(text.contains("HTTP \(status)") && text.contains(type) && !text.contains("S3CRET"))
+    // Of a server that is out of order, its content type says nothing.
+    #expect(text.contains("HTTP \(status)") && (status >= 500 || text.contains(type)) && !text.contains("S3CRET"))
     #expect(!"\(try #require(error))".contains("S3CRET"))
   }
 

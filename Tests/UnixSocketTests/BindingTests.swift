@@ -11,14 +11,14 @@ import Testing
     return lstat(path, &status) == 0 ? status.st_mode & 0o777 : 0
   }
 
-  @Test(arguments: [UInt32(0o600), 0o660, 0o666])
-  func `the socket has exactly its mode, whatever the umask`(expected: UInt32) async throws {
+  @Test("the socket has exactly its mode, whatever the umask", arguments: [UInt32(0o600), 0o660, 0o666])
+  func theSocketHasExactlyItsModeWhatever(expected: UInt32) async throws {
     try await Served.with(mode: expected) { served in
       #expect(mode(served.path) == expected)
     }
   }
 
-  @Test func `a missing folder is made with its mode`() async throws {
+  @Test("a missing folder is made with its mode") func aMissingFolderIsMadeWithIts() async throws {
     try await Served.inFolder { folder in
       let server = Served.server(.path(folder + "/grantd/s.sock"))
       try await server.start()
@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  @Test func `a stale socket is replaced and the file goes at the end`() async throws {
+  @Test("a stale socket is replaced and the file goes at the end") func aStaleSocketIsReplacedAndThe() async throws {
     try await Served.inFolder { folder in
       let path = folder + "/s.sock"
       let left = try ListeningSocket.bound(at: path, mode: 0o600, folderMode: 0o700)
@@ -42,7 +42,7 @@ import Testing
     }
   }
 
-  @Test func `a path where a server answers is refused and left alone`() async throws {
+  @Test("a path where a server answers is refused and left alone") func aPathWhereAServerAnswersIs() async throws {
     try await Served.with { served in
       await #expect(throws: SocketServerError.inUse(path: served.path)) {
         try await Served.server(.path(served.path)).start()
@@ -53,7 +53,7 @@ import Testing
     }
   }
 
-  @Test func `what is no socket is never removed`() async throws {
+  @Test("what is no socket is never removed") func whatIsNoSocketIsNeverRemoved() async throws {
     try await Served.inFolder { folder in
       let path = folder + "/notes.txt"
       try "mine".write(toFile: path, atomically: true, encoding: .utf8)
@@ -64,8 +64,8 @@ import Testing
     }
   }
 
-  @Test(arguments: [107, 108, 300])
-  func `a path that no socket can have is refused with the limit`(length: Int) async throws {
+  @Test("a path that no socket can have is refused with the limit", arguments: [107, 108, 300])
+  func aPathThatNoSocketCanHave(length: Int) async throws {
     try await Served.inFolder { folder in
       let path = folder + "/" + String(repeating: "p", count: length - folder.utf8.count - 1)
       let server = Served.server(.path(path))
@@ -78,14 +78,14 @@ import Testing
     }
   }
 
-  @Test func `a folder that cannot be made is an error that names it`() async throws {
+  @Test("a folder that cannot be made is an error that names it") func aFolderThatCannotBeMadeIs() async throws {
     let error = await #expect(throws: SocketServerError.self) {
       try await Served.server(.path("/proc/none/s.sock")).start()
     }
     #expect(error?.description.contains("/proc/none") == true)
   }
 
-  @Test func `the file of a successor is not removed`() async throws {
+  @Test("the file of a successor is not removed") func theFileOfASuccessorIsNot() async throws {
     try await Served.inFolder { folder in
       let path = folder + "/s.sock"
       let first = Served.server(.path(path))
@@ -101,7 +101,8 @@ import Testing
     }
   }
 
-  @Test func `inherited sockets are served and their files stay`() async throws {
+  @Test("inherited sockets are served and their files stay") func inheritedSocketsAreServedAndTheirFiles() async throws
+  {
     try await Served.inFolder { folder in
       let paths = ["/a.sock", "/b.sock"].map { folder + $0 }
       let descriptors = try paths.map { path in
@@ -121,7 +122,7 @@ import Testing
     }
   }
 
-  @Test func `a descriptor that does not listen is refused`() async throws {
+  @Test("a descriptor that does not listen is refused") func aDescriptorThatDoesNotListenIs() async throws {
     let descriptor = open("/dev/null", O_RDONLY)
     defer { close(descriptor) }
     await #expect(throws: SocketServerError.notAListener(descriptor: descriptor)) {
@@ -129,7 +130,7 @@ import Testing
     }
   }
 
-  @Test func `a server starts once`() async throws {
+  @Test("a server starts once") func aServerStartsOnce() async throws {
     try await Served.with { served in
       await #expect(throws: SocketServerError.alreadyStarted) { try await served.server.start() }
     }

@@ -7,7 +7,7 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct ClientTests {
-  @Test func `a method's result comes back as its type`() async throws {
+  @Test("a method's result comes back as its type") func aMethodsResultComesBackAsIts() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       let token = try await client.call(TokenGet.self, .init(account: "alice"))
@@ -16,7 +16,7 @@ import Testing
     }
   }
 
-  @Test func `many calls at once each get their own answer`() async throws {
+  @Test("many calls at once each get their own answer") func manyCallsAtOnceEachGetTheir() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       await withTaskGroup(of: Bool.self) { group in
@@ -30,7 +30,7 @@ import Testing
     }
   }
 
-  @Test func `an error of the broker keeps its reason`() async throws {
+  @Test("an error of the broker keeps its reason") func anErrorOfTheBrokerKeepsIts() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       await #expect(throws: SocketClientError.rpc(RPCError(.loginRequired, "no"))) {
@@ -39,7 +39,7 @@ import Testing
     }
   }
 
-  @Test func `a result of another shape is malformed`() async throws {
+  @Test("a result of another shape is malformed") func aResultOfAnotherShapeIsMalformed() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       let error = await #expect(throws: SocketClientError.self) {
@@ -52,7 +52,7 @@ import Testing
     }
   }
 
-  @Test func `a call ends at its time-out and the connection stays good`() async throws {
+  @Test("a call ends at its time-out and the connection stays good") func aCallEndsAtItsTimeOut() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       await #expect(throws: SocketClientError.timedOut) {
@@ -63,7 +63,7 @@ import Testing
     }
   }
 
-  @Test func `a cancelled call waits no longer`() async throws {
+  @Test("a cancelled call waits no longer") func aCancelledCallWaitsNoLonger() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       let task = Task { try await client.call(method: "wait") }
@@ -73,7 +73,9 @@ import Testing
     }
   }
 
-  @Test func `calls fail when the broker goes, those in flight and later ones`() async throws {
+  @Test("calls fail when the broker goes, those in flight and later ones") func callsFailWhenTheBrokerGoesThose()
+    async throws
+  {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       let early = Task { try await client.call(method: "echo") }
@@ -88,7 +90,7 @@ import Testing
     }
   }
 
-  @Test func `a refused connection tells the callers why`() async throws {
+  @Test("a refused connection tells the callers why") func aRefusedConnectionTellsTheCallersWhy() async throws {
     try await Served.with({ $0.connectionsPerUser = 0 }) { served in
       let client = try await SocketClient.connect(path: served.path)
       let error = await #expect(throws: SocketClientError.self) { try await client.call(method: "echo") }
@@ -100,7 +102,7 @@ import Testing
     }
   }
 
-  @Test func `notifications arrive in order`() async throws {
+  @Test("notifications arrive in order") func notificationsArriveInOrder() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       _ = try await client.call(method: "subscribe")
@@ -115,7 +117,9 @@ import Testing
     }
   }
 
-  @Test func `a broker that does not run is told from one that does not let us in`() async throws {
+  @Test("a broker that does not run is told from one that does not let us in") func aBrokerThatDoesNotRunIs()
+    async throws
+  {
     try await Served.inFolder { folder in
       let stale = folder + "/stale.sock"
       close(try ListeningSocket.bound(at: stale, mode: 0o600, folderMode: 0o700).descriptor)
@@ -126,8 +130,8 @@ import Testing
     }
   }
 
-  @Test(.enabled(if: getuid() != 0, "root may connect to any socket"))
-  func `a socket that is closed to us says so`() async throws {
+  @Test("a socket that is closed to us says so", .enabled(if: getuid() != 0, "root may connect to any socket"))
+  func aSocketThatIsClosedToUs() async throws {
     try await Served.with(mode: 0) { served in
       await #expect(throws: SocketClientError.permissionDenied(served.path)) {
         try await SocketClient.connect(path: served.path)

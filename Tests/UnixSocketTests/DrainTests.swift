@@ -6,7 +6,9 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct DrainTests {
-  @Test func `requests in flight finish, new ones are refused, then all is closed`() async throws {
+  @Test("requests in flight finish, new ones are refused, then all is closed") func requestsInFlightFinishNewOnesAre()
+    async throws
+  {
     try await Served.with { served in
       let client = try served.client()
       let other = try served.client()
@@ -33,7 +35,8 @@ import Testing
     }
   }
 
-  @Test func `requests that outlast the deadline are answered shutting_down, batches included`() async throws {
+  @Test("requests that outlast the deadline are answered shutting_down, batches included")
+  func requestsThatOutlastTheDeadlineAreAnswered() async throws {
     try await Served.with { served in
       let client = try served.client()
       let batch = "[\(call(2, "wait").dropLast()),\(call(3, "echo", "[3]").dropLast())]\n"
@@ -51,7 +54,7 @@ import Testing
     }
   }
 
-  @Test func `a client that does not read cannot hold up the end`() async throws {
+  @Test("a client that does not read cannot hold up the end") func aClientThatDoesNotReadCannot() async throws {
     try await Served.with({ $0.linger = .milliseconds(50) }) { served in
       let client = try served.client()
       try await client.send(call(1, "large", #"{"bytes":5000000}"#))

@@ -26,17 +26,19 @@ import Testing
     return frames
   }
 
-  @Test(arguments: [
-    ("a\nb\n", ["a", "b"]),
-    ("\n\n", ["", ""]),
-    ("unfinished", []),
-    (String(repeating: "x", count: 31) + "\n", [String(repeating: "x", count: 31)]),
-    (String(repeating: "x", count: 32) + "\nnext\n", ["!", "next"]),
-    (String(repeating: "x", count: 500) + "\nnext\n", ["!", "next"]),
-    ("before\n" + String(repeating: "x", count: 500), ["before", "!"]),
-    ("a\r\n", ["a\r"]),
-  ])
-  func `a text has the same lines wherever the reads cut it`(text: String, expected: [String]) {
+  @Test(
+    "a text has the same lines wherever the reads cut it",
+    arguments: [
+      ("a\nb\n", ["a", "b"]),
+      ("\n\n", ["", ""]),
+      ("unfinished", []),
+      (String(repeating: "x", count: 31) + "\n", [String(repeating: "x", count: 31)]),
+      (String(repeating: "x", count: 32) + "\nnext\n", ["!", "next"]),
+      (String(repeating: "x", count: 500) + "\nnext\n", ["!", "next"]),
+      ("before\n" + String(repeating: "x", count: 500), ["before", "!"]),
+      ("a\r\n", ["a\r"]),
+    ])
+  func aTextHasTheSameLinesWherever(text: String, expected: [String]) {
     let bytes = Array(text.utf8)
     #expect(frames([bytes]) == expected)
     #expect(frames(bytes.map { [$0] }) == expected)
@@ -53,7 +55,7 @@ import Testing
     }
   }
 
-  @Test func `requests split over any reads are each answered`() async throws {
+  @Test("requests split over any reads are each answered") func requestsSplitOverAnyReadsAreEach() async throws {
     try await Served.with { served in
       var random = Seeded(state: 42)
       for _ in 0..<8 {
@@ -77,7 +79,7 @@ import Testing
     }
   }
 
-  @Test func `a line that is too long is refused once and harms no other`() async throws {
+  @Test("a line that is too long is refused once and harms no other") func aLineThatIsTooLongIs() async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(tokenGet(1))
@@ -91,7 +93,7 @@ import Testing
     }
   }
 
-  @Test func `the longest line is answered`() async throws {
+  @Test("the longest line is answered") func theLongestLineIsAnswered() async throws {
     try await Served.with { served in
       let client = try served.client()
       let frame = call(1, "echo", #"{"x":""}"#)

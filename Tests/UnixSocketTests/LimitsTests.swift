@@ -5,7 +5,8 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct LimitsTests {
-  @Test func `one uid gets so many connections and the next is told why`() async throws {
+  @Test("one uid gets so many connections and the next is told why") func oneUidGetsSoManyConnectionsAnd() async throws
+  {
     try await Served.with({ $0.connectionsPerUser = 2 }) { served in
       var clients = [try served.client(), try served.client()]
       for client in clients {
@@ -23,8 +24,8 @@ import Testing
     }
   }
 
-  @Test(arguments: [(uid: UInt32(0), admitted: 2), (uid: 1000, admitted: 1)])
-  func `root has a quota of its own`(uid: UInt32, admitted: Int) {
+  @Test("root has a quota of its own", arguments: [(uid: UInt32(0), admitted: 2), (uid: 1000, admitted: 1)])
+  func rootHasAQuotaOfItsOwn(uid: UInt32, admitted: Int) {
     var limits = SocketServer.Limits()
     limits.connections = 1
     limits.connectionsPerUser = 2
@@ -37,7 +38,8 @@ import Testing
     #expect(tally.enter(uid: uid) == (uid == 0 ? "2 connections of uid 0" : "1 connections"))
   }
 
-  @Test func `a connection runs so many requests and is not read until one has ended`() async throws {
+  @Test("a connection runs so many requests and is not read until one has ended")
+  func aConnectionRunsSoManyRequestsAnd() async throws {
     try await Served.with({ $0.requestsInFlight = 4 }) { served in
       let client = try served.client()
       try await client.send((0..<10).map { call($0, "wait") }.joined() + tokenGet(10))
@@ -52,7 +54,9 @@ import Testing
     }
   }
 
-  @Test func `a batch runs no more requests at a time than the connection may`() async throws {
+  @Test("a batch runs no more requests at a time than the connection may") func aBatchRunsNoMoreRequestsAt()
+    async throws
+  {
     try await Served.with({ $0.requestsInFlight = 4 }) { served in
       let client = try served.client()
       let batch = (0..<20).map { String(call($0, "wait").dropLast()) }.joined(separator: ",")
@@ -64,7 +68,8 @@ import Testing
     }
   }
 
-  @Test func `an idle connection is closed, but not one that waits for an answer or for events`() async throws {
+  @Test("an idle connection is closed, but not one that waits for an answer or for events")
+  func anIdleConnectionIsClosedButNot() async throws {
     try await Served.with({ $0.idle = .milliseconds(150) }) { served in
       let idle = try served.client()
       let waiting = try served.client()
@@ -83,7 +88,9 @@ import Testing
     }
   }
 
-  @Test func `a line that is not finished in time ends its connection with the reason`() async throws {
+  @Test("a line that is not finished in time ends its connection with the reason") func aLineThatIsNotFinishedIn()
+    async throws
+  {
     try await Served.with({ $0.partialLine = .milliseconds(150) }) { served in
       let slow = try served.client()
       let other = try served.client()
@@ -97,7 +104,9 @@ import Testing
     }
   }
 
-  @Test func `a client that does not read its replies is not read, and delays nobody`() async throws {
+  @Test("a client that does not read its replies is not read, and delays nobody") func aClientThatDoesNotReadIts()
+    async throws
+  {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
       let slow = try served.client()
       let request = Array((0..<4000).map { tokenGet($0) }.joined().utf8)
@@ -122,7 +131,9 @@ import Testing
     }
   }
 
-  @Test func `a subscriber that does not read is closed when its queue is full`() async throws {
+  @Test("a subscriber that does not read is closed when its queue is full") func aSubscriberThatDoesNotReadIs()
+    async throws
+  {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
       let client = try served.client()
       try await client.send(call(1, "subscribe"))
@@ -140,7 +151,9 @@ import Testing
     }
   }
 
-  @Test func `a subscriber that reads is never closed for what it was sent in all`() async throws {
+  @Test("a subscriber that reads is never closed for what it was sent in all") func aSubscriberThatReadsIsNeverClosed()
+    async throws
+  {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
       let client = try served.client()
       try await client.send(call(1, "subscribe"))
@@ -154,7 +167,7 @@ import Testing
     }
   }
 
-  @Test func `a large reply arrives whole`() async throws {
+  @Test("a large reply arrives whole") func aLargeReplyArrivesWhole() async throws {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
       let client = try served.client()
       try await client.send(call(1, "large", #"{"bytes":3000000}"#) + tokenGet(2))

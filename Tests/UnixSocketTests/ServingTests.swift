@@ -7,8 +7,10 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct ServingTests {
-  @Test(arguments: ["1", "-7", #""text""#, #""with space""#, "123456789012345678901234567890"])
-  func `a cached reply is byte for byte that of the comfortable road`(id: String) async throws {
+  @Test(
+    "a cached reply is byte for byte that of the comfortable road",
+    arguments: ["1", "-7", #""text""#, #""with space""#, "123456789012345678901234567890"])
+  func aCachedReplyIsByteForByte(id: String) async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(#"{"jsonrpc":"2.0","id":\#(id),"method":"token.get","params":{"account":"alice"}}"# + "\n")
@@ -21,18 +23,20 @@ import Testing
     }
   }
 
-  @Test(arguments: [
-    (0, "0"), (7, "7"), (10, "10"), (3599, "3599"), (-1, "-1"), (-42, "-42"), (Int64.max, "9223372036854775807"),
-    (Int64.min, "-9223372036854775808"),
-  ])
-  func `the seconds left are written in decimal`(number: Int64, digits: String) {
+  @Test(
+    "the seconds left are written in decimal",
+    arguments: [
+      (0, "0"), (7, "7"), (10, "10"), (3599, "3599"), (-1, "-1"), (-42, "-42"), (Int64.max, "9223372036854775807"),
+      (Int64.min, "-9223372036854775808"),
+    ])
+  func theSecondsLeftAreWrittenInDecimal(number: Int64, digits: String) {
     var buffer = ByteBuffer()
     let body = CachedReply.Body(head: Array(#"{"e":"#.utf8), tail: Array(#","t":1}"#.utf8))
     Array("9".utf8).withUnsafeBytes { buffer.write(CachedReply(body: body, expiresIn: number), id: $0) }
     #expect(String(buffer: buffer) == #"{"jsonrpc":"2.0","id":9,"result":{"e":\#(digits),"t":1}}"# + "\n")
   }
 
-  @Test func `a token without an expiry is its head alone`() async throws {
+  @Test("a token without an expiry is its head alone") func aTokenWithoutAnExpiryIsIts() async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(tokenGet(1, "endless"))
@@ -40,7 +44,7 @@ import Testing
     }
   }
 
-  @Test func `a slow request holds up neither its connection nor others`() async throws {
+  @Test("a slow request holds up neither its connection nor others") func aSlowRequestHoldsUpNeitherIts() async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(call(1, "wait") + call(2, "echo", "[2]") + tokenGet(3))
@@ -55,7 +59,7 @@ import Testing
     }
   }
 
-  @Test func `a thousand pipelined requests are all answered`() async throws {
+  @Test("a thousand pipelined requests are all answered") func aThousandPipelinedRequestsAreAllAnswered() async throws {
     try await Served.with { served in
       let client = try served.client()
       async let sent: Void = client.send((0..<1000).map { tokenGet($0) }.joined())
@@ -65,17 +69,19 @@ import Testing
     }
   }
 
-  @Test(arguments: [
-    (
-      #"[{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]},{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","id":"b","method":"echo","params":[2]}]"#,
-      #"[{"jsonrpc":"2.0","id":1,"result":[1]},{"jsonrpc":"2.0","id":"b","result":[2]}]"#
-    ),
-    (
-      #"[{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"alice"}}]"#,
-      #"[{"jsonrpc":"2.0","id":1,"result":{"access_token":"at-1","token_type":"Bearer","expires_in":3599,"scope":["openid"],"account":"alice","provider":"demo","generation":7}}]"#
-    ),
-  ])
-  func `a batch is answered together in its order`(batch: String, expected: String) async throws {
+  @Test(
+    "a batch is answered together in its order",
+    arguments: [
+      (
+        #"[{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]},{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","id":"b","method":"echo","params":[2]}]"#,
+        #"[{"jsonrpc":"2.0","id":1,"result":[1]},{"jsonrpc":"2.0","id":"b","result":[2]}]"#
+      ),
+      (
+        #"[{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"alice"}}]"#,
+        #"[{"jsonrpc":"2.0","id":1,"result":{"access_token":"at-1","token_type":"Bearer","expires_in":3599,"scope":["openid"],"account":"alice","provider":"demo","generation":7}}]"#
+      ),
+    ])
+  func aBatchIsAnsweredTogetherInIts(batch: String, expected: String) async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(batch + "\n")
@@ -83,7 +89,9 @@ import Testing
     }
   }
 
-  @Test func `a batch waits for its slowest request and holds up no other line`() async throws {
+  @Test("a batch waits for its slowest request and holds up no other line") func aBatchWaitsForItsSlowestRequest()
+    async throws
+  {
     try await Served.with { served in
       let client = try served.client()
       try await client.send("[\(call(1, "wait").dropLast()),\(call(2, "echo", "[]").dropLast())]\n" + tokenGet(3))
@@ -93,11 +101,13 @@ import Testing
     }
   }
 
-  @Test(arguments: [
-    #"{"jsonrpc":"2.0","method":"echo"}"#, #"{"jsonrpc":"2.0","method":"fail"}"#, #"{"jsonrpc":"2.0","method":"no"}"#,
-    #"[{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"fail"}]"#, "", "  \t\r",
-  ])
-  func `what asks for no answer gets none`(line: String) async throws {
+  @Test(
+    "what asks for no answer gets none",
+    arguments: [
+      #"{"jsonrpc":"2.0","method":"echo"}"#, #"{"jsonrpc":"2.0","method":"fail"}"#, #"{"jsonrpc":"2.0","method":"no"}"#,
+      #"[{"jsonrpc":"2.0","method":"echo"},{"jsonrpc":"2.0","method":"fail"}]"#, "", "  \t\r",
+    ])
+  func whatAsksForNoAnswerGetsNone(line: String) async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(line + "\n")
@@ -109,11 +119,13 @@ import Testing
     }
   }
 
-  @Test(arguments: [
-    ("{", -32700), ("\u{0}", -32700), ("nonsense", -32700), ("[]", -32600), ("1", -32600), ("{}", -32600),
-    (#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600), (#"{"jsonrpc":"2.0","id":1,"method":"no"}"#, -32601),
-  ])
-  func `broken lines get their error and harm no other request`(line: String, code: Int64) async throws {
+  @Test(
+    "broken lines get their error and harm no other request",
+    arguments: [
+      ("{", -32700), ("\u{0}", -32700), ("nonsense", -32700), ("[]", -32600), ("1", -32600), ("{}", -32600),
+      (#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600), (#"{"jsonrpc":"2.0","id":1,"method":"no"}"#, -32601),
+    ])
+  func brokenLinesGetTheirErrorAndHarm(line: String, code: Int64) async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(tokenGet(7) + line + "\n" + tokenGet(8))
@@ -123,7 +135,9 @@ import Testing
     }
   }
 
-  @Test func `a client that ends its output still gets its answers, then the end`() async throws {
+  @Test("a client that ends its output still gets its answers, then the end") func aClientThatEndsItsOutputStill()
+    async throws
+  {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(call(1, "wait") + String(tokenGet(2).dropLast()))
@@ -135,7 +149,8 @@ import Testing
     }
   }
 
-  @Test func `a client that hangs up cancels nothing and counts until its requests have ended`() async throws {
+  @Test("a client that hangs up cancels nothing and counts until its requests have ended")
+  func aClientThatHangsUpCancelsNothing() async throws {
     try await Served.with { served in
       do {
         let client = try served.client()
@@ -152,7 +167,7 @@ import Testing
     }
   }
 
-  @Test func `the caller is who the kernel says`() async throws {
+  @Test("the caller is who the kernel says") func theCallerIsWhoTheKernelSays() async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(call(1, "who"))
@@ -164,7 +179,7 @@ import Testing
     }
   }
 
-  @Test func `a connection knows that its process still runs`() async throws {
+  @Test("a connection knows that its process still runs") func aConnectionKnowsThatItsProcessStill() async throws {
     try await Served.with { served in
       let client = try served.client()
       try await client.send(call(1, "subscribe"))
@@ -174,7 +189,9 @@ import Testing
     }
   }
 
-  @Test func `notifications reach the subscriber and its end is told`() async throws {
+  @Test("notifications reach the subscriber and its end is told") func notificationsReachTheSubscriberAndItsEnd()
+    async throws
+  {
     try await Served.with { served in
       do {
         let client = try served.client()

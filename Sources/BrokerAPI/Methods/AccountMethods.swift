@@ -186,7 +186,7 @@ public enum AccountLogout: RPCMethod {
   public struct Step: Codable, Sendable, Equatable, Documented {
     /// `revoke_refresh_token`, `revoke_access_token` or `forget`.
     public var step: String
-    /// `done`, `queued` (is tried again by itself), `unsupported`, `refused` or `skipped`.
+    /// `done`, `queued` (is tried again by itself), `unsupported` or `refused`.
     public var result: String
     public var message: String?
 
@@ -209,6 +209,6 @@ public enum AccountLogout: RPCMethod {
   ]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`, `skipped`), `message`."
+      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`."
   ]
 }

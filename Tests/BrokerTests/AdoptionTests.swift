@@ -1,0 +1,130 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+/// The tokens of a login become the account's, whatever else happens to the account and the disk.
+@Suite(.timeLimit(.minutes(1))) struct AdoptionTests {
+  private func signedIn() async throws -> Rig {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(3700))
+    return try await Rig(store: store)
+  }
+
+  @Test func nobodyIsToldOfALoginBeforeItsTokensAreOnDisk() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    rig.store.set(.hangs, concerning: isRenewal)
+    let callback = Task { await rig.callBack(login) }
+    #expect(await eventually { rig.store.hanging == 1 })
+    #expect(try await rig.waitFor(login).state == .pending)
+    #expect(await rig.reason { try await rig.token("work") } == .unknownAccount && rig.cached("work") == nil)
+    rig.store.set(.works)
+    #expect(await callback.value.kind == .completed)
+    #expect(try await rig.token("work").access_token == "work-a1" && rig.cached("work") != nil)
+  }
+
+  @Test func aStoreThatFailsForAMomentLosesNoLogin() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    rig.store.set(.fails, concerning: isRenewal)
+    let callback = Task { await rig.callBack(login) }
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    rig.store.set(.works)
+    rig.clock.advance(.seconds(1))
+    #expect(await callback.value.kind == .completed)
+    #expect(rig.store.token("work")?.accessToken == Secret("work-a1"))
+  }
+
+  @Test func tokensThatCannotBeSavedAreRevoked() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    rig.store.set(.fails, concerning: isRenewal)
+    let callback = Task { await rig.callBack(login) }
+    for _ in 0..<4 {
+      #expect(await eventually { rig.clock.sleepers == 1 })
+      rig.clock.advance(.seconds(1))
+    }
+    #expect(await callback.value.kind == .failed)
+    #expect(await rig.reason { try await rig.waitFor(login) } == .storeFailure)
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.transport.count(.revocation) == 2 })
+    #expect(rig.transport.requests(.revocation).contains { $0.form["token"] == "work-r1" })
+  }
+
+  /// The refresh's answer comes while the login is on its way to the disk: the login wins in memory and on disk.
+  @Test func aRenewalThatMeetsANewLoginDoesNotOverwriteIt() async throws {
+    let rig = try await signedIn()
+    let login = try await rig.start()
+    rig.transport.hold(.token)
+    let caller = Task { try await rig.token("work", timeout: 60) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    let callback = Task { await rig.callBack(login, code: "again") }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.store.set(.hangs, concerning: isRenewal)
+    rig.transport.release(.token)
+    await settle()
+    rig.store.set(.works)
+    #expect(await callback.value.kind == .completed)
+    _ = try await caller.value
+    #expect(await rig.isQuiet())
+    let shown = try await rig.token("work")
+    #expect(shown.access_token == "again-a1")
+    #expect(rig.store.token("work")?.accessToken == Secret("again-a1"))
+    #expect(rig.store.grant("work")?.refreshToken == Secret("again-r1"))
+    #expect(rig.store.grant("work")?.generation == shown.generation)
+  }
+
+  @Test func aLateAnswerOfTheOldGrantDoesNotReplaceTheNewLogin() async throws {
+    let rig = try await signedIn()
+    let login = try await rig.start()
+    rig.transport.hold(.token)
+    let caller = Task { try await rig.token("work", timeout: 60) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    let callback = Task { await rig.callBack(login, code: "again") }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    let (first, second) = (rig.transport.requests(.token)[0], rig.transport.requests(.token)[1])
+    #expect(first.form["refresh_token"] == "work-r1" && second.form["code"] == "again")
+    rig.transport.releaseOne(.token, last: true)
+    #expect(await callback.value.kind == .completed)
+    #expect(try await caller.value.access_token == "again-a1")
+    rig.transport.release(.token)
+    #expect(await rig.isQuiet())
+    #expect(try await rig.token("work").access_token == "again-a1")
+    #expect(rig.store.grant("work")?.refreshToken == Secret("again-r1"))
+  }
+
+  @Test func aNewLoginRevivesADeadGrantAndCountsOn() async throws {
+    let store = MemoryStore()
+    let dead = Standing.loginRequired(.refused, Failure(message: "over", at: ManualClock.start))
+    try await store.signIn("work", age: .seconds(3700), standing: dead)
+    let rig = try await Rig(store: store)
+    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(rig.transport.count(.token) == 0)
+    _ = await rig.callBack(try await rig.start())
+    let token = try await rig.token("work")
+    #expect(token.access_token == "work-a1" && token.generation == 2)
+    #expect(try await rig.view("work").state == .ok)
+  }
+
+  @Test func anExchangeUnderWayIsAwaitedAtTheEnd() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    let late = try await rig.start(account: "late")
+    rig.transport.hold(.token)
+    let callback = Task { await rig.callBack(login) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    let end = Task { await rig.broker.drain(until: rig.clock.now + .seconds(30)) }
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    #expect(await rig.callBack(late, code: "late").kind == .refused)
+    #expect(await rig.reason { try await rig.start(account: "new") } == .shuttingDown)
+    rig.transport.release(.token)
+    #expect(await callback.value.kind == .completed)
+    rig.clock.advance(.milliseconds(20))
+    await end.value
+    #expect(rig.store.grant("work") != nil && rig.store.logins.map(\.account) == [account("late")])
+  }
+}

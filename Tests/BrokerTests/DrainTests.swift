@@ -1,0 +1,75 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+@Suite struct DrainTests {
+  @Test("A refresh under way is awaited, committed and handed to those who wait; who comes later is turned away")
+  func aRefreshUnderWayIsAwaitedCommitted()
+    async throws
+  {
+    let store = try await MemoryStore.expired("work", "home")
+    let rig = try await Rig(store: store)
+    rig.transport.hold(.token)
+    let waiting = Task { try await rig.token("work", timeout: 300) }
+    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
+    let drained = Task { await rig.broker.drain(until: rig.clock.now + .seconds(90)) }
+    #expect(await eventually { rig.clock.sleepers == 2 })
+    #expect(await rig.reason { try await rig.token("home") } == .shuttingDown)
+    rig.transport.release(.token)
+    #expect(try await waiting.value.access_token == "work-a2")
+    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
+    rig.clock.advance(.milliseconds(20))
+    await drained.value
+    #expect(rig.transport.count(.token) == 1)
+    #expect(rig.cached("work") == nil)
+  }
+
+  @Test("A refresh that does not end keeps the broker no longer than its deadline") func aRefreshThatDoesNotEndKeeps()
+    async throws
+  {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.hold(.token)
+    let waiting = Task { await rig.reason { try await rig.token("work", timeout: 300) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
+    let drained = Task { await rig.broker.drain(until: rig.clock.now + .seconds(10)) }
+    #expect(await eventually { rig.clock.sleepers == 2 })
+    rig.clock.advance(.seconds(10))
+    await drained.value
+    #expect(await waiting.value == .shuttingDown)
+    rig.transport.release(.token)
+  }
+
+  @Test("A token that is still valid is handed out until the end, even where a refresh would be due")
+  func aTokenThatIsStillValidIs() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(3590))
+    try await store.signIn("busy", age: .seconds(4000))
+    let rig = try await Rig(store: store)
+    rig.transport.hold(.token)
+    let waiting = Task { await rig.reason { try await rig.token("busy", timeout: 300) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
+    let drained = Task { await rig.broker.drain(until: rig.clock.now + .seconds(9)) }
+    #expect(await eventually { rig.clock.sleepers == 2 })
+    #expect(try await rig.token("work").access_token == "work-a1")
+    rig.transport.release(.token)
+    #expect(await waiting.value == nil)
+    rig.clock.advance(.milliseconds(20))
+    await drained.value
+  }
+
+  @Test("Logins that wait are told, and none begins") func loginsThatWaitAreToldAndNone() async throws {
+    let rig = try await Rig()
+    let login = try await rig.call(LoginStart.self, .init(provider: "example"))
+    let waiting = Task {
+      await rig.reason { try await rig.call(LoginWait.self, .init(login_id: login.login_id, timeout: 300)) }
+    }
+    #expect(await eventually { await rig.broker.waiting.count == 1 })
+    await rig.broker.drain(until: rig.clock.now + .seconds(10))
+    #expect(await waiting.value == .shuttingDown)
+    #expect(await rig.reason { try await rig.call(LoginStart.self, .init(provider: "example")) } == .shuttingDown)
+    #expect(rig.store.logins.count == 1, "it goes on after the restart")
+  }
+}

@@ -1,0 +1,69 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+@Suite struct EventTests {
+  @Test("Events reach those whose rules let them see the account, and only the types asked for")
+  func eventsReachThoseWhoseRulesLetThem() async throws {
+    let store = try await MemoryStore.expired("work", "home")
+    let rules = [
+      Rule(name: "a", uid: 1000, gid: nil, accounts: ["work"], access: [.observe]),
+      Rule(name: "b", uid: 1001, gid: nil, accounts: ["home"], access: [.observe]),
+      Rule(name: "c", uid: 1002, gid: nil, accounts: ["*"], access: [.observe]),
+    ]
+    let rig = try await Rig(store: store, configuration: .plain(rules: rules))
+    let sessions = [1000, 1001, 1002].map { FakeSession(.user($0)) }
+    for session in sessions[0..<2] { _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session) }
+    _ = try await rig.call(EventsSubscribe.self, .init(events: ["account.removed"]), on: sessions[2])
+    _ = try await rig.token("work")
+    _ = try await rig.call(AccountLogout.self, .init(account: "work"))
+    #expect(sessions[0].types == ["token.refreshed", "account.removed"])
+    #expect(sessions[1].types == [])
+    #expect(sessions[2].types == ["account.removed"])
+    for session in sessions {
+      for event in session.told {
+        let text = String(decoding: event.serialized(), as: UTF8.self)
+        #expect(!text.contains("-a2") && !text.contains("-r2"), "an event with a token in it")
+      }
+    }
+  }
+
+  @Test("A caller without any rule cannot subscribe, and an unknown type is named")
+  func aCallerWithoutAnyRuleCannotSubscribe() async throws {
+    let rig = try await Rig()
+    #expect(
+      await rig.reason { try await rig.call(EventsSubscribe.self, .init(events: nil), as: .user(7)) } == .notPermitted)
+    await #expect(throws: RPCError.self) { try await rig.call(EventsSubscribe.self, .init(events: ["token.stolen"])) }
+  }
+
+  @Test("A connection that ends is forgotten, and so is one that does not read")
+  func aConnectionThatEndsIsForgottenAnd() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let (closed, stuck) = (FakeSession(.root), FakeSession(.root))
+    for session in [closed, stuck] { _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session) }
+    closed.close()
+    #expect(await eventually { await rig.broker.subscriptions.count == 1 })
+    stuck.close()
+    _ = try await rig.token("work")
+    #expect(await eventually { await rig.broker.subscriptions.isEmpty })
+  }
+
+  @Test("A failure is told with what to do, after it is on disk") func aFailureIsToldWithWhatTo() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session)
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    rig.store.set(.hangs) { changes in changes.contains { if case .putGrant = $0 { true } else { false } } }
+    let caller = Task { await rig.reason { try await rig.token("work") } }
+    #expect(await eventually { rig.store.hanging == 1 })
+    await settle()
+    #expect(session.types == [])
+    rig.store.set(.works)
+    #expect(await caller.value == .loginRequired)
+    #expect(await eventually { session.types == ["login.required"] })
+    #expect(session.told.first?["hint"]?.string?.contains("grantctl login") == true)
+  }
+}

@@ -1,0 +1,131 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+/// What a failed refresh means to callers and to the account.
+@Suite struct FailureTests {
+  @Test("A dead grant answers at once, also after a restart, and its refresh token is kept")
+  func aDeadGrantAnswersAtOnceAlso() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    for _ in 0..<3 { #expect(await rig.reason { try await rig.token("work") } == .loginRequired) }
+    #expect(rig.transport.count(.token) == 1)
+    let restarted = try await Rig(clock: rig.clock, store: rig.store, transport: rig.transport)
+    #expect(await restarted.reason { try await restarted.token("work") } == .loginRequired)
+    #expect(rig.transport.count(.token) == 1)
+    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
+    #expect(try await restarted.view("work").state == .loginRequired)
+  }
+
+  @Test("What may pass is tried again at growing intervals and is no end") func whatMayPassIsTriedAgainAt() async throws
+  {
+    let rig = try await Rig(store: .expired("work"), configuration: .plain { $0.jitter = 0 })
+    rig.transport.answer(.token) { _ in HTTPResponse(status: 503) }
+    for (tries, wait) in [(1, 5), (2, 15), (3, 60), (4, 300), (5, 900), (6, 900)] {
+      #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+      #expect(rig.transport.count(.token) == tries)
+      rig.clock.advance(.seconds(wait - 1))
+      #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+      #expect(rig.transport.count(.token) == tries, "asked again too early")
+      rig.clock.advance(.seconds(1))
+    }
+    rig.transport.answer(.token, TokenServer.rotating)
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(try await rig.view("work").last_error == nil)
+  }
+
+  @Test("A lost answer, then invalid_grant, is a lost rotation; over a restart as well")
+  func aLostAnswerThenInvalidGrantIs() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token, TokenServer.failing(.lost))
+    #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+    #expect(rig.store.intent("work")?.attempts == 1)
+    rig.clock.advance(.seconds(10))
+    let restarted = try await Rig(clock: rig.clock, store: rig.store)
+    restarted.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    do {
+      _ = try await restarted.token("work")
+      Issue.record("a token out of nothing")
+    } catch {
+      #expect((error as? RPCError)?.detail == "lost_rotation")
+    }
+    #expect(rig.store.intent("work") == nil)
+  }
+
+  @Test("A lost answer, then a refused client, then invalid_grant, is a lost rotation still")
+  func aLostAnswerThenARefusedClient() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token, TokenServer.failing(.lost))
+    #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+    rig.clock.advance(.seconds(10))
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    #expect(await rig.reason { try await rig.token("work") } == .providerMisconfigured)
+    #expect(rig.store.intent("work") != nil)
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    do {
+      _ = try await rig.token("work")
+      Issue.record("a token out of nothing")
+    } catch {
+      #expect((error as? RPCError)?.detail == "lost_rotation")
+    }
+  }
+
+  @Test("A wall clock that steps back by a year stops no account that was to be tried again")
+  func aWallClockThatStepsBackBy() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token) { _ in HTTPResponse(status: 503) }
+    #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.clock.step(.seconds(-365 * 86_400))
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    for _ in 0..<3 {
+      #expect(await eventually { rig.clock.sleepers >= 1 })
+      rig.clock.advance(.seconds(30))
+      await settle()
+    }
+    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
+    #expect(rig.transport.count(.token) == 2)
+  }
+
+  @Test("A wall clock that steps back by a year lifts a suspension rather than making it last a year")
+  func aWallClockThatStepsBackBy2()
+    async throws
+  {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    #expect(await rig.reason { try await rig.token("work") } == .providerMisconfigured)
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.clock.step(.seconds(-365 * 86_400))
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    for _ in 0..<3 {
+      #expect(await eventually { rig.clock.sleepers >= 1 })
+      rig.clock.advance(.seconds(30))
+      await settle()
+    }
+    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
+  }
+
+  @Test("A clock that steps by a year causes no storm", arguments: [365 * 86_400, -365 * 86_400])
+  func aClockThatStepsByAYear(_ step: Int) async throws {
+    let store = MemoryStore()
+    for index in 0..<20 { try await store.signIn("account-\(index)") }
+    let rig = try await Rig(store: store)
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    rig.clock.step(.seconds(step))
+    for _ in 0..<4 {
+      rig.clock.advance(.seconds(30))
+      await settle()
+      #expect(await eventually { rig.clock.sleepers >= 1 })
+    }
+    #expect(rig.transport.count(.token) <= 20)
+  }
+}

@@ -1,0 +1,133 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+@Suite(.timeLimit(.minutes(1))) struct LoginTests {
+  @Test func aLoginIsOnDiskBeforeItsAddressIsHandedOut() async throws {
+    let rig = try await Rig()
+    rig.store.set(.fails)
+    #expect(await rig.reason { try await rig.start() } == .storeFailure)
+    rig.store.set(.works)
+    let login = try await rig.start()
+    let saved = try #require(rig.store.logins.first)
+    #expect(rig.store.logins.count == 1 && saved.id.rawValue == login.login_id)
+    #expect(login.query["state"] == saved.state.exposed && saved.uid == 0)
+    #expect(login.query["code_challenge_method"] == "S256")
+    #expect(saved.redirectURI == "http://127.0.0.1:8400/callback")
+  }
+
+  @Test func eachLoginHasSecretsOfItsOwn() async throws {
+    let rig = try await Rig()
+    let first = try await rig.start()
+    let second = try await rig.start()
+    #expect(first.query["state"] != second.query["state"])
+    #expect(first.query["code_challenge"] != second.query["code_challenge"])
+    #expect(first.login_id != second.login_id)
+  }
+
+  @Test func waitingEndsWithTheLoginOrWithItsTime() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    let impatient = Task { try await rig.waitFor(login, timeout: 5) }
+    #expect(await eventually { rig.clock.sleepers > 0 })
+    rig.clock.advance(.seconds(5))
+    #expect(try await impatient.value.state == .pending)
+    let patient = Task { try await rig.waitFor(login, timeout: 60) }
+    await settle()
+    _ = await rig.callBack(login)
+    let ended = try await patient.value
+    #expect(ended.state == .completed && ended.account?.account == "work")
+    #expect(try await rig.waitFor(login).state == .completed)
+  }
+
+  @Test func aCancelledLoginIsOverForEverybody() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    let waiter = Task { await rig.reason { try await rig.waitFor(login, timeout: 60) } }
+    await settle()
+    #expect(try await rig.call(LoginCancel.self, .init(login_id: login.login_id)).cancelled)
+    #expect(await waiter.value == .loginCancelled)
+    #expect(try await !rig.call(LoginCancel.self, .init(login_id: login.login_id)).cancelled)
+    #expect(rig.store.logins.isEmpty)
+    #expect(await rig.callBack(login).kind == .refused)
+    #expect(rig.transport.count(.token) == 0)
+  }
+
+  @Test func anExpiredLoginEndsByItself() async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    rig.clock.advance(.seconds(601))
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.logins.isEmpty })
+    #expect(await rig.reason { try await rig.waitFor(login) } == .loginExpired)
+  }
+
+  @Test func aLoginOutlivesARestart() async throws {
+    let before = try await Rig()
+    let login = try await before.start()
+    let after = try await Rig(clock: before.clock, store: before.store)
+    #expect(try await after.call(LoginList.self, NoParams()).logins.map(\.login_id) == [login.login_id])
+    #expect(await after.callBack(login) == .completed(account: "work", provider: "example"))
+    #expect(try await after.token("work").access_token == "work-a1")
+    #expect(await before.broker.previousCallbackPort == 8400)
+    let verifier = try #require(after.transport.requests(.token).first?.form["code_verifier"])
+    #expect(CodeVerifier(rawValue: Secret(verifier))?.challenge == login.query["code_challenge"])
+  }
+
+  @Test func aLoginBelongsToTheUserWhoStartedIt() async throws {
+    let rules = [1000, 1001].map {
+      Rule(name: "r", uid: $0, gid: nil, accounts: ["*"], access: [.login])
+    }
+    let rig = try await Rig(configuration: .plain(rules: rules))
+    let login = try await rig.start(as: .user(1000))
+    for method in ["wait", "cancel"] {
+      let reason = await rig.reason {
+        if method == "wait" {
+          _ = try await rig.call(LoginWait.self, .init(login_id: login.login_id, timeout: 0), as: .user(1001))
+        } else {
+          _ = try await rig.call(LoginCancel.self, .init(login_id: login.login_id), as: .user(1001))
+        }
+      }
+      #expect(reason == .unknownLogin, "login.\(method)")
+    }
+    #expect(try await rig.call(LoginList.self, NoParams(), as: .user(1001)).logins.isEmpty)
+    #expect(try await rig.call(LoginList.self, NoParams(), as: .user(1000)).logins.count == 1)
+    #expect(try await rig.call(LoginList.self, NoParams(), as: .root).logins.count == 1)
+  }
+
+  @Test func oneUserCannotFillTheTableOfPendingLogins() async throws {
+    let rules = [1000, 1001].map { Rule(name: "r", uid: $0, gid: nil, accounts: ["*"], access: [.login]) }
+    let rig = try await Rig(configuration: .plain(rules: rules))
+    for _ in 0..<Limit.pendingLoginsPerUser { _ = try await rig.start(as: .user(1000)) }
+    #expect(await rig.reason { try await rig.start(as: .user(1000)) } == .overloaded)
+    let other = try await rig.start(as: .user(1001))
+    #expect(await rig.callBack(other) == .completed(account: "work", provider: "example"))
+  }
+
+  @Test func theLimitHoldsForLoginsThatStartAtOnce() async throws {
+    let rig = try await Rig(configuration: .plain([OAuthProvider(.discovered())]))
+    rig.transport.hold(.discovery)
+    let count = Limit.pendingLoginsPerUser + 40
+    let starts = (0..<count).map { _ in Task { await rig.reason { try await rig.start() } } }
+    #expect(await eventually { rig.transport.held(.discovery) == 1 })
+    await settle()
+    rig.transport.release(.discovery)
+    var refused = 0
+    for start in starts where await start.value == .overloaded { refused += 1 }
+    #expect(refused == 40 && rig.store.logins.count == Limit.pendingLoginsPerUser)
+    #expect(rig.transport.count(.discovery) == 1)
+  }
+
+  @Test func anAccountStaysAtItsProvider() async throws {
+    let two = [OAuthProvider(.plain()), OAuthProvider(.plain("other"))]
+    let rig = try await Rig(configuration: .plain(two))
+    _ = await rig.callBack(try await rig.start())
+    await #expect(throws: RPCError.self) { try await rig.start(provider: "other") }
+    #expect(await rig.reason { try await rig.start(provider: "nobody", account: "new") } == .unknownProvider)
+  }
+}

@@ -1,0 +1,166 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+@Suite(.timeLimit(.minutes(1))) struct LogoutTests {
+  private func logout(_ rig: Rig, revoke: Bool? = nil) async throws -> [String] {
+    try await rig.call(AccountLogout.self, .init(account: "work", revoke: revoke)).steps.map {
+      "\($0.step) \($0.result)"
+    }
+  }
+
+  private func signedIn(_ settings: ProviderSettings = .plain(), age: Duration = .zero) async throws -> Rig {
+    let store = MemoryStore()
+    try await store.signIn("work", age: age)
+    return try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
+  }
+
+  static let answers: [(String, ScriptedTransport.Answer)] = [
+    ("done", { _ in HTTPResponse(status: 200) }), ("unsupported", { _ in HTTPResponse(status: 404) }),
+    ("queued", { _ in HTTPResponse(status: 503) }), ("queued", TokenServer.failing(.timedOut)),
+    ("refused", TokenServer.refused("invalid_client", status: 401)),
+  ]
+
+  @Test(arguments: answers.indices) func theAccountIsForgottenWhateverTheProviderAnswers(_ index: Int) async throws {
+    let (result, answer) = Self.answers[index]
+    let rig = try await signedIn()
+    rig.transport.answer(.revocation, answer)
+    let steps = try await logout(rig)
+    #expect(steps == ["revoke_refresh_token \(result)", "revoke_access_token \(result)", "forget done"])
+    #expect(rig.store.grant("work") == nil && rig.store.token("work") == nil && rig.cached("work") == nil)
+    #expect(rig.store.revocations.count == (result == "queued" ? 2 : 0))
+    #expect(await rig.reason { try await rig.token("work") } == .unknownAccount)
+    #expect(await rig.reason { try await logout(rig) } == .unknownAccount)
+  }
+
+  @Test func whatIsToBeRevokedIsOnDiskWithTheForgetting() async throws {
+    let rig = try await signedIn()
+    rig.transport.hold(.revocation)
+    let logout = Task { try await self.logout(rig) }
+    #expect(await eventually { rig.transport.held(.revocation) == 1 })
+    #expect(rig.store.grant("work") == nil)
+    #expect(Set(rig.store.revocations.map(\.token)) == [Secret("work-r1"), Secret("work-a1")])
+    #expect(rig.transport.requests(.revocation).first?.form["token"] == "work-r1")
+    rig.transport.release(.revocation)
+    #expect(try await logout.value.count == 3)
+    #expect(rig.store.revocations.isEmpty)
+  }
+
+  @Test func aStoreThatFailsForgetsNothing() async throws {
+    let rig = try await signedIn()
+    rig.store.set(.fails)
+    #expect(await rig.reason { try await logout(rig) } == .storeFailure)
+    #expect(try await rig.token("work").access_token == "work-a1")
+    #expect(rig.transport.count(.revocation) == 0)
+  }
+
+  @Test func withoutRevokingNothingIsSent() async throws {
+    let rig = try await signedIn()
+    #expect(try await logout(rig, revoke: false) == ["forget done"])
+    #expect(rig.transport.count(.revocation) == 0 && rig.store.revocations.isEmpty)
+  }
+
+  @Test func aProviderWithoutTheEndpointIsUnsupported() async throws {
+    let rig = try await signedIn(.plain { $0.endpoints.revocation = nil })
+    #expect(try await logout(rig).first == "revoke_refresh_token unsupported")
+    #expect(rig.store.revocations.isEmpty)
+  }
+
+  @Test func aQueuedRevocationIsTriedAgainAlsoAfterARestart() async throws {
+    let before = try await signedIn()
+    before.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
+    _ = try await logout(before)
+    let rig = try await Rig(clock: before.clock, store: before.store)
+    _ = await rig.broker.tick()
+    await settle()
+    #expect(rig.transport.count(.revocation) == 0)
+    rig.clock.advance(.seconds(180))
+    _ = await rig.broker.tick()
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.revocations.isEmpty })
+    #expect(rig.transport.count(.revocation) == 2)
+  }
+
+  @Test func aRevocationIsGivenUpAfterAWeek() async throws {
+    let rig = try await signedIn()
+    rig.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
+    _ = try await logout(rig)
+    rig.clock.advance(.seconds(7 * 86_400))
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.revocations.isEmpty })
+  }
+
+  @Test func aLateAnswerOfAForgottenAccountIsRevoked() async throws {
+    let rig = try await signedIn(age: .seconds(3700))
+    rig.transport.hold(.token)
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 60) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    _ = try await logout(rig)
+    #expect(await caller.value == .unknownAccount)
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.revocations.map(\.token) == [Secret("work-r2")] })
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.revocations.isEmpty })
+    #expect(rig.store.grant("work") == nil)
+  }
+
+  /// The removal and the renewal are both on their way to the disk when the account is forgotten.
+  @Test func aRenewalThatMeetsALogoutIsForgottenAndRevoked() async throws {
+    let rig = try await signedIn(age: .seconds(3700))
+    rig.transport.hold(.token)
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 60) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    rig.store.set(.hangs)
+    let logout = Task { try await self.logout(rig) }
+    #expect(await eventually { rig.store.hanging == 1 })
+    rig.transport.release(.token)
+    await settle()
+    rig.store.set(.works)
+    _ = try await logout.value
+    #expect(await caller.value == .unknownAccount)
+    #expect(await rig.isQuiet())
+    #expect(rig.store.grant("work") == nil && rig.store.token("work") == nil)
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.transport.requests(.revocation).contains { $0.form["token"] == "work-r2" } })
+  }
+
+  /// The refresh fails while the removal is on its way to the disk: its record must not bring the account back.
+  @Test func aFailureThatMeetsALogoutDoesNotBringTheAccountBack() async throws {
+    let rig = try await signedIn(age: .seconds(3700))
+    rig.transport.hold(.token)
+    rig.transport.answer(.token, TokenServer.failing(.lost))
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 60) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    rig.store.set(.hangs)
+    let logout = Task { try await self.logout(rig) }
+    #expect(await eventually { rig.store.hanging == 1 })
+    rig.transport.release(.token)
+    await settle()
+    rig.store.set(.works)
+    _ = try await logout.value
+    _ = await caller.value
+    #expect(await rig.isQuiet())
+    #expect(rig.store.grant("work") == nil)
+  }
+
+  /// An intent needs its grant on disk: a refresh of a forgotten account must not be taken for a disk that fails.
+  @Test func aLogoutWhileMetadataAreFetchedIsNoFailureOfTheStore() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(3700))
+    let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(.discovered())]))
+    rig.transport.hold(.discovery)
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 60) } }
+    #expect(await eventually { rig.transport.held(.discovery) == 1 })
+    _ = try await logout(rig, revoke: false)
+    rig.transport.release(.discovery)
+    #expect(await caller.value == .unknownAccount)
+    #expect(await rig.isQuiet())
+    #expect(try await rig.call(BrokerStatus.self, NoParams()).store.state == "ok")
+    #expect(rig.transport.count(.token) == 0)
+  }
+}

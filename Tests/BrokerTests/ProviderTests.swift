@@ -1,0 +1,166 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+enum OAuthProviders {
+  static let plain = OAuthProvider(.plain())
+  static let discovered = OAuthProvider(.discovered())
+}
+
+/// What is shared by the accounts of one provider: its metadata, its keys, its places, its suspension.
+@Suite struct ProviderTests {
+  private func names(_ count: Int) -> [String] { (0..<count).map { "account-\($0)" } }
+
+  private func expired(_ count: Int) async throws -> MemoryStore {
+    let store = MemoryStore()
+    for name in names(count) { try await store.signIn(name, age: .seconds(4000)) }
+    return store
+  }
+
+  @Test("Metadata are fetched once for all who wait for them") func metadataAreFetchedOnceForAllWho() async throws {
+    let rig = try await Rig(store: expired(20), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.hold(.discovery)
+    let callers = names(20).map { name in Task { try await rig.token(name) } }
+    #expect(await eventually { await rig.broker.waiting.count == 20 })
+    rig.transport.release(.discovery)
+    for caller in callers { _ = try await caller.value }
+    #expect(rig.transport.count(.discovery) == 1)
+  }
+
+  @Test("While the provider's metadata cannot be had, old ones serve; and failures are not asked for again at once")
+  func whileTheProvidersMetadataCannotBeHad()
+    async throws
+  {
+    let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.discovery, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
+    for _ in 0..<5 { _ = await rig.broker.metadata(of: provider("example")) }
+    #expect(rig.transport.count(.discovery) == 1)
+    rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+    rig.clock.advance(.seconds(5))
+    #expect(try await rig.token("account-0").access_token == "account-0-a2")
+    rig.transport.answer(.discovery, TokenServer.failing(.notSent))
+    rig.clock.advance(.seconds(100_000))
+    #expect(try await rig.token("account-0").access_token == "account-0-a3")
+  }
+
+  @Test("No more requests are under way at a provider than its places") func noMoreRequestsAreUnderWayAt() async throws
+  {
+    let rig = try await Rig(store: expired(30), configuration: .plain { $0.concurrentPerProvider = 3 })
+    rig.transport.hold(.token)
+    let callers = names(30).map { name in Task { try await rig.token(name) } }
+    #expect(await eventually { await rig.broker.waiting.count == 30 })
+    #expect(await eventually { rig.transport.held(.token) == 3 })
+    rig.transport.releaseOne(.token)
+    #expect(await eventually { rig.transport.count(.token) == 4 })
+    rig.transport.release(.token)
+    for caller in callers { _ = try await caller.value }
+    #expect(rig.transport.mostInFlight == 3)
+    #expect(await rig.broker.providers[provider("example")]?.inFlight == 0)
+  }
+
+  @Test("A refused client stops the other accounts, those that queue too, and a reload lets them go on")
+  func aRefusedClientStopsTheOtherAccounts()
+    async throws
+  {
+    let rig = try await Rig(store: expired(5), configuration: .plain { $0.concurrentPerProvider = 1 })
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    rig.transport.hold(.token)
+    let callers = names(5).map { name in Task { await rig.reason { try await rig.token(name) } } }
+    #expect(await eventually { await rig.broker.waiting.count == 5 })
+    rig.transport.release(.token)
+    for caller in callers { #expect(await caller.value == .providerMisconfigured) }
+    #expect(rig.transport.count(.token) == 1)
+    #expect(try await rig.view("account-3").state == .actionRequired)
+    #expect(await rig.reason { try await rig.token("account-3") } == .providerMisconfigured)
+    #expect(rig.transport.count(.token) == 1)
+
+    rig.transport.answer(.token, TokenServer.rotating)
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    for name in names(5) { #expect(try await rig.token(name).access_token == "\(name)-a2") }
+  }
+
+  @Test("A suspended provider keeps nobody from a token that is still valid") func aSuspendedProviderKeepsNobodyFromA()
+    async throws
+  {
+    let store = MemoryStore()
+    try await store.signIn("dead", age: .seconds(4000))
+    try await store.signIn("work", age: .seconds(3590))
+    let rig = try await Rig(store: store)
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    #expect(await rig.reason { try await rig.token("dead") } == .providerMisconfigured)
+    #expect(try await rig.token("work").access_token == "work-a1")
+    #expect(try await rig.token("work", minTTL: 600).access_token == "work-a1")
+  }
+
+  @Test("A refused client is tried again after a while") func aRefusedClientIsTriedAgainAfter() async throws {
+    let rig = try await Rig(store: expired(1))
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    #expect(await rig.reason { try await rig.token("account-0") } == .providerMisconfigured)
+    rig.transport.answer(.token, TokenServer.rotating)
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    for _ in 0..<32 {
+      #expect(await eventually { rig.clock.sleepers >= 1 })
+      rig.clock.advance(.seconds(30))
+      await settle()
+    }
+    #expect(await eventually { rig.store.token("account-0")?.accessToken == Secret("account-0-a2") })
+    #expect(try await rig.view("account-0").state == .ok)
+  }
+
+  @Test("Keys are fetched again for an unknown one at most once a minute, and once for all who ask")
+  func keysAreFetchedAgainForAnUnknown() async throws {
+    let name = provider("example")
+    let settings = ProviderSettings.oidc()
+    let rig = try await Rig(configuration: .plain([OAuthProvider(settings)]))
+    _ = await rig.broker.keys(of: name, unknown: nil)
+    _ = await rig.broker.keys(of: name, unknown: nil)
+    #expect(rig.transport.count(.keys) == 1)
+    rig.transport.hold(.keys)
+    let callers = (0..<10).map { _ in Task { await rig.broker.keys(of: name, unknown: "k2") } }
+    #expect(await eventually { rig.transport.held(.keys) == 1 })
+    await settle()
+    rig.transport.release(.keys)
+    for caller in callers { _ = await caller.value }
+    #expect(rig.transport.count(.keys) == 2)
+    rig.clock.advance(.seconds(59))
+    _ = await rig.broker.keys(of: name, unknown: "k3")
+    #expect(rig.transport.count(.keys) == 2)
+    rig.clock.advance(.seconds(1))
+    _ = await rig.broker.keys(of: name, unknown: "k3")
+    #expect(rig.transport.count(.keys) == 3)
+  }
+
+  @Test("Known keys serve while they cannot be fetched again") func knownKeysServeWhileTheyCannotBe() async throws {
+    let name = provider("example")
+    let rig = try await Rig(configuration: .plain([OAuthProvider(.oidc())]))
+    _ = await rig.broker.keys(of: name, unknown: nil)
+    rig.transport.answer(.keys, TokenServer.failing(.timedOut))
+    rig.clock.advance(.seconds(100_000))
+    guard case .success = await rig.broker.keys(of: name, unknown: nil) else {
+      Issue.record("the old keys are gone")
+      return
+    }
+  }
+}
+
+extension ProviderSettings {
+  /// OpenID Connect with configured endpoints.
+  static func oidc(_ name: String = "example", _ change: (inout ProviderSettings) -> Void = { _ in }) -> Self {
+    var settings = ProviderSettings(name: provider(name), kind: .oidc, displayName: name, clientID: "client")
+    settings.issuer = Issuer(rawValue: "https://id.example")
+    settings.endpoints.authorization = "https://id.example/authorize"
+    settings.endpoints.token = "https://id.example/token"
+    settings.endpoints.keys = "https://id.example/keys"
+    settings.endpoints.revocation = "https://id.example/revoke"
+    settings.scopes = ["openid"]
+    change(&settings)
+    return settings
+  }
+}

@@ -1,0 +1,101 @@
+import Broker
+import Foundation
+import OAuth
+import Synchronization
+
+/// A clock that stands still until a test moves it. The wall and the timers move apart only when a test steps the wall.
+final class ManualClock: Sendable {
+  private struct Sleeper {
+    var id: UInt64
+    var wakesAt: Duration
+    var continuation: CheckedContinuation<Void, Never>
+  }
+
+  private struct State {
+    var wall: Timestamp
+    var elapsed = Duration.zero
+    var sleepers: [Sleeper] = []
+    var cancelled: Set<UInt64> = []
+    var next: UInt64 = 0
+    var random: UInt64 = 0
+  }
+
+  static let start = Timestamp(seconds: 1_800_000_000)
+
+  private let state = Mutex(State(wall: ManualClock.start))
+
+  var now: Timestamp { state.withLock { $0.wall } }
+  var sleepers: Int { state.withLock { $0.sleepers.count } }
+
+  /// Time passes: both the wall and the timers move.
+  func advance(_ duration: Duration) {
+    let due = state.withLock { state in
+      state.wall = state.wall + duration
+      state.elapsed += duration
+      let due = state.sleepers.filter { $0.wakesAt <= state.elapsed }
+      state.sleepers.removeAll { $0.wakesAt <= state.elapsed }
+      return due
+    }
+    for sleeper in due { sleeper.continuation.resume() }
+  }
+
+  /// Somebody sets the wall clock; timers do not notice.
+  func step(_ duration: Duration) {
+    state.withLock { $0.wall = $0.wall + duration }
+  }
+
+  func sleep(_ duration: Duration) async {
+    let id = state.withLock { state in
+      state.next += 1
+      return state.next
+    }
+    await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let wakesNow = state.withLock { state in
+          guard duration > .zero, state.cancelled.remove(id) == nil else { return true }
+          state.sleepers.append(Sleeper(id: id, wakesAt: state.elapsed + duration, continuation: continuation))
+          return false
+        }
+        if wakesNow { continuation.resume() }
+      }
+    } onCancel: {
+      let sleeper = state.withLock { state -> Sleeper? in
+        guard let index = state.sleepers.firstIndex(where: { $0.id == id }) else {
+          state.cancelled.insert(id)
+          return nil
+        }
+        return state.sleepers.remove(at: index)
+      }
+      sleeper?.continuation.resume()
+    }
+  }
+
+  /// Different bytes each time, the same in each run.
+  func randomBytes(_ count: Int) -> [UInt8] {
+    state.withLock { state in
+      (0..<count).map { _ in
+        state.random = state.random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return UInt8(state.random >> 56)
+      }
+    }
+  }
+
+  var surroundings: Surroundings {
+    Surroundings(now: { self.now }, sleep: { await self.sleep($0) }, randomBytes: { self.randomBytes($0) })
+  }
+}
+
+/// Waits until something holds, letting everybody else run; false where it does not within ten seconds.
+func eventually(_ condition: () async throws -> Bool) async rethrows -> Bool {
+  let deadline = ContinuousClock.now + .seconds(10)
+  while ContinuousClock.now < deadline {
+    if try await condition() { return true }
+    await Task.yield()
+  }
+  return false
+}
+
+/// Lets everybody run who can, before a test says that something did not happen.
+func settle() async {
+  for _ in 0..<500 { await Task.yield() }
+}

@@ -1,0 +1,123 @@
+import Broker
+import Foundation
+import Grants
+import Synchronization
+
+/// A store in memory that fails or hangs on command, and that outlives brokers as a disk does.
+final class MemoryStore: Store {
+  enum Mode: Sendable, Equatable {
+    case works
+    case fails
+    /// Commits wait until the mode changes.
+    case hangs
+  }
+
+  static let failure = StoreError.unwritable(path: "memory", detail: "disk full")
+
+  private struct State {
+    var mode = Mode.works
+    /// Only commits for which this holds are concerned by the mode.
+    var concerns: @Sendable ([Change]) -> Bool = { _ in true }
+    var hanging: [CheckedContinuation<Void, Never>] = []
+    var grants: [AccountName: SavedGrant] = [:]
+    var tokens: [AccountName: SavedToken] = [:]
+    var intents: [AccountName: RefreshIntent] = [:]
+    var logins: [LoginID: SavedLogin] = [:]
+    var revocations: [String: PendingRevocation] = [:]
+    var values: [String: String] = [:]
+    var log: [[Change]] = []
+  }
+
+  private let state = Mutex(State())
+
+  var location: String { "memory" }
+  var log: [[Change]] { state.withLock { $0.log } }
+  var hanging: Int { state.withLock { $0.hanging.count } }
+  var revocations: [PendingRevocation] { state.withLock { Array($0.revocations.values) } }
+  var logins: [SavedLogin] { state.withLock { Array($0.logins.values) } }
+
+  func grant(_ name: String) -> SavedGrant? { state.withLock { $0.grants[account(name)] } }
+  func token(_ name: String) -> SavedToken? { state.withLock { $0.tokens[account(name)] } }
+  func intent(_ name: String) -> RefreshIntent? { state.withLock { $0.intents[account(name)] } }
+
+  func set(_ mode: Mode, concerning concerns: @escaping @Sendable ([Change]) -> Bool = { _ in true }) {
+    let woken = state.withLock { state in
+      state.mode = mode
+      state.concerns = concerns
+      defer { state.hanging = [] }
+      return state.hanging
+    }
+    for continuation in woken { continuation.resume() }
+  }
+
+  func load() async throws(StoreError) -> StoredState {
+    state.withLock { state in
+      var stored = StoredState()
+      stored.grants = Array(state.grants.values)
+      stored.tokens = Array(state.tokens.values)
+      stored.intents = Array(state.intents.values)
+      stored.logins = Array(state.logins.values)
+      stored.revocations = Array(state.revocations.values)
+      stored.values = state.values
+      return stored
+    }
+  }
+
+  func commit(_ changes: [Change]) async throws(StoreError) {
+    while true {
+      let mode = state.withLock { $0.concerns(changes) ? $0.mode : .works }
+      switch mode {
+      case .works: return try apply(changes)
+      case .fails: throw Self.failure
+      case .hangs:
+        await withCheckedContinuation { continuation in
+          let goesOn = state.withLock { state in
+            guard state.mode == .hangs else { return true }
+            state.hanging.append(continuation)
+            return false
+          }
+          if goesOn { continuation.resume() }
+        }
+      }
+    }
+  }
+
+  func close() async {}
+
+  /// Tokens and intents belong to a grant, as in the database: a commit that leaves one without is refused.
+  private func apply(_ changes: [Change]) throws(StoreError) {
+    let isSound = state.withLock { state in
+      var next = state
+      for change in changes { Self.apply(change, to: &next) }
+      guard (Array(next.tokens.keys) + next.intents.keys).allSatisfy({ next.grants[$0] != nil }) else { return false }
+      next.log.append(changes)
+      state = next
+      return true
+    }
+    if !isSound { throw .unwritable(path: "memory", detail: "a token or an intent without its grant") }
+  }
+
+  private static func apply(_ change: Change, to state: inout State) {
+    switch change {
+    case .putGrant(let grant): state.grants[grant.account] = grant
+    case .removeGrant(let account):
+      state.grants[account] = nil
+      state.tokens[account] = nil
+      state.intents[account] = nil
+    case .putToken(let token): state.tokens[token.account] = token
+    case .removeTokens(let account): state.tokens[account] = nil
+    case .putIntent(let intent): state.intents[intent.account] = intent
+    case .removeIntent(let account): state.intents[account] = nil
+    case .putLogin(let login): state.logins[login.id] = login
+    case .removeLogin(let id): state.logins[id] = nil
+    case .putRevocation(let revocation): state.revocations[revocation.id] = revocation
+    case .removeRevocation(let id): state.revocations[id] = nil
+    case .putValue(let name, let value): state.values[name] = value
+    }
+  }
+}
+
+/// Whether a commit brings a refreshed token.
+let isRenewal: @Sendable ([Change]) -> Bool = { changes in
+  changes.contains { if case .putToken = $0 { true } else { false } }
+}

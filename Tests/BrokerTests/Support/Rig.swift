@@ -1,0 +1,170 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+import Providers
+import Synchronization
+
+@testable import Broker
+
+func account(_ name: String) -> AccountName { AccountName(rawValue: name)! }
+func provider(_ name: String) -> ProviderName { ProviderName(rawValue: name)! }
+
+extension Caller {
+  static let root = Caller(uid: 0, gid: 0, groups: [], pid: 1)
+  static func user(_ uid: UInt32, groups: [UInt32] = []) -> Caller {
+    Caller(uid: uid, gid: uid, groups: groups, pid: 100)
+  }
+}
+
+/// A connection that keeps what it is told.
+final class FakeSession: Session {
+  let caller: Caller
+  private let state = Mutex<(told: [JSON], isGone: Bool, closing: [@Sendable () -> Void])>(([], false, []))
+
+  init(_ caller: Caller) { self.caller = caller }
+
+  var told: [JSON] { state.withLock { $0.told } }
+  var types: [String] { told.compactMap { $0["type"]?.string } }
+
+  func notify(method: String, params: JSON) -> Bool {
+    state.withLock { state in
+      guard !state.isGone else { return false }
+      state.told.append(params)
+      return true
+    }
+  }
+
+  func onClose(_ action: @escaping @Sendable () -> Void) { state.withLock { $0.closing.append(action) } }
+
+  func close() {
+    let actions = state.withLock { state in
+      state.isGone = true
+      return state.closing
+    }
+    for action in actions { action() }
+  }
+}
+
+/// A broker with everything around it scripted.
+final class Rig: Sendable {
+  let clock: ManualClock
+  let store: MemoryStore
+  let transport: ScriptedTransport
+  let broker: Broker
+  let router: Router
+  /// What the next reload reads.
+  let reading: ReloadBox
+
+  init(
+    clock: ManualClock = ManualClock(), store: MemoryStore = MemoryStore(),
+    transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain()
+  ) async throws {
+    self.clock = clock
+    self.store = store
+    self.transport = transport
+    let reading = ReloadBox(.success(configuration))
+    self.reading = reading
+    broker = Broker(
+      store: store, transport: transport, surroundings: clock.surroundings,
+      identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+      readConfiguration: { () async throws(RPCError) in try reading.value.get() })
+    router = Router(broker, version: "0")
+    try await broker.start()
+    await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
+  }
+
+  /// Whatever a program would call, by the road that it takes.
+  func call<M: RPCMethod>(_ method: M.Type, _ params: M.Params, as caller: Caller = .root) async throws -> M.Result {
+    try await call(method, params, on: FakeSession(caller))
+  }
+
+  func call<M: RPCMethod>(_ method: M.Type, _ params: M.Params, on session: FakeSession) async throws -> M.Result {
+    let request = RPCRequest(method: M.name, params: JSON(encoding: params), isNotification: false)
+    return try await router.respond(to: request, session: session).get().decode(M.Result.self)
+  }
+
+  func token(_ account: String, minTTL: Double? = nil, timeout: Double? = nil) async throws -> TokenGet.Result {
+    try await call(TokenGet.self, .init(account: account, min_ttl: minTTL, timeout: timeout))
+  }
+
+  func view(_ account: String) async throws -> AccountView { try await call(AccountGet.self, .init(account: account)) }
+
+  /// The reason that the call fails for; nil where it does not.
+  func reason<Value>(_ body: () async throws -> Value) async -> ErrorReason? {
+    do {
+      _ = try await body()
+      return nil
+    } catch {
+      return (error as? RPCError)?.reason
+    }
+  }
+
+  func cached(_ account: String, minTTL: Int64? = nil, as caller: Caller = .root) -> CachedReply? {
+    router.cachedToken(account: account, minTTL: minTTL, caller: caller)
+  }
+}
+
+final class ReloadBox: Sendable {
+  private let state: Mutex<Result<BrokerConfiguration, RPCError>>
+  init(_ value: Result<BrokerConfiguration, RPCError>) { state = Mutex(value) }
+  var value: Result<BrokerConfiguration, RPCError> {
+    get { state.withLock { $0 } }
+    set { state.withLock { $0 = newValue } }
+  }
+}
+
+extension BrokerConfiguration {
+  static func plain(
+    _ providers: [any Provider] = [OAuthProvider(.plain())], rules: [Rule] = [],
+    _ change: (inout RefreshPolicy) -> Void = { _ in }
+  ) -> BrokerConfiguration {
+    var refresh = RefreshPolicy()
+    change(&refresh)
+    return BrokerConfiguration(
+      providers: providers, policy: Policy(instance: .system, owner: 990, rules: rules), refresh: refresh, path: nil)
+  }
+}
+
+extension ProviderSettings {
+  /// Plain OAuth 2.0 with configured endpoints.
+  static func plain(_ name: String = "example", _ change: (inout ProviderSettings) -> Void = { _ in }) -> Self {
+    var settings = ProviderSettings(name: provider(name), kind: .oauth2, displayName: name, clientID: "client")
+    settings.endpoints.authorization = "https://id.example/authorize"
+    settings.endpoints.token = "https://id.example/token"
+    settings.endpoints.revocation = "https://id.example/revoke"
+    settings.scopes = ["read"]
+    change(&settings)
+    return settings
+  }
+
+  /// The same, its endpoints from its metadata.
+  static func discovered(_ name: String = "example") -> Self {
+    plain(name) { settings in
+      settings.endpoints = .init()
+      settings.issuer = Issuer(rawValue: "https://id.example")
+      settings.discovery = .oauth
+    }
+  }
+}
+
+extension MemoryStore {
+  /// An account signed in `age` ago with an hour of `lifetime`; the token `name-a1`, the refresh token `name-r1`.
+  func signIn(
+    _ name: String, provider providerName: String = "example", age: Duration = .zero,
+    lifetime: Duration? = .seconds(3600),
+    refreshes: Bool = true, standing: Standing = .good, at now: Timestamp = ManualClock.start
+  ) async throws {
+    let issuedAt = now - age
+    let grant = SavedGrant(
+      account: account(name), provider: provider(providerName), identity: Identity(subject: name),
+      requestedScopes: ["read"], grantedScopes: ["read"], refreshToken: refreshes ? Secret("\(name)-r1") : nil,
+      generation: 1, standing: standing, createdAt: issuedAt, loggedInAt: issuedAt)
+    let token = SavedToken(
+      account: account(name), accessToken: Secret("\(name)-a1"), type: "Bearer", scopes: ["read"], generation: 1,
+      issuedAt: issuedAt, expiresAt: lifetime.map { issuedAt + $0 })
+    try await commit([.putGrant(grant), .putToken(token)])
+  }
+}

@@ -1,0 +1,146 @@
+import Foundation
+import Grants
+import OAuth
+import Testing
+
+@testable import Providers
+
+@Suite struct AuthorizationTests {
+  private func request(
+    scopes: [String] = ["openid", "mail"], prompt: String? = nil, parameters: [String: String] = [:]
+  ) -> LoginRequest {
+    LoginRequest(
+      scopes: scopes, resource: nil, redirectURI: try! RedirectURI("http://127.0.0.1:4711/callback"),
+      state: Secret("the-state"), nonce: Secret("the-nonce"),
+      verifier: CodeVerifier(rawValue: Secret("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")), prompt: prompt,
+      loginHint: nil, parameters: parameters)
+  }
+
+  private func query(_ url: URL) -> [String: String] {
+    let items = URLComponents(url: url, resolvingAgainstBaseURL: false)?.queryItems ?? []
+    return Dictionary(items.map { ($0.name, $0.value ?? "") }) { "\($0) AND \($1)" }
+  }
+
+  @Test("A person is sent to the endpoint with state, nonce, PKCE and the settings' parameters")
+  func url() throws {
+    let provider = provider {
+      $0.authorizationParameters = ["access_type": "offline", "audience": "settings"]
+      $0.prompt = "consent"
+    }
+    let place = try provider.authorization(request(parameters: ["audience": "asked"]), metadata: metadata)
+    #expect(place.url.absoluteString.hasPrefix(issuerText + "/authorize?"))
+    #expect(
+      query(place.url).filter { $0.key != "scope" } == [
+        "response_type": "code", "client_id": "client", "redirect_uri": "http://127.0.0.1:4711/callback",
+        "state": "the-state", "nonce": "the-nonce", "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        "code_challenge_method": "S256", "access_type": "offline", "audience": "asked", "prompt": "consent",
+      ])
+    #expect(place.warnings.isEmpty)
+    let asked = try provider.authorization(request(prompt: "login"), metadata: metadata)
+    #expect(query(asked.url)["prompt"] == "login")
+  }
+
+  @Test(
+    "What the request says itself cannot be said by the settings or a caller",
+    arguments: ["state", "nonce", "redirect_uri", "client_id", "response_type", "scope", "code_challenge", "prompt"])
+  func duplicates(name: String) {
+    let bySettings = provider {
+      $0.authorizationParameters = [name: "evil"]
+      $0.prompt = "login"
+    }
+    #expect(
+      thrown { () throws(ProviderFailure) in try bySettings.authorization(request(), metadata: metadata) } == "invalid")
+    let plain = provider { $0.prompt = "login" }
+    let asked = request(parameters: [name: "evil"])
+    #expect(thrown { () throws(ProviderFailure) in try plain.authorization(asked, metadata: metadata) } == "invalid")
+  }
+
+  @Test("offline_access without consent, and metadata without S256, are warned of")
+  func warnings() throws {
+    let offline = request(scopes: ["openid", "offline_access"])
+    #expect(try provider().authorization(offline, metadata: metadata).warnings.count == 1)
+    #expect(try provider(.oauth2).authorization(offline, metadata: metadata).warnings.isEmpty)
+    let consenting = provider { $0.prompt = "login consent" }
+    #expect(try consenting.authorization(offline, metadata: metadata).warnings.isEmpty)
+    var plain = metadata
+    plain.codeChallengeMethodsSupported = ["plain"]
+    #expect(try provider().authorization(request(), metadata: plain).warnings.count == 1)
+    plain.codeChallengeMethodsSupported = ["plain", "S256"]
+    #expect(try provider().authorization(request(), metadata: plain).warnings.isEmpty)
+  }
+
+  @Test("A provider that demands pushed requests is refused, in words that say so")
+  func pushedRequired() {
+    var demanding = metadata
+    demanding.requirePushedAuthorizationRequests = true
+    do throws(ProviderFailure) {
+      _ = try provider().authorization(request(), metadata: demanding)
+      Issue.record("sent all the same")
+    } catch {
+      #expect(name(error) == "misconfigured")
+      #expect(error.message.contains("RFC 9126"))
+    }
+  }
+
+  @Test("Configured endpoints win over the document's, and stand alone where there is none")
+  func overrides() throws {
+    let document = answer(
+      #"{"issuer":"\#(issuerText)","token_endpoint":"https://a.example/token","jwks_uri":"https://a.example/keys"}"#)
+    let provider = provider {
+      $0.endpoints.token = "https://b.example/token"
+      $0.endpoints.revocation = "https://b.example/revoke"
+    }
+    let found = try provider.metadata(from: document)
+    #expect(found.tokenEndpoint?.absoluteString == "https://b.example/token")
+    #expect(found.jwksURI?.absoluteString == "https://a.example/keys")
+    #expect(found.revocationEndpoint?.absoluteString == "https://b.example/revoke")
+    let alone = try provider.metadata(from: nil)
+    #expect(alone.issuer == issuerText)
+    #expect(alone.tokenEndpoint?.absoluteString == "https://b.example/token")
+    #expect(alone.jwksURI == nil)
+  }
+
+  @Test("A missing or unusable endpoint is misconfigured where it is used, and stops nothing else")
+  func endpoints() throws {
+    let insecure = answer(
+      #"{"issuer":"\#(issuerText)","authorization_endpoint":"http://login.example.com/authorize"}"#)
+    let provider = provider()
+    let found = try provider.metadata(from: insecure)
+    #expect(
+      thrown { () throws(ProviderFailure) in try provider.authorization(request(), metadata: found) } == "misconfigured"
+    )
+    #expect(thrown { () throws(ProviderFailure) in try provider.keysRequest(found) } == "misconfigured")
+    #expect(try Providers.OAuthProvider(settings(.oauth2)).keysRequest(found) == nil)
+    #expect(provider.revocation(of: Secret("t"), hint: "refresh_token", metadata: found) == nil)
+  }
+
+  @Test(
+    "A configured endpoint must be https, or http on this machine, unless insecure http is allowed",
+    arguments: [
+      ("https://b.example/token", false, "none"), ("http://b.example/token", false, "misconfigured"),
+      ("http://b.example/token", true, "none"), ("http://127.0.0.1:8080/token", false, "none"),
+      ("https://b.example/token#part", false, "misconfigured"), ("b.example/token", false, "misconfigured"),
+      ("", false, "misconfigured"), ("https://user@b.example/token", false, "misconfigured"),
+    ])
+  func configuredEndpoint(text: String, insecure: Bool, meaning: String) {
+    let provider = provider {
+      $0.endpoints.token = text
+      $0.endpoints.refresh = text
+      $0.allowInsecureHTTP = insecure
+    }
+    #expect(thrown { () throws(ProviderFailure) in try provider.metadata(from: nil) } == meaning)
+    var script = Script(answer(tokenBody()))
+    let result = script.run(provider.refresh(savedGrant(), token: Secret("r"), metadata: metadata))
+    #expect(name(result) == (meaning == "none" ? "taken" : "misconfigured"))
+    #expect(script.sent.isEmpty == (meaning != "none"))
+  }
+
+  @Test("Metadata are fetched where the settings say, and not at all where endpoints are configured alone")
+  func discovery() {
+    #expect(provider().discovery()?.url.absoluteString == issuerText + "/.well-known/openid-configuration")
+    let rfc8414 = provider { $0.discovery = .oauth }
+    #expect(rfc8414.discovery()?.url.absoluteString == issuerText + "/.well-known/oauth-authorization-server")
+    #expect(provider { $0.discovery = nil }.discovery() == nil)
+    #expect(provider { $0.issuer = nil }.discovery() == nil)
+  }
+}

@@ -1,0 +1,179 @@
+import Grants
+import OAuth
+import Testing
+
+/// Random events, and what must hold whatever happens.
+@Suite struct GrantInvariantTests {
+  struct World {
+    var random: Random
+    let rotation: Rotation
+    let policy = RefreshPolicy()
+    var grant: Grant
+    var clock = 0.0
+    /// What is on disk.
+    var disk: (grant: SavedGrant, token: SavedToken)
+    var intent: RefreshIntent?
+    /// Attempts that have had no answer, the latest last; also late ones.
+    var open: [Grant.Attempt] = []
+    var granted = 1
+    var highest: Int64 = 1
+    var rejected: Set<Int64> = []
+    /// The first promise that was broken.
+    var broken: String?
+
+    init(seed: UInt64) {
+      random = Random(seed: seed)
+      rotation = [.none, .strict, .grace(.seconds(30))][Int(seed % 3)]
+      disk = (savedGrant(), savedToken())
+      grant = Grant(saved: disk.grant, token: disk.token, jitter: 0.5)
+    }
+
+    private mutating func demand(_ holds: Bool, _ what: String) {
+      if !holds, broken == nil { broken = what }
+    }
+
+    mutating func step() {
+      clock += [0, 0.1, 5, 60, 2000, 4000][random.below(6)]
+      if random.below(40) == 0 { clock += [-3e7, 3e7, -30][random.below(3)] }
+      switch random.below(12) {
+      case 0, 1, 2: begin()
+      case 3, 4: answer()
+      case 5, 6: fail()
+      case 7: commit()
+      case 8: reject()
+      case 9: due()
+      case 10: random.below(4) == 0 ? restart() : grant.retryNow(at: at(clock))
+      default: if random.below(5) == 0 { replace() }
+      }
+    }
+
+    mutating func begin() {
+      let wasIdle = grant.phase == .idle
+      guard case .begun(let attempt, let intent) = grant.beginRefresh(at: at(clock)) else { return }
+      demand(wasIdle, "two attempts in flight")
+      demand(attempt.refreshToken == grant.saved.refreshToken, "another refresh token was sent")
+      self.intent = intent
+      open.append(attempt)
+    }
+
+    mutating func answer() {
+      guard let attempt = open.randomElement(using: &random) else { return }
+      granted += 1
+      let token = [nil, "", "refresh-\(granted)", attempt.refreshToken.exposed][random.below(4)]
+      let lifetime = [nil, 0, 1, 60, 3600][random.below(5)]
+      let isCurrent = grant.phase == .refreshing(attempt)
+      let outcome = grant.answered(
+        attempt, issued(access: "access-\(granted)", refresh: token, lifetime: lifetime), rotation: rotation,
+        refreshTokenLifetime: nil)
+      demand((outcome != .discard) == isCurrent, "a late answer was taken, or a good one discarded")
+      guard case .commit(let renewal) = outcome else { return }
+      demand(renewal.grant.generation == grant.saved.generation + 1, "the generation did not go on by one")
+      let newest = token.flatMap { $0.isEmpty ? nil : Secret($0) } ?? attempt.refreshToken
+      demand(renewal.grant.refreshToken == newest, "a granted refresh token is lost")
+      open.removeAll { $0 == attempt }
+    }
+
+    mutating func commit() {
+      guard case .committing(let attempt, let renewal) = grant.phase else { return }
+      let jitter = Double(random.below(101)) / 100
+      let taken = grant.committed(attempt, jitter: jitter)
+      demand(taken, "a commit was not taken")
+      disk = (renewal.grant, renewal.token)
+      intent = nil
+    }
+
+    mutating func fail() {
+      guard let attempt = open.randomElement(using: &random) else { return }
+      let failures =
+        GrantEventTests.failures + [.lost(message: ""), .unclear(message: "", retryAfter: .seconds(100_000))]
+      let isCurrent = grant.phase == .refreshing(attempt)
+      let failure = failures[random.below(failures.count)]
+      let kept = [grant.saved.refreshToken, grant.saved.previousRefreshToken]
+      let outcome = grant.failed(
+        attempt, failure, at: at(clock), policy: policy, jitter: 0.5, rotation: rotation)
+      demand((outcome != .discard) == isCurrent, "a late answer was taken, or a good one discarded")
+      if isCurrent { demand(kept.contains(grant.saved.refreshToken), "a failure lost the refresh token") }
+      switch outcome {
+      case .retry(let saved, let retryAt, let clear):
+        demand(retryAt <= at(clock) + policy.longestRetryAfter, "a wait is too long")
+        disk.grant = saved
+        if clear { intent = nil }
+      case .ended(let saved, _), .misconfigured(let saved):
+        disk.grant = saved
+        intent = nil
+      case .discard: break
+      }
+    }
+
+    mutating func reject() {
+      let generation = max(1, grant.saved.generation - Int64(random.below(2)))
+      switch grant.rejected(generation: generation, at: at(clock)) {
+      case .stale: break
+      case .refresh: rejected.insert(generation)
+      case .ended(let saved):
+        rejected.insert(generation)
+        disk.grant = saved
+      }
+    }
+
+    mutating func due() {
+      if case .ended(let saved) = grant.due(at: at(clock), policy: policy) { disk.grant = saved }
+    }
+
+    /// A crash: what is under way is lost, with every answer that was not committed.
+    mutating func restart() {
+      grant = Grant(saved: disk.grant, token: disk.token, intent: intent, jitter: 0.5)
+      // Rejections live in memory, except those that ended the grant.
+      if case .loginRequired(.noRefreshToken, _) = disk.grant.standing {} else { rejected = [] }
+    }
+
+    mutating func replace() {
+      granted += 1
+      let generation = max(grant.saved.generation, highest) + 1
+      let refreshToken = random.below(4) == 0 ? nil : "refresh-\(granted)"
+      let saved = savedGrant(refreshToken: refreshToken, generation: generation)
+      let token = savedToken(lifetime: random.below(3) == 0 ? nil : 3600, issued: clock, generation: generation)
+      grant.replaced(by: saved, token: token, jitter: 0.5)
+      disk = (saved, token)
+      intent = nil
+    }
+
+    mutating func check() {
+      let generation = grant.saved.generation
+      demand(generation >= highest, "the generation went back")
+      highest = max(highest, generation)
+      demand(grant.token?.generation == generation, "token and grant have two generations")
+      var saved = disk.grant
+      // Trying now is not worth a write.
+      saved.standing = grant.saved.standing
+      demand(grant.saved == saved && grant.token == disk.token, "memory and disk disagree")
+      let minimum = [nil, .zero, .seconds(60), .seconds(1_000_000)][random.below(4)] as Duration?
+      switch grant.answer(minimumTTL: minimum, at: at(clock), policy: policy) {
+      case .token(let token):
+        demand(token == disk.token, "a token was served that is not on disk")
+        demand(token.expiresAt.map { $0 > at(clock) } ?? true, "an expired token was served")
+        demand(!rejected.contains(token.generation), "a rejected token was served")
+      case .wait: demand(grant.phase != .idle, "a wait for nothing")
+      case .refresh: demand(grant.phase == .idle && grant.saved.refreshToken != nil, "no refresh is possible")
+      case .temporarilyUnavailable(_, let retryAt): demand(retryAt > at(clock), "a wait until before now")
+      case .loginRequired, .misconfigured: demand(grant.phase == .idle, "an end while a refresh is under way")
+      }
+      let moment = grant.nextMoment(policy: policy, at: at(clock))
+      demand(moment == nil || grant.phase == .idle, "something is due while a refresh is under way")
+    }
+  }
+
+  @Test("Whatever happens in whatever order: one attempt, no way back, nothing lost, nothing bad served")
+  func invariants() {
+    for seed in 0..<2000 as Range<UInt64> {
+      var world = World(seed: seed)
+      for step in 0..<60 {
+        world.step()
+        world.check()
+        guard let broken = world.broken else { continue }
+        Issue.record("seed \(seed), step \(step): \(broken)")
+        return
+      }
+    }
+  }
+}

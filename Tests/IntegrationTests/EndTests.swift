@@ -1,0 +1,246 @@
+import BrokerAPI
+import DemoProvider
+import Foundation
+import Glibc
+import Testing
+import UnixSocket
+
+@Suite("The end of the daemon")
+struct EndTests {
+  @Test("SIGTERM during a refresh: callers get the new token, it is on disk, and the end is in order")
+  func refreshUnderWay() async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      try rig.demo.fault(.delay, at: .tokenRefresh, times: 1) { $0.seconds = 2 }
+      let rejected = Task {
+        try await rig.call("token.report_rejected", ["account": "alice", "generation": 1])
+      }
+      try await eventually("the refresh is under way") { try await rig.account().state == .refreshing }
+      let waiting = Task { try await rig.token() }
+      let late = try RawClient(rig.socket)
+      // Its connection is there before the end begins.
+      _ = try await late.ask("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"broker.status\"}")
+      try await Task.sleep(for: .milliseconds(200))
+      try rig.daemon.signal(SIGTERM)
+      try await eventually("the end begins") { rig.log.contains("stopping") }
+      let refused = try? await late.ask(
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"login.start\",\"params\":{\"provider\":\"demo\"}}")
+      if let refused { #expect(refused["error"]?["data"]?["reason"] == "shutting_down") }
+      #expect(try await rejected.value["refreshed"]?.bool == true)
+      let token = try await waiting.value
+      #expect(token.generation == 2)
+      #expect(try await rig.daemon.end() == 0)
+      #expect(!FileManager.default.fileExists(atPath: rig.socket))
+      #expect(rig.demo.stats().refreshes == 1)
+
+      try await rig.start()
+      #expect(try await rig.token().access_token == token.access_token)
+      // The rotated refresh token was kept: under strict rotation the old one would end the grant.
+      #expect(
+        try await rig.call("token.report_rejected", ["account": "alice", "generation": 2])["refreshed"]?.bool == true)
+      #expect(rig.demo.stats().liveGrants == 1)
+    }
+  }
+
+  @Test("SIGTERM during the exchange of a code: the login is completed and kept")
+  func exchangeUnderWay() async throws {
+    try await Rig.with { rig in
+      let login = try await rig.startLogin()
+      let callback = try await rig.callback(of: login)
+      try rig.demo.fault(.delay, at: .tokenCode, times: 1) { $0.seconds = 1.5 }
+      let page = Task { try await Browser.open(callback.url) }
+      try await eventually("the exchange is under way") { rig.demo.stats().requests["token.code"] == 1 }
+      try rig.daemon.signal(SIGTERM)
+      #expect(try await page.value.status == 200)
+      #expect(try await rig.daemon.end() == 0)
+      try await rig.start()
+      #expect(try await rig.token().access_token.isEmpty == false)
+    }
+  }
+
+  @Test("signals as soon as the socket answers are obeyed in order: SIGHUP reloads, SIGTERM ends")
+  func early() async throws {
+    for _ in 1...5 {
+      try await Rig.with(starting: false) { rig in
+        let child = try rig.launch()
+        try await eventually("the socket file") { FileManager.default.fileExists(atPath: rig.socket) }
+        child.signal(SIGHUP)
+        child.signal(SIGTERM)
+        #expect(try await child.end() == 0)
+        #expect(!FileManager.default.fileExists(atPath: rig.socket))
+      }
+    }
+  }
+
+  @Test("SIGTERM with nothing to do ends within two seconds, SIGINT too", arguments: [SIGTERM, SIGINT])
+  func idle(signal: Int32) async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      let start = ContinuousClock.now
+      try rig.daemon.signal(signal)
+      #expect(try await rig.daemon.end() == 0)
+      #expect(ContinuousClock.now - start < .seconds(2))
+      #expect(!FileManager.default.fileExists(atPath: rig.socket))
+      #expect(!FileManager.default.fileExists(atPath: rig.state + "/grantd.db-wal"))
+    }
+  }
+}
+
+@Suite("Secrets")
+struct SecretTests {
+  @Test("after a busy run no secret is in the log, the state, the command line or the environment")
+  func nowhere() async throws {
+    let secret = "client-secret-b7bd0a4f"
+    let wish = Wish.shortLived {
+      $0.client = .init(id: "demo", secret: secret)
+      $0.isRelayed = true
+      $0.environment = ["GRANTD_TEST": "1"]
+    }
+    try await Rig.with(wish) { rig in
+      var handed: Set<String> = []
+      for account in ["alice", "bob"] {
+        let login = try await rig.startLogin(account)
+        let callback = try await rig.callback(of: login)
+        for name in ["code", "state"] { handed.insert(try #require(callback.value(name))) }
+        for item in URLComponents(string: login.url)?.queryItems ?? [] where item.name == "nonce" {
+          handed.insert(try #require(item.value))
+        }
+        _ = try await Browser.open(callback.replacing("state", "forged").url)
+        _ = try await Browser.open(callback.url)
+        _ = try await Browser.open(callback.url)
+      }
+      let pending = try await rig.startLogin("user-1")
+      handed.insert(try #require(try await rig.callback(of: pending).value("state")))
+      for kind in [DemoServer.Fault.Kind.status, .oauthError, .html200, .truncated, .expiresInString] {
+        try rig.demo.fault(kind, at: .tokenRefresh, times: 1) { $0.error = "temporarily_unavailable" }
+        handed.insert(try await rig.token().access_token)
+        try await Task.sleep(for: .milliseconds(300))
+      }
+      _ = try? await rig.call("token.report_rejected", ["account": "bob", "generation": 1])
+      _ = try await rig.call("account.logout", ["account": "bob"])
+      _ = try? await rig.call("login.handle_callback", ["url": "http://127.0.0.1:1/callback?code=c0de-by-hand&state=x"])
+      handed.insert("c0de-by-hand")
+      let secrets = handed.union(Self.secrets(in: try #require(rig.relay).record)).union([secret])
+      #expect(secrets.count > 15)
+
+      for place in ["cmdline", "environ"] { try Self.expectNone(of: secrets, in: "/proc/\(rig.daemon.pid)/\(place)") }
+      try Self.expectNone(of: secrets, in: rig.folder.path("log"))
+      for name in try FileManager.default.contentsOfDirectory(atPath: rig.state) {
+        try Self.expectNone(of: secrets, in: "\(rig.state)/\(name)")
+        let mode = try FileManager.default.attributesOfItem(atPath: "\(rig.state)/\(name)")[.posixPermissions] as? Int
+        #expect(mode == 0o600, "\(name)")
+      }
+      try await rig.terminate()
+      try Self.expectNone(of: secrets, in: rig.folder.path("log"))
+      for name in try FileManager.default.contentsOfDirectory(atPath: rig.state) {
+        try Self.expectNone(of: secrets, in: "\(rig.state)/\(name)")
+      }
+    }
+  }
+
+  /// What passed between the daemon and the token endpoint, as it stood there.
+  private static func secrets(in record: String) -> Set<String> {
+    let kinds = [
+      /(?:[?&\s]|^)(?:code|code_verifier|refresh_token|client_secret)=([^&\s]{12,})/,
+      /"(?:access_token|refresh_token|id_token)":"([^"]{12,})"/, /Authorization: Basic (\S{8,})/,
+      /(?:\b)(rt-[A-Za-z0-9_-]{16,})/, /(?:\b)(at-[A-Za-z0-9_-]{16,})/,
+    ]
+    return Set(kinds.flatMap { record.matches(of: $0).map { String($0.1) } })
+  }
+
+  private static func expectNone(of secrets: Set<String>, in file: String) throws {
+    let data = try Data(contentsOf: URL(fileURLWithPath: file))
+    for secret in secrets {
+      #expect(!contains(data, secret), "\(secret.prefix(6))… is in \(file)")
+    }
+  }
+
+  /// Found with the C library: these are large files for a debug build's loops.
+  private static func contains(_ data: Data, _ secret: String) -> Bool {
+    let wanted = Array(secret.utf8)
+    return data.withUnsafeBytes { bytes in
+      guard var place = bytes.baseAddress, let first = wanted.first else { return false }
+      let end = place + bytes.count
+      while end - place >= wanted.count, let candidate = memchr(place, Int32(first), end - place) {
+        place = UnsafeRawPointer(candidate)
+        if end - place >= wanted.count, memcmp(place, wanted, wanted.count) == 0 { return true }
+        place += 1
+      }
+      return false
+    }
+  }
+
+  @Test("the process cannot be dumped or read by others of the same user")
+  func undumpable() async throws {
+    try await Rig.with { rig in
+      let limits = try String(contentsOfFile: "/proc/\(rig.daemon.pid)/limits", encoding: .utf8)
+      let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
+      #expect(core?.split(separator: " ").dropFirst(4).first == "0")
+    }
+  }
+}
+
+@Suite("Telling systemd")
+struct NotifyTests {
+  @Test("READY comes when the socket answers, STATUS has the counts, WATCHDOG is fed, STOPPING comes first at the end")
+  func notify() async throws {
+    let folder = try Folder()
+    let manager = try Manager(folder.path("notify"))
+    let wish = Wish { $0.environment = ["NOTIFY_SOCKET": folder.path("notify"), "WATCHDOG_USEC": "400000"] }
+    try await Rig.with(wish, starting: false) { rig in
+      let starting = Task { try await rig.start() }
+      try await eventually("READY=1") { manager.messages().contains { $0.contains("READY=1") } }
+      // The very first attempt is answered.
+      let client = try await SocketClient.connect(path: rig.socket)
+      #expect(try await client.call(method: "broker.status", params: [:], timeout: .seconds(5))["state"] == "running")
+      await client.close()
+      try await starting.value
+      #expect(manager.messages().contains { $0.contains("STATUS=no accounts yet") })
+      try await rig.login()
+      try await eventually("STATUS with counts") { manager.messages().contains { $0.contains("STATUS=1 ok") } }
+      try rig.demo.revoke(user: "alice")
+      _ = try await rig.failure("token.report_rejected", ["account": "alice", "generation": 1])
+      try await eventually("STATUS with counts") { manager.messages().contains { $0.contains("1 needs login") } }
+      let fed = manager.messages().count { $0 == "WATCHDOG=1" }
+      try await eventually("the watchdog is fed again") { manager.messages().count { $0 == "WATCHDOG=1" } >= fed + 2 }
+      try rig.daemon.signal(SIGHUP)
+      try await eventually("a reload is announced and ended") {
+        guard let start = manager.messages().firstIndex(where: { $0.hasPrefix("RELOADING=1\nMONOTONIC_USEC=") }) else {
+          return false
+        }
+        return manager.messages()[start...].contains { $0.hasPrefix("READY=1") }
+      }
+      #expect(try await rig.terminate() == 0)
+      #expect(manager.messages().contains { $0.hasPrefix("STOPPING=1") })
+    }
+  }
+}
+
+/// What a service manager hears at `NOTIFY_SOCKET`.
+private final class Manager: Sendable {
+  private let descriptor: Int32
+  private let heard = Heard()
+
+  init(_ path: String) throws {
+    let kind = Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+    descriptor = socket(AF_UNIX, kind, 0)
+    var address = sockaddr_un(path)
+    let code = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    guard code == 0 else { throw POSIXError(.EADDRINUSE) }
+  }
+
+  deinit { close(descriptor) }
+
+  func messages() -> [String] {
+    var buffer = [UInt8](repeating: 0, count: 8192)
+    while true {
+      let count = recv(descriptor, &buffer, buffer.count, 0)
+      guard count > 0 else { return heard.all }
+      heard.add(String(decoding: buffer[..<count], as: UTF8.self))
+    }
+  }
+}

@@ -1,0 +1,92 @@
+import BrokerAPI
+import DemoProvider
+import Foundation
+import Testing
+
+@Suite("Logins that a stranger mixes up")
+struct InjectionTests {
+  @Test("a code of another login is refused by its verifier, and neither login gets the other's tokens (RFC 9700 §4.5)")
+  func swappedCode() async throws {
+    try await Rig.with { rig in
+      let mine = try await rig.startLogin("alice")
+      let strangers = try await rig.startLogin("bob")
+      let callback = try await rig.callback(of: mine)
+      let code = try #require(try await rig.callback(of: strangers).value("code"))
+      let page = try await Browser.open(callback.replacing("code", code).url)
+      #expect(page.status == 502)
+      #expect(try await rig.failure("login.wait", ["login_id": .string(mine.id)]).reason == .providerError)
+      #expect(try await rig.call("account.list")["accounts"]?.array == [])
+      #expect(rig.demo.stats().liveGrants == 0)
+      try await rig.login("alice")
+      #expect(try await rig.account("alice").identity?.subject == "sub-alice")
+    }
+  }
+
+  @Test(
+    "an answer of one provider for a login at another is refused, and no code goes to the wrong one (RFC 9700 §4.4)")
+  func mixUp() async throws {
+    try await Rig.with(Wish { $0.hasSecondProvider = true }) { rig in
+      let honest = try await rig.startLogin("alice", at: "demo")
+      let attackers = try await rig.startLogin("bob", at: "other")
+      let callback = try await rig.callback(of: honest)
+      let state = try #require(try await rig.callback(of: attackers).value("state"))
+      // The honest provider's code and iss under the state of the login at the other one.
+      #expect(try await Browser.open(callback.replacing("state", state).url).status == 400)
+      #expect(rig.other?.stats().requests["token.code"] == nil)
+      #expect(rig.demo.stats().requests["token.code"] == nil)
+      #expect(try await Browser.open(callback.url).status == 200)
+      #expect(try await rig.outcome(of: honest).state == .completed)
+      #expect(rig.other?.stats().requests["token.code"] == nil)
+    }
+  }
+
+  @Test("twenty logins at once end each with its own person, whatever the order they come back in")
+  func manyAtOnce() async throws {
+    try await Rig.with { rig in
+      var logins: [(name: String, login: Rig.Pending, callback: Callback)] = []
+      for number in 1...20 {
+        let login = try await rig.startLogin("user-\(number)")
+        logins.append(("user-\(number)", login, try await rig.callback(of: login)))
+      }
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for (_, _, callback) in logins.reversed() {
+          group.addTask {
+            let page = try await Browser.open(callback.url)
+            #expect(page.status == 200)
+          }
+        }
+        try await group.waitForAll()
+      }
+      for (name, login, _) in logins {
+        #expect(try await rig.outcome(of: login).account?.account == name)
+        #expect(try await rig.account(name).identity?.subject == "sub-\(name)")
+      }
+      let tokens = Set(try await logins.tokens(rig))
+      #expect(tokens.count == 20)
+      #expect(rig.demo.stats().liveGrants == 20)
+    }
+  }
+
+  @Test("of two logins for one account the later one counts, and the account stays one")
+  func sameAccount() async throws {
+    try await Rig.with { rig in
+      let first = try await rig.startLogin()
+      let firstCallback = try await rig.callback(of: first)
+      let second = try await rig.startLogin()
+      let secondCallback = try await rig.callback(of: second)
+      _ = try await Browser.open(firstCallback.url)
+      #expect(try await Browser.open(secondCallback.url).status == 200)
+      #expect(try await rig.outcome(of: second).state == .completed)
+      #expect(try await works(try await rig.token().access_token, at: rig.demo))
+      #expect(try await rig.call("account.list")["accounts"]?.array?.count == 1)
+    }
+  }
+}
+
+extension [(name: String, login: Rig.Pending, callback: Callback)] {
+  fileprivate func tokens(_ rig: Rig) async throws -> [String] {
+    var tokens: [String] = []
+    for (name, _, _) in self { tokens.append(try await rig.token(name).access_token) }
+    return tokens
+  }
+}
