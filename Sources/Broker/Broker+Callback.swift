@@ -110,6 +110,8 @@ extension Broker: CallbackHandler {
       return .ended(login.id, denied)
     }
     if let spent = spent(login.id) { return spent }
+    // Nothing is spent yet: the login survives the restart.
+    guard !isDraining else { return .refused(shuttingDown()) }
     logins[login.id]?.phase = .exchanging
     exchangesInFlight += 1
     let received = await exchange(code, login, provider, metadata)
@@ -162,8 +164,10 @@ extension Broker: CallbackHandler {
     await takeTurn(login.account)
     defer { leaveTurn(login.account) }
     let before = grants[login.account]
-    if let old = before?.saved, old.provider != login.provider || isAnotherPerson(issued.identity, old.identity) {
-      await queueRevocations(tokens(issued), provider: login.provider)
+    if let old = before?.saved,
+      old.provider != login.provider || isAnotherPerson(issued.identity, old.identity, provider.about)
+    {
+      if !isShared(issued, login) { await queueRevocations(tokens(issued), provider: login.provider) }
       let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
       let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
       return RPCError(
@@ -180,7 +184,7 @@ extension Broker: CallbackHandler {
         break
       } catch {
         guard attempt < 5 else {
-          await queueRevocations(tokens(issued), provider: login.provider)
+          if !isShared(issued, login) { await queueRevocations(tokens(issued), provider: login.provider) }
           return storeError(error)
         }
         await surroundings.sleep(.seconds(1))
@@ -213,9 +217,21 @@ extension Broker: CallbackHandler {
     (issued.tokens.refreshToken.map { [($0, "refresh_token")] } ?? []) + [(issued.tokens.accessToken, "access_token")]
   }
 
-  private func isAnotherPerson(_ new: Identity?, _ old: Identity?) -> Bool {
-    guard let new, let old else { return false }
+  /// Where the provider says who signs in, a login that does not is another's.
+  private func isAnotherPerson(_ new: Identity?, _ old: Identity?, _ about: ProviderAbout) -> Bool {
+    guard let old else { return false }
+    guard let new else { return about.usesIDTokens }
     return new.subject != old.subject
+  }
+
+  /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this
+  /// client, not the one token.
+  private func isShared(_ issued: Issued, _ login: SavedLogin) -> Bool {
+    grants.values.contains { grant in
+      grant.saved.provider == login.provider
+        && (issued.identity == nil || grant.saved.identity == nil
+          || grant.saved.identity?.subject == issued.identity?.subject)
+    }
   }
 
   private func grant(

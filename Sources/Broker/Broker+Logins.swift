@@ -36,6 +36,12 @@ extension Broker {
       }, warnings: place.warnings)
   }
 
+  /// What would change the request's meaning, or what is checked when the browser comes back.
+  private static let ownParameters: Set<String> = [
+    "scope", "resource", "request", "request_uri", "response_mode", "response_type", "nonce", "state", "client_id",
+    "client_secret", "redirect_uri", "code_challenge", "code_challenge_method",
+  ]
+
   private func checkLogin(
     _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Caller
   ) throws(RPCError) {
@@ -43,6 +49,10 @@ extension Broker {
       throw .invalidParams(
         "account \(account) is at provider \(grant.saved.provider)",
         hint: "Choose another name, or forget it first with `grantctl logout \(account)`.")
+    }
+    if let own = params.params?.keys.sorted().first(where: Self.ownParameters.contains) {
+      throw .invalidParams(
+        "params.params: the broker sets \(own) itself", hint: "Use the method's own parameters (`scopes`, `resource`).")
     }
     guard (params.params?.count ?? 0) <= Limit.parameters else {
       throw .invalidParams("params.params: more than \(Limit.parameters) members")
@@ -65,8 +75,11 @@ extension Broker {
   private func loginRequest(
     _ params: LoginStart.Params, _ about: ProviderAbout, _ redirectURI: RedirectURI
   ) -> LoginRequest {
-    LoginRequest(
-      scopes: params.scopes ?? about.scopes, resource: params.resource ?? about.resource, redirectURI: redirectURI,
+    var scopes = params.scopes ?? about.scopes
+    // Without an ID token nobody could say who signed in.
+    if about.usesIDTokens, !scopes.contains("openid") { scopes.insert("openid", at: 0) }
+    return LoginRequest(
+      scopes: scopes, resource: params.resource ?? about.resource, redirectURI: redirectURI,
       state: Secret(surroundings.token(bytes: 32)),
       nonce: about.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
       verifier: about.usesPKCE ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,

@@ -28,7 +28,7 @@ extension Broker {
   }
 
   /// Whether the provider still has the settings that something was asked for under.
-  private func isCurrent(_ asked: ProviderLine) -> Bool {
+  func isCurrent(_ asked: ProviderLine) -> Bool {
     guard let line = providers[asked.provider.name] else { return false }
     return line.id == asked.id && line.settings == asked.settings
   }
@@ -80,14 +80,33 @@ extension Broker {
     return result
   }
 
+  private func keysAtHand(of name: ProviderName, unknown: String?) -> Result<JWKSet, ProviderFailure> {
+    if unknown != nil { Task { await keys(of: name, unknown: unknown) } }
+    guard let known = providers[name]?.keys else {
+      return .failure(.notSent(message: "the provider's signing keys are not known yet"))
+    }
+    return .success(known.value)
+  }
+
+  /// Before a refresh is sent, so that its ID token can be verified without a request in between.
+  func prepareKeys(of provider: any Provider) async {
+    guard provider.about.usesIDTokens, let line = providers[provider.name], line.keys == nil else { return }
+    if let failedAt = line.keysFailedAt, now - failedAt < Limit.unknownKeyPause, now >= failedAt { return }
+    _ = await keys(of: provider.name, unknown: nil)
+  }
+
   private func fetchKeys(_ line: ProviderLine) async -> Result<JWKSet, ProviderFailure> {
     let name = line.provider.name
     let result = await askForKeys(line.provider)
     guard isCurrent(line) else { return result }
     providers[name]?.keysTask = nil
     switch result {
-    case .success(let keys): providers[name]?.keys = .init(value: keys, at: now)
-    case .failure(let failure): providers[name]?.lastError = failure.message
+    case .success(let keys):
+      providers[name]?.keys = .init(value: keys, at: now)
+      providers[name]?.keysFailedAt = nil
+    case .failure(let failure):
+      providers[name]?.keysFailedAt = now
+      providers[name]?.lastError = failure.message
     }
     return result
   }
@@ -137,7 +156,12 @@ extension Broker {
   }
 
   /// Leads a conversation to its end.
-  func converse(_ first: Step<Issued>, with name: ProviderName) async -> Result<Issued, ProviderFailure> {
+  ///
+  /// `isRefresh`: then the signing keys are those at hand. An answer that may hold a rotated refresh token waits for no
+  /// other request before it is on disk.
+  func converse(
+    _ first: Step<Issued>, with name: ProviderName, isRefresh: Bool = false
+  ) async -> Result<Issued, ProviderFailure> {
     var step = first
     for _ in 0..<Limit.steps {
       switch step {
@@ -149,7 +173,7 @@ extension Broker {
         case .failure(let failure): return .failure(failure)
         }
       case .keys(let unknown, let then):
-        let keys = await keys(of: name, unknown: unknown)
+        let keys = isRefresh ? keysAtHand(of: name, unknown: unknown) : await keys(of: name, unknown: unknown)
         step = then(keys, now)
       }
     }

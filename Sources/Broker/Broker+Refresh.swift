@@ -24,7 +24,7 @@ extension Broker {
     case .begun(let attempt, let intent):
       refreshesInFlight += 1
       updateSummary()
-      Task { await refresh(account, attempt, intent, provider: line.provider) }
+      Task { await refresh(account, attempt, intent, line: line) }
       return .underWay
     case .already: return .underWay
     case .impossible, nil: return .impossible
@@ -32,40 +32,49 @@ extension Broker {
   }
 
   private func refresh(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, provider: any Provider
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, line: ProviderLine
   ) async {
+    let provider = line.provider
     let place = await takePlace(at: provider.name)
     if isDraining || providers[provider.name]?.suspended(at: now) != nil {
       // It queued while the broker or the provider stopped.
       grants[account]?.withdrawn(attempt)
       leavePlace(place, at: provider.name)
     } else {
-      let (sent, result) = await ask(account, attempt, intent, provider: provider)
+      let (sent, result) = await ask(account, attempt, intent, line: line)
       leavePlace(place, at: provider.name)
       switch result {
       case .success(let issued): await renew(account, sent, issued, provider: provider)
-      case .failure(let failure): await refreshFailed(account, sent, failure, provider: provider.name)
+      case .failure(let failure): await refreshFailed(account, sent, failure, line: line)
+      case nil:
+        grants[account]?.withdrawn(sent)
+        await saveStanding(of: account, "a refresh that was not sent")
       }
     }
     refreshesInFlight -= 1
     changed(account)
   }
 
+  /// Nil: it was not sent, by our own choice.
   private func ask(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, provider: any Provider
-  ) async -> (Grant.Attempt, Result<Issued, ProviderFailure>) {
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, line: ProviderLine
+  ) async -> (Grant.Attempt, Result<Issued, ProviderFailure>?) {
+    let provider = line.provider
     let metadata: ServerMetadata
     switch await self.metadata(of: provider.name) {
     case .success(let known): metadata = known
     // Nothing went to the token endpoint; and metadata that are missing during an outage stop no account.
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
+    await prepareKeys(of: provider)
     if let failure = await saveIntent(account, attempt, intent) { return (attempt, .failure(failure)) }
+    // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata.
+    guard !isDraining, isCurrent(line) else { return (attempt, nil) }
     guard let sent = grants[account]?.sends(attempt, at: now), let grant = grants[account] else {
       return (attempt, .failure(.notSent(message: "no longer wanted")))
     }
     let step = provider.refresh(grant.saved, token: sent.refreshToken, metadata: metadata)
-    return (sent, await converse(step, with: provider.name))
+    return (sent, await converse(step, with: provider.name, isRefresh: true))
   }
 
   private func saveIntent(
@@ -150,8 +159,9 @@ extension Broker {
   }
 
   private func refreshFailed(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, provider: ProviderName
+    _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, line: ProviderLine
   ) async {
+    let provider = line.provider.name
     providers[provider]?.lastError = failure.message
     let outcome = grants[account]?.failed(
       attempt, failure, at: now, policy: configuration.refresh, jitter: surroundings.jitter(),
@@ -167,11 +177,25 @@ extension Broker {
       }
     case .misconfigured(let saved):
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
-      providers[provider]?.suspension = (told, until: now + Limit.suspension)
+      if !isCurrent(line) {
+        // That was the client of the settings before: those of now have not been tried.
+        grants[account]?.retryNow(at: now)
+      } else if !isAbout(saved, alone: failure, line.provider.about) {
+        providers[provider]?.suspension = (told, until: now + Limit.suspension)
+      }
       await saveStanding(of: account, "a refused client")
       if let grant = grants[account] { report(saved, misconfigured(grant, told), .tokenFailed) }
       for other in grants.keys where grants[other]?.saved.provider == provider { changed(other) }
     case .discard, nil: break
+    }
+  }
+
+  /// A scope or a resource that a login chose for itself says nothing of the provider's settings.
+  private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ about: ProviderAbout) -> Bool {
+    switch failure.oauth?.code {
+    case .invalidScope: Set(saved.requestedScopes) != Set(about.scopes)
+    case .invalidTarget: saved.resource != about.resource
+    default: false
     }
   }
 

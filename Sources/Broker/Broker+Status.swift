@@ -9,7 +9,7 @@ extension Broker {
     let counts = stateCounts()
     return BrokerStatus.Result(
       version: identity.version, instance: configuration.policy.instance.rawValue, pid: identity.pid,
-      state: isDraining ? "shutting_down" : "running", started_at: startedAt.seconds, summary: summary,
+      state: isDraining ? "shutting_down" : "running", started_at: startedAt.seconds, summary: currentSummary,
       accounts: Dictionary(uniqueKeysWithValues: AccountState.allCases.map { ($0.rawValue, counts[$0, default: 0]) }),
       providers: providers.count, pending_logins: logins.values.filter { $0.endedAt == nil }.count,
       callback: callbackAddresses,

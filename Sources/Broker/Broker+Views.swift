@@ -73,7 +73,12 @@ extension Broker {
   }
 
   func misconfigured(_ grant: Grant, _ failure: Failure) -> RPCError {
-    RPCError(
+    guard providers[grant.saved.provider] != nil else {
+      return RPCError(
+        .providerMisconfigured, "provider \(grant.saved.provider) is not in the configuration",
+        hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")
+    }
+    return RPCError(
       .providerMisconfigured, "provider \(grant.saved.provider) refuses this client: \(failure.message)",
       hint: "Mend [provider.\(grant.saved.provider)] in the configuration, then `grantctl reload`.",
       oauth: failure.oauth.map { OAuthDetail($0) })

@@ -42,6 +42,7 @@ public actor Broker {
   var callbackPort: Int?
   var fixedCallbackPorts: Set<Int> = []
   var summary = ""
+  var summaryIsDue = false
   var summaryChanged: (@Sendable (String) -> Void)?
   /// Wakes the clockwork.
   var nudge: AsyncStream<Void>.Continuation?
@@ -87,7 +88,7 @@ public actor Broker {
     for revocation in stored.revocations { revocations[revocation.id] = revocation }
     values = stored.values
     for account in grants.keys { publish(account) }
-    updateSummary()
+    summarize()
   }
 
   /// The port that the callback endpoint had before, so that pending logins survive a restart.
@@ -104,12 +105,15 @@ public actor Broker {
   }
 
   /// `12 ok, 1 needs login`.
-  public var currentSummary: String { summary }
+  public var currentSummary: String {
+    if summaryIsDue { summarize() }
+    return summary
+  }
 
   /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
   public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
     summaryChanged = action
-    action(summary)
+    action(currentSummary)
   }
 
   // MARK: State that others see
@@ -133,7 +137,15 @@ public actor Broker {
     updateSummary()
   }
 
+  /// Once for all changes of a turn: it looks at every account.
   func updateSummary() {
+    guard !summaryIsDue else { return }
+    summaryIsDue = true
+    Task { summarize() }
+  }
+
+  func summarize() {
+    summaryIsDue = false
     let counts = stateCounts()
     var parts: [String] = []
     func add(_ count: Int, _ text: String) { if count > 0 { parts.append("\(count) \(text)") } }

@@ -14,6 +14,7 @@ struct ProviderLine {
   var keys: Fetched<JWKSet>?
   var keysTask: Task<Result<JWKSet, ProviderFailure>, Never>?
   var keysRefetchedAt: Timestamp?
+  var keysFailedAt: Timestamp?
   /// The provider refuses this client: until then its refreshes rest.
   var suspension: (failure: Failure, until: Timestamp)?
   var lastError: String?

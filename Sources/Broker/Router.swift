@@ -82,7 +82,12 @@ public struct Router: Dispatcher {
         if let account {
           try await broker.check(M.access, method: M.name, account: account(params), caller: session.caller)
         }
-        return .success(JSON(encoding: try await handler(params, session)))
+        let result = try await handler(params, session)
+        // A reload may have taken the permission away while the caller waited.
+        if M.access == .use, let account {
+          try await broker.check(M.access, method: M.name, account: account(params), caller: session.caller)
+        }
+        return .success(JSON(encoding: result))
       } catch {
         return .failure(error)
       }

@@ -13,9 +13,9 @@ public final class HTTPTransport: Transport {
   static let largestBody = 1 << 20
   static let connectTimeout = TimeAmount.seconds(10)
   /// From the request's first byte to the response's last.
-  static let deadline = TimeAmount.seconds(30)
+  static let deadline = Duration.seconds(30)
   /// Revocations hold up a person's logout.
-  static let revocationDeadline = TimeAmount.seconds(10)
+  static let revocationDeadline = Duration.seconds(10)
 
   private let client: HTTPClient
   private let userAgent: String
@@ -42,10 +42,20 @@ public final class HTTPTransport: Transport {
     for header in request.headers { message.headers.add(name: header.name, value: header.value) }
     message.headers.replaceOrAdd(name: "User-Agent", value: userAgent)
     if let body = request.body { message.body = .bytes(body) }
-    let deadline = NIODeadline.now() + (request.purpose == .revocation ? Self.revocationDeadline : Self.deadline)
+    let limit = request.purpose == .revocation ? Self.revocationDeadline : Self.deadline
+    let sent = message
     do {
-      let response = try await client.execute(message, deadline: deadline)
-      return try await read(response)
+      // The client's own deadline ends with the response's head; a body that stalls must end as well.
+      return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
+        group.addTask { try await self.read(self.client.execute(sent, deadline: .now() + TimeAmount(limit))) }
+        group.addTask {
+          try await Task.sleep(for: limit)
+          throw HTTPClientError.deadlineExceeded
+        }
+        defer { group.cancelAll() }
+        guard let response = try await group.next() else { throw HTTPClientError.cancelled }
+        return response
+      }
     } catch let error as TransportError {
       throw error
     } catch {
@@ -76,11 +86,13 @@ extension TransportError {
       self.init(.timedOut, "\(host) did not answer in time")
     case let error as HTTPClientError where error == .getConnectionFromPoolTimeout || error == .alreadyShutdown:
       self.init(.notSent, "no connection to \(host) was free")
+    case let error as HTTPClientError where error == .tlsHandshakeTimeout:
+      self.init(.notSent, "no secure connection to \(host) in time")
     case is HTTPClientError:
       self.init(.lost, "the connection to \(host) ended before the answer (\(error))")
     case is NIOConnectionError, is SocketAddressError:
       self.init(.notSent, "no connection to \(host): \(Self.reason(error))")
-    case is NIOSSLError, is NIOSSLExtraError:
+    case NIOSSLError.handshakeFailed, is NIOSSLExtraError:
       self.init(.notSent, "no secure connection to \(host): \(error)")
     default:
       self.init(.lost, "the connection to \(host) failed: \(error)")

@@ -19,6 +19,8 @@ actor CallbackDesk {
   private var settings = Settings()
   private var retry: Task<Void, Never>?
   private var preferredPort: Int?
+  /// The update that came last; the next begins when it has ended.
+  private var latest: Task<[String], Never>?
 
   init(logger: Logger) {
     self.logger = logger
@@ -30,8 +32,18 @@ actor CallbackDesk {
     _ = await update(settings)
   }
 
-  /// Listens where these settings say; what could not be had is returned, and tried again.
+  /// Listens where these settings say; what could not be had is returned, and tried again. One update at a time.
   func update(_ new: Settings) async -> [String] {
+    let before = latest
+    let update = Task {
+      _ = await before?.value
+      return await apply(new)
+    }
+    latest = update
+    return await update.value
+  }
+
+  private func apply(_ new: Settings) async -> [String] {
     var warnings: [String] = []
     if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
     settings = main == nil ? new : settings
