@@ -95,6 +95,7 @@ let package = Package(
     tests("BrokerAPITests", ["BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto, cryptoExtras]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", logging]),
+    tests("HTTPTransportTests", ["HTTPTransport", "Broker", "OAuth", nioCore, nioPosix]),
     tests("UnixSocketTests", ["UnixSocket", "BrokerAPI", nioCore, nioPosix, logging]),
     tests("SQLiteStoreTests", ["SQLiteStore", "Broker", "Grants", "OAuth", "store-fixture", grdb, crypto]),
     .executableTarget(

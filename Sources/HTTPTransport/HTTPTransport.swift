@@ -13,20 +13,25 @@ public final class HTTPTransport: Transport {
   static let largestBody = 1 << 20
   static let connectTimeout = TimeAmount.seconds(10)
   /// From the request's first byte to the response's last.
-  static let deadline = Duration.seconds(30)
+  public static let deadline = Duration.seconds(30)
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
 
   private let client: HTTPClient
   private let userAgent: String
+  private let deadline: Duration
 
-  public init(userAgent: String) {
+  /// - Parameter deadline: from the request's first byte to the response's last.
+  public init(userAgent: String, deadline: Duration = HTTPTransport.deadline) {
+    self.deadline = deadline
     var configuration = HTTPClient.Configuration(
       redirectConfiguration: .disallow,
       timeout: .init(connect: Self.connectTimeout),
       decompression: .disabled)
     // A pooled connection that the server has closed would make a request look lost that was never taken.
     configuration.connectionPool.idleTimeout = .seconds(5)
+    // The broker has its own pace for trying again.
+    configuration.connectionPool.retryConnectionEstablishment = false
     configuration.httpVersion = .automatic
     client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
     self.userAgent = userAgent
@@ -42,7 +47,7 @@ public final class HTTPTransport: Transport {
     for header in request.headers { message.headers.add(name: header.name, value: header.value) }
     message.headers.replaceOrAdd(name: "User-Agent", value: userAgent)
     if let body = request.body { message.body = .bytes(body) }
-    let limit = request.purpose == .revocation ? Self.revocationDeadline : Self.deadline
+    let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
     let sent = message
     do {
       // The client's own deadline ends with the response's head; a body that stalls must end as well.
@@ -92,12 +97,19 @@ extension TransportError {
       self.init(.lost, "the connection to \(host) ended before the answer (\(error))")
     case is NIOConnectionError, is SocketAddressError:
       self.init(.notSent, "no connection to \(host): \(Self.reason(error))")
+    case let error as IOError where Self.connectFailures.contains(error.errnoCode):
+      self.init(.notSent, "no connection to \(host): \(String(cString: strerror(error.errnoCode)))")
     case NIOSSLError.handshakeFailed, is NIOSSLExtraError:
       self.init(.notSent, "no secure connection to \(host): \(error)")
     default:
       self.init(.lost, "the connection to \(host) failed: \(error)")
     }
   }
+
+  /// What connect(2) fails with, and no read or write does.
+  private static let connectFailures: Set<CInt> = [
+    ECONNREFUSED, ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EACCES, EPERM, ENETDOWN, EHOSTDOWN,
+  ]
 
   private static func reason(_ error: any Error) -> String {
     guard let error = error as? NIOConnectionError else { return "the name cannot be resolved" }

@@ -40,6 +40,28 @@ struct InjectionTests {
     }
   }
 
+  @Test("leaving out openid does not hide who signs in: another person's login is refused")
+  func withoutOpenID() async throws {
+    try await Rig.with { rig in
+      try await rig.login("alice")
+      let before = try await rig.token("alice").access_token
+      let started = try await rig.call(
+        "login.start", ["provider": "demo", "account": "alice", "scopes": ["email"], "login_hint": "bob"])
+      let place = try #require(started["destinations"]?.array?.first)
+      let id = try #require(started["login_id"]?.string)
+      let login = Rig.Pending(
+        id: id, url: try #require(place["url"]?.string), redirectURI: try #require(place["redirect_uri"]?.string))
+      _ = try await Browser.open(try await rig.callback(of: login).url)
+      #expect(try await rig.failure("login.wait", ["login_id": .string(id)]).reason == .loginDenied)
+      #expect(try await rig.token("alice").access_token == before)
+      for own in ["scope", "request_uri"] {
+        let error = try await rig.failure(
+          "login.start", ["provider": "demo", "account": "alice", "params": .object([.init(name: own, value: "x")])])
+        #expect(error.code == -32602)
+      }
+    }
+  }
+
   @Test("twenty logins at once end each with its own person, whatever the order they come back in")
   func manyAtOnce() async throws {
     try await Rig.with { rig in

@@ -1,0 +1,125 @@
+import Broker
+import Foundation
+import NIOCore
+import NIOPosix
+import OAuth
+import Testing
+
+@testable import HTTPTransport
+
+/// A server that answers every connection with the same bytes, and then closes or stays silent.
+private struct ScriptedServer {
+  let channel: any Channel
+
+  static func with(
+    _ answer: String, closes: Bool, _ body: (URL) async throws -> Void
+  ) async throws {
+    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .childChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(Answering(answer: answer, closes: closes))
+        }
+      }.bind(host: "127.0.0.1", port: 0).get()
+    let port = try #require(channel.localAddress?.port)
+    let url = try #require(URL(string: "http://127.0.0.1:\(port)/token"))
+    do {
+      try await body(url)
+    } catch {
+      try await channel.close()
+      throw error
+    }
+    try await channel.close()
+  }
+
+  private final class Answering: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let answer: String
+    private let closes: Bool
+    private var hasAnswered = false
+
+    init(answer: String, closes: Bool) {
+      self.answer = answer
+      self.closes = closes
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      guard !hasAnswered else { return }
+      hasAnswered = true
+      context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+      if closes { context.close(promise: nil) }
+    }
+  }
+}
+
+@Suite("Requests to providers")
+struct HTTPTransportTests {
+  private static let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+  private func send(
+    _ answer: String, closes: Bool = true, deadline: Duration = .seconds(10)
+  ) async throws -> Result<HTTPResponse, TransportError> {
+    let transport = HTTPTransport(userAgent: "test", deadline: deadline)
+    var result: Result<HTTPResponse, TransportError> = .failure(TransportError(.notSent, "not asked"))
+    try await ScriptedServer.with(answer, closes: closes) { url in
+      do throws(TransportError) {
+        result = .success(try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url)))
+      } catch {
+        result = .failure(error)
+      }
+    }
+    await transport.close()
+    return result
+  }
+
+  private func kind(_ result: Result<HTTPResponse, TransportError>) -> TransportError.Kind? {
+    if case .failure(let error) = result { error.kind } else { nil }
+  }
+
+  @Test(
+    "A server that stalls ends with the deadline, before the head, within it and within the body",
+    arguments: ["", "HTTP/1.1 200 OK\r\nContent-Le", head + "Content-Length: 100\r\n\r\n{\"access_token\":"])
+  func stalls(answer: String) async throws {
+    let started = ContinuousClock.now
+    let result = try await send(answer, closes: false, deadline: .milliseconds(500))
+    #expect(kind(result) == .timedOut)
+    #expect(ContinuousClock.now - started < .seconds(8))
+  }
+
+  @Test(
+    "A connection that ends before the answer does is lost: it may have been acted on",
+    arguments: [
+      "", head + "Content-Length: 100\r\n\r\n{\"access_token\":",
+    ])
+  func ends(answer: String) async throws {
+    #expect(kind(try await send(answer)) == .lost)
+  }
+
+  @Test("Where nobody listens nothing was sent")
+  func refused() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let url = try #require(URL(string: "http://127.0.0.1:1/token"))
+    let started = ContinuousClock.now
+    do throws(TransportError) {
+      _ = try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url))
+      Issue.record("somebody answered")
+    } catch {
+      #expect(error.kind == .notSent, "\(error)")
+    }
+    #expect(ContinuousClock.now - started < .seconds(5))
+    await transport.close()
+  }
+
+  @Test("A redirect is an answer, not followed")
+  func redirect() async throws {
+    let answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/x\r\nContent-Length: 0\r\n\r\n"
+    #expect(try await send(answer).get().status == 302)
+  }
+
+  @Test("A body over 1 MiB is refused")
+  func tooLarge() async throws {
+    let body = String(repeating: "x", count: (1 << 20) + 1)
+    #expect(kind(try await send(Self.head + "Content-Length: \(body.utf8.count)\r\n\r\n" + body)) == .tooLarge)
+  }
+}
