@@ -4,17 +4,19 @@ import OAuth
 
 // One request at a time for a provider's metadata and for its keys; whoever comes meanwhile shares the answer.
 extension Broker {
-  /// The provider's metadata, fetched where they are missing or old. Old ones serve while the provider is down.
+  /// The provider's metadata, fetched where they are missing. Old ones serve at once, and new ones are fetched behind: a
+  /// discovery that hangs holds no refresh up.
   func metadata(of name: ProviderName) async -> Result<ServerMetadata, ProviderFailure> {
     guard let line = providers[name] else { return .failure(gone(name)) }
-    if let known = line.metadata, now - known.at < Limit.metadataLife { return .success(known.value) }
-    if let (failure, at) = line.metadataFailure, now - at < Limit.refetchPause, now >= at {
-      return line.metadata.map { .success($0.value) } ?? .failure(failure)
+    if let known = line.metadata {
+      let isOld = now - known.at >= Limit.metadataLife
+      if isOld, line.metadataTask == nil, line.metadataFailed(within: Limit.staleRefetchPause, at: now) == nil {
+        _ = startMetadata(line)
+      }
+      return .success(known.value)
     }
-    let task = line.metadataTask ?? startMetadata(line)
-    let result = await task.value
-    if case .failure = result, let known = providers[name]?.metadata { return .success(known.value) }
-    return result
+    if let failure = line.metadataFailed(within: Limit.refetchPause, at: now) { return .failure(failure) }
+    return await (line.metadataTask ?? startMetadata(line)).value
   }
 
   private func startMetadata(_ line: ProviderLine) -> Task<Result<ServerMetadata, ProviderFailure>, Never> {

@@ -52,6 +52,8 @@ enum Limit {
   static let metadataLife = Duration.seconds(86_400)
   /// After a failed fetch of metadata or keys, nobody asks again for this long.
   static let refetchPause = Duration.seconds(2)
+  /// The same where old ones serve meanwhile.
+  static let staleRefetchPause = Duration.seconds(60)
   /// Keys are fetched again for an unknown key at most this often.
   static let unknownKeyPause = Duration.seconds(60)
   static let suspension = Duration.seconds(900)

@@ -32,6 +32,12 @@ struct ProviderLine {
     self.id = id
   }
 
+  /// How the last fetch of the metadata failed, if that was so short a time ago.
+  func metadataFailed(within pause: Duration, at now: Timestamp) -> ProviderFailure? {
+    guard let (failure, at) = metadataFailure, now >= at, now - at < pause else { return nil }
+    return failure
+  }
+
   /// Why the provider rests now, if it does. A rest longer than any is from before the clock was set back.
   func suspended(at now: Timestamp) -> Failure? {
     guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }

@@ -49,6 +49,19 @@ enum OAuthProviders {
     #expect(try await rig.token("account-0").access_token == "account-0-a3")
   }
 
+  @Test("While discovery hangs, old metadata serve at once, and new ones are fetched once behind")
+  func oldMetadataServeWhileDiscoveryHangs() async throws {
+    let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))
+    _ = try await rig.token("account-0")
+    rig.transport.hold(.discovery)
+    rig.clock.advance(.seconds(100_000))
+    #expect(try await rig.token("account-0").access_token == "account-0-a3")
+    _ = await rig.broker.metadata(of: provider("example"))
+    #expect(await eventually { rig.transport.held(.discovery) == 1 })
+    #expect(rig.transport.count(.discovery) == 2)
+    rig.transport.release(.discovery)
+  }
+
   @Test("No more requests are under way at a provider than its places") func noMoreRequestsAreUnderWayAt() async throws
   {
     let rig = try await Rig(store: expired(30), configuration: .plain { $0.concurrentPerProvider = 3 })
