@@ -198,27 +198,12 @@ extension Sections {
       "Allow plain http to other machines: everybody on the way can read the tokens. Loopback is always allowed."),
   ]
 
-  private static let algorithms: [AlgorithmWord] = AlgorithmWord.allCases
-}
-
-/// The algorithms that ID tokens are verified with (RFC 7518 §3.1, RFC 8037 §3.1).
-enum AlgorithmWord: String, Sendable, CaseIterable {
-  case rs256 = "RS256"
-  case rs384 = "RS384"
-  case rs512 = "RS512"
-  case ps256 = "PS256"
-  case ps384 = "PS384"
-  case ps512 = "PS512"
-  case es256 = "ES256"
-  case es384 = "ES384"
-  case es512 = "ES512"
-  case edDSA = "EdDSA"
-  case hs256 = "HS256"
+  private static let algorithms: [SignatureAlgorithm] = SignatureAlgorithm.allCases
 }
 
 extension ProviderDraft {
-  fileprivate var idTokenWords: [AlgorithmWord] {
-    get { idToken.algorithms.compactMap(AlgorithmWord.init) }
+  fileprivate var idTokenWords: [SignatureAlgorithm] {
+    get { idToken.algorithms.compactMap(SignatureAlgorithm.init) }
     set { idToken.algorithms = newValue.map(\.rawValue) }
   }
 }

@@ -106,7 +106,7 @@ public struct JWK: Sendable, Equatable {
 }
 
 /// The signatures that are understood (RFC 7518 §3.1, RFC 8037 §3.1, RFC 9864 §2.2).
-enum SignatureAlgorithm: String, Sendable, CaseIterable {
+public enum SignatureAlgorithm: String, Sendable, CaseIterable {
   case rs256 = "RS256"
   case rs384 = "RS384"
   case rs512 = "RS512"

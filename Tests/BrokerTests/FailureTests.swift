@@ -82,14 +82,7 @@ import Testing
     #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
     rig.transport.answer(.token, TokenServer.rotating)
     rig.clock.step(.seconds(-365 * 86_400))
-    let clockwork = Task { await rig.broker.run() }
-    defer { clockwork.cancel() }
-    for _ in 0..<3 {
-      #expect(await eventually { rig.clock.sleepers >= 1 })
-      rig.clock.advance(.seconds(30))
-      await settle()
-    }
-    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
+    await theClockworkRefreshes(rig)
     #expect(rig.transport.count(.token) == 2)
   }
 
@@ -102,14 +95,7 @@ import Testing
     #expect(await rig.reason { try await rig.token("work") } == .providerMisconfigured)
     rig.transport.answer(.token, TokenServer.rotating)
     rig.clock.step(.seconds(-365 * 86_400))
-    let clockwork = Task { await rig.broker.run() }
-    defer { clockwork.cancel() }
-    for _ in 0..<3 {
-      #expect(await eventually { rig.clock.sleepers >= 1 })
-      rig.clock.advance(.seconds(30))
-      await settle()
-    }
-    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
+    await theClockworkRefreshes(rig)
   }
 
   @Test("A clock that steps by a year causes no storm", arguments: [365 * 86_400, -365 * 86_400])
@@ -127,5 +113,17 @@ import Testing
       #expect(await eventually { rig.clock.sleepers >= 1 })
     }
     #expect(rig.transport.count(.token) <= 20)
+  }
+
+  /// Within three rounds of the clockwork.
+  private func theClockworkRefreshes(_ rig: Rig) async {
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    for _ in 0..<3 {
+      #expect(await eventually { rig.clock.sleepers >= 1 })
+      rig.clock.advance(.seconds(30))
+      await settle()
+    }
+    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
   }
 }
