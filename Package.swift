@@ -69,8 +69,11 @@ let package = Package(
     room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
     room("Callback", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
+    room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
     room("SQLiteStore", ["Broker", "Grants", "OAuth", grdb, crypto]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
+    room("SystemEvents", ["CLinux"]),
     // The name Configuration is another package's.
     .target(
       name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", toml],
@@ -81,9 +84,9 @@ let package = Package(
     program(
       "grantd",
       [
-        "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "HTTPTransport", "OAuth", "Providers",
-        "SQLiteStore", "Systemd", "UnixSocket", "CLinux", argumentParser, unixSignals, logging, nioCore,
-        nioPosix,
+        "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "Hooks", "HTTPTransport", "MetricsEndpoint",
+        "OAuth", "Providers", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", argumentParser,
+        unixSignals, logging, nioCore, nioPosix,
       ]),
     program("grantctl", ["BrokerAPI", "UnixSocket", argumentParser]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
@@ -102,7 +105,13 @@ let package = Package(
       name: "store-fixture", dependencies: ["SQLiteStore", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
     tests("CallbackTests", ["Callback", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+    tests("MetricsEndpointTests", ["MetricsEndpoint", "Broker", nioCore, nioPosix, logging]),
+    tests("HooksTests", ["Hooks", "Broker", "BrokerAPI", logging]),
     tests("SystemdTests", ["Systemd", "CLinux", logging]),
+    tests("SystemEventsTests", ["SystemEvents", "events-fixture"]),
+    .executableTarget(
+      name: "events-fixture", dependencies: ["SystemEvents"], path: "Tests/Support/EventsFixture",
+      swiftSettings: settings),
     tests(
       "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers"]),
     tests("GrantctlTests", ["grantctl", "BrokerAPI", "UnixSocket", argumentParser, nioCore, nioPosix, logging]),

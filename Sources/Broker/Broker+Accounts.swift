@@ -98,7 +98,7 @@ extension Broker {
         await dropRevocation(revocation)
         return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
       }
-      switch await send(request) {
+      switch await send(request, to: provider.name) {
       case .success(let response): outcome = provider.revocationOutcome(response)
       case .failure(let failure):
         outcome = .retryLater(after: nil)

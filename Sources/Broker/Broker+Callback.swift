@@ -194,10 +194,14 @@ extension Broker: CallbackHandler {
     if grants[login.account] != nil {
       grants[login.account]?.replaced(by: saved, token: token, jitter: jitter)
     } else {
-      grants[login.account] = Grant(saved: saved, token: token, jitter: jitter)
+      var grant = Grant(saved: saved, token: token, jitter: jitter)
+      grant.isOfThisRun()
+      grants[login.account] = grant
     }
     providers[login.provider]?.suspension = nil
     providers[login.provider]?.lastError = nil
+    // It answered: whatever waits for it need not wait.
+    providers[login.provider]?.gate.recheck(at: uptime)
     changed(login.account)
     logger.notice(
       "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
@@ -206,9 +210,9 @@ extension Broker: CallbackHandler {
 
   /// Where a login brings no refresh token the account's own goes on: then a rotation of it under way must not be lost.
   private func refreshEnds(_ account: AccountName) async {
-    let deadline = now + Timeouts.maximum
+    let deadline = uptime + Timeouts.maximum
     for _ in 0..<Limit.rounds {
-      guard let grant = grants[account], grant.phase != .idle, now < deadline, !isStopped else { return }
+      guard let grant = grants[account], grant.phase != .idle, uptime < deadline, !isStopped else { return }
       await wait(for: .account(account), until: deadline)
     }
   }
@@ -247,6 +251,7 @@ extension Broker: CallbackHandler {
       refreshToken: refreshToken,
       refreshTokenExpiresAt: lifetime.map { sentAt + $0 }
         ?? (tokens.refreshToken == nil ? before?.refreshTokenExpiresAt : nil),
+      refreshTokenIssuedAt: refreshToken == before?.refreshToken ? before?.refreshTokenIssuedAt : sentAt,
       idToken: issued.idToken, generation: (before?.generation ?? 0) + 1,
       createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra)
   }

@@ -98,7 +98,7 @@ extension Broker {
       startedAt: now, expiresAt: now + provider.about.loginLifetime)
     // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
     try checkRoom(account, caller: caller)
-    logins[id] = Login(saved: saved, phase: .pending)
+    logins[id] = Login(saved: saved, phase: .pending, isOfThisRun: true)
     do throws(StoreError) {
       try await commit([.putLogin(saved)])
     } catch {
@@ -155,7 +155,7 @@ extension Broker {
   }
 
   func waitForLogin(_ params: LoginWait.Params, caller: Caller) async throws(RPCError) -> LoginWait.Result {
-    let deadline = now + (try Timeouts.duration(params.timeout))
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
     for _ in 0..<Limit.rounds {
       let login = try login(params.login_id, caller: caller)
       if case .ended(let outcome, _) = login.phase {
@@ -165,7 +165,7 @@ extension Broker {
           return .init(login_id: params.login_id, state: .completed, account: grants[account].map(view))
         }
       }
-      guard now < deadline else { break }
+      guard uptime < deadline else { break }
       guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
       guard !isDraining else { throw shuttingDown() }
       await wait(for: .login(login.saved.id), until: deadline)
@@ -204,8 +204,11 @@ extension Broker {
     logins[id]?.phase = .ended(outcome, at: now)
     waiting.wake(.login(id))
     switch outcome {
-    case .completed: emit(login: login.saved, .loginCompleted)
+    case .completed:
+      measures.loginEnded(login.saved.provider, succeeded: true)
+      emit(login: login.saved, .loginCompleted)
     case .failed(let error):
+      measures.loginEnded(login.saved.provider, succeeded: false)
       emit(login: login.saved, .loginFailed, error)
       logger.notice(
         "login of \(login.saved.account) failed: \(error.message)",

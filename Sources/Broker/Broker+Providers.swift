@@ -53,7 +53,7 @@ extension Broker {
   private func fetchMetadata(_ provider: any Provider) async -> Result<ServerMetadata, ProviderFailure> {
     var response: HTTPResponse?
     if let request = provider.discovery() {
-      switch await send(request) {
+      switch await send(request, to: provider.name) {
       case .success(let answer): response = answer
       case .failure(let failure): return .failure(failure)
       }
@@ -121,7 +121,7 @@ extension Broker {
         guard let request = try provider.keysRequest(metadata) else {
           return .failure(.misconfigured(message: "provider \(provider.name) has no signing keys", nil))
         }
-        switch await send(request) {
+        switch await send(request, to: provider.name) {
         case .failure(let failure): return .failure(failure)
         case .success(let response): return parseKeys(response)
         }
@@ -145,9 +145,13 @@ extension Broker {
 
   // MARK: Conversations
 
-  func send(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
+  /// `provider`: whose clock its answer tells.
+  func send(_ request: HTTPRequest, to provider: ProviderName) async -> Result<HTTPResponse, ProviderFailure> {
+    let sent = now
     do throws(TransportError) {
-      return .success(try await transport.send(request))
+      let response = try await transport.send(request)
+      measureSkew(response, from: provider, sent: sent)
+      return .success(response)
     } catch {
       switch error.kind {
       case .notSent: return .failure(.notSent(message: error.message))
@@ -170,7 +174,7 @@ extension Broker {
       case .done(let issued): return .success(issued)
       case .failed(let failure): return .failure(failure)
       case .send(let request, let then):
-        switch await send(request) {
+        switch await send(request, to: name) {
         case .success(let response): step = then(response, now)
         case .failure(let failure): return .failure(failure)
         }
@@ -180,31 +184,5 @@ extension Broker {
       }
     }
     return .failure(.unclear(message: "the conversation with the provider did not end", retryAfter: nil))
-  }
-
-  // MARK: A bound on requests under way at one provider
-
-  /// Names the line that the place is in.
-  func takePlace(at name: ProviderName) async -> UInt64? {
-    guard let line = providers[name] else { return nil }
-    if line.inFlight < configuration.refresh.concurrentPerProvider {
-      providers[name]?.inFlight += 1
-    } else {
-      // The place is handed over: `inFlight` already counts it.
-      await withCheckedContinuation { providers[name]?.queue.append($0) }
-    }
-    return line.id
-  }
-
-  func leavePlace(_ place: UInt64?, at name: ProviderName) {
-    guard var line = providers[name], line.id == place else { return }
-    if line.queue.isEmpty {
-      line.inFlight -= 1
-      providers[name] = line
-    } else {
-      let next = line.queue.removeFirst()
-      providers[name] = line
-      next.resume()
-    }
   }
 }

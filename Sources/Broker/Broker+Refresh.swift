@@ -3,56 +3,29 @@ import Grants
 import Logging
 import OAuth
 
-// The road of a refresh: intent on disk → place at the provider → request → renewal on disk → everybody sees it.
+// The road of a refresh: place at the provider → intent on disk → request → renewal on disk → everybody sees it.
 extension Broker {
-  enum Started {
-    /// It runs, or ran already.
-    case underWay
-    case impossible
-    case suspended(Failure)
-  }
-
-  /// Begins a refresh unless one is under way.
-  @discardableResult
-  func startRefresh(_ account: AccountName) -> Started {
-    guard let grant = grants[account] else { return .impossible }
-    let name = grant.saved.provider
-    guard let line = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
-    if let failure = line.suspended(at: now) { return .suspended(failure) }
-    guard !isDraining else { return .impossible }
-    switch grants[account]?.beginRefresh(at: now) {
-    case .begun(let attempt, let intent):
-      refreshesInFlight += 1
-      updateSummary()
-      Task { await refresh(account, attempt, intent, line: line) }
-      return .underWay
-    case .already: return .underWay
-    case .impossible, nil: return .impossible
-    }
-  }
-
-  private func refresh(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, line: ProviderLine
+  func refresh(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, line: ProviderLine,
+    _ ticket: ProviderGate.Ticket
   ) async {
-    let provider = line.provider
-    let place = await takePlace(at: provider.name)
-    if isDraining || providers[provider.name]?.suspended(at: now) != nil {
-      // It queued while the broker or the provider stopped.
-      grants[account]?.withdrawn(attempt)
-      leavePlace(place, at: provider.name)
-    } else {
-      let (sent, result) = await ask(account, attempt, intent, line: line)
-      leavePlace(place, at: provider.name)
-      switch result {
-      case .success(let issued): await renew(account, sent, issued, provider: provider)
-      case .failure(let failure): await refreshFailed(account, sent, failure, line: line)
-      case nil:
-        grants[account]?.withdrawn(sent)
-        await saveStanding(of: account, "a refresh that was not sent")
-      }
+    let begun = uptime
+    let (sent, result) = await ask(account, attempt, intent, line: line)
+    leave(account, ticket, result, line: line)
+    let outcome: RefreshOutcome
+    switch result {
+    case .success(let issued): outcome = await renew(account, sent, issued, line: line)
+    case .failure(let failure): outcome = await refreshFailed(account, sent, failure, line: line)
+    case nil:
+      grants[account]?.withdrawn(sent)
+      await saveStanding(of: account, "a refresh that was not sent")
+      outcome = .discarded
     }
+    measures.refreshEnded(line.provider.name, outcome, took: uptime - begun)
     refreshesInFlight -= 1
     changed(account)
+    // The place is free for the next that a caller waits for; those that are merely due come with the clockwork.
+    if dispatch(line.provider.name, due: []) != nil { nudge?.yield() }
   }
 
   /// Nil: it was not sent, by our own choice.
@@ -67,34 +40,36 @@ extension Broker {
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
     await prepareKeys(of: provider)
-    if let failure = await saveIntent(account, attempt, intent) { return (attempt, .failure(failure)) }
+    // A provider without rotation can be asked again: it need not wait for a disk that is mended.
+    guard await saveIntent(account, attempt, intent) || provider.about.rotation == .none else { return (attempt, nil) }
     // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata.
     guard !isDraining, isCurrent(line) else { return (attempt, nil) }
     guard let sent = grants[account]?.sends(attempt, at: now), let grant = grants[account] else {
-      return (attempt, .failure(.notSent(message: "no longer wanted")))
+      return (attempt, nil)
     }
     let step = provider.refresh(grant.saved, token: sent.refreshToken, metadata: metadata)
     return (sent, await converse(step, with: provider.name, isRefresh: true))
   }
 
-  private func saveIntent(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent
-  ) async -> ProviderFailure? {
+  /// False: its answer could not be saved either, or nobody wants it any more.
+  private func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Bool {
     await takeTurn(account)
     defer { leaveTurn(account) }
     // A login may have taken the grant's place meanwhile, or a logout.
-    guard grants[account]?.phase == .refreshing(attempt) else { return .notSent(message: "no longer wanted") }
+    guard case .refreshing(let current) = grants[account]?.phase, current == attempt else { return false }
     do throws(StoreError) {
       try await commit([.putIntent(intent)])
-      return nil
+      return true
     } catch {
-      return .notSent(message: "held back, since its answer could not be saved: \(error.message)")
+      return false
     }
   }
 
   private func renew(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, provider: any Provider
-  ) async {
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, line: ProviderLine
+  ) async -> RefreshOutcome {
+    let provider = line.provider
+    let before = grants[account]?.saved
     let outcome = grants[account]?.answered(
       attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime)
     guard case .commit(let renewal) = outcome else {
@@ -102,9 +77,14 @@ extension Broker {
       if grants[account] == nil, let token = issued.tokens.refreshToken {
         await queueRevocations([(token, "refresh_token")], provider: provider.name)
       }
-      return
+      return .discarded
     }
-    guard await commitRenewal(account, attempt, renewal) else { return }
+    guard await commitRenewal(account, attempt, provider) else {
+      if grants[account] == nil, let token = renewal.grant.refreshToken {
+        await queueRevocations([(token, "refresh_token")], provider: provider.name)
+      }
+      return .discarded
+    }
     providers[provider.name]?.suspension = nil
     providers[provider.name]?.lastError = nil
     var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
@@ -115,16 +95,16 @@ extension Broker {
       Event(
         type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
         generation: renewal.token.generation))
+    if let before { await refreshTokenLived(before) }
+    return .success
   }
 
   /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted
   /// any more, or the broker stops.
-  private func commitRenewal(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ renewal: Grant.Renewal
-  ) async -> Bool {
+  private func commitRenewal(_ account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider) async -> Bool {
     var delay = Duration.milliseconds(200)
     while true {
-      switch await tryCommit(account, attempt, renewal) {
+      switch await tryCommit(account, attempt, provider) {
       case .saved: return true
       case .unwanted: return false
       case .failed:
@@ -140,27 +120,30 @@ extension Broker {
     case saved, unwanted, failed
   }
 
-  private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt, _ renewal: Grant.Renewal) async -> Tried {
+  private func tryCommit(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider
+  ) async -> Tried {
     await takeTurn(account)
     defer { leaveTurn(account) }
     // A login or a logout may have taken the grant's place meanwhile.
-    guard grants[account]?.phase == .committing(attempt, renewal) else {
-      if grants[account] == nil, let token = renewal.grant.refreshToken {
-        await queueRevocations([(token, "refresh_token")], provider: renewal.grant.provider)
-      }
+    guard case .committing(let current, let renewal) = grants[account]?.phase, current == attempt else {
       return .unwanted
     }
     do throws(StoreError) {
       try await commit([.putGrant(renewal.grant), .putToken(renewal.token), .removeIntent(account)])
-      return grants[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
     } catch {
-      return .failed
+      // The refresh token on disk stays good: a crash now loses nothing but this access token.
+      guard provider.about.rotation == .none, grants[account]?.isCommittingSameRefreshToken == true else {
+        return .failed
+      }
+      unsaved.insert(account)
     }
+    return grants[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
   }
 
   private func refreshFailed(
     _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, line: ProviderLine
-  ) async {
+  ) async -> RefreshOutcome {
     let provider = line.provider.name
     providers[provider]?.lastError = failure.message
     let outcome = grants[account]?.failed(
@@ -170,11 +153,14 @@ extension Broker {
     case .retry(let saved, let retryAt, _):
       await saveStanding(of: account, "a failed refresh")
       report(saved, unavailable(orSelf: account, failure, retryAt: retryAt), .tokenFailed)
+      return .retry
     case .ended(let saved, let reason):
       await saveStanding(of: account, "the end of a grant")
+      if reason == .refused || reason == .refreshTokenExpired { await refreshTokenEnded(saved) }
       if let grant = grants[account], case .loginRequired(_, let told) = grant.saved.standing {
         report(saved, loginRequired(grant, reason, told), .loginRequired)
       }
+      return .ended
     case .misconfigured(let saved):
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
       if !isCurrent(line) {
@@ -186,7 +172,8 @@ extension Broker {
       await saveStanding(of: account, "a refused client")
       if let grant = grants[account] { report(saved, misconfigured(grant, told), .tokenFailed) }
       for other in grants.keys where grants[other]?.saved.provider == provider { changed(other) }
-    case .discard, nil: break
+      return .misconfigured
+    case .discard, nil: return .discarded
     }
   }
 

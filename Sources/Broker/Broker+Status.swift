@@ -5,17 +5,58 @@ import Logging
 import OAuth
 
 extension Broker {
-  func status() -> BrokerStatus.Result {
+  func status(for caller: Caller) -> BrokerStatus.Result {
     let counts = stateCounts()
+    let permissions = configuration.policy.permissions(of: caller)
     return BrokerStatus.Result(
       version: identity.version, instance: configuration.policy.instance.rawValue, pid: identity.pid,
       state: isDraining ? "shutting_down" : "running", started_at: startedAt.seconds, summary: currentSummary,
       accounts: Dictionary(uniqueKeysWithValues: AccountState.allCases.map { ($0.rawValue, counts[$0, default: 0]) }),
       providers: providers.count, pending_logins: logins.values.filter { $0.endedAt == nil }.count,
       callback: callbackAddresses,
-      store: .init(
-        path: store.location, state: storeFailure == nil ? "ok" : "failing", message: storeFailure?.message),
-      configuration: .init(path: configuration.path, loaded_at: loadedAt.seconds))
+      store: storeView, configuration: .init(path: configuration.path, loaded_at: loadedAt.seconds),
+      provider_conditions: providers.keys.sorted().compactMap { providers[$0] }.map(conditionView),
+      refresh_tokens_ending: refreshTokensEnding(for: caller),
+      caller: .init(
+        uid: Int64(caller.uid),
+        access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })))
+  }
+
+  private var storeView: BrokerStatus.StoreView {
+    guard let storeFailure else {
+      guard storeIsSlow else { return .init(path: store.location, state: "ok", message: nil) }
+      return .init(
+        path: store.location, state: "slow", message: "a commit takes long",
+        hint: "Look at the disk: `iostat -x 1`, `journalctl -k`. Answers wait until what they say is on it.",
+        since: commits.values.min().map { wall($0).seconds })
+    }
+    return .init(
+      path: store.location, state: "failing", message: storeFailure.message, hint: storeFailure.hint,
+      since: storeFailingSince?.seconds, held_back: heldBack)
+  }
+
+  /// How many accounts' refreshes are due and wait for the store.
+  private var heldBack: Int {
+    grants.values.filter { grant in
+      guard grant.saved.refreshToken != nil, let line = providers[grant.saved.provider], holdsBack(line) != nil else {
+        return false
+      }
+      return grant.nextMoment(policy: configuration.refresh, at: now).map { $0 <= now } ?? false
+    }.count
+  }
+
+  private func conditionView(_ line: ProviderLine) -> BrokerStatus.ConditionView {
+    let (condition, since, retryAt, failure): (String, Timestamp?, Timestamp?, Failure?) =
+      switch condition(of: line) {
+      case .ok: ("ok", nil, nil, nil)
+      case .recovering: ("recovering", nil, nil, nil)
+      case .suspended(let failure, let until): ("suspended", failure.at, until, failure)
+      case .unreachable(let failure, let since, let retryAt): ("unreachable", since, retryAt, failure)
+      }
+    return .init(
+      provider: line.provider.name.rawValue, condition: condition, since: since?.seconds, retry_at: retryAt?.seconds,
+      skew_seconds: line.skew.map { Double($0.offset.milliseconds) / 1000 },
+      last_error: failure?.message ?? line.lastError)
   }
 
   func providerList() -> ProviderList.Result {
@@ -40,11 +81,11 @@ extension Broker {
       "id_token": about.usesIDTokens, "pkce": about.usesPKCE,
     ]
     return .init(
-      provider: view(line), redirect_uri: redirect(about), endpoints: endpoints, supports: supports,
+      provider: view(line), redirect_uri: redirectAddress(about), endpoints: endpoints, supports: supports,
       metadata_fetched_at: line.metadata?.at.seconds)
   }
 
-  private func redirect(_ about: ProviderAbout) -> String {
+  func redirectAddress(_ about: ProviderAbout) -> String {
     switch about.redirect {
     case .fixed(let uri): uri.rawValue
     case .loopback(let host, let path): "http://\(host)\(callbackPort.map { ":\($0)" } ?? "")\(path)"
@@ -54,9 +95,13 @@ extension Broker {
   private func view(_ line: ProviderLine) -> ProviderView {
     let about = line.provider.about
     let state =
-      if line.suspended(at: now) != nil {
-        "suspended"
-      } else if line.metadata == nil, line.metadataFailure != nil { "unreachable" } else { "ok" }
+      switch condition(of: line) {
+      case .suspended: "suspended"
+      case .unreachable: "unreachable"
+      case .recovering: "recovering"
+      // Nothing that needs the provider was asked for since; the first login would fail.
+      case .ok: line.metadata == nil && line.metadataFailure != nil ? "unreachable" : "ok"
+      }
     return ProviderView(
       provider: line.provider.name.rawValue, kind: about.kind, profile: about.profile,
       display_name: about.displayName, issuer: about.issuer, client_id: about.clientID, scopes: about.scopes,
@@ -85,32 +130,24 @@ extension Broker {
     loadedAt = now
     cache.configure(policy: new.policy, refresh: new.refresh)
     let names = Set(new.providers.map(\.name))
-    for (name, line) in providers where !names.contains(name) {
-      for waiter in line.queue { waiter.resume() }
+    for name in providers.keys where !names.contains(name) {
       providers[name] = nil
+      measures.forget(name)
     }
     for provider in new.providers {
-      guard var line = providers[provider.name] else {
-        providers[provider.name] = ProviderLine(provider, id: nextLine())
-        continue
-      }
-      // Settings may have changed: nothing learned under the old ones counts. Requests under way go on.
-      line.provider = provider
-      line.settings += 1
-      line.metadata = nil
-      line.metadataTask = nil
-      line.metadataFailure = nil
-      line.keys = nil
-      line.keysTask = nil
-      line.keysRefetchedAt = nil
-      line.suspension = nil
-      line.lastError = nil
-      providers[provider.name] = line
+      // Requests under way go on.
+      providers[provider.name, default: newLine(provider)].provider = provider
+      providers[provider.name]?.forgetWhatWasLearned()
+      providers[provider.name]?.gate.recheck(at: uptime)
     }
     for account in Array(grants.keys) {
       if case .misconfigured = grants[account]?.saved.standing { grants[account]?.retryNow(at: now) }
       changed(account)
     }
     nudge?.yield()
+  }
+
+  private func newLine(_ provider: any Provider) -> ProviderLine {
+    ProviderLine(provider, id: nextLine(), learned: learnedLifetime(of: provider.name))
   }
 }

@@ -6,10 +6,12 @@ extension Broker {
   /// `token.get`, where the cache had no answer.
   func token(_ params: TokenGet.Params) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
-    let deadline = now + (try Timeouts.duration(params.timeout))
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
     let minimum = try minimumTTL(params.min_ttl)
     let first = grants[account]?.saved.generation
     for _ in 0..<Limit.rounds {
+      // One moment for the answer and the time left that it tells.
+      let now = now
       guard let grant = grants[account] else { throw unknownAccount(params.account) }
       try checkScopes(params.scopes, resource: params.resource, grant)
       let answer = grant.answer(minimumTTL: minimum, at: now, policy: configuration.refresh)
@@ -30,6 +32,7 @@ extension Broker {
         try await waitForRefresh(account, until: deadline)
       } catch {
         // Less time than asked for is better than none.
+        let now = self.now
         guard case .token(let token) = grants[account]?.lastResort(at: now) else { throw error }
         return TokenGet.Result(token, grant: grant.saved, issuer: issuer(of: grant), at: now)
       }
@@ -40,7 +43,7 @@ extension Broker {
   /// `token.report_rejected`.
   func reportRejected(_ params: TokenReportRejected.Params) async throws(RPCError) -> TokenReportRejected.Result {
     let account = try accountName(params.account)
-    let deadline = now + (try Timeouts.duration(params.timeout))
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
     guard let grant = grants[account] else { throw unknownAccount(params.account) }
     switch grants[account]?.rejected(generation: params.generation, at: now) {
     case .stale, nil: return .init(refreshed: false, generation: grant.saved.generation)
@@ -53,10 +56,13 @@ extension Broker {
         changed(account)
         throw error
       }
-    case .refresh: publish(account)
+    case .refresh:
+      publish(account)
+      // A restart must not hand it out again.
+      await dropToken(account, generation: params.generation)
     }
     let token = try await token(
-      TokenGet.Params(account: account.rawValue, timeout: Double((deadline - now).milliseconds) / 1000))
+      TokenGet.Params(account: account.rawValue, timeout: max(0, Double((deadline - uptime).milliseconds) / 1000)))
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
@@ -64,19 +70,33 @@ extension Broker {
 
   private func begin(_ account: AccountName, _ grant: Grant) throws(RPCError) {
     guard !isDraining else { throw shuttingDown() }
-    switch startRefresh(account) {
+    switch want(account) {
     case .underWay: break
     case .suspended(let failure): throw misconfigured(grant, failure)
+    case .unreachable(let failure, let retryAt): throw unavailable(grant, failure, retryAt: retryAt)
+    case .heldBack(let error): throw storeError(error)
     case .impossible: throw loginRequired(grant, .noRefreshToken, nil)
     }
   }
 
-  private func waitForRefresh(_ account: AccountName, until deadline: Timestamp) async throws(RPCError) {
+  private func waitForRefresh(_ account: AccountName, until deadline: Duration) async throws(RPCError) {
     if case .committing = grants[account]?.phase, let storeFailure { throw storeError(storeFailure) }
-    guard now < deadline else { throw timedOut(account) }
+    guard uptime < deadline else { throw timedOut(account) }
     guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
     guard !isStopped else { throw shuttingDown() }
     await wait(for: .account(account), until: deadline)
+  }
+
+  private func dropToken(_ account: AccountName, generation: Int64) async {
+    await takeTurn(account)
+    defer { leaveTurn(account) }
+    guard let grant = grants[account], grant.rejectedGeneration == generation, grant.saved.generation == generation
+    else { return }
+    do throws(StoreError) {
+      try await commit([.removeTokens(account)])
+    } catch {
+      unsaved.insert(account)
+    }
   }
 
   private func tooShort(_ grant: Grant) -> RPCError {

@@ -15,15 +15,25 @@ extension Broker {
     switch (grant.phase, grant.saved.standing) {
     case (.refreshing, .good), (.committing, .good): return .refreshing
     case (_, .failing): return .degraded
-    case (.idle, _): return .ok
+    case (.idle, _): return heldUp(grant) == nil ? .ok : .degraded
     case (.refreshing, .loginRequired), (.refreshing, .misconfigured), (.committing, .loginRequired),
       (.committing, .misconfigured):
       return .actionRequired
     }
   }
 
+  /// Its refresh is due and rests, since the provider does not answer.
+  private func heldUp(_ grant: Grant) -> (failure: Failure, retryAt: Timestamp)? {
+    guard grant.phase == .idle, let line = providers[grant.saved.provider],
+      case .unreachable(let failure, _, let retryAt) = condition(of: line),
+      let moment = grant.nextMoment(policy: configuration.refresh, at: now), moment <= now
+    else { return nil }
+    return (failure, retryAt)
+  }
+
   func view(_ grant: Grant) -> AccountView {
     let saved = grant.saved
+    let end = refreshTokenEnd(of: grant)
     return AccountView(
       account: saved.account.rawValue, provider: saved.provider.rawValue, state: state(of: grant),
       identity: saved.identity.map {
@@ -31,7 +41,10 @@ extension Broker {
       }, scopes: saved.grantedScopes, generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
       next_refresh_at: saved.refreshToken == nil
         ? nil : grant.nextMoment(policy: configuration.refresh, at: now)?.seconds,
-      refresh_expires_at: saved.refreshTokenExpiresAt?.seconds, last_refresh_at: grant.token?.issuedAt.seconds,
+      refresh_expires_at: end?.at.seconds, refresh_expiry_learned: end?.isLearned == true ? true : nil,
+      refresh_expires_soon: endsSoon(grant) ? true : nil,
+      refresh_issued_at: saved.refreshToken == nil ? nil : saved.refreshTokenIssuedAt?.seconds,
+      last_refresh_at: grant.token?.issuedAt.seconds,
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant))
   }
 
@@ -42,9 +55,19 @@ extension Broker {
         reason: error.reason ?? .providerError, message: failure.message, hint: error.hint ?? "",
         at: failure.at.seconds, oauth: error.oauth)
     }
+    // What stands in the way of all its accounts is what there is to do.
+    switch saved.standing {
+    case .good, .failing:
+      guard let line = providers[saved.provider] else {
+        let error = misconfigured(grant, Failure(message: "", at: loadedAt))
+        return view(error, Failure(message: error.message, at: loadedAt))
+      }
+      if let failure = line.suspended(at: now) { return view(misconfigured(grant, failure), failure) }
+    case .loginRequired, .misconfigured: break
+    }
     switch saved.standing {
     case .good:
-      return providers[saved.provider]?.suspended(at: now).map { view(misconfigured(grant, $0), $0) }
+      return heldUp(grant).map { view(unavailable(grant, $0.failure, retryAt: $0.retryAt), $0.failure) }
     case .failing(let failure, _, let retryAt):
       return view(unavailable(grant, failure, retryAt: retryAt), failure)
     case .loginRequired(let reason, let failure): return view(loginRequired(grant, reason, failure), failure)

@@ -17,7 +17,7 @@ public actor Broker {
 
   var configuration: BrokerConfiguration
   var loadedAt: Timestamp
-  let startedAt: Timestamp
+  var startedAt: Timestamp
   var providers: [ProviderName: ProviderLine] = [:]
   var grants: [AccountName: Grant] = [:]
   /// How many provider lines there were.
@@ -26,11 +26,25 @@ public actor Broker {
   var revocations: [String: PendingRevocation] = [:]
   var values: [String: String] = [:]
   var waiting = Waiting()
+  var measures = Measures()
+  nonisolated let requests = RequestTally()
   /// Who waits for an account's turn to write; absent: it is free.
   var turns: [AccountName: [CheckedContinuation<Void, Never>]] = [:]
   var subscriptions: [UInt64: Subscription] = [:]
+  var eventActions: [@Sendable (Event) -> Void] = []
   var nextSubscription: UInt64 = 0
   var storeFailure: StoreError?
+  var storeFailingSince: Timestamp?
+  /// The store is being tried, and mended where it can be.
+  var isMending = false
+  /// Commits under way, by the time since the machine started at which they began.
+  var commits: [UInt64: Duration] = [:]
+  var nextCommit: UInt64 = 0
+  /// Accounts that are newer in memory than on disk, since the store failed.
+  var unsaved: Set<AccountName> = []
+  var lastExamined: Duration
+  /// The wall clock, as of some time since the machine started: between two looks at it no time steps.
+  var anchor: (wall: Timestamp, uptime: Duration)
   var refreshesInFlight = 0
   var exchangesInFlight = 0
   /// How many reloads began, and the latest that is in force.
@@ -59,9 +73,11 @@ public actor Broker {
     self.configuration = configuration
     self.logger = logger
     self.readConfiguration = readConfiguration
-    startedAt = surroundings.now()
-    loadedAt = startedAt
-    cache = TokenCache(policy: configuration.policy, now: surroundings.now)
+    anchor = (surroundings.now(), surroundings.uptime())
+    lastExamined = anchor.uptime
+    startedAt = anchor.wall
+    loadedAt = anchor.wall
+    cache = TokenCache(policy: configuration.policy, uptime: surroundings.uptime)
     cache.configure(policy: configuration.policy, refresh: configuration.refresh)
     for provider in configuration.providers { providers[provider.name] = ProviderLine(provider, id: 0) }
   }
@@ -71,7 +87,9 @@ public actor Broker {
     return lines
   }
 
-  var now: Timestamp { surroundings.now() }
+  /// The wall clock as it was when it was last looked at, and the time since: see ``watchClock()``.
+  var now: Timestamp { anchor.wall + (surroundings.uptime() - anchor.uptime) }
+  var uptime: Duration { surroundings.uptime() }
 
   /// Takes over what is on disk. Once, before anything else.
   public func start() async throws(StoreError) {
@@ -87,6 +105,7 @@ public actor Broker {
     for login in stored.logins { logins[login.id] = Login(saved: login, phase: .pending) }
     for revocation in stored.revocations { revocations[revocation.id] = revocation }
     values = stored.values
+    for name in providers.keys { providers[name]?.learned = learnedLifetime(of: name) }
     for account in grants.keys { publish(account) }
     summarize()
   }
@@ -126,7 +145,8 @@ public actor Broker {
     }
     let issuer = providers[grant.saved.provider]?.provider.about.issuer
     cache.set(
-      account, TokenCache.Entry(token, grant: grant.saved, issuer: issuer, policy: configuration.refresh))
+      account,
+      TokenCache.Entry(token, grant: grant.saved, issuer: issuer, policy: configuration.refresh, at: now, uptime))
   }
 
   /// After each change: the fast path, the waiters, the clockwork and the summary learn of it.
@@ -166,42 +186,13 @@ public actor Broker {
     grants.values.reduce(into: [:]) { $0[state(of: $1), default: 0] += 1 }
   }
 
-  // MARK: The store
-
-  /// Commits, and remembers whether the store works.
-  func commit(_ changes: [Change]) async throws(StoreError) {
-    do throws(StoreError) {
-      try await store.commit(changes)
-    } catch {
-      if storeFailure != error {
-        logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
-      }
-      storeFailure = error
-      updateSummary()
-      throw error
-    }
-    if storeFailure != nil {
-      logger.notice("the state can be written again")
-      storeFailure = nil
-      updateSummary()
-    }
-  }
-
-  /// For what is only remembered better: a failure changes nothing that anybody relies on.
-  func commitOrWarn(_ changes: [Change], _ what: String) async {
-    do throws(StoreError) {
-      try await commit(changes)
-    } catch {
-      logger.warning("not saved: \(what)")
-    }
-  }
-
   // MARK: Waiting
 
-  /// Returns when the key moves or the deadline passes. The caller looks again.
-  func wait(for key: Waiting.Key, until deadline: Timestamp) async {
+  /// Returns when the key moves or the deadline passes, which is a time since the machine started: nobody can set that.
+  /// The caller looks again.
+  func wait(for key: Waiting.Key, until deadline: Duration) async {
     let ticket = waiting.ticket()
-    let remaining = deadline - now
+    let remaining = deadline - uptime
     guard remaining > .zero, waiting.count < Limit.waiters else { return }
     let timer = Task { [surroundings] in
       await surroundings.sleep(remaining)

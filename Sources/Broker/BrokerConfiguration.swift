@@ -58,4 +58,12 @@ enum Limit {
   static let unknownKeyPause = Duration.seconds(60)
   static let suspension = Duration.seconds(900)
   static let parameters = 32
+  /// A commit that takes longer makes the store count as slow.
+  static let slowCommit = Duration.seconds(5)
+  /// How soon a store that fails is tried again; then every ``longestSleep``.
+  static let mendingDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]
+  static let examination = Duration.seconds(30)
+  /// What the wall clock may differ from the time that passed before it counts as set: clocks are also slewed.
+  static let clockStep = Duration.seconds(2)
+  static let skewWorthWarning = Duration.seconds(30)
 }

@@ -1,4 +1,4 @@
-import BrokerAPI
+public import BrokerAPI
 import Grants
 
 /// A connection that asked for events.
@@ -33,19 +33,27 @@ extension Broker {
     return .init(subscribed: types.map(\.rawValue).sorted())
   }
 
+  /// Calls back with every event, after what it tells of is on disk. The action must not wait.
+  public func onEvent(_ action: @escaping @Sendable (Event) -> Void) {
+    eventActions.append(action)
+  }
+
   private func unsubscribe(_ id: UInt64) {
     subscriptions[id] = nil
   }
 
   /// After the commit, to those whose policy lets them see the account.
   func emit(_ event: Event) {
+    for action in eventActions { action(event) }
     guard !subscriptions.isEmpty else { return }
     let params = JSON(encoding: event)
     for (id, subscription) in subscriptions where subscription.types.contains(event.type) {
       guard configuration.policy.allows(.observe, account: event.account, caller: subscription.session.caller) else {
         continue
       }
-      if !subscription.session.notify(method: Event.method, params: params) { subscriptions[id] = nil }
+      guard !subscription.session.notify(method: Event.method, params: params) else { continue }
+      subscriptions[id] = nil
+      measures.eventDropped()
     }
   }
 }

@@ -6,6 +6,8 @@ import OAuth
 struct Login {
   var saved: SavedLogin
   var phase: Phase
+  /// Started in this run of the broker, by its clock.
+  var isOfThisRun = false
 
   enum Phase {
     /// A person has to sign in.

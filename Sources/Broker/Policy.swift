@@ -26,6 +26,18 @@ public struct Policy: Sendable, Equatable {
     }
   }
 
+  /// What the caller may do, without a look at one account: by kind of access, the patterns of accounts.
+  public func permissions(of caller: Caller) -> [Access: [String]] {
+    var permissions: [Access: [String]] = [:]
+    for access in Access.allCases where access != .open {
+      let patterns =
+        isPrivileged(caller)
+        ? ["*"] : rules.filter { $0.access.contains(access) && $0.matches(caller) }.flatMap(\.accounts)
+      if !patterns.isEmpty { permissions[access] = patterns.contains("*") ? ["*"] : Array(Set(patterns)).sorted() }
+    }
+    return permissions
+  }
+
   /// Whether there is any account that the caller may do this to.
   public func allowsSome(_ access: Access, caller: Caller) -> Bool {
     access == .open || isPrivileged(caller)
@@ -52,7 +64,7 @@ extension Rule {
 }
 
 /// `*` stands for any run of characters, also none. Linear in the product of the lengths, whatever the pattern.
-func wildcard(_ pattern: String, matches text: String) -> Bool {
+public func wildcard(_ pattern: String, matches text: String) -> Bool {
   let pattern = Array(pattern.utf8)
   let text = Array(text.utf8)
   var reach = [true] + [Bool](repeating: false, count: text.count)

@@ -18,18 +18,30 @@ struct ProviderLine {
   /// The provider refuses this client: until then its refreshes rest.
   var suspension: (failure: Failure, until: Timestamp)?
   var lastError: String?
-  /// Requests under way, and those that wait for a place.
-  var inFlight = 0
-  var queue: [CheckedContinuation<Void, Never>] = []
+  /// Which refreshes it gets, and how fast.
+  var gate = ProviderGate()
+  /// Those that callers wait for and that have not begun, in the order in which they came.
+  var wanted: [AccountName] = []
+  /// Failed probes by account, in this outage.
+  var probes: [AccountName: Int] = [:]
+  /// How old its refresh tokens get.
+  var learned = LearnedLifetime()
+  /// How many accounts it has.
+  var accounts = 0
+  var skew: ClockSkew?
+  var skewWasSaid = false
 
   struct Fetched<Value: Sendable>: Sendable {
     var value: Value
     var at: Timestamp
+
+    mutating func moves(by step: Duration) { at = at + step }
   }
 
-  init(_ provider: any Provider, id: UInt64) {
+  init(_ provider: any Provider, id: UInt64, learned: LearnedLifetime = LearnedLifetime()) {
     self.provider = provider
     self.id = id
+    self.learned = learned
   }
 
   /// How the last fetch of the metadata failed, if that was so short a time ago.
@@ -42,5 +54,32 @@ struct ProviderLine {
   func suspended(at now: Timestamp) -> Failure? {
     guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }
     return suspension.failure
+  }
+
+  /// Nothing learned under other settings, or on another network, counts.
+  mutating func forgetWhatWasLearned() {
+    settings += 1
+    metadata = nil
+    metadataTask = nil
+    metadataFailure = nil
+    keys = nil
+    keysTask = nil
+    keysRefetchedAt = nil
+    keysFailedAt = nil
+    suspension = nil
+    lastError = nil
+  }
+
+  /// Somebody set the clock.
+  mutating func clockStepped(by step: Duration) {
+    metadata?.moves(by: step)
+    keys?.moves(by: step)
+    metadataFailure = nil
+    keysRefetchedAt = nil
+    keysFailedAt = nil
+    // A client that proves itself with the time may have been refused for that.
+    suspension = nil
+    skew = nil
+    skewWasSaid = false
   }
 }

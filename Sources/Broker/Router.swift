@@ -17,6 +17,7 @@ public struct Router: Dispatcher {
     self.broker = broker
     cache = broker.cache
     let discovery = OpenRPC.document(version: version)
+    let checks = ProviderChecks(broker)
     routes = Dictionary(
       uniqueKeysWithValues: [
         Self.route(TokenGet.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
@@ -52,8 +53,14 @@ public struct Router: Dispatcher {
         },
         Self.route(ProviderList.self, broker) { _, _ throws(RPCError) in await broker.providerList() },
         Self.route(ProviderGet.self, broker) { params, _ throws(RPCError) in try await broker.provider(params) },
-        Self.route(BrokerStatus.self, broker) { _, _ throws(RPCError) in await broker.status() },
+        Self.route(ProviderCheck.self, broker) { params, session throws(RPCError) in
+          try await checks.check(params, caller: session.caller)
+        },
+        Self.route(BrokerStatus.self, broker) { _, session throws(RPCError) in
+          await broker.status(for: session.caller)
+        },
         Self.route(BrokerReload.self, broker) { _, _ throws(RPCError) in try await broker.reload() },
+        Self.route(BrokerMetrics.self, broker) { _, _ throws(RPCError) in await broker.metrics() },
         Self.route(EventsSubscribe.self, broker) { params, session throws(RPCError) in
           try await broker.subscribe(params, session: session)
         },
@@ -66,8 +73,14 @@ public struct Router: Dispatcher {
   }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
-    guard let route = routes[request.method] else { return .failure(Methods.notFound(request.method)) }
-    return await route.answer(request.params, session)
+    guard let route = routes[request.method] else {
+      let answer = Result<JSON, RPCError>.failure(Methods.notFound(request.method))
+      broker.requests.answered(nil, answer)
+      return answer
+    }
+    let answer = await route.answer(request.params, session)
+    broker.requests.answered(request.method, answer)
+    return answer
   }
 
   private static func route<M: RPCMethod>(

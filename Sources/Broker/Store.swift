@@ -8,6 +8,14 @@ public protocol Store: Sendable {
   /// All or nothing, and on disk when it returns. Commits of many callers may share one transaction.
   func commit(_ changes: [Change]) async throws(StoreError)
 
+  /// Whether the database is still there and still the one that was opened; writes nothing. Whoever writes into a
+  /// database whose file was removed loses it all at the next start.
+  func examine() async throws(StoreError)
+
+  /// The database is damaged or gone: puts what is left of it aside and writes a new one, which is on disk when this
+  /// returns. Commits meanwhile go to the new one. Where it fails, nothing has changed and it can be tried again.
+  func rebuild(from state: StoredState) async throws(StoreError)
+
   /// Where it is, for people.
   var location: String { get }
 
@@ -52,6 +60,8 @@ public enum StoreError: Error, Sendable, Equatable {
   case newer(path: String, found: Int, known: Int)
   /// No database, or damaged.
   case corrupt(path: String, detail: String)
+  /// The file of the open database was removed or replaced.
+  case missing(path: String)
   /// Sealed under another key.
   case wrongKey(path: String, keySource: String)
   /// The key cannot be read or has the wrong form.

@@ -2,17 +2,21 @@ public import OAuth
 
 /// Clock and entropy: what only the composition root reads.
 public struct Surroundings: Sendable {
-  /// The wall clock.
+  /// The wall clock: may be wrong, and may step.
   public var now: @Sendable () -> Timestamp
+  /// Time since the machine started, suspended time included: never steps. What deadlines are counted on.
+  public var uptime: @Sendable () -> Duration
   /// Sleeps on a clock that counts suspended time; ends early when the task is cancelled.
   public var sleep: @Sendable (Duration) async -> Void
   public var randomBytes: @Sendable (Int) -> [UInt8]
 
   public init(
-    now: @escaping @Sendable () -> Timestamp, sleep: @escaping @Sendable (Duration) async -> Void,
+    now: @escaping @Sendable () -> Timestamp, uptime: @escaping @Sendable () -> Duration,
+    sleep: @escaping @Sendable (Duration) async -> Void,
     randomBytes: @escaping @Sendable (Int) -> [UInt8]
   ) {
     self.now = now
+    self.uptime = uptime
     self.sleep = sleep
     self.randomBytes = randomBytes
   }

@@ -8,7 +8,8 @@ import Synchronization
 public final class TokenCache: Sendable {
   struct Entry: Sendable {
     let body: CachedReply.Body
-    /// Milliseconds since 1970; nil: unknown, so good until it is refused.
+    /// Milliseconds since the machine started, so that setting the wall clock changes nothing; nil: unknown, so good
+    /// until it is refused.
     let expiresAt: Int64?
     let lifetime: Duration
     /// Without a wish of the caller, the token is served until here.
@@ -20,14 +21,15 @@ public final class TokenCache: Sendable {
     var policy: Policy
     var refresh = RefreshPolicy()
     var isOpen = true
+    var served: UInt64 = 0
   }
 
   private let state: Mutex<State>
-  private let now: @Sendable () -> Timestamp
+  private let uptime: @Sendable () -> Duration
 
-  init(policy: Policy, now: @escaping @Sendable () -> Timestamp) {
+  init(policy: Policy, uptime: @escaping @Sendable () -> Duration) {
     state = Mutex(State(policy: policy))
-    self.now = now
+    self.uptime = uptime
   }
 
   /// The reply to a plain `token.get`, or nil where the broker itself must answer.
@@ -36,17 +38,24 @@ public final class TokenCache: Sendable {
       guard state.isOpen, let entry = state.entries[account],
         state.policy.allows(.use, account: account, caller: caller)
       else { return nil }
-      guard let expiresAt = entry.expiresAt else { return CachedReply(body: entry.body, expiresIn: nil) }
-      let now = self.now().milliseconds
+      guard let expiresAt = entry.expiresAt else {
+        state.served &+= 1
+        return CachedReply(body: entry.body, expiresIn: nil)
+      }
+      let now = uptime().milliseconds
       var servedUntil = entry.servedUntil
       if let minTTL {
         let floor = state.refresh.floor(.seconds(min(minTTL, 1_000_000_000)), lifetime: entry.lifetime)
         servedUntil = expiresAt - floor.milliseconds
       }
       guard now < servedUntil else { return nil }
+      state.served &+= 1
       return CachedReply(body: entry.body, expiresIn: (expiresAt - now) / 1000)
     }
   }
+
+  /// How many replies there were.
+  var served: UInt64 { state.withLock { $0.served } }
 
   func set(_ account: AccountName, _ entry: Entry?) {
     state.withLock { $0.entries[account.rawValue] = entry }
@@ -68,11 +77,15 @@ public final class TokenCache: Sendable {
 }
 
 extension TokenCache.Entry {
-  init(_ token: SavedToken, grant: SavedGrant, issuer: String?, policy: RefreshPolicy) {
+  init(
+    _ token: SavedToken, grant: SavedGrant, issuer: String?, policy: RefreshPolicy, at now: Timestamp,
+    _ uptime: Duration
+  ) {
     let lifetime = token.expiresAt.map { $0 - token.issuedAt } ?? .zero
-    expiresAt = token.expiresAt?.milliseconds
+    let expiresAt = token.expiresAt.map { (uptime + ($0 - now)).milliseconds }
+    self.expiresAt = expiresAt
     self.lifetime = lifetime
-    servedUntil = token.expiresAt.map { ($0 - policy.floor(nil, lifetime: lifetime)).milliseconds } ?? .max
+    servedUntil = expiresAt.map { $0 - policy.floor(nil, lifetime: lifetime).milliseconds } ?? .max
     body = CachedReply.Body(TokenGet.Result(token, grant: grant, issuer: issuer, at: nil))
   }
 }

@@ -16,11 +16,28 @@ public struct TransportError: Error, Sendable, Equatable {
     case tooLarge
   }
 
+  /// What stood in the way, as far as it shows: it decides what a person looks at.
+  public enum Cause: String, Sendable, Equatable {
+    case nameLookup
+    /// Nobody listens there.
+    case refused
+    /// No road to there: the network is down, or a firewall says no.
+    case unreachable
+    case silence
+    /// The server's certificate is not to be trusted: expired, for another name, of an unknown authority.
+    case certificate
+    /// No secure connection, for another reason.
+    case tls
+    case other
+  }
+
   public var kind: Kind
   public var message: String
+  public var cause: Cause
 
-  public init(_ kind: Kind, _ message: String) {
+  public init(_ kind: Kind, _ message: String, cause: Cause = .other) {
     self.kind = kind
     self.message = message
+    self.cause = cause
   }
 }

@@ -1,4 +1,5 @@
 import Grants
+import Logging
 
 // What is known of an account reaches the disk in turn: a refresh, a login and a logout that meet could otherwise leave
 // on disk the one that lost in memory.
@@ -31,9 +32,12 @@ extension Broker {
     var changes = [Change.putGrant(grant.saved)]
     if grant.intent == nil { changes.append(.removeIntent(account)) }
     // A restart must not hand out again what a resource server refused.
-    if case .loginRequired = grant.saved.standing, grant.rejectedGeneration == grant.saved.generation {
-      changes.append(.removeTokens(account))
+    if grant.rejectedGeneration == grant.saved.generation { changes.append(.removeTokens(account)) }
+    do throws(StoreError) {
+      try await commit(changes)
+    } catch {
+      logger.warning("not saved yet: \(what)", metadata: ["account": "\(account)"])
+      unsaved.insert(account)
     }
-    await commitOrWarn(changes, what)
   }
 }

@@ -35,6 +35,10 @@ struct Waiting {
     waiter.resume()
   }
 
+  mutating func wakeAccounts() {
+    for key in Array(byKey.keys) { if case .account = key { wake(key) } }
+  }
+
   mutating func wakeAll() {
     for key in Array(byKey.keys) { wake(key) }
   }

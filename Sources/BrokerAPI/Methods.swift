@@ -4,8 +4,8 @@ public enum Methods {
     TokenGet.self, TokenReportRejected.self,
     AccountList.self, AccountGet.self, AccountLogout.self,
     LoginStart.self, LoginWait.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
-    ProviderList.self, ProviderGet.self,
-    EventsSubscribe.self, BrokerStatus.self, BrokerReload.self, RPCDiscover.self,
+    ProviderList.self, ProviderGet.self, ProviderCheck.self,
+    EventsSubscribe.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self, RPCDiscover.self,
   ]
 
   /// In the order of ``all``.

@@ -2,11 +2,16 @@
 #include "CLinux.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef SO_PEERGROUPS
@@ -84,4 +89,70 @@ int clinux_forbid_dumps(void) { return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 int clinux_forbid_core_files(void) {
     const struct rlimit none = {0, 0};
     return setrlimit(RLIMIT_CORE, &none);
+}
+
+void clinux_limit_heaps(int most) {
+#ifdef M_ARENA_MAX
+    mallopt(M_ARENA_MAX, most);
+#else
+    (void)most;
+#endif
+}
+
+int clinux_pipe(int ends[2], int own) {
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] > 2) continue;
+        /* A standard descriptor was closed when we started: the child's would fall on it. */
+        int moved = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
+        close(ends[i]);
+        ends[i] = moved;
+    }
+    if (ends[0] >= 0 && ends[1] >= 0 && fcntl(ends[own], F_SETFL, O_NONBLOCK) == 0) return 0;
+    int code = errno;
+    if (ends[0] >= 0) close(ends[0]);
+    if (ends[1] >= 0) close(ends[1]);
+    errno = code;
+    return -1;
+}
+
+int clinux_spawn(char *const argv[], char *const envp[], int input, int output, int32_t *pid) {
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t actions;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int code = posix_spawnattr_init(&attributes);
+    if (code != 0) return code;
+    code = posix_spawn_file_actions_init(&actions);
+    if (code != 0) {
+        posix_spawnattr_destroy(&attributes);
+        return code;
+    }
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    pid_t child = 0;
+    if ((code = posix_spawn_file_actions_adddup2(&actions, input, 0)) == 0 &&
+        (code = posix_spawn_file_actions_adddup2(&actions, output, 1)) == 0 &&
+        (code = posix_spawn_file_actions_adddup2(&actions, output, 2)) == 0 &&
+        (code = posix_spawn_file_actions_addclosefrom_np(&actions, 3)) == 0 &&
+        (code = posix_spawn_file_actions_addchdir_np(&actions, "/")) == 0)
+        code = posix_spawn(&child, argv[0], &actions, &attributes, argv, envp);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (code == 0) *pid = child;
+    return code;
+}
+
+int clinux_has_ended(int32_t pid) {
+    siginfo_t info = {0};
+    int result;
+    do {
+        result = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) return -1;
+    return info.si_pid != 0;
 }

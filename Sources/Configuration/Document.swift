@@ -56,6 +56,11 @@ enum Document {
       report.problem("has an escaped NUL (\\u0000)", at: Place(file: file), suggestion: "remove it")
       return nil
     }
+    if let brace = StrayBrace.find(in: text) {
+      let place = Place(file: file, line: brace.line)
+      report.problem("is no TOML: unexpected }", at: place, column: brace.column)
+      return nil
+    }
     let lines = KeyLines(text)
     do {
       let root = try TOMLTable(string: text)

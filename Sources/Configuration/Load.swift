@@ -110,10 +110,12 @@ struct Loader {
       switch name {
       case "provider": readProviders(item)
       case "rule": readRules(item)
+      case "on_event": readHooks(item)
       case "callback": read(item, Sections.callback, \.callback)
       case "socket": read(item, Sections.socket, \.socket)
       case "store": read(item, Sections.store, \.store)
       case "refresh": read(item, Sections.refresh, \.refresh)
+      case "metrics": read(item, Sections.metrics, \.metrics)
       case "log": read(item, Sections.log, \.self)
       default: reportUnknown(name, item)
       }
@@ -121,7 +123,7 @@ struct Loader {
   }
 
   private mutating func reportUnknown(_ name: String, _ item: Item) {
-    let sections = ["provider", "rule", "callback", "socket", "store", "refresh", "log"]
+    let sections = ["provider", "rule", "on_event", "callback", "socket", "store", "refresh", "metrics", "log"]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {
       return report.problem("unknown section [\(name.printable(limit: 64))]", at: item.place, suggestion: near)
@@ -132,7 +134,7 @@ struct Loader {
   private static func header(_ section: String) -> String {
     switch section {
     case "provider": "[provider.NAME]"
-    case "rule": "[[rule]]"
+    case "rule", "on_event": "[[\(section)]]"
     default: "[\(section)]"
     }
   }
@@ -155,6 +157,21 @@ struct Loader {
       var draft = RuleDraft()
       Sections.rule.read(table, into: &draft, title: "[[rule]]", report: &report)
       if let rule = draft.rule(table, at: item.place, sources: sources, report: &report) { settings.rules.append(rule) }
+    }
+  }
+
+  private mutating func readHooks(_ item: Item) {
+    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
+      return report.problem("hooks are written as [[on_event]], with two brackets", at: item.place)
+    }
+    for item in items {
+      guard settings.hooks.count < Sections.mostHooks else {
+        return report.problem("there are more than \(Sections.mostHooks) [[on_event]] hooks", at: item.place)
+      }
+      let table = item.table ?? [:]
+      var draft = HookDraft()
+      Sections.onEvent.read(table, into: &draft, title: Sections.onEvent.header, report: &report)
+      if let hook = draft.hook(table, at: item.place, report: &report) { settings.hooks.append(hook) }
     }
   }
 

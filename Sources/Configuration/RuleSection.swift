@@ -44,7 +44,7 @@ extension Sections {
           + "`manage`: forget accounts, reload."),
     ])
 
-  private static let pattern = Form<String>.text.map("account names") { text throws(Unfit) in
+  static let pattern = Form<String>.text.map("account names") { text throws(Unfit) in
     // A pattern is a name once each `*` is a letter.
     guard AccountName(rawValue: text.replacing("*", with: "x")) != nil else { throw .found(quoted(text)) }
     return text

@@ -69,6 +69,21 @@ enum Sections {
       Key(
         "concurrent_per_provider", .number(1...1024), \.concurrentPerProvider, standard: "8",
         "Refreshes in flight at one provider."),
+      Key(
+        "expiry_notice", .duration(.zero ... .days(365)), \.expiryNotice, standard: "\"7d\"",
+        "How long before its end people are told that a refresh token will end, but at most a quarter of its life; "
+          + "\"0s\": never."),
+    ])
+
+  static let metrics = Section<Settings.MetricsSettings>(
+    header: "[metrics]",
+    meaning:
+      "Where a scraper fetches the metrics over HTTP. `broker.metrics` and `grantctl metrics` need none of this.",
+    keys: [
+      Key(
+        "listen", .metricsAddress, \.listen, standard: "nowhere",
+        "`GET /metrics` is answered here. Every program of this machine can read a port; a socket only grantd's user "
+          + "and group.")
     ])
 
   static let log = Section<Settings>(

@@ -12,6 +12,8 @@ public struct Settings: Sendable, Equatable {
   public var socket = SocketSettings()
   public var store = StoreSettings()
   public var refresh = RefreshPolicy()
+  public var metrics = MetricsSettings()
+  public var hooks: [Hook] = []
   /// `trace`, `debug`, `info`, `notice`, `warning`, `error`.
   public var logLevel: String?
   /// What a person should know, each with file and line.
@@ -37,6 +39,13 @@ public struct Settings: Sendable, Equatable {
     public var connectionsPerUser: Int = 256
     public var requestsPerConnection: Int = 64
     public var idleTimeout: Duration = .seconds(600)
+
+    public init() {}
+  }
+
+  public struct MetricsSettings: Sendable, Equatable {
+    /// Where they are served over HTTP; nil: nowhere.
+    public var listen: MetricsAddress?
 
     public init() {}
   }

@@ -20,6 +20,8 @@ extension Provider {
       case (.POST, "reset"):
         reset()
         return .json(["ok": true])
+      case (.POST, "token"):
+        return try facts(of: body(of: request))
       case (.POST, "revoke_user"):
         guard let name = try body(of: request)["user"]?.string, let user = User(hint: name) else {
           throw ControlFailure("user is alice, bob or user-N")
@@ -38,6 +40,15 @@ extension Provider {
     if request.body.isEmpty { return [:] }
     guard let json = DemoServer.JSON(text: request.body) else { throw ControlFailure("the body is not JSON") }
     return json
+  }
+
+  private func facts(of body: DemoServer.JSON) throws(ControlFailure) -> Response {
+    let now = options.now()
+    if let text = body["token"]?.string { return .json(ledger.withLock { $0.facts(of: text, at: now) }) }
+    guard let fingerprint = body["refresh_token_sha256"]?.string else {
+      throw ControlFailure("the body names a token or a refresh_token_sha256")
+    }
+    return .json(ledger.withLock { $0.facts(of: $0.refreshToken(fingerprint: fingerprint) ?? "", at: now) })
   }
 
   private func change(_ request: Request) throws(ControlFailure) -> Response {

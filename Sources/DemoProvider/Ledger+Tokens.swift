@@ -38,7 +38,10 @@ extension Ledger {
     let text = "rt-\(Base64URL.random())"
     let expires = now.addingTimeInterval(settings.refreshTTL.asSeconds)
     refreshTokens.insert(RefreshToken(grant: grant, expires: expires), for: text)
-    grants.update(grant) { $0.currentRefreshToken = text }
+    grants.update(grant) {
+      $0.previousRefreshToken = $0.currentRefreshToken
+      $0.currentRefreshToken = text
+    }
     return text
   }
 
@@ -47,6 +50,7 @@ extension Ledger {
   ) -> Issued {
     let text = "at-\(Base64URL.random())"
     let expires = now.addingTimeInterval(settings.accessTTL.asSeconds)
+    grants.update(grant.id) { $0.currentAccessToken = text }
     accessTokens.insert(AccessToken(grant: grant.id, scopes: scopes, issued: now, expires: expires), for: text)
     return Issued(
       grant: grant, accessToken: text, refreshToken: refreshToken, scopes: scopes, settings: settings,

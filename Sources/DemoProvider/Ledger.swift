@@ -48,6 +48,9 @@ struct Ledger: Sendable {
     /// Why it ended; nil while it lives.
     var ended: String?
     var currentRefreshToken: String?
+    /// The one before it.
+    var previousRefreshToken: String?
+    var currentAccessToken: String?
     var refreshes = 0
     var refreshesInFlight = 0
     var refreshesInFlightMax = 0

@@ -12,6 +12,8 @@ extension DemoServer {
     public var liveGrants: Int
     public var deadGrants: Int
     public var refreshes: Int
+    /// Refreshes that have arrived and are not answered.
+    public var refreshesInFlight: Int
     /// The most refreshes that one grant ever had in flight at once.
     public var refreshesInFlightMax: Int
     /// In the order in which they were made.
@@ -44,6 +46,7 @@ extension Provider {
       return DemoServer.Stats(
         requests: ledger.counts, faultHits: ledger.faultHits, faultsSet: ledger.faults.count, liveGrants: live,
         deadGrants: grants.count - live, refreshes: grants.reduce(0) { $0 + $1.refreshes },
+        refreshesInFlight: ledger.grants.values.reduce(0) { $0 + $1.refreshesInFlight },
         refreshesInFlightMax: grants.map(\.refreshesInFlightMax).max() ?? 0, grants: grants)
     }
   }
@@ -54,7 +57,8 @@ extension DemoServer.Stats {
     [
       "requests": .object(requests.mapValues { .int($0) }), "fault_hits": .object(faultHits.mapValues { .int($0) }),
       "faults_set": .int(faultsSet), "live_grants": .int(liveGrants), "dead_grants": .int(deadGrants),
-      "refreshes": .int(refreshes), "refreshes_in_flight_max": .int(refreshesInFlightMax),
+      "refreshes": .int(refreshes), "refreshes_in_flight": .int(refreshesInFlight),
+      "refreshes_in_flight_max": .int(refreshesInFlightMax),
       "grants": .array(grants.map(\.json)),
     ]
   }

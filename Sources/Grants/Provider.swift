@@ -27,6 +27,15 @@ public protocol Provider: Sendable {
   /// The request that revokes a token (RFC 7009); nil: the server cannot.
   func revocation(of token: Secret, hint: String, metadata: ServerMetadata) -> HTTPRequest?
   func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome
+
+  /// How far this machine's clock may be off before ID tokens are refused.
+  var clockTolerance: Duration { get }
+  /// Judges the settings by themselves.
+  func examineSettings() -> Finding
+  /// Judges an answer to ``discovery()`` (nil where that is), and what settings and metadata say of each other.
+  func examine(_ response: HTTPResponse?) -> Examination
+  /// Judges whether the server's keys can verify the ID tokens that the settings allow.
+  func examine(_ keys: JWKSet, metadata: ServerMetadata) -> Finding
 }
 
 /// What a provider is, for people, and what the engine must know of it.
@@ -162,6 +171,21 @@ public enum ProviderFailure: Error, Sendable, Equatable {
     case .ended(_, let message, _), .misconfigured(let message, _), .tryLater(let message, _, _),
       .unclear(let message, _), .lost(let message), .notSent(let message), .invalid(let message, _):
       message
+    }
+  }
+
+  /// It says that the provider, or the road to it, is out of order, and nothing of the grant.
+  public var isOfProvider: Bool {
+    switch self {
+    case .tryLater, .unclear, .lost, .notSent: true
+    case .ended, .misconfigured, .invalid: false
+    }
+  }
+
+  public var retryAfter: Duration? {
+    switch self {
+    case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter): retryAfter
+    case .ended, .misconfigured, .lost, .notSent, .invalid: nil
     }
   }
 

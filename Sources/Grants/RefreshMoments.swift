@@ -35,6 +35,14 @@ extension RefreshPolicy {
     return max(earliest, moment - lifetime.scaled(by: jitter * position))
   }
 
+  /// When to refresh a token that is still good because the refresh token beside it ends first: at a provider that
+  /// gives a new end with each refresh, that keeps the grant alive.
+  func keepAlive(of token: SavedToken, refreshTokenEnd end: Timestamp) -> Timestamp? {
+    let lifetime = end - token.issuedAt
+    guard lifetime > .zero else { return nil }
+    return max(token.issuedAt + lifetime.scaled(by: share), token.issuedAt + Self.slowest)
+  }
+
   /// When to try again what was planned for this moment: at once where no wait is that long, since then the clock has
   /// stepped back.
   func retry(plannedFor moment: Timestamp, at now: Timestamp) -> Timestamp {

@@ -26,6 +26,12 @@ public struct RefreshPolicy: Sendable, Equatable {
   public var longestRetryAfter: Duration = .seconds(3600)
   /// How many refreshes may be in flight at one provider.
   public var concurrentPerProvider: Int = 8
+  /// So many requests in a row without an answer make an outage…
+  public var outageThreshold: Int = 5
+  /// …in which one request at a time is let through, after these waits; the last one repeats.
+  public var probeDelays: [Duration] = [.seconds(5), .seconds(10), .seconds(20), .seconds(30)]
+  /// How long before its end people are told that a refresh token will end.
+  public var expiryNotice: Duration = .seconds(7 * 86_400)
 
   public init() {}
 }

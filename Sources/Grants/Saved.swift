@@ -16,6 +16,10 @@ public struct SavedGrant: Sendable, Equatable {
   /// The one before, for as long as the provider still takes it: a lost answer to a rotation can be asked for again.
   public var previousRefreshToken: Secret?
   public var refreshTokenExpiresAt: Timestamp?
+  /// When the current refresh token was first handed out; unknown for those of before this was kept.
+  public var refreshTokenIssuedAt: Timestamp?
+  /// When people were last told that the refresh token will end; nil: not yet, of this one.
+  public var expiryAnnouncedAt: Timestamp?
   /// The ID token of the login, which a refreshed one is compared with (OpenID Connect Core §12.2).
   public var idToken: Secret?
   /// Counts the access tokens of the account; never goes back, also over a new login.
@@ -29,7 +33,8 @@ public struct SavedGrant: Sendable, Equatable {
   public init(
     account: AccountName, provider: ProviderName, identity: Identity?, requestedScopes: [String],
     grantedScopes: [String], resource: String? = nil, refreshToken: Secret?, previousRefreshToken: Secret? = nil,
-    refreshTokenExpiresAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
+    refreshTokenExpiresAt: Timestamp? = nil, refreshTokenIssuedAt: Timestamp? = nil,
+    expiryAnnouncedAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
     createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil
   ) {
     self.account = account
@@ -41,6 +46,8 @@ public struct SavedGrant: Sendable, Equatable {
     self.refreshToken = refreshToken
     self.previousRefreshToken = previousRefreshToken
     self.refreshTokenExpiresAt = refreshTokenExpiresAt
+    self.refreshTokenIssuedAt = refreshTokenIssuedAt
+    self.expiryAnnouncedAt = expiryAnnouncedAt
     self.idToken = idToken
     self.generation = generation
     self.standing = standing

@@ -23,9 +23,10 @@ public struct AuthorizationResponse: Sendable {
   /// Reads the whole URL, or the target of a request to the listener. The fragment is read for unexpected tokens alone.
   public static func parse(_ url: String) throws(CallbackError) -> AuthorizationResponse {
     guard url.utf8.count <= longestURL else { throw .tooLarge }
-    let halves = url.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
-    let query = halves[0].firstIndex(of: "?").map { halves[0][halves[0].index(after: $0)...] } ?? ""
-    guard let parameters = FormEncoding.decode(query) else { throw .unreadable }
+    // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
+    let halves = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
+    let query = halves[0].drop { $0 != UInt8(ascii: "?") }.dropFirst()
+    guard let parameters = FormEncoding.decode(Substring(query)) else { throw .unreadable }
 
     var values: [String: String] = [:]
     for parameter in parameters {
@@ -33,7 +34,7 @@ public struct AuthorizationResponse: Sendable {
       if known, single.contains(parameter.name) { throw .duplicateParameter(parameter.name) }
       if !known { values[parameter.name] = parameter.value }
     }
-    let fragment = halves.count == 2 ? FormEncoding.decode(halves[1]) ?? [] : []
+    let fragment = halves.count == 2 ? FormEncoding.decode(Substring(halves[1])) ?? [] : []
     return try AuthorizationResponse(values, fragmentNames: Set(fragment.map(\.name)))
   }
 

@@ -8,7 +8,8 @@ public func base64URL(_ bytes: some Sequence<UInt8>) -> String {
     .replacingOccurrences(of: "=", with: "")
 }
 
-/// The bytes of base64url text; nil where it holds padding, white space or anything outside the alphabet (RFC 7515 §2).
+/// The bytes of base64url text; nil where it holds padding, white space or anything outside the alphabet (RFC 7515 §2), or
+/// bits behind the last byte: two texts never mean the same (RFC 4648 §3.5).
 public func decodeBase64URL(_ text: some StringProtocol) -> Data? {
   var standard: [UInt8] = []
   for byte in text.utf8 {
@@ -19,9 +20,18 @@ public func decodeBase64URL(_ text: some StringProtocol) -> Data? {
     default: return nil
     }
   }
-  guard standard.count % 4 != 1 else { return nil }
+  guard standard.count % 4 != 1, hasNoSpareBits(standard) else { return nil }
   standard += Array(repeating: UInt8(ascii: "="), count: (4 - standard.count % 4) % 4)
   return Data(base64Encoded: Data(standard))
+}
+
+/// Whether the bits that the last letter has beyond the last byte are zero.
+private func hasNoSpareBits(_ letters: [UInt8]) -> Bool {
+  switch letters.count % 4 {
+  case 2: "AQgw".utf8.contains(letters[letters.count - 1])
+  case 3: "AEIMQUYcgkosw048".utf8.contains(letters[letters.count - 1])
+  default: true
+  }
 }
 
 /// A parameter of a query or a form.

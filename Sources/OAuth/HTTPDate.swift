@@ -43,9 +43,18 @@ extension HTTPResponse {
   /// The longest wait that a server may ask for.
   public static let longestRetryAfter = Duration.seconds(86_400)
 
-  /// The server's clock when it answered (RFC 9110 §6.6.1), from which a clock's skew is learnt.
+  /// A cache that keeps an answer for longer than a year is not believed.
+  private static let longestAge: Int64 = 366 * 86_400
+
+  /// The server's clock when it answered (RFC 9110 §6.6.1), from which a clock's skew is learnt. An answer from a cache
+  /// has the date of when it was made, and says how long ago that was (`Age`, RFC 9111 §5.1).
   public var date: Timestamp? {
-    header("Date").flatMap(Timestamp.init(httpDate:))
+    guard let made = header("Date").flatMap(Timestamp.init(httpDate:)) else { return nil }
+    guard let age = header("Age").map({ $0.trimmedOfSpace }) else { return made }
+    guard !age.isEmpty, age.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let seconds = Int64(age),
+      seconds <= Self.longestAge
+    else { return nil }
+    return made + .seconds(seconds)
   }
 
   /// How long the server asks to wait (RFC 9110 §10.2.3): seconds, or a date, which is taken relative to the server's own

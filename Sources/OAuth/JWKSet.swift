@@ -33,6 +33,14 @@ public struct JWKSet: Sendable, Equatable {
   }
 }
 
+extension JWKSet {
+  /// How many of the keys can verify a signature by one of these algorithms (RFC 7517 §4.2 to §4.4).
+  public func count(usableFor algorithms: [String]) -> Int {
+    let wanted = algorithms.compactMap(SignatureAlgorithm.init(rawValue:))
+    return keys.filter { key in wanted.contains { key.fits($0, kid: nil) } }.count
+  }
+}
+
 /// A public key for signatures (RFC 7517 §4, RFC 7518 §6, RFC 8037 §2). Symmetric keys are never taken from a provider.
 public struct JWK: Sendable, Equatable {
   public let kid: String?

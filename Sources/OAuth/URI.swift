@@ -12,18 +12,21 @@ struct URI: Equatable {
 
   /// Nil where the text is no absolute URI.
   init?(_ text: some StringProtocol) {
-    guard text.utf8.count <= Self.maximumBytes, let colon = text.firstIndex(of: ":") else { return nil }
+    // By bytes: a combining mark behind a delimiter makes another Character of it.
+    guard text.utf8.count <= Self.maximumBytes, let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) else {
+      return nil
+    }
     guard !text.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7f }) else { return nil }
     scheme = String(text[..<colon])
     guard let first = scheme.utf8.first, Self.isLetter(first), scheme.utf8.allSatisfy(Self.isScheme) else { return nil }
 
-    var rest = text[text.index(after: colon)...]
-    if let hash = rest.firstIndex(of: "#") {
-      fragment = String(rest[rest.index(after: hash)...])
+    var rest = text[text.utf8.index(after: colon)...]
+    if let hash = rest.utf8.firstIndex(of: UInt8(ascii: "#")) {
+      fragment = String(rest[rest.utf8.index(after: hash)...])
       rest = rest[..<hash]
     }
-    if let mark = rest.firstIndex(of: "?") {
-      query = String(rest[rest.index(after: mark)...])
+    if let mark = rest.utf8.firstIndex(of: UInt8(ascii: "?")) {
+      query = String(rest[rest.utf8.index(after: mark)...])
       rest = rest[..<mark]
     }
     guard rest.utf8.allSatisfy(Self.isPlain) else { return nil }

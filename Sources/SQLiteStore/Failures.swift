@@ -1,5 +1,7 @@
 import Broker
+import Foundation
 import GRDB
+import Glibc
 
 extension StoreError {
   static func opening(_ error: any Error, at path: String) -> StoreError {
@@ -10,9 +12,17 @@ extension StoreError {
     translated(error, at: path) { .unreadable(path: path, detail: $0) }
   }
 
+  /// What cannot be read of the open database is damage: a new one may do where this one does not.
   static func writing(_ error: any Error, at path: String) -> StoreError {
-    translated(error, at: path) { .unwritable(path: path, detail: $0) }
+    if let error = error as? DatabaseError, unreadable.contains(error.extendedResultCode) {
+      return .corrupt(path: path, detail: "a part of it cannot be read (SQLite \(error.extendedResultCode.rawValue))")
+    }
+    return translated(error, at: path) { .unwritable(path: path, detail: $0) }
   }
+
+  private static let unreadable: [ResultCode] = [
+    .SQLITE_IOERR_READ, .SQLITE_IOERR_SHORT_READ, .SQLITE_IOERR_CORRUPTFS, .SQLITE_IOERR_DATA,
+  ]
 
   private static func translated(
     _ error: any Error, at path: String, otherwise: (String) -> StoreError
@@ -28,15 +38,19 @@ extension StoreError {
   private static func translated(
     _ error: DatabaseError, at path: String, otherwise: (String) -> StoreError
   ) -> StoreError {
+    let disk = DiskTrouble.at((path as NSString).deletingLastPathComponent)
     switch error.resultCode {
-    case .SQLITE_CORRUPT, .SQLITE_NOTADB: .corrupt(path: path, detail: error.detail)
-    case .SQLITE_FULL: otherwise("the disk is full")
-    case .SQLITE_IOERR: otherwise("an input/output error (SQLite \(error.extendedResultCode.rawValue))")
-    case .SQLITE_READONLY: otherwise("the file, its folder or the file system is read-only")
-    case .SQLITE_BUSY, .SQLITE_LOCKED: otherwise("another program has kept the database locked for too long")
-    case .SQLITE_CANTOPEN, .SQLITE_PERM, .SQLITE_AUTH: otherwise("a file cannot be opened: \(error.detail)")
-    case .SQLITE_CONSTRAINT: otherwise("the change does not fit what is there: \(error.detail)")
-    default: otherwise(error.detail)
+    case .SQLITE_CORRUPT, .SQLITE_NOTADB: return .corrupt(path: path, detail: error.detail)
+    case .SQLITE_FULL: return otherwise("the disk is full")
+    case .SQLITE_IOERR:
+      return otherwise(disk ?? "an input/output error (SQLite \(error.extendedResultCode.rawValue))")
+    case .SQLITE_READONLY: return otherwise(disk ?? "the file, its folder or the file system is read-only")
+    case .SQLITE_BUSY, .SQLITE_LOCKED:
+      return otherwise("it was locked by another program for \(Int(Opening.busyTimeout)) s")
+    case .SQLITE_CANTOPEN, .SQLITE_PERM, .SQLITE_AUTH:
+      return otherwise(disk ?? "a file cannot be opened: \(error.detail)")
+    case .SQLITE_CONSTRAINT: return otherwise("the change does not fit what is there: \(error.detail)")
+    default: return otherwise(error.detail)
     }
   }
 }
@@ -57,10 +71,26 @@ extension DamagedRow {
 extension Error {
   /// Whether another commit may still be written after this. Damage and failing hardware concern all.
   var mayConcernOneCommit: Bool {
-    guard let error = self as? DatabaseError else { return true }
+    guard let error = self as? DatabaseError else { return !(self is StoreError) }
     return switch error.resultCode {
     case .SQLITE_CORRUPT, .SQLITE_NOTADB, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_BUSY, .SQLITE_CANTOPEN: false
     default: true
     }
+  }
+}
+
+/// What the file system says where SQLite knows only that something failed.
+enum DiskTrouble {
+  /// Less is as good as nothing: SQLite's log, its index and a page of the database.
+  private static let least: UInt64 = 64 << 10
+
+  static func at(_ folder: String) -> String? {
+    var status = statvfs()
+    guard statvfs(folder, &status) == 0 else { return nil }
+    // ST_RDONLY
+    if status.f_flag & 1 != 0 { return "its file system is mounted read-only" }
+    if UInt64(status.f_bavail) * UInt64(status.f_frsize) < least { return "the disk is full" }
+    if status.f_files > 0, status.f_favail == 0 { return "the disk has room, but no inode, for a file" }
+    return nil
   }
 }

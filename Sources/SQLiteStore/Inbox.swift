@@ -32,6 +32,8 @@ struct Inbox {
   private var phase = Phase.open
   private var waiting: [Commit] = []
   private var isWriting = false
+  /// Rebuilds that were asked for and have not ended. Nothing is written meanwhile.
+  private var rebuilds = 0
   private var closers: [CheckedContinuation<Void, Never>] = []
 
   init(limit: Int) {
@@ -39,6 +41,7 @@ struct Inbox {
   }
 
   var isOpen: Bool { phase == .open }
+  var counts: (commits: Int, rebuilds: Int) { (waiting.count, rebuilds) }
 
   mutating func add(_ commit: Commit) -> Added {
     guard phase == .open else { return .refused { _ in .closed } }
@@ -46,17 +49,41 @@ struct Inbox {
       return .refused { [limit] in .unwritable(path: $0, detail: "\(limit) changes wait for the disk already") }
     }
     waiting.append(commit)
-    if isWriting { return .waits }
+    if isWriting || rebuilds > 0 { return .waits }
     isWriting = true
     return .first
   }
 
   /// Up to `limit` commits; none: the writer is done.
   mutating func next(limit: Int) -> [Commit] {
-    let group = Array(waiting.prefix(limit))
+    let group = rebuilds > 0 ? [] : Array(waiting.prefix(limit))
     waiting.removeFirst(group.count)
     isWriting = !group.isEmpty
     return group
+  }
+
+  /// Whether these, which were written or could not be, may be answered. While a new database is asked for they may not:
+  /// they are written once more, into that one, before the commits that came after them.
+  mutating func settle(_ group: [Commit]) -> Bool {
+    guard rebuilds > 0 else { return true }
+    waiting.insert(contentsOf: group, at: 0)
+    isWriting = false
+    return false
+  }
+
+  /// False: the store is closed.
+  mutating func beginRebuild() -> Bool {
+    guard phase == .open else { return false }
+    rebuilds += 1
+    return true
+  }
+
+  /// Whether the caller must see to the commits that waited.
+  mutating func endRebuild() -> Bool {
+    rebuilds -= 1
+    guard rebuilds == 0, !isWriting, !waiting.isEmpty else { return false }
+    isWriting = true
+    return true
   }
 
   mutating func close(_ closer: CheckedContinuation<Void, Never>) -> Closing {

@@ -14,12 +14,22 @@ extension SealingKey {
       throw .unusableKey(
         source: file, detail: "it is missing, and the database in \(stateFolder) is sealed under the key that it had")
     }
-    try create(file: file)
+    try create(file: file, SymmetricKey(size: .bits256))
     guard let key = try load(file: file) else {
       throw .unusableKey(source: file, detail: "it was removed while it was being made")
     }
     return key
   }
+
+  /// Writes the file again that was in the folder and is gone. A key that is kept elsewhere is not put beside the
+  /// database that it seals.
+  func restore(inside folder: String) throws(StoreError) {
+    guard let file, Self.standard((file as NSString).deletingLastPathComponent) == Self.standard(folder) else { return }
+    try Self.create(file: file, key)
+  }
+
+  /// A folder may be given with a slash at its end.
+  private static func standard(_ path: String) -> String { (path as NSString).standardizingPath }
 
   /// Nil where there is no such file.
   private static func load(file: String) throws(StoreError) -> SealingKey? {
@@ -33,7 +43,7 @@ extension SealingKey {
     var contents = [UInt8](repeating: 0, count: 512)
     let count = Glibc.read(descriptor, &contents, contents.count)
     guard count >= 0 else { throw .unusableKey(source: file, detail: systemError(errno)) }
-    return try SealingKey(Data(contents[..<count]), source: file)
+    return try SealingKey(Data(contents[..<count]), source: file).kept(in: file)
   }
 
   private static func objection(to status: stat) -> String? {
@@ -46,12 +56,12 @@ extension SealingKey {
   }
 
   /// Whole or not at all, on disk, and never over another: of two that start at once, one wins and both use its key.
-  private static func create(file: String) throws(StoreError) {
+  private static func create(file: String, _ key: SymmetricKey) throws(StoreError) {
     let folder = (file as NSString).deletingLastPathComponent
     _ = try StateFolder.prepare(folder.isEmpty ? "." : folder)
     let temporary = "\(file).new.\(UUID().uuidString)"
-    let key = SymmetricKey(size: .bits256).withUnsafeBytes { Data($0) }
-    let written = writeFile(temporary, contents: key.base64EncodedData() + [UInt8(ascii: "\n")])
+    let bytes = key.withUnsafeBytes { Data($0) }
+    let written = writeFile(temporary, contents: bytes.base64EncodedData() + [UInt8(ascii: "\n")])
     defer { unlink(temporary) }
     guard written else { throw .unusableKey(source: file, detail: "it cannot be made: \(systemError(errno))") }
     guard link(temporary, file) == 0 || errno == EEXIST, syncFolder(folder.isEmpty ? "." : folder) else {

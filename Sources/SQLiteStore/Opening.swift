@@ -20,6 +20,7 @@ struct Opening {
   let keySource: String
   /// For tests of a full disk.
   let pageLimit: Int?
+  let onWritePoint: (@Sendable (WritePoint) -> Void)?
 
   private enum Found {
     case nothing
@@ -29,11 +30,14 @@ struct Opening {
   }
 
   func database() throws(StoreError) -> DatabaseQueue {
+    // A rebuild that the end of the process interrupted.
+    if folder.size(of: folder.successor) > 0 { try folder.installSuccessor() }
+    folder.removeDraft()
     let found = try look()
-    try folder.protectDatabase()
+    try folder.protect(folder.database)
     do {
       let database = try DatabaseQueue(path: folder.database, configuration: writing)
-      try Schema.migrate(database)
+      try Schema.migrate(database, onWritePoint: onWritePoint)
       switch found {
       case .store: break
       case .nothing: try database.inTransaction(.immediate) { try putKeyCheck(in: $0) }
@@ -45,9 +49,37 @@ struct Opening {
     }
   }
 
+  /// Writes a database with this state beside the one that is there: whole, on disk and closed.
+  func draft(_ state: StoredState) throws(StoreError) {
+    folder.removeDraft()
+    try folder.protect(folder.draft)
+    do {
+      let database = try DatabaseQueue(path: folder.draft, configuration: writing)
+      try Schema.migrate(database)
+      try database.inTransaction(.immediate) { db in
+        for change in state.changes { try change.apply(to: db, sealer: sealer) }
+        return try putKeyCheck(in: db)
+      }
+      _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+      try database.close()
+    } catch {
+      folder.removeDraft()
+      throw .writing(error, at: folder.database)
+    }
+  }
+
+  /// Opens what a rebuild put in place.
+  func reopened() throws(StoreError) -> DatabaseQueue {
+    do {
+      return try DatabaseQueue(path: folder.database, configuration: writing)
+    } catch {
+      throw .writing(error, at: folder.database)
+    }
+  }
+
   // MARK: Looking
 
-  /// What is there. Writes nothing to the database.
+  /// What is there. Writes nothing to the database, but for what a journal says must be taken back.
   private func look() throws(StoreError) -> Found {
     guard folder.size(of: folder.database) > 0 else {
       // SQLite would take the empty database for a new one, and delete the log.
@@ -58,7 +90,10 @@ struct Opening {
     }
     try checkHeader()
     do {
-      let database = try DatabaseQueue(path: folder.database, configuration: Self.looking)
+      var configuration = Self.looking
+      // The first start ended while it turned the log on: SQLite reads nothing before that is taken back.
+      configuration.readonly = folder.size(of: folder.database + "-journal") == 0
+      let database = try DatabaseQueue(path: folder.database, configuration: configuration)
       defer { try? database.close() }
       return try database.read { try look(in: $0) }
     } catch {
@@ -77,9 +112,10 @@ struct Opening {
   }
 
   private func look(in db: Database) throws -> Found {
-    let tables = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") ?? 0
+    let ofMigrations = "SELECT count(*) FROM sqlite_master WHERE tbl_name <> 'grdb_migrations'"
+    let tables = try Int.fetchOne(db, sql: ofMigrations) ?? 0
     let application = try Int32.fetchOne(db, sql: "PRAGMA application_id")
-    // The first start ended after the file was made and before the tables were.
+    // The first start ended after the file, or GRDB's list of migrations, was made and before the tables were.
     if tables == 0, application == 0 { return .nothing }
     guard application == Schema.applicationID else {
       throw StoreError.corrupt(path: folder.database, detail: "it is another program's database")

@@ -31,6 +31,14 @@ final class OwnerLock: Sendable {
     return lock
   }
 
+  /// Whether the lock's file is still the one that is locked: another process would lock another one.
+  func isIn(_ path: String) -> Bool {
+    var held = stat()
+    var found = stat()
+    return descriptor.withLock { fstat($0, &held) } == 0 && stat(path, &found) == 0
+      && held.st_dev == found.st_dev && held.st_ino == found.st_ino
+  }
+
   func release() {
     descriptor.withLock { descriptor in
       guard descriptor >= 0 else { return }

@@ -6,8 +6,8 @@ extension SavedGrant: StoredRow {
     "grants", key: ["account"],
     columns: [
       "account", "provider", "identity", "requested_scopes", "granted_scopes", "resource", "generation", "standing",
-      "standing_detail", "created_at", "logged_in_at", "refresh_token_expires_at", "refresh_token",
-      "previous_refresh_token", "id_token", "extra",
+      "standing_detail", "created_at", "logged_in_at", "refresh_token_expires_at",
+      "refresh_token_issued_at", "expiry_announced_at", "refresh_token", "previous_refresh_token", "id_token", "extra",
     ])
 
   /// With the provider: changing it must not send the refresh token to another one.
@@ -27,6 +27,8 @@ extension SavedGrant: StoredRow {
     row.time(createdAt)
     row.time(loggedInAt)
     row.time(refreshTokenExpiresAt)
+    row.time(refreshTokenIssuedAt)
+    row.time(expiryAnnouncedAt)
     try row.sealed(refreshToken)
     try row.sealed(previousRefreshToken)
     try row.sealed(idToken)
@@ -48,10 +50,13 @@ extension SavedGrant: StoredRow {
     let createdAt = try row.time()
     let loggedInAt = try row.time()
     let refreshTokenExpiresAt = try row.optionalTime()
+    let refreshTokenIssuedAt = try row.optionalTime()
+    let expiryAnnouncedAt = try row.optionalTime()
     self.init(
       account: account, provider: provider, identity: identity, requestedScopes: requestedScopes,
       grantedScopes: grantedScopes, resource: resource, refreshToken: try row.optionalSealed(),
       previousRefreshToken: try row.optionalSealed(), refreshTokenExpiresAt: refreshTokenExpiresAt,
+      refreshTokenIssuedAt: refreshTokenIssuedAt, expiryAnnouncedAt: expiryAnnouncedAt,
       idToken: try row.optionalSealed(), generation: generation, standing: standing, createdAt: createdAt,
       loggedInAt: loggedInAt, extra: try row.optionalSealedData())
   }

@@ -6,20 +6,31 @@ import Synchronization
 /// The broker's state in a SQLite database, with secrets sealed under a key that is kept elsewhere.
 ///
 /// Commits of many callers share a transaction: those that arrive while one is being written go into the next. All
-/// work happens on the database's own queue, so that waiting for the disk holds no thread of the concurrency pool.
+/// work happens on one queue, so that waiting for the disk holds no thread of the concurrency pool.
 public final class SQLiteStore: Store {
   /// Commits in one transaction.
   static let groupLimit = 256
   /// Commits that wait for one.
   static let waitingLimit = 4096
 
+  /// What is open. Changed on the queue alone.
+  struct Home {
+    /// Nil: a rebuild has put a new database in place that could not be opened yet.
+    var database: DatabaseQueue?
+    /// Nil: a rebuild is moving them.
+    var files: OpenFiles?
+    var lock: OwnerLock
+  }
+
   public let location: String
 
-  private let database: DatabaseQueue
-  private let sealer: Sealer
-  private let lock: OwnerLock
-  private let onWritePoint: (@Sendable (WritePoint) -> Void)?
-  private let inbox = Mutex(Inbox(limit: waitingLimit))
+  let opening: Opening
+  let key: SealingKey
+  let queue = DispatchQueue(label: "grantd.store")
+  /// Looks at files from outside; apart, so that a slow commit does not keep it.
+  let looking = DispatchQueue(label: "grantd.store.looking")
+  let home: Mutex<Home>
+  let inbox = Mutex(Inbox(limit: waitingLimit))
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
   ///
@@ -34,115 +45,156 @@ public final class SQLiteStore: Store {
   /// For tests.
   /// - Parameters:
   ///   - pageLimit: how many pages the disk has room for.
-  ///   - onWritePoint: called on the database's queue; it may end the process.
+  ///   - onWritePoint: called on the store's queue; it may end the process.
   package static func open(
     folder: String, key: SealingKey, previousKey: SealingKey? = nil, pageLimit: Int?,
     onWritePoint: (@Sendable (WritePoint) -> Void)?
   ) throws(StoreError) -> SQLiteStore {
     let folder = try StateFolder.prepare(folder)
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
-    let sealer = Sealer(key: key.key)
     let opening = Opening(
-      folder: folder, sealer: sealer, previous: previousKey.map { Sealer(key: $0.key) }, keySource: key.source,
-      pageLimit: pageLimit)
+      folder: folder, sealer: Sealer(key: key.key), previous: previousKey.map { Sealer(key: $0.key) },
+      keySource: key.source, pageLimit: pageLimit, onWritePoint: onWritePoint)
+    let database = try opening.database()
     return SQLiteStore(
-      location: folder.database, database: try opening.database(), sealer: sealer, lock: lock,
-      onWritePoint: onWritePoint)
+      opening, key, Home(database: database, files: OpenFiles(in: folder), lock: lock))
   }
 
-  private init(
-    location: String, database: DatabaseQueue, sealer: Sealer, lock: OwnerLock,
-    onWritePoint: (@Sendable (WritePoint) -> Void)?
-  ) {
-    self.location = location
-    self.database = database
-    self.sealer = sealer
-    self.lock = lock
-    self.onWritePoint = onWritePoint
+  /// What waits for the disk, for tests.
+  package var waiting: (commits: Int, rebuilds: Int) { inbox.withLock { $0.counts } }
+
+  private init(_ opening: Opening, _ key: SealingKey, _ home: sending Home) {
+    self.opening = opening
+    self.key = key
+    self.home = Mutex(home)
+    location = opening.folder.database
   }
 
   public func load() async throws(StoreError) -> StoredState {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    let result = await withCheckedContinuation {
-      (continuation: CheckedContinuation<Result<StoredState, StoreError>, Never>) in
-      database.asyncRead { [sealer, location] access in
-        do {
-          continuation.resume(returning: .success(try StoredState.read(access.get(), sealer: sealer)))
-        } catch {
-          continuation.resume(returning: .failure(.reading(error, at: location)))
-        }
+    return try await onQueue { () throws(StoreError) in
+      let database = try self.database()
+      do {
+        return try database.read { try StoredState.read($0, sealer: self.opening.sealer) }
+      } catch {
+        throw .reading(error, at: self.location)
       }
     }
-    return try result.get()
   }
 
   public func commit(_ changes: [Change]) async throws(StoreError) {
     let result = await withCheckedContinuation { (continuation: Inbox.Answer) in
-      switch inbox.withLock({ $0.add(Inbox.Commit(changes: changes, answer: continuation)) }) {
-      case .waits: break
-      case .first: database.asyncWriteWithoutTransaction { self.drain($0) }
-      case .refused(let error): continuation.resume(returning: .failure(error(location)))
+      let refusal = inbox.withLock { inbox -> (@Sendable (String) -> StoreError)? in
+        switch inbox.add(Inbox.Commit(changes: changes, answer: continuation)) {
+        case .waits: break
+        // Within the lock, so that the queue has things in the order in which the inbox has them.
+        case .first: queue.async { self.drain() }
+        case .refused(let error): return error
+        }
+        return nil
       }
+      if let refusal { continuation.resume(returning: .failure(refusal(location))) }
     }
     try result.get()
   }
 
   public func close() async {
     await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
-      switch inbox.withLock({ $0.close(continuation) }) {
-      case .waits: break
-      case .first: database.asyncWriteWithoutTransaction { self.finish($0) }
-      case .done: continuation.resume()
+      let isClosed = inbox.withLock { inbox in
+        switch inbox.close(continuation) {
+        case .waits: break
+        case .first: queue.async { self.finish() }
+        case .done: return true
+        }
+        return false
       }
+      if isClosed { continuation.resume() }
     }
   }
 
-  // MARK: On the database's queue
+  func onQueue<Value: Sendable>(
+    _ work: @escaping @Sendable () throws(StoreError) -> Value
+  ) async throws(StoreError) -> Value {
+    let result = await withCheckedContinuation {
+      (continuation: CheckedContinuation<Result<Value, StoreError>, Never>) in
+      queue.async {
+        do throws(StoreError) {
+          continuation.resume(returning: .success(try work()))
+        } catch {
+          continuation.resume(returning: .failure(error))
+        }
+      }
+    }
+    return try result.get()
+  }
 
-  private func drain(_ db: Database) {
+  // MARK: On the queue
+
+  /// The open database; one that a rebuild could not open is opened now.
+  func database() throws(StoreError) -> DatabaseQueue {
+    if let database = home.withLock({ $0.database }) { return database }
+    try home.withLock { $0.files }?.examine()
+    let database = try opening.reopened()
+    let files = OpenFiles(in: opening.folder)
+    home.withLock {
+      $0.database = database
+      $0.files = files
+    }
+    return database
+  }
+
+  func drain() {
     while true {
       let group = inbox.withLock { $0.next(limit: Self.groupLimit) }
       if group.isEmpty { return }
-      write(group, to: db)
+      let results = write(group)
+      guard inbox.withLock({ $0.settle(group) }) else { return }
+      for (commit, result) in zip(group, results) { commit.answer.resume(returning: result) }
     }
   }
 
   /// In one transaction; where that fails for a reason that may be one caller's, each on its own.
-  private func write(_ group: [Inbox.Commit], to db: Database) {
+  private func write(_ group: [Inbox.Commit]) -> [Result<Void, StoreError>] {
     do {
-      try transaction(group, in: db)
-      for commit in group { commit.answer.resume(returning: .success(())) }
+      try transaction(group)
+      return group.map { _ in .success(()) }
     } catch {
-      if group.count > 1, error.mayConcernOneCommit {
-        for commit in group { write([commit], to: db) }
-      } else {
-        let failure = StoreError.writing(error, at: location)
-        for commit in group { commit.answer.resume(returning: .failure(failure)) }
-      }
+      if group.count > 1, error.mayConcernOneCommit { return group.flatMap { write([$0]) } }
+      let failure = StoreError.writing(error, at: location)
+      return group.map { _ in .failure(failure) }
     }
   }
 
-  private func transaction(_ group: [Inbox.Commit], in db: Database) throws {
-    onWritePoint?(.taken(commits: group.count))
-    try db.inTransaction(.immediate) {
-      for commit in group {
-        for change in commit.changes { try change.apply(to: db, sealer: sealer) }
+  /// Looked at before and after: what was written into a file that is gone was not saved.
+  private func transaction(_ group: [Inbox.Commit]) throws {
+    opening.onWritePoint?(.taken(commits: group.count))
+    let database = try database()
+    try opening.folder.withdrawSuccessor()
+    try home.withLock { $0.files }?.examine()
+    try database.writeWithoutTransaction { db in
+      try db.inTransaction(.immediate) {
+        for commit in group {
+          for change in commit.changes { try change.apply(to: db, sealer: opening.sealer) }
+        }
+        opening.onWritePoint?(.applied)
+        return .commit
       }
-      onWritePoint?(.applied)
-      return .commit
     }
-    onWritePoint?(.committed)
+    try home.withLock { $0.files }?.examine()
+    opening.onWritePoint?(.committed)
   }
 
-  private func finish(_ db: Database) {
-    drain(db)
+  private func finish() {
+    drain()
+    let (database, files, lock) = home.withLock { home in
+      defer { home.database = nil }
+      return (home.database, home.files, home.lock)
+    }
     // What is committed is safe in the WAL where this fails; the next start takes it from there.
-    _ = try? db.checkpoint(.truncate)
-    // The queue cannot close the connection from within its own closure.
-    database.asyncClose { [self] in
-      lock.release()
-      for waiting in inbox.withLock({ $0.closed() }) { waiting.resume() }
-    }
+    if (try? files?.examine()) != nil { _ = try? database?.writeWithoutTransaction { try $0.checkpoint(.truncate) } }
+    try? database?.close()
+    lock.release()
+    for waiting in inbox.withLock({ $0.closed() }) { waiting.resume() }
   }
 }
 
@@ -151,13 +203,18 @@ package enum WritePoint: Sendable, Equatable {
   case taken(commits: Int)
   case applied
   case committed
+  /// Within the transaction of a migration.
+  case migrated(to: Int)
+  case rebuilding(RebuildStep)
 }
 
-extension DatabaseQueue {
-  fileprivate func asyncClose(then next: @escaping @Sendable () -> Void) {
-    DispatchQueue.global().async {
-      try? self.close()
-      next()
-    }
-  }
+package enum RebuildStep: String, Sendable, CaseIterable {
+  /// The new database is whole, under a name that counts for nothing.
+  case drafted
+  /// It counts.
+  case announced
+  /// What was there is.
+  case putAside = "put-aside"
+  /// The new database has its name.
+  case installed
 }

@@ -7,9 +7,11 @@ enum Schema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
   static let applicationID: Int32 = 0x6772_6e74
   /// `user_version` of what this program writes.
-  static let version = 1
+  static let version = 2
 
-  static func migrate(_ database: DatabaseQueue) throws {
+  /// Each migration is one transaction: what ends the process leaves the version before or the one after.
+  static func migrate(_ database: DatabaseQueue, onWritePoint: (@Sendable (WritePoint) -> Void)? = nil) throws {
+    let migrator = migrator(onWritePoint)
     // Even a migrator that has nothing to do writes.
     if try database.read(migrator.hasCompletedMigrations) { return }
     try migrator.migrate(database)
@@ -22,14 +24,26 @@ enum Schema {
     }
   }
 
-  private static var migrator: DatabaseMigrator {
+  private static func migrator(_ onWritePoint: (@Sendable (WritePoint) -> Void)?) -> DatabaseMigrator {
     var migrator = DatabaseMigrator()
     migrator.registerMigration("v1") { db in
       try db.execute(sql: v1)
       try db.execute(sql: "PRAGMA application_id = \(applicationID); PRAGMA user_version = 1")
+      onWritePoint?(.migrated(to: 1))
+    }
+    migrator.registerMigration("v2") { db in
+      try db.execute(sql: v2)
+      try db.execute(sql: "PRAGMA user_version = 2")
+      onWritePoint?(.migrated(to: 2))
     }
     return migrator
   }
+
+  /// How old the refresh token is, and whether people were told that it will end.
+  private static let v2 = """
+    ALTER TABLE grants ADD COLUMN refresh_token_issued_at INTEGER;
+    ALTER TABLE grants ADD COLUMN expiry_announced_at INTEGER;
+    """
 
   // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.
   private static let v1 = """

@@ -9,6 +9,8 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   let key: SymmetricKey
   /// For people, such as `credential grantd.key`.
   public let source: String
+  /// The file that it is kept in, if it is one of this program's.
+  private(set) var file: String?
 
   public var description: String { "‹redacted key from \(source)›" }
   public var customMirror: Mirror { Mirror(self, children: ["source": source]) }
@@ -25,6 +27,12 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   init(_ key: SymmetricKey, source: String) {
     self.key = key
     self.source = source
+  }
+
+  func kept(in file: String) -> SealingKey {
+    var key = self
+    key.file = file
+    return key
   }
 
   /// The key that the service manager put aside.

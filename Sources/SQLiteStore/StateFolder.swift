@@ -3,15 +3,23 @@ import Foundation
 import Glibc
 
 /// The folder with the database and what belongs to it. For its owner's eyes alone.
-struct StateFolder {
+struct StateFolder: Equatable {
+  /// SQLite's files beside a database.
+  static let companions = ["-wal", "-shm", "-journal"]
+
   let path: String
 
   var database: String { path + "/grantd.db" }
   var log: String { database + "-wal" }
   var lock: String { path + "/grantd.lock" }
 
+  /// A new database that is being written.
+  var draft: String { database + ".new" }
+  /// A new database that is whole, and takes the place of the one that is there: at once, or with the next start.
+  var successor: String { database + ".rebuilt" }
+
   /// Whether there is anything that was sealed.
-  var hasDatabase: Bool { size(of: database) > 0 || size(of: log) > 0 }
+  var hasDatabase: Bool { [database, log, successor].contains { size(of: $0) > 0 } }
 
   func size(of file: String) -> Int {
     var status = stat()
@@ -46,14 +54,14 @@ struct StateFolder {
 
   /// Makes the database's file before SQLite does, which would make it readable for others. SQLite gives its other
   /// files the permissions of this one.
-  func protectDatabase() throws(StoreError) {
+  func protect(_ database: String) throws(StoreError) {
     let descriptor = Glibc.open(database, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { throw .unreadable(path: database, detail: systemError(errno)) }
     defer { Glibc.close(descriptor) }
     guard fchmod(descriptor, 0o600) == 0, syncFolder(path) else {
       throw .unreadable(path: database, detail: systemError(errno))
     }
-    for suffix in ["-wal", "-shm", "-journal"] { chmod(database + suffix, 0o600) }
+    for suffix in Self.companions { chmod(database + suffix, 0o600) }
   }
 }
 

@@ -22,6 +22,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
   private var connection: Connection?
   private var framer: LineFramer
   private var outgoing = ByteBuffer()
+  /// How many of its bytes are notifications.
+  private var outgoingNotifications = 0
   private var isWritable = true
   /// The channel would read more; we have to catch up first.
   private var isReadHeld = false
@@ -63,7 +65,11 @@ final class ConnectionHandler: ChannelDuplexHandler {
     if roster.isDraining {
       refuse(Answering.shuttingDown, context)
     } else if let limit = roster.admit(connection) {
-      logger.warning("a connection was refused: \(limit) are open", metadata: ["uid": "\(connection.caller.uid)"])
+      if let others = roster.refused(at: .now()) {
+        logger.warning(
+          "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
+          metadata: ["uid": "\(connection.caller.uid)"])
+      }
       refuse(RPCError(.overloaded, "too many connections: \(limit) are open"), context)
     } else {
       self.connection = connection
@@ -161,12 +167,11 @@ final class ConnectionHandler: ChannelDuplexHandler {
       return
     }
     if outbox.finished > 0 { activity &+= 1 }
-    if outbox.notificationBytes > 0 {
-      let written = context.eventLoop.makePromise(of: Void.self)
-      written.futureResult.whenComplete { _ in connection.notificationsWritten(outbox.notificationBytes) }
-      context.writeAndFlush(wrapOutboundOut(outbox.bytes), promise: written)
-    } else if outbox.bytes.readableBytes > 0 {
-      context.writeAndFlush(wrapOutboundOut(outbox.bytes), promise: nil)
+    outgoingNotifications += outbox.notificationBytes
+    if outgoing.readableBytes == 0 {
+      outgoing = outbox.bytes
+    } else {
+      outgoing.writeImmutableBuffer(outbox.bytes)
     }
     catchUp(context)
   }
@@ -185,16 +190,27 @@ final class ConnectionHandler: ChannelDuplexHandler {
     if hasInputEnded, !framer.isStopped, connection?.running == 0 { closeWhenWritten(context) }
   }
 
+  /// Writes what there is, unless the client has too much to read already.
   private func flush(_ context: ChannelHandlerContext) {
-    guard outgoing.readableBytes > 0 else { return }
+    guard outgoing.readableBytes > 0, isWritable || isClosing else { return }
     // Taken out first: writing may call back into this handler.
     var bytes = ByteBuffer()
     swap(&bytes, &outgoing)
-    context.writeAndFlush(wrapOutboundOut(bytes), promise: nil)
+    context.writeAndFlush(wrapOutboundOut(bytes), promise: notificationsWritten(context))
     if outgoing.capacity == 0, bytes.capacity <= Self.keptCapacity {
       bytes.clear()
       outgoing = bytes
     }
+  }
+
+  /// Counts the notifications that are written now as read, once the kernel has them.
+  private func notificationsWritten(_ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
+    guard outgoingNotifications > 0, let connection else { return nil }
+    let bytes = outgoingNotifications
+    outgoingNotifications = 0
+    let written = context.eventLoop.makePromise(of: Void.self)
+    written.futureResult.whenComplete { _ in connection.notificationsWritten(bytes) }
+    return written
   }
 
   private func refuse(_ error: RPCError, _ context: ChannelHandlerContext) {

@@ -11,8 +11,12 @@ extension SocketServer {
     public var connectionsPerUser = 256
     /// Requests of one connection that run at a time; then it is not read until one has ended.
     public var requestsInFlight = 64
-    /// Bytes waiting for one client to read them: beyond it no request of its is read, and of notifications it is closed.
+    /// Bytes of notifications waiting for one client to read them: beyond it it is closed. A turn of the loop answers no
+    /// more than that either.
     public var outbound = 1024 * 1024
+    /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
+    /// one piece. Small pieces that wait cost several times their size.
+    public var unread = 32 * 1024
     /// Without a request in flight and nothing received for so long: closed. Zero: never.
     public var idle = Duration.seconds(600)
     /// The same for a connection that events are sent to. Zero: never.

@@ -68,6 +68,17 @@ public final class SocketServer: Sendable {
   /// Open connections, and closed ones whose requests still run.
   public var connectionCount: Int { roster.count }
 
+  /// What the socket has seen so far.
+  public struct Figures: Sendable, Equatable {
+    /// Open connections, and closed ones whose requests still run.
+    public var connections: Int
+    public var accepted: UInt64
+    /// For want of a place: too many were open, in all or of one user.
+    public var refused: UInt64
+  }
+
+  public var figures: Figures { roster.figures }
+
   /// Binds, and returns when the socket answers.
   public func start() async throws(SocketServerError) {
     let isFirst = state.withLock { state in
@@ -92,7 +103,7 @@ public final class SocketServer: Sendable {
 
   private func serve(_ socket: ListeningSocket) async throws(SocketServerError) {
     let (dispatcher, roster, limits, logger) = (dispatcher, roster, configuration.limits, logger)
-    let marks = ChannelOptions.Types.WriteBufferWaterMark(low: limits.outbound / 2, high: limits.outbound)
+    let marks = ChannelOptions.Types.WriteBufferWaterMark(low: limits.unread / 2, high: limits.unread)
     let bootstrap = ServerBootstrap(group: group)
       .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsPerTurn)
       .childChannelOption(.allowRemoteHalfClosure, value: true)
@@ -119,8 +130,9 @@ public final class SocketServer: Sendable {
 
   private func startTicking() {
     let interval = TimeAmount(configuration.limits.tick)
-    let tick = group.next().scheduleRepeatedTask(initialDelay: interval, delay: interval) { [roster] _ in
+    let tick = group.next().scheduleRepeatedTask(initialDelay: interval, delay: interval) { [roster, logger] _ in
       let now = NIODeadline.now()
+      if let refused = roster.untoldRefusals(at: now) { logger.warning("\(refused) more connections were refused") }
       for connection in roster.connections { connection.onLoop { $0.tick(now) } }
     }
     state.withLock { $0.tick = tick }

@@ -73,7 +73,10 @@ struct ShowCommand: BrokerCommand {
     fields.add("Expires", time(account.expires_at, inFuture))
     fields.add("Next refresh", time(account.next_refresh_at, inFuture))
     fields.add("Last refresh", time(account.last_refresh_at) { TimeText.ago($0, now: $1) })
-    fields.add("Login good until", time(account.refresh_expires_at, inFuture))
+    let source = account.refresh_expiry_learned == true ? ", as earlier ones ended" : ""
+    fields.add(
+      "Login good until", time(account.refresh_expires_at, inFuture).map { $0 + source },
+      account.refresh_expires_soon == true ? .attention : .plain)
     fields.add("Signed in", time(account.logged_in_at) { TimeText.ago($0, now: $1) })
     if let error = account.last_error {
       fields.add("Last error", "\(error.message) (\(TimeText.ago(error.at, now: shell.now)))", .bad)

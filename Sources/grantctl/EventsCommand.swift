@@ -39,7 +39,8 @@ struct EventsCommand: BrokerCommand {
     case (nil, nil): break
     }
     if let generation = event["generation"]?.integer { parts.append("generation \(generation)") }
-    if let message = event["message"]?.string { parts.append(message) }
+    let end = event["refresh_expires_at"]?.integer.map { TimeText.date($0, in: shell.terminal.timeZone) }
+    if let message = event["message"]?.string { parts.append(message + (end.map { " (\($0))" } ?? "")) }
     if let hint = event["hint"]?.string { parts.append(shell.adapted(hint)) }
     return SafeText.line(parts.joined(separator: "  "))
   }

@@ -9,11 +9,20 @@ struct Failure: Error, Equatable {
   var hints: [String]
   /// The broker's error, where it answered with one.
   var rpc: RPCError?
+  /// All there is to say is said.
+  var isReported = false
 
   init(_ status: ExitStatus, _ message: String, hints: [String] = []) {
     self.status = status
     self.message = message
     self.hints = hints
+  }
+
+  /// What the command printed says why.
+  static func reported(_ status: ExitStatus) -> Failure {
+    var failure = Failure(status, "")
+    failure.isReported = true
+    return failure
   }
 
   init(_ error: RPCError) {

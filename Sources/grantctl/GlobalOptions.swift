@@ -70,7 +70,7 @@ extension BrokerCommand {
       try await run(in: shell)
       return .success
     } catch {
-      shell.report(error)
+      if !error.isReported { shell.report(error) }
       return error.status
     }
   }

@@ -13,6 +13,7 @@ struct Grantctl: AsyncParsableCommand {
         grantctl login google work        sign in at “google”, as account “work”
         grantctl token work               print an access token that is valid now
         grantctl status                   how the broker and the accounts are
+        grantctl doctor                   what is wrong, and what to do
 
       Exit status:
       \(ExitStatus.table)
@@ -26,7 +27,8 @@ struct Grantctl: AsyncParsableCommand {
       CommandGroup(
         name: "Broker",
         subcommands: [
-          StatusCommand.self, EventsCommand.self, ReloadCommand.self, CallCommand.self, VersionCommand.self,
+          StatusCommand.self, DoctorCommand.self, MetricsCommand.self, EventsCommand.self, ReloadCommand.self,
+          CallCommand.self, VersionCommand.self,
         ]),
     ])
 

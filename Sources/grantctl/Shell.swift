@@ -22,9 +22,12 @@ struct Shell: Sendable {
   var isJSON: Bool { settings.isJSON }
   var now: Int64 { terminal.now() }
 
+  var choice: SocketChoice {
+    SocketChoice(settings.wish, environment: terminal.environment, uid: terminal.uid, exists: terminal.fileExists)
+  }
+
   func connect() async throws(Failure) -> SocketClient {
-    let choice = SocketChoice(
-      settings.wish, environment: terminal.environment, uid: terminal.uid, exists: terminal.fileExists)
+    let choice = choice
     do throws(SocketClientError) {
       return try await SocketClient.connect(path: choice.path, timeout: Self.connecting)
     } catch {

@@ -31,8 +31,7 @@ struct SocketChoice: Equatable, Sendable {
 
   /// `--socket`, `--system` or `--user`, `GRANTD_SOCKET`; else the user's broker where its socket exists, else the system's.
   init(_ wish: Wish, environment: [String: String], uid: UInt32, exists: (String) -> Bool) {
-    let folder = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/run/user/\(uid)"
-    let userPath = folder + "/grantd/grantd.sock"
+    let userPath = Self.userPath(environment: environment, uid: uid)
     let isSaid = wish.socket != nil || wish.isSystem || wish.isUser
     let named = isSaid ? wish.socket : environment["GRANTD_SOCKET"].flatMap { $0.isEmpty ? nil : $0 }
     if let named {
@@ -47,6 +46,12 @@ struct SocketChoice: Equatable, Sendable {
     } else {
       self.init(path: Self.systemPath, passedOver: [userPath], starts: [Self.startUser, Self.startSystem])
     }
+  }
+
+  /// Where the user's own broker listens.
+  static func userPath(environment: [String: String], uid: UInt32) -> String {
+    let folder = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/run/user/\(uid)"
+    return folder + "/grantd/grantd.sock"
   }
 
   /// Nobody listens.

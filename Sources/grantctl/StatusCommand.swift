@@ -5,7 +5,8 @@ struct StatusCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "status", abstract: "Show how the broker and the accounts are.",
     discussion: """
-      What went wrong with an account, and what to do about it, stands below its row.
+      What went wrong with an account, and what to do about it, stands below its row. Providers that are out of \
+      order, and logins that end soon, follow. `grantctl doctor` looks further.
 
       Example:
         grantctl status --system
@@ -22,8 +23,9 @@ struct StatusCommand: BrokerCommand {
     shell.terminal.say(Self.head(status, now: shell.now))
     shell.say(Self.fields(status, shell))
     shell.terminal.say("")
-    if accounts.isEmpty { return shell.sayNoAccounts() }
-    shell.say(Self.table(accounts, shell))
+    if accounts.isEmpty { shell.sayNoAccounts() } else { shell.say(Self.table(accounts, status, shell)) }
+    let troubles = Troubles(status, accounts, shell)
+    if !troubles.all.isEmpty { shell.say(troubles) }
   }
 
   static func head(_ status: BrokerStatus.Result, now: Int64) -> String {
@@ -38,7 +40,8 @@ struct StatusCommand: BrokerCommand {
     let store = status.store
     let isFine = store.state == "ok"
     fields.add(
-      "  store", "\(store.path), \(store.state)\(store.message.map { ": \($0)" } ?? "")", isFine ? .plain : .bad)
+      "  store", "\(store.path), \(store.state)\(store.message.map { ": \($0)" } ?? "")",
+      isFine ? .plain : store.state == "slow" ? .attention : .bad)
     fields.add("  callback", status.callback.isEmpty ? "off" : status.callback.joined(separator: ", "))
     let loaded = TimeText.ago(status.configuration.loaded_at, now: shell.now)
     fields.add("  configuration", "\(status.configuration.path ?? "built-in defaults"), read \(loaded)")
@@ -49,14 +52,29 @@ struct StatusCommand: BrokerCommand {
     return fields
   }
 
-  static func table(_ accounts: [AccountView], _ shell: Shell) -> Table {
+  /// The provider's column is there where accounts are at several.
+  static func table(_ accounts: [AccountView], _ status: BrokerStatus.Result?, _ shell: Shell) -> Table {
+    let isMixed = Set(accounts.map(\.provider)).count > 1
+    let conditions = status?.provider_conditions ?? []
+    let out = Set(conditions.filter { $0.condition == "unreachable" }.map(\.provider))
     let rows = accounts.map { account in
-      Table.Row(
-        cells: [
-          Cell(account.account), account.state.cell, Cell(TimeText.expiry(account.expires_at, now: shell.now)),
+      let names = [Cell(account.account)] + (isMixed ? [Cell(account.provider)] : [])
+      return Table.Row(
+        cells: names + [
+          account.state.cell, Cell(TimeText.expiry(account.expires_at, now: shell.now)),
           Cell(TimeText.until(account.next_refresh_at, now: shell.now)),
-        ], notes: shell.notes(account.last_error))
+        ], notes: notes(account, out, shell))
     }
-    return Table(titles: ["ACCOUNT", "STATE", "EXPIRES IN", "NEXT REFRESH"], shrinkable: [0], rows: rows)
+    let names = isMixed ? ["ACCOUNT", "PROVIDER"] : ["ACCOUNT"]
+    return Table(
+      titles: names + ["STATE", "EXPIRES IN", "NEXT REFRESH"], shrinkable: isMixed ? [1, 0] : [0], rows: rows)
+  }
+
+  /// An outage is told once, not with each of its accounts.
+  private static func notes(_ account: AccountView, _ unreachable: Set<String>, _ shell: Shell) -> [String] {
+    guard account.state == .degraded, unreachable.contains(account.provider) else {
+      return shell.notes(account.last_error)
+    }
+    return ["provider \(account.provider) is unreachable: see below"]
   }
 }

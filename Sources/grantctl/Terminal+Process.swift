@@ -12,7 +12,7 @@ extension Terminal {
       width: isatty(1) == 1 ? ProcessStreams.columns() : nil, environment: environment, uid: getuid(),
       now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
       interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
-      find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") })
+      find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
   }
 
   private static func launch(_ command: [String]) -> Bool {

@@ -26,6 +26,7 @@ struct Terminal: Sendable {
   var fileExists: @Sendable (String) -> Bool
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?
+  var machine = Machine.blind
 
   /// Colour is for people, unless they asked for none (no-color.org).
   var usesColour: Bool {

@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 import GrantdConfiguration
 import HTTPTransport
+import Hooks
 import Logging
 import NIOCore
 import NIOPosix
@@ -33,11 +34,14 @@ struct Daemon: Sendable {
     let store = try openStore()
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let desk = CallbackDesk(logger: logger)
+    let metrics = MetricsDesk(logger: logger)
+    let hooks = Hooks(
+      environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
     let broker = Broker(
       store: store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid()),
       configuration: brokerConfiguration(settings), logger: logger,
-      readConfiguration: { [self] () async throws(RPCError) in try await reread(desk) })
+      readConfiguration: { [self] () async throws(RPCError) in try await reread(desk, metrics, hooks) })
     do throws(StoreError) {
       try await broker.start()
     } catch {
@@ -56,6 +60,12 @@ struct Daemon: Sendable {
         hint: "`grantctl status` asks the broker that is there; --socket names another place.",
         status: 1)
     }
+    hooks.replace(by: settings.hooks)
+    await broker.onEvent { hooks.handle($0) }
+    await broker.alsoMeasure {
+      Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
+    }
+    await metrics.open(settings.metrics) { await broker.metricsText() }
     await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
     logger.notice(
@@ -66,6 +76,8 @@ struct Daemon: Sendable {
       ])
     await serve(Serving(broker: broker, server: server, notifier: notifier, logger: logger), until: signals)
     await desk.close()
+    await metrics.close()
+    await hooks.stop()
     await store.close()
     await transport.close()
     logger.notice("stopped")
@@ -111,7 +123,12 @@ struct Daemon: Sendable {
   private func openStore() throws -> SQLiteStore {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
-      return try SQLiteStore.open(folder: folder, key: try sealingKey(folder))
+      #if DEBUG
+        return try SQLiteStore.open(
+          folder: folder, key: try sealingKey(folder), pageLimit: nil, onWritePoint: CrashPoint.wanted())
+      #else
+        return try SQLiteStore.open(folder: folder, key: try sealingKey(folder))
+      #endif
     } catch {
       throw StartFailure(error)
     }
@@ -147,7 +164,9 @@ struct Daemon: Sendable {
   }
 
   /// Reads the configuration again; what only a restart can change is said.
-  private func reread(_ desk: CallbackDesk) async throws(RPCError) -> BrokerConfiguration {
+  private func reread(
+    _ desk: CallbackDesk, _ metrics: MetricsDesk, _ hooks: Hooks
+  ) async throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
       new = try Settings.load(places.sources)
@@ -159,6 +178,8 @@ struct Daemon: Sendable {
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
     configuration.warnings += await desk.update(new)
+    hooks.replace(by: new.hooks)
+    if let warning = await metrics.update(new.metrics) { configuration.warnings.append(warning) }
     return configuration
   }
 }
@@ -168,7 +189,7 @@ extension StartFailure {
     let status: Int32 =
       switch error {
       case .corrupt, .newer, .wrongKey, .unusableKey: 65
-      case .owned, .unreadable, .unwritable, .closed: 1
+      case .owned, .unreadable, .unwritable, .missing, .closed: 1
       }
     self.init(message: error.message, hint: error.hint, status: status)
   }

@@ -66,6 +66,9 @@ struct GrantdCommand: AsyncParsableCommand {
     _ = clinux_forbid_core_files()
     signal(SIGPIPE, SIG_IGN)
     raiseDescriptorLimit()
+    // glibc gives nearly every thread a heap of its own, and each keeps what its busiest moment took: after a storm of
+    // clients twice the memory that is in use.
+    clinux_limit_heaps(2)
     let instance: Policy.Instance = system || (!user && geteuid() == 0) ? .system : .user
     let places: Places
     do throws(PlaceError) {

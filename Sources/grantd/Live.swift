@@ -1,11 +1,13 @@
 import Broker
 import Glibc
 import OAuth
+import SystemEvents
 
 /// The real clock and the kernel's entropy: the one place that reads them.
 enum Live {
   static let surroundings = Surroundings(
     now: { now() },
+    uptime: { uptime() },
     // ContinuousClock counts suspended time (CLOCK_BOOTTIME).
     sleep: { try? await ContinuousClock().sleep(for: $0) },
     randomBytes: { randomBytes($0) })
@@ -18,10 +20,31 @@ enum Live {
 
   @Sendable static func sinceEpoch() -> Duration { .milliseconds(now().milliseconds) }
 
+  /// Counts suspended time, and is the clock that the sleeps are on.
+  static func uptime() -> Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_BOOTTIME, &time)
+    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+  }
+
   static func monotonic() -> Duration {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
     return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+  }
+
+  /// How far apart in time the clocks of one sample may be read.
+  private static let sampleTolerance = Duration.milliseconds(100)
+
+  /// Read again where something else ran between the clocks: that would look as if one of them had jumped.
+  @Sendable static func clocks() -> ClockSample {
+    var sample = ClockSample(wall: sinceEpoch(), monotonic: monotonic(), boottime: uptime())
+    for _ in 0..<10 {
+      let begun = uptime()
+      sample = ClockSample(wall: sinceEpoch(), monotonic: monotonic(), boottime: uptime())
+      if sample.boottime - begun < sampleTolerance { break }
+    }
+    return sample
   }
 
   private static func randomBytes(_ count: Int) -> [UInt8] {

@@ -2,6 +2,7 @@ import Broker
 import BrokerAPI
 import Logging
 import OAuth
+import SystemEvents
 import Systemd
 import UnixSignals
 import UnixSocket
@@ -15,8 +16,12 @@ struct Serving: Sendable {
 
   /// Serves until SIGTERM or SIGINT, which may have come since the signals were trapped.
   func run(until signals: UnixSignalsSequence) async {
+    let system = SystemEvents(reading: Live.clocks)
+    defer { system.close() }
+    if let limitation = system.limitation { logger.debug("\(limitation)") }
     await withDiscardingTaskGroup { group in
       group.addTask { await broker.run() }
+      group.addTask { for await event in system.events { await broker.recheck(event.cause) } }
       for await signal in signals {
         guard signal == .sighup else { break }
         // SIGHUP reloads too, for habit and for `Type=notify-reload`.
@@ -24,7 +29,7 @@ struct Serving: Sendable {
       }
       notifier.stopping(status: "stopping: waiting for refreshes under way")
       logger.notice("stopping")
-      let deadline = Live.now() + Daemon.drainTime
+      let deadline = Live.uptime() + Daemon.drainTime
       async let callers: Void = server.drain(deadline: Daemon.callersDrainTime)
       async let refreshes: Void = broker.drain(until: deadline)
       _ = await (callers, refreshes)
@@ -40,5 +45,15 @@ struct Serving: Sendable {
       logger.error("the configuration was not reloaded; the old one stays in force: \(error.message)")
     }
     notifier.ready(status: await broker.currentSummary)
+  }
+}
+
+extension SystemEvent {
+  fileprivate var cause: RecheckCause {
+    switch self {
+    case .networkUp: .networkUp
+    case .resumed: .resumed
+    case .clockStepped: .clockStepped
+    }
   }
 }

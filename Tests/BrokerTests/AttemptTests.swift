@@ -35,10 +35,12 @@ import Testing
     throws
   {
     var grant = grant()
+    let before = try begun(&grant)
+    grant.withdrawn(before)
     let attempt = try begun(&grant)
     let sent = try sending(&grant, attempt, at: now + .seconds(50))
     let issued = try issued()
-    let stale = grant.answered(attempt, issued, rotation: .strict, refreshTokenLifetime: nil)
+    let stale = grant.answered(before, issued, rotation: .strict, refreshTokenLifetime: nil)
     #expect(stale == .discard)
     guard case .commit(let renewal) = grant.answered(sent, issued, rotation: .strict, refreshTokenLifetime: nil) else {
       Issue.record("the answer was not taken")

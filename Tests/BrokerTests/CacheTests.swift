@@ -71,7 +71,7 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work")
     let rig = try await Rig(store: store)
-    await rig.broker.drain(until: rig.clock.now)
+    await rig.broker.drain(until: rig.clock.elapsed)
     #expect(rig.cached("work") == nil)
   }
 }

@@ -15,7 +15,7 @@ import Testing
     rig.transport.hold(.token)
     let waiting = Task { try await rig.token("work", timeout: 300) }
     #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
-    let drained = Task { await rig.broker.drain(until: rig.clock.now + .seconds(90)) }
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(90)) }
     #expect(await eventually { rig.clock.sleepers == 2 })
     #expect(await rig.reason { try await rig.token("home") } == .shuttingDown)
     rig.transport.release(.token)
@@ -34,7 +34,7 @@ import Testing
     rig.transport.hold(.token)
     let waiting = Task { await rig.reason { try await rig.token("work", timeout: 300) } }
     #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
-    let drained = Task { await rig.broker.drain(until: rig.clock.now + .seconds(10)) }
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(10)) }
     #expect(await eventually { rig.clock.sleepers == 2 })
     rig.clock.advance(.seconds(10))
     await drained.value
@@ -51,7 +51,7 @@ import Testing
     rig.transport.hold(.token)
     let waiting = Task { await rig.reason { try await rig.token("busy", timeout: 300) } }
     #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
-    let drained = Task { await rig.broker.drain(until: rig.clock.now + .seconds(9)) }
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(9)) }
     #expect(await eventually { rig.clock.sleepers == 2 })
     #expect(try await rig.token("work").access_token == "work-a1")
     rig.transport.release(.token)
@@ -67,7 +67,7 @@ import Testing
       await rig.reason { try await rig.call(LoginWait.self, .init(login_id: login.login_id, timeout: 300)) }
     }
     #expect(await eventually { await rig.broker.waiting.count == 1 })
-    await rig.broker.drain(until: rig.clock.now + .seconds(10))
+    await rig.broker.drain(until: rig.clock.elapsed + .seconds(10))
     #expect(await waiting.value == .shuttingDown)
     #expect(await rig.reason { try await rig.call(LoginStart.self, .init(provider: "example")) } == .shuttingDown)
     #expect(rig.store.logins.count == 1, "it goes on after the restart")

@@ -74,7 +74,7 @@ enum OAuthProviders {
     rig.transport.release(.token)
     for caller in callers { _ = try await caller.value }
     #expect(rig.transport.mostInFlight == 3)
-    #expect(await rig.broker.providers[provider("example")]?.inFlight == 0)
+    #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
   }
 
   @Test("A refused client stops the other accounts, those that queue too, and a reload lets them go on")

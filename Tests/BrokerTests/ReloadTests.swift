@@ -64,7 +64,7 @@ import Testing
     rig.transport.release(.token)
     for caller in callers { _ = await caller.value }
     await settle()
-    #expect(await rig.broker.providers[provider("example")]?.inFlight == 0)
+    #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
   }
 
   @Test("Accounts of a provider that is gone say so, and work again when it is back")

@@ -1,3 +1,4 @@
+import Broker
 import Foundation
 import Grants
 import OAuth
@@ -37,15 +38,18 @@ import Testing
       text.replacing("/etc/grantd", with: fixture.folder), credentials: fixture.folder)
     #expect(settings.providers.map(\.name.rawValue) == ["google", "work", "company", "gitlab"])
     #expect(settings.rules.count == 4)
+    #expect(settings.hooks.count == 1)
     #expect(settings.warnings.isEmpty)
     settings.providers = []
     settings.rules = []
+    settings.hooks = []
     settings.files = []
     var standard = Settings()
     standard.socket.path = "/run/grantd/grantd.sock"
     standard.socket.mode = 0o666
     standard.store.path = "/var/lib/grantd"
     standard.store.keyFile = "/var/lib/grantd/grantd.key"
+    standard.metrics.listen = .loopback(host: "127.0.0.1", port: 9464)
     standard.logLevel = "info"
     #expect(settings == standard)
 

@@ -1,4 +1,6 @@
+import Crypto
 import DemoProvider
+import Foundation
 import NIOHTTP1
 import Testing
 
@@ -12,6 +14,36 @@ import Testing
       #expect(await client.refresh(second.refresh)?.json?["error"] == "invalid_grant")
       #expect(await client.userinfo(second.access)?.status == 401)
       #expect(server.stats().deadGrants == 1)
+    }
+  }
+
+  @Test func theLedgerSaysWhatBecameOfAToken() async throws {
+    try await withServer { server, client in
+      func facts(_ body: DemoServer.JSON) async -> DemoServer.JSON? {
+        await client.send(.POST, "/_control/token", json: body)?.json
+      }
+      let first = await client.signIn()
+      let second = Tokens(await client.refresh(first.refresh))
+      #expect(
+        await facts(["token": .string(first.refresh)]) == [
+          "kind": "refresh", "grant": 1, "user": "alice", "live": false, "current": false, "rotated_last": true,
+          "ended": .null,
+        ])
+      let hash = Data(SHA256.hash(data: Data(second.refresh.utf8))).base64EncodedString()
+        .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+      #expect(
+        await facts(["refresh_token_sha256": .string(hash)]) == [
+          "kind": "refresh", "grant": 1, "user": "alice", "live": true, "current": true, "rotated_last": false,
+          "ended": .null,
+        ])
+      #expect(await facts(["token": .string(first.access)])?["current"] == false)
+      _ = Tokens(await client.refresh(second.refresh))
+      #expect(await facts(["token": .string(first.refresh)])?["rotated_last"] == false)
+      #expect(await facts(["token": .string(second.refresh)])?["rotated_last"] == true)
+      #expect(await client.refresh(first.refresh)?.status == 400)
+      #expect(await facts(["token": .string(second.access)])?["ended"] == "refresh token reused")
+      #expect(await facts(["token": "nobody's"]) == ["kind": "unknown"])
+      #expect(server.stats().refreshesInFlight == 0)
     }
   }
 

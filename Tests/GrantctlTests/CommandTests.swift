@@ -88,11 +88,29 @@ import UnixSocket
       "version": "0.1.0", "instance": "user", "pid": 812, "state": "running",
       "started_at": .integer(Recorder.now - 10_800), "summary": "1 ok, 1 needs login", "accounts": ["ok": 1],
       "providers": 3, "pending_logins": 1, "callback": ["127.0.0.1:4180"],
-      "store": ["path": "/s/grantd.db", "state": "failing", "message": "no space left"],
+      "store": [
+        "path": "/s/grantd.db", "state": "failing", "message": "no space left", "hint": "Make room: `grantctl status`.",
+        "since": .integer(Recorder.now - 120), "held_back": 1,
+      ],
       "configuration": ["loaded_at": .integer(Recorder.now - 60)],
+      "provider_conditions": [
+        ["provider": "google", "condition": "ok", "skew_seconds": .number("4.2")],
+        [
+          "provider": "demo", "condition": "unreachable", "since": .integer(Recorder.now - 180),
+          "retry_at": .integer(Recorder.now + 40), "skew_seconds": .number("-312.5"),
+          "last_error": "connection\u{1B} refused",
+        ],
+        ["provider": "work", "condition": "suspended", "skew_seconds": .number("9.5"), "last_error": "invalid_client"],
+        ["provider": "next", "condition": "recovering"], ["provider": "later", "condition": "of a newer one"],
+      ],
     ]
+    var ending = TableTests.account("work", .ok)
+    ending.refresh_expires_at = Recorder.now + 300_000
+    ending.refresh_expires_soon = true
+    ending.refresh_expiry_learned = true
     let accounts = [
-      TableTests.account("work", .ok), TableTests.account("mail", .degraded, expires: -5, error: TableTests.refused),
+      ending, TableTests.account("mail", .degraded, expires: -5, error: TableTests.refused),
+      TableTests.account("home", .degraded, provider: "demo", error: TableTests.refused),
     ]
     try await ScriptedBroker.with([
       "broker.status": answer(status), "account.list": answer(["accounts": JSON(encoding: accounts)]),
@@ -108,12 +126,31 @@ import UnixSocket
             providers      3
             logins         1 pending: grantctl login --list
 
-          ACCOUNT  STATE     EXPIRES IN       NEXT REFRESH
-          work     ok        59 min           in 49 min
-          mail     degraded  expired 5 s ago  in 49 min
+          ACCOUNT  PROVIDER  STATE     EXPIRES IN       NEXT REFRESH
+          work     google    ok        59 min           in 49 min
+          mail     google    degraded  expired 5 s ago  in 49 min
               account a-rather-long-account-name needs a login: the provider ended the
               grant \\u{1B}[2Jand more (3 min ago)
               Sign in again with `grantctl login google a-rather-long-account-name`.
+          home     demo      degraded  59 min           in 49 min
+              provider demo is unreachable: see below
+
+          provider demo: unreachable for 3 min, asked again in 40 s
+              connection\\u{1B} refused
+              More: `grantctl doctor demo`
+          provider work: refuses this client
+              invalid_client
+              More: `grantctl doctor work`
+          provider next: answers again; refreshes begin one after the other
+          provider later: of a newer one
+          clock: this machine's is 5 min behind that of provider demo (and 1 other's)
+              Check timedatectl: is it synchronized? ID tokens are refused where the
+              clocks are far apart.
+          store: failing for 2 min; 1 refresh is held back
+              no space left
+              Make room: `grantctl status`.
+          account work: its login ends in 3 days, as earlier ones did
+              `grantctl login google work`
 
           """)
       #expect(try await broker.run(["status", "--json"], json) == .success)
@@ -176,6 +213,33 @@ import UnixSocket
     }
   }
 
+  @Test("what events tell of ends, outages and clocks is one line each") func eventsAreOneLineEach() {
+    let shell = Shell(terminal: Recorder().terminal(), settings: .init(wish: .init(isUser: true)))
+    let table: [(JSON, String)] = [
+      (
+        [
+          "type": "refresh_token.expiring", "account": "work", "provider": "google",
+          "message": "the refresh token of work ends in 3 days",
+          "hint": "Sign in again with `grantctl login google work`.",
+          "refresh_expires_at": .integer(Recorder.now + 259_200),
+        ],
+        "refresh_token.expiring  work (google)  the refresh token of work ends in 3 days (2026-01-04 00:00:00)  "
+          + "Sign in again with `grantctl login google work --user`."
+      ),
+      (
+        ["type": "provider.unreachable", "provider": "google", "message": "refused\nby x"],
+        "provider.unreachable  google  refused\\nby x"
+      ),
+      (["type": "provider.recovered", "provider": "google"], "provider.recovered  google"),
+      (["type": "store.failed", "reason": "store_failure", "message": "full", "hint": "h"], "store.failed  full  h"),
+      (["type": "clock.stepped", "message": "set back by 60 s"], "clock.stepped  set back by 60 s"),
+    ]
+    for (event, line) in table {
+      let dated = JSON.object([.init(name: "at", value: .integer(Recorder.now))] + (event.members ?? []))
+      #expect(EventsCommand.line(dated, shell) == "2026-01-01 00:00:00  \(line)")
+    }
+  }
+
   @Test("a refused configuration is printed with its errors") func aRefusedConfigurationIsPrintedWithIts() async throws
   {
     let error = RPCError(
@@ -191,6 +255,19 @@ import UnixSocket
       let recorder = Recorder()
       #expect(try await broker.run(["reload"], recorder) == .success)
       #expect(recorder.out == "Reloaded: 1 provider\n" && recorder.err == "warning: restart for x\n")
+    }
+  }
+
+  @Test("metrics are printed as they are, but for what would steer the terminal")
+  func metricsArePrinted() async throws {
+    let text = "# TYPE a gauge\n# HELP a b\na{c=\"\u{1b}[31m\"} 1\n# EOF\n"
+    try await ScriptedBroker.with(["broker.metrics": answer(["content_type": "x", "text": .string(text)])]) {
+      broker, _ async throws in
+      let (plain, json) = (Recorder(), Recorder())
+      #expect(try await broker.run(["metrics"], plain) == .success)
+      #expect(plain.out == "# TYPE a gauge\n# HELP a b\na{c=\"\\u{1B}[31m\"} 1\n# EOF\n")
+      #expect(try await broker.run(["metrics", "--json"], json) == .success)
+      #expect(json.out.hasPrefix(#"{"content_type":"x","text":"#))
     }
   }
 

@@ -32,7 +32,7 @@ import Testing
       [
         Self.account("work", .ok),
         Self.account("a-rather-long-account-name", .loginRequired, expires: -180, error: Self.refused),
-      ], shell())
+      ], nil, shell())
     let text = table.lines(width: 80, colour: false).joined(separator: "\n")
     #expect(
       text == """
@@ -42,6 +42,21 @@ import Testing
             account a-rather-long-account-name needs a login: the provider ended the
             grant \\u{1B}[2Jand more (3 min ago)
             Sign in again with `grantctl login google a-rather-long-account-name`.
+        """)
+  }
+
+  @Test("the status names the providers where there are several, and still fits") func theStatusNamesTheProviders() {
+    let table = StatusCommand.table(
+      [
+        Self.account("work", .ok),
+        Self.account("a-rather-long-account-name", .actionRequired, provider: "microsoft-entra", expires: -180),
+      ], nil, shell())
+    let lines = table.lines(width: 80, colour: false)
+    #expect(
+      lines.joined(separator: "\n") == """
+        ACCOUNT               PROVIDER  STATE            EXPIRES IN         NEXT REFRESH
+        work                  google    ok               59 min             in 49 min
+        a-rather-long-accou…  microso…  action required  expired 3 min ago  in 49 min
         """)
   }
 

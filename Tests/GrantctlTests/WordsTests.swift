@@ -44,6 +44,8 @@ import UnixSocket
     let documented = rows.filter { $0.hasPrefix("| `") && !$0.hasPrefix("| `--") }
       .compactMap { $0.dropFirst(3).split(whereSeparator: { $0 == " " || $0 == "`" }).first.map(String.init) }
     #expect(documented == commands)
+    let checks = rows.drop { $0 != "| check | what is looked at |" }.dropFirst().prefix(CheckName.allCases.count)
+    #expect(Array(checks) == CheckName.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
     #expect(Grantctl.helpMessage(columns: 80).contains(ExitStatus.table))
   }
 

@@ -156,7 +156,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
       (newKey.idToken(), [.success(keySet(key)), .failure(outage)], [nil, "k2"]),
       (key.idToken(["exp": "\(start.seconds - 999)"]), [.success(keySet(key))], [nil]),
       (key.idToken(["aud": "\"another\""]), [.success(keySet(key))], [nil]),
-      (String(key.idToken().dropLast(4)), [.success(keySet(key))], [nil]),
+      (String(key.idToken().dropLast(2)), [.success(keySet(key))], [nil]),
     ]
     for (idToken, keys, asked) in bodies {
       var script = Script(answer(tokenBody(idToken: idToken)), keys: keys)

@@ -86,3 +86,84 @@ private let year = 365 * 86_400.0
     }
   }
 }
+
+@Suite struct ClockStepTests {
+  @Test(
+    "What this run stamped moves with the clock, and what came from the disk lives no longer for it",
+    arguments: [year, -year])
+  func moves(_ step: Double) {
+    var mine = grant()
+    mine.refreshed(issued(refresh: "refresh-2", more: ["refresh_token_expires_in": "86400"]), at: at(100))
+    let stepped = mine.clockStepped(by: .seconds(step))
+    #expect(stepped)
+    #expect(mine.token?.issuedAt == at(100 + step))
+    #expect(mine.token?.expiresAt == at(3700 + step))
+    #expect(mine.saved.refreshTokenExpiresAt == at(100 + 86_400 + step))
+    #expect(mine.due(at: at(200 + step), policy: steady) == .nothing)
+
+    var fromDisk = grant()
+    let moved = fromDisk.clockStepped(by: .seconds(step))
+    #expect(moved == (step < 0))
+    #expect(fromDisk.token?.expiresAt == at(3600 + min(step, 0)))
+  }
+
+  @Test("An answer that comes after the clock was set counts by the new time")
+  func underWay() throws {
+    var grant = grant()
+    let attempt = grant.begun(at: at(100))
+    _ = grant.clockStepped(by: .seconds(year))
+    guard case .commit = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil) else {
+      Issue.record("the answer was discarded")
+      return
+    }
+    _ = grant.clockStepped(by: .seconds(-50))
+    let isCommitted = grant.committed(attempt, jitter: 0)
+    #expect(isCommitted)
+    #expect(grant.token?.issuedAt == at(100 + year - 50))
+    #expect(grant.token?.expiresAt == at(3700 + year - 50))
+  }
+}
+
+@Suite struct RefusedTokenTests {
+  @Test("Tokens that are refused as they come are got more and more slowly, and an old one is no such")
+  func slower() {
+    var grant = grant()
+    var waits: [Double] = []
+    var now = 0.0
+    for round in 2..<8 {
+      let rejected = grant.rejected(generation: grant.saved.generation, at: at(now))
+      #expect(rejected == .refresh)
+      switch grant.answer(minimumTTL: nil, at: at(now), policy: steady) {
+      case .refresh: waits.append(0)
+      case .temporarilyUnavailable(_, let retryAt):
+        waits.append(Double((retryAt - at(now)).milliseconds) / 1000)
+        now = Double((retryAt - start).milliseconds) / 1000
+        #expect(grant.answer(minimumTTL: nil, at: at(now), policy: steady) == .refresh)
+      default: Issue.record("neither a refresh nor a wait")
+      }
+      grant.refreshed(issued(access: "access-\(round)"), at: at(now))
+    }
+    #expect(waits == [0, 0, 5, 15, 60, 300])
+
+    _ = grant.rejected(generation: grant.saved.generation, at: at(now + 600))
+    #expect(grant.answer(minimumTTL: nil, at: at(now + 600), policy: steady) == .refresh)
+  }
+
+  @Test("Tokens that are refused now and then, with good ones between, are no such row")
+  func nowAndThen() {
+    var grant = grant()
+    for round in 2..<20 {
+      if round % 2 == 0 { _ = grant.rejected(generation: grant.saved.generation, at: at(Double(round))) }
+      let asked = grant.answer(minimumTTL: .seconds(3590), at: at(Double(round)), policy: steady)
+      if round % 2 == 0 { #expect(asked == .refresh) }
+      grant.refreshed(issued(access: "access-\(round)"), at: at(Double(round)))
+    }
+  }
+
+  @Test("One token that many report is refused once")
+  func once() {
+    var grant = grant()
+    for _ in 0..<50 { _ = grant.rejected(generation: 1, at: at(1)) }
+    #expect(grant.answer(minimumTTL: nil, at: at(1), policy: steady) == .refresh)
+  }
+}

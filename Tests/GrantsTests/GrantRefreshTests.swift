@@ -187,7 +187,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(saved == grant.saved)
     #expect(retryAt == at(10))
     #expect(saved.refreshToken == Secret("refresh-1"))
-    #expect(saved.previousRefreshToken == nil)
+    #expect(saved.previousRefreshToken == Secret("refresh-2"))
     #expect(grant.answer(minimumTTL: .seconds(3590), at: at(11), policy: steady) == .token(grant.token!))
     #expect(grant.failed(invalidGrant, at: at(11), rotation: grace) == .ended(grant.saved, .refused))
 

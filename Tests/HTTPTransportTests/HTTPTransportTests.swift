@@ -105,10 +105,34 @@ struct HTTPTransportTests {
       _ = try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url))
       Issue.record("somebody answered")
     } catch {
-      #expect(error.kind == .notSent, "\(error)")
+      #expect(error.kind == .notSent && error.cause == .refused, "\(error)")
+      #expect(error.message == "no connection to 127.0.0.1: connection refused")
     }
     #expect(ContinuousClock.now - started < .seconds(5))
     await transport.close()
+  }
+
+  @Test("A name that nobody has, and an answer that is no TLS, are told apart, in words without our own")
+  func causes() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    var errors: [TransportError] = []
+    func ask(_ url: URL) async {
+      do throws(TransportError) {
+        _ = try await transport.send(HTTPRequest(purpose: .discovery, method: "GET", url: url))
+      } catch {
+        errors.append(error)
+      }
+    }
+    await ask(try #require(URL(string: "https://no-such-host.invalid/")))
+    try await ScriptedServer.with("HTTP/1.1 400 Bad Request\r\n\r\n", closes: true) { url in
+      await ask(try #require(URL(string: "https://127.0.0.1:\(url.port ?? 0)/")))
+    }
+    await transport.close()
+    #expect(errors.map(\.kind) == [.notSent, .notSent])
+    // Where there is no name service at all, it may be silent.
+    #expect(errors.first.map { [.nameLookup, .silence].contains($0.cause) } == true)
+    #expect(errors.last?.cause == .tls)
+    #expect(errors.last?.message == "no secure connection to 127.0.0.1: what answers speaks no TLS")
   }
 
   @Test("A redirect is an answer, not followed")

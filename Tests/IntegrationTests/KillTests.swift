@@ -13,7 +13,7 @@ struct KillTests {
     Wish {
       $0.accessTTL = 4
       $0.rotation = rotation
-      $0.provider = "rotation = \"\(rotation == .grace ? "grace 5s" : rotation.rawValue)\""
+      $0.provider = "rotation = \"\(rotation == .grace ? "grace \(5 * slowness)s" : rotation.rawValue)\""
       $0.refresh = "share = 0.25\njitter = 0\nretry_delays = [\"1s\"]"
     }
   }

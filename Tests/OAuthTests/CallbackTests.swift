@@ -32,6 +32,15 @@ struct CallbackTests {
     #expect(CallbackError.duplicateParameter(name).leavesLoginPending)
   }
 
+  @Test("a combining mark hides no delimiter") func combiningMarks() throws {
+    let hidden = try AuthorizationResponse.parse("http://127.0.0.1/cb?code=c#\u{301}&state=s&access_token=t")
+    #expect(hidden.state == nil && hidden.hasUnexpectedTokens && hidden.others.isEmpty)
+    let query = try AuthorizationResponse.parse("http://127.0.0.1/cb?\u{301}&state=s")
+    #expect(query.state == Secret("s"))
+    let uri = try #require(URI("app:/back?\u{301}a#\u{301}b"))
+    #expect(uri.path == "/back" && uri.query == "\u{301}a" && uri.fragment == "\u{301}b")
+  }
+
   static let denied = CallbackError.denied(OAuthError(code: .accessDenied))
 
   @Test(

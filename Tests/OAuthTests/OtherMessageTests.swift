@@ -108,7 +108,7 @@ struct OtherMessageTests {
     #expect(decodeBase64URL(text) == Data(bytes))
   }
 
-  @Test("what is not base64url", arguments: ["A", "AQ==", "+/8", "A Q", "AQ\n", "AAAAA", "é"])
+  @Test("what is not base64url", arguments: ["A", "AQ==", "+/8", "A Q", "AQ\n", "AAAAA", "é", "AR", "AAB"])
   func notBase64(text: String) {
     #expect(decodeBase64URL(text) == nil)
   }

@@ -276,4 +276,16 @@ struct TokenTests {
   func dates(text: String, seconds: Int64?) {
     #expect(Timestamp(httpDate: text)?.seconds == seconds)
   }
+
+  @Test(
+    "an answer from a cache was made as long ago as it says",
+    arguments: [
+      (nil, 784_111_777), ("0", 784_111_777), (" 100 ", 784_111_877), ("-1", nil), ("", nil), ("soon", nil),
+      ("99999999999", nil), ("99999999999999999999", nil),
+    ] as [(String?, Int64?)])
+  func age(text: String?, seconds: Int64?) {
+    let headers =
+      [HTTPRequest.Header("Date", "Sun, 06 Nov 1994 08:49:37 GMT")] + (text.map { [.init("Age", $0)] } ?? [])
+    #expect(HTTPResponse(status: 200, headers: headers).date?.seconds == seconds)
+  }
 }

@@ -6,76 +6,6 @@ import OAuth
 import SQLiteStore
 import Testing
 
-/// The helper program, beside the tests.
-private final class Fixture {
-  private(set) var pid: pid_t = 0
-  private let output: FileHandle
-  /// Held open: its end ends the helper that owns a store.
-  private let input: FileHandle
-  private var status: Int32?
-
-  init(_ mode: String, _ folder: TemporaryFolder) throws {
-    let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-    let program = (tests as NSString).deletingLastPathComponent + "/store-fixture"
-    let (output, input) = (Pipe(), Pipe())
-    for handle in [output.fileHandleForReading, input.fileHandleForWriting] {
-      _ = fcntl(handle.fileDescriptor, F_SETFD, FD_CLOEXEC)
-    }
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    posix_spawn_file_actions_adddup2(&actions, input.fileHandleForReading.fileDescriptor, STDIN_FILENO)
-    posix_spawn_file_actions_adddup2(&actions, output.fileHandleForWriting.fileDescriptor, STDOUT_FILENO)
-    // The threads of the concurrency pool block signals, and a new process inherits that.
-    var attributes = posix_spawnattr_t()
-    posix_spawnattr_init(&attributes)
-    defer { posix_spawnattr_destroy(&attributes) }
-    var noSignals = sigset_t()
-    sigemptyset(&noSignals)
-    posix_spawnattr_setsigmask(&attributes, &noSignals)
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
-    let words = [program, mode, folder.state, Sample.keyText]
-    var arguments: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-    var environment: [UnsafeMutablePointer<CChar>?] = [nil]
-    defer { for argument in arguments { free(argument) } }
-    let code = posix_spawn(&pid, program, &actions, &attributes, &arguments, &environment)
-    guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: code) ?? .EIO) }
-    // So that the end of the helper ends the output.
-    try output.fileHandleForWriting.close()
-    try input.fileHandleForReading.close()
-    self.output = output.fileHandleForReading
-    self.input = input.fileHandleForWriting
-  }
-
-  deinit { end(SIGKILL) }
-
-  /// What it prints until `count` lines are there, or it ends.
-  func lines(_ count: Int) throws -> [String] {
-    var text = Data()
-    var found = 0
-    while found < count, let byte = try output.read(upToCount: 1), !byte.isEmpty {
-      text += byte
-      if byte.first == UInt8(ascii: "\n") { found += 1 }
-    }
-    return String(decoding: text, as: UTF8.self).split(separator: "\n").map(String.init)
-  }
-
-  func end(_ signal: Int32) {
-    guard status == nil, pid > 0 else { return }
-    kill(pid, signal)
-    wait()
-  }
-
-  /// The signal that ended it; 0: it ended by itself.
-  @discardableResult
-  func wait() -> Int32 {
-    var status: Int32 = 0
-    while waitpid(pid, &status, 0) < 0, errno == EINTR {}
-    self.status = status
-    return status & 0x7f
-  }
-}
-
 // One after the other: a helper that starts meanwhile would inherit the pipe of another, and hold it open.
 @Suite("Processes", .serialized, .timeLimit(.minutes(2)))
 struct ProcessTests {
@@ -148,10 +78,10 @@ struct ProcessTests {
     // Another connection keeps the log from being taken in when the first one closes.
     let reader = try DatabaseQueue(path: folder.database)
     let database = try DatabaseQueue(path: folder.database)
-    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA user_version = 2") }
+    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA user_version = 3") }
     let contents = try folder.contents(folder.database)
     let log = try folder.contents(folder.database + "-wal")
-    #expect(throws: StoreError.newer(path: folder.database, found: 2, known: 1)) { try folder.open() }
+    #expect(throws: StoreError.newer(path: folder.database, found: 3, known: 2)) { try folder.open() }
     #expect(try folder.contents(folder.database) == contents)
     #expect(try folder.contents(folder.database + "-wal") == log)
     try database.close()

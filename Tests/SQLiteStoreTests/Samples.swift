@@ -32,6 +32,11 @@ final class TemporaryFolder: Sendable {
     return (attributes[.posixPermissions] as? NSNumber)?.intValue ?? -1
   }
 
+  /// What rebuilds put aside.
+  func aside() throws -> [String] {
+    try FileManager.default.contentsOfDirectory(atPath: state).filter { $0.hasPrefix("grantd.db.damaged-") }.sorted()
+  }
+
   func open(_ key: SealingKey = Sample.key) throws -> SQLiteStore { try SQLiteStore.open(folder: state, key: key) }
 
   /// A store with these changes, closed again.
@@ -90,7 +95,8 @@ enum Sample {
       requestedScopes: ["openid", "https://op.example/auth/mail.read", "with space", "100%", "", "%20", "nul\0"],
       grantedScopes: ["openid"], resource: "https://api.example/", refreshToken: Secret("refresh-of-\(name)"),
       previousRefreshToken: Secret("previous-of-\(name)"), refreshTokenExpiresAt: time(.max),
-      idToken: Secret("id-of-\(name)-é\0"), generation: .max, standing: standing, createdAt: time(.min),
+      refreshTokenIssuedAt: time(3), expiryAnnouncedAt: time(4), idToken: Secret("id-of-\(name)-é\0"), generation: .max,
+      standing: standing, createdAt: time(.min),
       loggedInAt: time(0), extra: Data(#"{"tenant":"extra-of-\#(name)"}"#.utf8))
   }
 

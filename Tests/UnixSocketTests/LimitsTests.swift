@@ -1,4 +1,5 @@
 import BrokerAPI
+import NIOCore
 import Synchronization
 import Testing
 
@@ -21,7 +22,22 @@ import Testing
       let next = try served.client()
       try await next.send(tokenGet(2))
       #expect(try await next.json()["id"] == 2)
+      #expect(served.server.figures == .init(connections: 2, accepted: 3, refused: 1))
     }
+  }
+
+  @Test("a storm of refused connections is told of in a few lines, and each of them is counted")
+  func aStormOfRefusedConnectionsIsTold() {
+    var refusals = Refusals()
+    func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seconds(1000 + seconds) }
+    #expect(refusals.refused(at: at(0)) == 0)
+    #expect((1...500).map { _ in refusals.refused(at: at(1)) } == Array(repeating: nil, count: 500))
+    #expect(refusals.due(at: at(9)) == nil)
+    #expect(refusals.due(at: at(10)) == 500)
+    #expect(refusals.due(at: at(30)) == nil)
+    #expect(refusals.refused(at: at(15)) == nil)
+    #expect(refusals.refused(at: at(20)) == 1)
+    #expect(refusals.refused(at: at(40)) == 0)
   }
 
   @Test("root has a quota of its own", arguments: [(uid: UInt32(0), admitted: 2), (uid: 1000, admitted: 1)])
@@ -150,6 +166,28 @@ import Testing
       #expect(served.dispatcher.seen.withLock { $0.closed } == 1)
     }
   }
+
+  @Test("what waits for a subscriber that does not read is one piece, and comes in order when it reads")
+  func whatWaitsForASubscriberIsOnePiece() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(call(1, "subscribe"))
+      _ = try await client.line()
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      // More than the kernel takes, and less than closes the connection.
+      let count = 4000
+      for number in 0..<count {
+        #expect(session.notify(method: "event", params: ["number": .number("\(number)"), "filler": .string(filler)]))
+        if number % 8 == 0 { try await Task.sleep(for: .microseconds(100)) }
+      }
+      #expect(served.server.connectionCount == 1)
+      for number in 0..<count { #expect(try await client.json()["params"]?["number"]?.integer == Int64(number)) }
+      try await client.send(tokenGet(2))
+      #expect(try await client.json()["id"] == 2)
+    }
+  }
+
+  private var filler: String { String(repeating: "x", count: 150) }
 
   @Test("a subscriber that reads is never closed for what it was sent in all") func aSubscriberThatReadsIsNeverClosed()
     async throws

@@ -12,14 +12,18 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var expires_at: Int64?
   public var next_refresh_at: Int64?
   public var refresh_expires_at: Int64?
+  public var refresh_expiry_learned: Bool?
+  public var refresh_expires_soon: Bool?
+  public var refresh_issued_at: Int64?
   public var last_refresh_at: Int64?
   public var logged_in_at: Int64
   public var last_error: LastError?
 
   public init(
     account: String, provider: String, state: AccountState, identity: Identity?, scopes: [String], generation: Int64,
-    expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, last_refresh_at: Int64?,
-    logged_in_at: Int64, last_error: LastError?
+    expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, refresh_expiry_learned: Bool? = nil,
+    refresh_expires_soon: Bool? = nil, refresh_issued_at: Int64? = nil, last_refresh_at: Int64?, logged_in_at: Int64,
+    last_error: LastError?
   ) {
     self.account = account
     self.provider = provider
@@ -30,6 +34,9 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     self.expires_at = expires_at
     self.next_refresh_at = next_refresh_at
     self.refresh_expires_at = refresh_expires_at
+    self.refresh_expiry_learned = refresh_expiry_learned
+    self.refresh_expires_soon = refresh_expires_soon
+    self.refresh_issued_at = refresh_issued_at
     self.last_refresh_at = last_refresh_at
     self.logged_in_at = logged_in_at
     self.last_error = last_error
@@ -95,7 +102,11 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "generation": "Counts the account's tokens.",
     "expires_at": "When the access token ends, in Unix seconds.",
     "next_refresh_at": "When the broker will refresh next, in Unix seconds.",
-    "refresh_expires_at": "When the refresh token ends, in Unix seconds, where known.",
+    "refresh_expires_at": "When the refresh token ends, in Unix seconds, where known: a person should sign in before.",
+    "refresh_expiry_learned":
+      "Whether that is a guess from when earlier ones ended, and not the provider's or the configuration's word.",
+    "refresh_expires_soon": "Whether that is soon or past: somebody should sign in again.",
+    "refresh_issued_at": "When the refresh token was first handed out, in Unix seconds, where known.",
     "last_refresh_at": "When a token last came from the provider, in Unix seconds.",
     "logged_in_at": "When a person last signed in, in Unix seconds.",
     "last_error":

@@ -1,98 +1,6 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-public enum BrokerStatus: RPCMethod {
-  public static let name = "broker.status"
-  public static let access = Access.observe
-  public static let summary = "Returns how the broker is: counts of accounts by state, store, callback, configuration."
-  public static let errors: [ErrorReason] = []
-
-  public typealias Params = NoParams
-
-  public struct Result: Codable, Sendable, Equatable {
-    public var version: String
-    public var instance: String
-    public var pid: Int32
-    public var state: String
-    public var started_at: Int64
-    public var summary: String
-    public var accounts: [String: Int]
-    public var providers: Int
-    public var pending_logins: Int
-    public var callback: [String]
-    public var store: StoreView
-    public var configuration: ConfigurationView
-
-    public init(
-      version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
-      accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
-      configuration: ConfigurationView
-    ) {
-      self.version = version
-      self.instance = instance
-      self.pid = pid
-      self.state = state
-      self.started_at = started_at
-      self.summary = summary
-      self.accounts = accounts
-      self.providers = providers
-      self.pending_logins = pending_logins
-      self.callback = callback
-      self.store = store
-      self.configuration = configuration
-    }
-  }
-
-  public struct StoreView: Codable, Sendable, Equatable, Documented {
-    public var path: String
-    public var state: String
-    public var message: String?
-
-    public init(path: String, state: String, message: String?) {
-      self.path = path
-      self.state = state
-      self.message = message
-    }
-
-    public static let docs = [
-      "path": "The database file.",
-      "state": "`ok` or `failing`.",
-      "message": "What fails, for people.",
-    ]
-  }
-
-  public struct ConfigurationView: Codable, Sendable, Equatable, Documented {
-    public var path: String?
-    public var loaded_at: Int64
-
-    public init(path: String?, loaded_at: Int64) {
-      self.path = path
-      self.loaded_at = loaded_at
-    }
-
-    public static let docs = [
-      "path": "The file; absent: built-in defaults.",
-      "loaded_at": "When it was read, in Unix seconds.",
-    ]
-  }
-
-  public static let paramDocs: [String: String] = [:]
-  public static let resultDocs = [
-    "version": "The broker's version.",
-    "instance": "`system` or `user`.",
-    "pid": "The broker's process.",
-    "state": "`running` or `shutting_down`.",
-    "started_at": "When it started, in Unix seconds.",
-    "summary": "For people, as in `systemctl status`: `12 ok, 1 needs login`.",
-    "accounts": "How many accounts are in each state.",
-    "providers": "How many providers are configured.",
-    "pending_logins": "How many logins wait for a person.",
-    "callback": "The addresses of the callback endpoint.",
-    "store": "`path`, `state` (`ok` or `failing`) and, where failing, `message`.",
-    "configuration": "`path` of the file (absent: built-in defaults) and when it was `loaded_at` (Unix seconds).",
-  ]
-}
-
 public enum BrokerReload: RPCMethod {
   public static let name = "broker.reload"
   public static let access = Access.manage
@@ -157,10 +65,12 @@ public struct Event: Codable, Sendable, Equatable, Documented {
   public var reason: ErrorReason?
   public var message: String?
   public var hint: String?
+  public var refresh_expires_at: Int64?
 
   public init(
     type: EventType, at: Int64, account: String? = nil, provider: String? = nil, login_id: String? = nil,
-    generation: Int64? = nil, reason: ErrorReason? = nil, message: String? = nil, hint: String? = nil
+    generation: Int64? = nil, reason: ErrorReason? = nil, message: String? = nil, hint: String? = nil,
+    refresh_expires_at: Int64? = nil
   ) {
     self.type = type
     self.at = at
@@ -171,6 +81,7 @@ public struct Event: Codable, Sendable, Equatable, Documented {
     self.reason = reason
     self.message = message
     self.hint = hint
+    self.refresh_expires_at = refresh_expires_at
   }
 
   /// The method name of the notification.
@@ -186,6 +97,7 @@ public struct Event: Codable, Sendable, Equatable, Documented {
     "reason": "For a failure: the reason, as in errors.",
     "message": "For people.",
     "hint": "What a person should do.",
+    "refresh_expires_at": "When the account's refresh token will end, in Unix seconds.",
   ]
 }
 
@@ -197,6 +109,12 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
   case loginCompleted = "login.completed"
   case loginFailed = "login.failed"
   case accountRemoved = "account.removed"
+  case refreshTokenExpiring = "refresh_token.expiring"
+  case providerUnreachable = "provider.unreachable"
+  case providerRecovered = "provider.recovered"
+  case storeFailed = "store.failed"
+  case storeRecovered = "store.recovered"
+  case clockStepped = "clock.stepped"
   case configurationReloaded = "configuration.reloaded"
 
   /// One sentence for the reference.
@@ -209,6 +127,12 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .loginCompleted: "A person signed in."
     case .loginFailed: "A login was denied, cancelled, expired or failed."
     case .accountRemoved: "An account was forgotten."
+    case .refreshTokenExpiring: "A refresh token ends soon: sign in again before."
+    case .providerUnreachable: "A provider does not answer; its refreshes rest."
+    case .providerRecovered: "A provider answers again."
+    case .storeFailed: "The state cannot be written; refreshes may wait."
+    case .storeRecovered: "The state can be written again."
+    case .clockStepped: "This machine's clock was set."
     case .configurationReloaded: "A new configuration is in force."
     }
   }

@@ -40,7 +40,7 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
     "scopes": "The scopes a login asks for by default.",
     "accounts": "How many accounts there are at this provider.",
     "state":
-      "`ok`; `unreachable`: its metadata could not be fetched and is tried again; `suspended`: the provider refuses this client, so its refreshes rest until the configuration changes; `removed`: no longer configured.",
+      "`ok`; `unreachable`: it does not answer and is tried again; `recovering`: it answers again, and refreshes begin one after the other; `suspended`: the provider refuses this client, so its refreshes rest until the configuration changes; `removed`: no longer configured.",
     "last_error": "What the last failed request to it said.",
   ]
 }
@@ -101,7 +101,7 @@ public enum ProviderGet: RPCMethod {
   public static let paramDocs = ["provider": "The provider's name in the configuration."]
   public static let resultDocs = [
     "provider":
-      "`provider`, `kind`, `profile`, `display_name`, `issuer`, `client_id`, `scopes`, `accounts`, `state` (`ok`, `unreachable`, `suspended`, `removed`), `last_error`.",
+      "`provider`, `kind`, `profile`, `display_name`, `issuer`, `client_id`, `scopes`, `accounts`, `state` (`ok`, `unreachable`, `recovering`, `suspended`, `removed`), `last_error`.",
     "redirect_uri": "The redirection endpoint to register at the provider (RFC 6749 §3.1.2).",
     "endpoints": "The endpoints in use, by name: `authorization`, `token`, `jwks`, `userinfo`, `revocation`.",
     "supports": "By name: `refresh`, `revocation`, `userinfo`, `id_token`, `pkce`.",

@@ -69,6 +69,23 @@ public struct MethodExample: Sendable {
         "supports": ["id_token": true, "pkce": true, "refresh": true, "revocation": true, "userinfo": true],
         "metadata_fetched_at": 1_767_225_600,
       ]),
+    "provider.check": MethodExample(
+      params: ["provider": "google", "timeout": 20],
+      result: [
+        "provider": "google", "ok": false, "checked_at": 1_767_225_600,
+        "checks": [
+          ["name": "issuer", "result": "ok", "message": "https://accounts.google.com"],
+          [
+            "name": "clock", "result": "failed",
+            "message": "this machine's clock is 312 s ahead of the provider's",
+            "hint": "Set it right: `timedatectl` shows whether it is synchronized.",
+          ],
+          [
+            "name": "refresh_token", "account": "work", "result": "ok",
+            "message": "12 days old; the provider names no end of it",
+          ],
+        ],
+      ]),
     "events.subscribe": MethodExample(
       params: ["events": ["token.refreshed", "login.required"]],
       result: ["subscribed": ["token.refreshed", "login.required"]]),
@@ -80,8 +97,22 @@ public struct MethodExample: Sendable {
         "providers": 3, "pending_logins": 0, "callback": ["http://127.0.0.1:4180", "http://[::1]:4180"],
         "store": ["path": "/var/lib/grantd/grantd.db", "state": "ok"],
         "configuration": ["path": "/etc/grantd/grantd.toml", "loaded_at": 1_767_225_600],
+        "provider_conditions": [
+          [
+            "provider": "example", "condition": "unreachable", "since": 1_767_225_000, "retry_at": 1_767_225_660,
+            "skew_seconds": 0, "last_error": "no connection to login.example.com: connection refused",
+          ]
+        ],
+        "refresh_tokens_ending": 1,
+        "caller": ["uid": 1000, "access": ["observe": ["*"], "use": ["work", "mail-*"]]],
       ]),
     "broker.reload": MethodExample(params: .null, result: ["providers": 3, "warnings": []]),
+    "broker.metrics": MethodExample(
+      params: .null,
+      result: [
+        "text": "# TYPE grantd_store_ok gauge\ngrantd_store_ok 1\n# EOF\n",
+        "content_type": "application/openmetrics-text; version=1.0.0; charset=utf-8",
+      ]),
     "rpc.discover": MethodExample(
       params: .null, result: ["openrpc": .string(OpenRPC.specification), "info": OpenRPC.info(), "methods": []]),
   ]

@@ -43,4 +43,36 @@ int clinux_forbid_dumps(void);
 /* RLIMIT_CORE 0, soft and hard. 0 or -1. */
 int clinux_forbid_core_files(void);
 
+/* mallopt(3) M_ARENA_MAX: from how many heaps all threads allocate. Nothing where the C library is not glibc. */
+void clinux_limit_heaps(int most);
+
+/* pipe2(2), close-on-exec, with descriptors above the standard ones; the end `own` (0 reads, 1 writes) never waits.
+   0, or -1 with errno. */
+int clinux_pipe(int ends[2], int own);
+
+/* Starts argv[0], an absolute path, with exactly this environment: in a process group of its own, in /, with every
+   signal at its default and none blocked, `input` as standard input, `output` as standard output and standard error,
+   and no other descriptor. 0, or the errno. */
+int clinux_spawn(char *const argv[], char *const envp[], int input, int output, int32_t *pid);
+
+/* 1 once the child has ended; it still has to be reaped. 0 before, and -1 with errno where it is no child. */
+int clinux_has_ended(int32_t pid);
+
+/* A close-on-exec, non-blocking netlink socket (NETLINK_ROUTE) that hears of links, addresses and
+   routes. -1 with errno: a sandbox may refuse it. */
+int clinux_route_socket(void);
+
+/* Asks for all that there is of links (0), addresses (1) or routes (2); the answer ends with NLMSG_DONE.
+   0, or -1 with errno. */
+int clinux_route_ask(int descriptor, int what);
+
+/* One datagram of netlink messages; 0 where it is not the kernel's. -1 with errno: EAGAIN: none is there;
+   ENOBUFS: some were lost. */
+long clinux_route_read(int descriptor, void *buffer, size_t capacity);
+
+/* A close-on-exec, non-blocking timer on CLOCK_REALTIME that becomes readable when the clock is set, and else
+   never. -1 with errno. Arming it again makes it wait for the next time. */
+int clinux_clock_timer(void);
+int clinux_clock_timer_arm(int descriptor);
+
 #endif

@@ -25,6 +25,7 @@ final class ManualClock: Sendable {
   private let state = Mutex(State(wall: ManualClock.start))
 
   var now: Timestamp { state.withLock { $0.wall } }
+  var elapsed: Duration { state.withLock { $0.elapsed } }
   var sleepers: Int { state.withLock { $0.sleepers.count } }
 
   /// Time passes: both the wall and the timers move.
@@ -81,7 +82,9 @@ final class ManualClock: Sendable {
   }
 
   var surroundings: Surroundings {
-    Surroundings(now: { self.now }, sleep: { await self.sleep($0) }, randomBytes: { self.randomBytes($0) })
+    Surroundings(
+      now: { self.now }, uptime: { self.elapsed }, sleep: { await self.sleep($0) },
+      randomBytes: { self.randomBytes($0) })
   }
 }
 

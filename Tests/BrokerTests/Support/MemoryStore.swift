@@ -26,6 +26,8 @@ final class MemoryStore: Store {
     var revocations: [String: PendingRevocation] = [:]
     var values: [String: String] = [:]
     var log: [[Change]] = []
+    var found: StoreError?
+    var rebuilt: [StoredState] = []
   }
 
   private let state = Mutex(State())
@@ -83,6 +85,28 @@ final class MemoryStore: Store {
   }
 
   func close() async {}
+
+  func examine() async throws(StoreError) {
+    if let error = state.withLock({ $0.found }) { throw error }
+  }
+
+  func rebuild(from whole: StoredState) async throws(StoreError) {
+    state.withLock { state in
+      state.found = nil
+      state.rebuilt.append(whole)
+      state.grants = Dictionary(uniqueKeysWithValues: whole.grants.map { ($0.account, $0) })
+      state.tokens = Dictionary(uniqueKeysWithValues: whole.tokens.map { ($0.account, $0) })
+      state.intents = Dictionary(uniqueKeysWithValues: whole.intents.map { ($0.account, $0) })
+      state.logins = Dictionary(uniqueKeysWithValues: whole.logins.map { ($0.id, $0) })
+      state.revocations = Dictionary(uniqueKeysWithValues: whole.revocations.map { ($0.id, $0) })
+      state.values = whole.values
+    }
+  }
+
+  /// The next look at the database finds this.
+  func finds(_ error: StoreError?) { state.withLock { $0.found = error } }
+  /// What it was written anew from.
+  var rebuilt: [StoredState] { state.withLock { $0.rebuilt } }
 
   /// Tokens and intents belong to a grant, as in the database: a commit that leaves one without is refused.
   private func apply(_ changes: [Change]) throws(StoreError) {

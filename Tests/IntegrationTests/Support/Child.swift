@@ -85,6 +85,9 @@ final class Child: Sendable {
   }
 }
 
+/// How much slower everything is here than it should be, such as under a sanitizer (scripts/sanitize).
+let slowness = ProcessInfo.processInfo.environment["GRANTD_TEST_SLOWNESS"].flatMap(Int.init) ?? 1
+
 struct TimedOut: Error, CustomStringConvertible {
   let description: String
 }
@@ -93,7 +96,7 @@ struct TimedOut: Error, CustomStringConvertible {
 func eventually<Answer>(
   _ what: String, within limit: Duration = .seconds(20), _ probe: () async throws -> Answer?
 ) async throws -> Answer {
-  let end = ContinuousClock.now + limit
+  let end = ContinuousClock.now + limit * slowness
   while true {
     if let answer = try await probe() { return answer }
     guard ContinuousClock.now < end else { throw TimedOut(description: "not within \(limit): \(what)") }

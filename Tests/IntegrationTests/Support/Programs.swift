@@ -3,6 +3,7 @@ import Foundation
 /// The programs of this package, as they were built with the tests.
 enum Programs {
   static let grantd = path("grantd")
+  static let grantctl = path("grantctl")
 
   private static func path(_ name: String) -> String {
     let executable = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
@@ -26,8 +27,17 @@ enum Programs {
 
   /// Runs grantd to its end, such as for `--check-config`.
   static func runGrantd(_ arguments: [String], in folder: Folder) async throws -> (status: Int32, output: String) {
+    try await run(grantd, arguments, in: folder)
+  }
+
+  /// Runs a program to its end.
+  static func run(
+    _ program: String, _ arguments: [String], in folder: Folder, path: String? = nil
+  ) async throws -> (status: Int32, output: String) {
     let output = folder.path("run-\(UUID().uuidString).out")
-    let child = try Child(grantd, arguments, environment: environment(folder), output: output)
+    var environment = environment(folder)
+    if let path { environment["PATH"] = path }
+    let child = try Child(program, arguments, environment: environment, output: output)
     do {
       let status = try await child.end()
       return (status, (try? String(contentsOfFile: output, encoding: .utf8)) ?? "")
@@ -37,13 +47,16 @@ enum Programs {
     }
   }
 
+  /// What the programs need to run at all, and under a sanitizer (scripts/sanitize).
+  private static let kept = ["LD_LIBRARY_PATH", "LD_PRELOAD", "TSAN_OPTIONS", "ASAN_OPTIONS"]
+
   /// Nothing of the person who runs the tests gets in.
   static func environment(_ folder: Folder) -> [String: String] {
     let own = [
       "PATH": "/usr/bin:/bin", "HOME": folder.root, "XDG_RUNTIME_DIR": folder.root, "XDG_CONFIG_HOME": folder.root,
       "XDG_STATE_HOME": folder.root,
     ]
-    let kept = ProcessInfo.processInfo.environment.filter { $0.key == "LD_LIBRARY_PATH" }
+    let kept = ProcessInfo.processInfo.environment.filter { Self.kept.contains($0.key) }
     return own.merging(kept) { own, _ in own }
   }
 }

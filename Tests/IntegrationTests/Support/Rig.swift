@@ -55,6 +55,7 @@ final class Rig: Sendable {
     options.clients = [wish.client]
     options.settings.accessTTL = .seconds(wish.accessTTL)
     options.settings.rotation = wish.rotation
+    options.settings.grace = .seconds(5 * slowness)
     demo = try await DemoServer.start(options)
     other = wish.hasSecondProvider ? try await DemoServer.start(options) : nil
     relay = wish.isRelayed ? Relay(to: demo.port) : nil

@@ -55,6 +55,93 @@ func measure(_ folder: String, _ key: SealingKey) async throws {
   await store.close()
 }
 
+/// Obeys the lines of its input, and answers each with one line.
+func serve(_ store: SQLiteStore) async throws {
+  var state = StoredState()
+  let filler = (store.location as NSString).deletingLastPathComponent + "/filler"
+  say("open")
+  while let words = readLine()?.split(separator: " ").map(String.init), let command = words.first {
+    do throws(StoreError) {
+      switch command {
+      case "put":
+        let (name, value) = (words[1], String(repeating: "x", count: Int(words[2]) ?? 0))
+        try await store.commit([.putValue(name, value)])
+        state.values[name] = value
+        say("ok")
+      case "get":
+        let values = try await store.load().values.sorted { $0.key < $1.key }
+        say(values.map { "\($0.key)=\($0.value.count)" }.joined(separator: " "))
+      case "examine":
+        try await store.examine()
+        say("ok")
+      case "rebuild":
+        try await store.rebuild(from: state)
+        say("ok")
+      case "fill": say(fill(filler) ? "ok" : "the disk does not get full")
+      case "free":
+        unlink(filler)
+        say("ok")
+      case "limit": say(limitFiles(to: Int(words[1])) ? "ok" : "no limit")
+      case "files": say(files(beside: store.location))
+      case "readonly": say(makeReadOnly(beside: store.location) ? "ok" : "not done")
+      case "writable": say(umount((store.location as NSString).deletingLastPathComponent) == 0 ? "ok" : "not done")
+      case "quit":
+        return await store.close()
+      case "die":
+        unlink(filler)
+        kill(getpid(), SIGKILL)
+      default: say("what?")
+      }
+    } catch {
+      say("\(error)".prefix { $0 != "(" } + ": \(error.message)")
+    }
+  }
+  await store.close()
+}
+
+/// Takes all of the disk's room, as long as that is not more than a test's disk has.
+func fill(_ file: String) -> Bool {
+  let descriptor = open(file, O_WRONLY | O_CREAT | O_APPEND, 0o600)
+  defer { close(descriptor) }
+  for size in [4096, 1] {
+    let block = [UInt8](repeating: 0, count: size)
+    for _ in 0..<(16 << 20) / 4096 {
+      if write(descriptor, block, size) == size { continue }
+      if errno == ENOSPC { break }
+      return false
+    }
+  }
+  return true
+}
+
+func files(beside file: String) -> String {
+  let names = try? FileManager.default.contentsOfDirectory(atPath: (file as NSString).deletingLastPathComponent)
+  return (names ?? []).sorted().joined(separator: " ")
+}
+
+/// A second mount of the folder over itself: what is open stays as it was, and what is opened now cannot be written.
+func makeReadOnly(beside file: String) -> Bool {
+  let folder = (file as NSString).deletingLastPathComponent
+  let (readOnly, remount, bind) = (UInt(1), UInt(32), UInt(4096))
+  return mount(folder, folder, nil, bind, nil) == 0
+    && mount(nil, folder, nil, bind | remount | readOnly, nil) == 0
+}
+
+/// A write beyond it is an input/output error. Nil: no limit.
+func limitFiles(to bytes: Int?) -> Bool {
+  var limit = rlimit()
+  guard getrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit) == 0 else { return false }
+  limit.rlim_cur = bytes.map(rlim_t.init) ?? limit.rlim_max
+  return setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit) == 0
+}
+
+/// A store whose process ends at this point.
+func store(_ folder: String, _ key: SealingKey, dyingAt fatal: WritePoint) throws(StoreError) -> SQLiteStore {
+  try SQLiteStore.open(folder: folder, key: key, pageLimit: nil) { point in
+    if point == fatal { kill(getpid(), SIGKILL) }
+  }
+}
+
 let arguments = CommandLine.arguments
 guard arguments.count == 4 else { exit(64) }
 do {
@@ -69,12 +156,22 @@ do {
     say("open")
     _ = readLine()
     await store.close()
+  case "serve":
+    // What exceeds a limit is an error, not the end.
+    signal(SIGXFSZ, SIG_IGN)
+    try await serve(SQLiteStore.open(folder: arguments[2], key: key))
+  case "die-migrating":
+    _ = try store(arguments[2], key, dyingAt: .migrated(to: 2))
   case "die-applied", "die-committed":
-    let fatal: WritePoint = arguments[1] == "die-applied" ? .applied : .committed
-    let store = try SQLiteStore.open(folder: arguments[2], key: key, pageLimit: nil) { point in
-      if point == fatal { kill(getpid(), SIGKILL) }
-    }
+    let store = try store(arguments[2], key, dyingAt: arguments[1] == "die-applied" ? .applied : .committed)
     try await store.commit([.putValue("one", "1"), .putValue("two", "2")])
+  case let mode where mode.hasPrefix("die-rebuilding-"):
+    guard let step = RebuildStep(rawValue: String(mode.dropFirst("die-rebuilding-".count))) else { exit(64) }
+    let store = try store(arguments[2], key, dyingAt: .rebuilding(step))
+    try await store.commit([.putValue("old", "1")])
+    var state = StoredState()
+    state.values = ["new": "1"]
+    try await store.rebuild(from: state)
   default:
     exit(64)
   }

@@ -1,0 +1,86 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+extension Broker {
+  /// Of each account of the provider, by name.
+  func accountChecks(_ provider: ProviderName, _ about: ProviderAbout) -> [ProviderCheck.Check] {
+    let own = grants.values.filter { $0.saved.provider == provider }.sorted { $0.saved.account < $1.saved.account }
+    return own.flatMap { [scopes(of: $0.saved, about), refreshToken(of: $0)] }
+  }
+
+  /// Whether a person should sign in again before the refresh token ends.
+  func endsSoon(_ grant: Grant) -> Bool {
+    grant.refreshTokenEndsSoon(
+      learned: providers[grant.saved.provider]?.learned.lifetime, policy: configuration.refresh, at: now)
+  }
+
+  /// Refresh tokens that have ended or end soon, of accounts whose grant still lives and that the caller may see.
+  func refreshTokensEnding(for caller: Caller) -> Int {
+    grants.values.filter { grant in
+      if case .loginRequired = grant.saved.standing { return false }
+      return endsSoon(grant)
+        && configuration.policy.allows(.observe, account: grant.saved.account.rawValue, caller: caller)
+    }.count
+  }
+
+  private func scopes(of saved: SavedGrant, _ about: ProviderAbout) -> ProviderCheck.Check {
+    let account = saved.account.rawValue
+    // Providers seldom name these two among what they granted.
+    let wanted = about.scopes.filter { $0 != "openid" && $0 != "offline_access" }
+    let granted = Set(saved.grantedScopes.map(Self.shortScope))
+    let missing = wanted.filter { !granted.contains(Self.shortScope($0)) }
+    guard !missing.isEmpty else {
+      return .init(name: .granted_scopes, account: account, result: .ok, message: "all that is configured")
+    }
+    let wasAsked = missing.allSatisfy(saved.requestedScopes.contains)
+    let list = missing.joined(separator: " ")
+    return .init(
+      name: .granted_scopes, account: account, result: .warning,
+      message: wasAsked ? "\(list) was asked for and not granted" : "\(list) is configured, and was not asked for then",
+      hint: "If programs need it: `grantctl login \(saved.provider) \(account)`"
+        + (wasAsked ? ", and allow it there." : "."))
+  }
+
+  /// Google answers with the long names of what was asked for by the short ones.
+  private static func shortScope(_ scope: String) -> String {
+    let prefix = "https://www.googleapis.com/auth/userinfo."
+    return scope.hasPrefix(prefix) ? String(scope.dropFirst(prefix.count)) : scope
+  }
+
+  private func refreshToken(of grant: Grant) -> ProviderCheck.Check {
+    let saved = grant.saved
+    let account = saved.account.rawValue
+    func check(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> ProviderCheck.Check {
+      .init(name: .refresh_token, account: account, result: result, message: message, hint: hint)
+    }
+    if case .loginRequired = saved.standing { return check(.failed, "the grant has ended", loginHint(saved)) }
+    guard saved.refreshToken != nil else {
+      let end = grant.token?.expiresAt.map { " in \(Self.words($0 - now))" } ?? ""
+      return check(
+        .warning, "there is none: somebody must sign in again when the access token ends\(end)",
+        "Does the provider want offline_access or a prompt for one? See scopes above; then sign in again with "
+          + "`grantctl login \(saved.provider) \(account)`.")
+    }
+    let age = saved.refreshTokenIssuedAt.map { "\(Self.words(now - $0)) old" } ?? "of unknown age"
+    guard let end = refreshTokenEnd(of: grant) else { return check(.ok, "\(age); no end of it is known") }
+    let source = end.isLearned ? ", as earlier ones did" : ""
+    guard end.at > now else {
+      return check(end.isLearned ? .warning : .failed, "\(age); its time is over\(source)", loginHint(saved))
+    }
+    let text = "\(age); ends in \(Self.words(end.at - now))\(source)"
+    guard endsSoon(grant) else { return check(.ok, text) }
+    return check(.warning, text, "Before that: `grantctl login \(saved.provider) \(account)`.")
+  }
+
+  /// `45 s`, `12 min`, `3 h`, `9 days`.
+  static func words(_ duration: Duration) -> String {
+    let seconds = max(0, duration.wholeSeconds)
+    switch seconds {
+    case ..<60: return "\(seconds) s"
+    case ..<3600: return "\(seconds / 60) min"
+    case ..<(48 * 3600): return "\(seconds / 3600) h"
+    default: return "\(seconds / 86_400) days"
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import Foundation
+import OAuth
+
+/// One request of a check: what came of it, how long it took, and what the answer tells of this machine's clock.
+struct ProviderProbe: Sendable {
+  var request: HTTPRequest
+  var result: Result<HTTPResponse, TransportError>
+  var took: Duration
+  /// The wall clock when the answer came.
+  var endedAt: Timestamp
+
+  var response: HTTPResponse? { try? result.get() }
+
+  /// `https://id.example:8443`.
+  var origin: String { Self.origin(request.url) }
+
+  static func origin(_ url: URL) -> String {
+    "\(url.scheme ?? "")://\(url.host ?? "")" + (url.port.map { ":\($0)" } ?? "")
+  }
+
+  /// How far this machine's clock is ahead of the server's; negative: behind. Only what neither the road nor the whole
+  /// seconds of `Date` explain: the server read its clock between the request and the answer.
+  var skew: Duration? {
+    guard let date = response?.date else { return nil }
+    let ahead = endedAt - took - (date + .seconds(1))
+    let behind = endedAt - date
+    return ahead > .zero ? ahead : min(behind, .zero)
+  }
+}
+
+extension TransportError {
+  /// What a person does about it. The broker tries again by itself in any case.
+  func hint(for url: URL, provider: String) -> String {
+    let host = url.host ?? "the provider"
+    let port = url.port ?? (url.scheme == "http" ? 80 : 443)
+    switch cause {
+    case .nameLookup:
+      return "Is the name right in [provider.\(provider)], and the network up? `getent hosts \(host)` should answer."
+    case .refused:
+      return "Nothing listens at port \(port) of \(host): the provider is down, or the address in "
+        + "[provider.\(provider)] is wrong. The broker tries again itself."
+    case .unreachable: return "Look at the network, the VPN and the firewall: `ping \(host)`, `ip route`."
+    case .silence:
+      return
+        "A firewall or proxy may swallow it, or the provider hangs: `curl -v \(url.absoluteString)` shows where it "
+        + "stops."
+    case .certificate:
+      return "See it with `openssl s_client -connect \(host):\(port) -servername \(host)`. A company's own authority "
+        + "goes into /usr/local/share/ca-certificates, then `update-ca-certificates` and a restart of grantd. Is the "
+        + "date right (timedatectl)?"
+    case .tls:
+      return
+        "Does https answer at port \(port) of \(host)? `openssl s_client -connect \(host):\(port)` shows what does."
+    case .other:
+      return "`curl -v \(url.absoluteString)` shows what answers. The broker tries again itself."
+    }
+  }
+}

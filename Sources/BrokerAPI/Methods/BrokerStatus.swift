@@ -1,0 +1,168 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+public enum BrokerStatus: RPCMethod {
+  public static let name = "broker.status"
+  public static let access = Access.observe
+  public static let summary =
+    "Returns how the broker is: counts of accounts by state, store, callback, configuration, providers."
+  public static let errors: [ErrorReason] = []
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var version: String
+    public var instance: String
+    public var pid: Int32
+    public var state: String
+    public var started_at: Int64
+    public var summary: String
+    public var accounts: [String: Int]
+    public var providers: Int
+    public var pending_logins: Int
+    public var callback: [String]
+    public var store: StoreView
+    public var configuration: ConfigurationView
+    public var provider_conditions: [ConditionView]?
+    public var refresh_tokens_ending: Int?
+    public var caller: CallerView?
+
+    public init(
+      version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
+      accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
+      configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
+      refresh_tokens_ending: Int? = nil, caller: CallerView? = nil
+    ) {
+      self.version = version
+      self.instance = instance
+      self.pid = pid
+      self.state = state
+      self.started_at = started_at
+      self.summary = summary
+      self.accounts = accounts
+      self.providers = providers
+      self.pending_logins = pending_logins
+      self.callback = callback
+      self.store = store
+      self.configuration = configuration
+      self.provider_conditions = provider_conditions
+      self.refresh_tokens_ending = refresh_tokens_ending
+      self.caller = caller
+    }
+  }
+
+  public struct StoreView: Codable, Sendable, Equatable, Documented {
+    public var path: String
+    public var state: String
+    public var message: String?
+    public var hint: String?
+    public var since: Int64?
+    public var held_back: Int?
+
+    public init(
+      path: String, state: String, message: String?, hint: String? = nil, since: Int64? = nil, held_back: Int? = nil
+    ) {
+      self.path = path
+      self.state = state
+      self.message = message
+      self.hint = hint
+      self.since = since
+      self.held_back = held_back
+    }
+
+    public static let docs = [
+      "path": "The database file.",
+      "state": "`ok`; `slow`: a commit takes long; `failing`: the last one failed.",
+      "message": "What is wrong, for people.",
+      "hint": "What a person should do.",
+      "since": "Since when it is not `ok`, in Unix seconds.",
+      "held_back": "How many accounts' refreshes wait for it, since their answers could not be saved.",
+    ]
+  }
+
+  public struct ConfigurationView: Codable, Sendable, Equatable, Documented {
+    public var path: String?
+    public var loaded_at: Int64
+
+    public init(path: String?, loaded_at: Int64) {
+      self.path = path
+      self.loaded_at = loaded_at
+    }
+
+    public static let docs = [
+      "path": "The file; absent: built-in defaults.",
+      "loaded_at": "When it was read, in Unix seconds.",
+    ]
+  }
+
+  /// How the broker finds a provider.
+  public struct ConditionView: Codable, Sendable, Equatable, Documented {
+    public var provider: String
+    public var condition: String
+    public var since: Int64?
+    public var retry_at: Int64?
+    public var skew_seconds: Double?
+    public var last_error: String?
+
+    public init(
+      provider: String, condition: String, since: Int64?, retry_at: Int64?, skew_seconds: Double?,
+      last_error: String?
+    ) {
+      self.provider = provider
+      self.condition = condition
+      self.since = since
+      self.retry_at = retry_at
+      self.skew_seconds = skew_seconds
+      self.last_error = last_error
+    }
+
+    public static let docs = [
+      "provider": "The provider's name.",
+      "condition":
+        "`ok`; `suspended`: it refuses this client, so its refreshes rest; `unreachable`: it is out of order, and asked now and then; `recovering`: it answers again, and refreshes begin one after the other.",
+      "since": "Since when it is so, in Unix seconds.",
+      "retry_at": "When it is asked again, in Unix seconds.",
+      "skew_seconds":
+        "How far this machine's clock is ahead of the provider's, by its latest answer; behind: negative. Absent: not known.",
+      "last_error": "What the last failed request to it said.",
+    ]
+  }
+
+  /// Who asks, and what the policy lets them do.
+  public struct CallerView: Codable, Sendable, Equatable, Documented {
+    public var uid: Int64
+    public var access: [String: [String]]
+
+    public init(uid: Int64, access: [String: [String]]) {
+      self.uid = uid
+      self.access = access
+    }
+
+    public static let docs = [
+      "uid": "The user, as the kernel says.",
+      "access":
+        "By `use`, `login`, `manage` and `observe`: the patterns of the accounts that the policy allows it for.",
+    ]
+  }
+
+  public static let paramDocs: [String: String] = [:]
+  public static let resultDocs = [
+    "version": "The broker's version.",
+    "instance": "`system` or `user`.",
+    "pid": "The broker's process.",
+    "state": "`running` or `shutting_down`.",
+    "started_at": "When it started, in Unix seconds.",
+    "summary": "For people, as in `systemctl status`: `12 ok, 1 needs login`.",
+    "accounts": "How many accounts are in each state.",
+    "providers": "How many providers are configured.",
+    "pending_logins": "How many logins wait for a person.",
+    "callback": "The addresses of the callback endpoint.",
+    "store":
+      "`path`, `state` (`ok`, `slow` or `failing`) and, where it is not `ok`, `message`, `hint`, `since` and `held_back`.",
+    "configuration": "`path` of the file (absent: built-in defaults) and when it was `loaded_at` (Unix seconds).",
+    "provider_conditions": "How the broker finds each provider, by name.",
+    "refresh_tokens_ending":
+      "How many refresh tokens of accounts the caller may see have ended or end soon; `account.list` has when.",
+    "caller": "Who asks, and what the policy lets them do.",
+  ]
+}

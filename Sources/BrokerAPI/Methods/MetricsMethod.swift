@@ -1,0 +1,28 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+public enum BrokerMetrics: RPCMethod {
+  public static let name = "broker.metrics"
+  public static let access = Access.observe
+  public static let summary =
+    "Returns what the broker counts, per provider and never per account, as OpenMetrics 1.0 text."
+  public static let errors: [ErrorReason] = []
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var text: String
+    public var content_type: String
+
+    public init(text: String, content_type: String) {
+      self.text = text
+      self.content_type = content_type
+    }
+  }
+
+  public static let paramDocs: [String: String] = [:]
+  public static let resultDocs = [
+    "text": "The metrics; it ends with `# EOF`.",
+    "content_type": "The media type of `text`.",
+  ]
+}

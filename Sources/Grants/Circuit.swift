@@ -1,0 +1,120 @@
+import OAuth
+
+/// Whether a provider answers: a circuit breaker. Its times are since the machine started, which no one can set.
+///
+/// While the circuit is open one request at a time tries the provider; all others rest. Once it answers, more and more are
+/// let through.
+public struct Circuit: Sendable, Equatable {
+  public private(set) var state: State = .closed(failures: 0)
+  /// Counts the times it opened: what was sent before says nothing new after.
+  public private(set) var openings: UInt64 = 0
+
+  public enum State: Sendable, Equatable {
+    /// So many requests failed in a row.
+    case closed(failures: Int)
+    /// From `retryAt` on one request may try.
+    case open(Outage, retryAt: Duration)
+    /// That one is under way.
+    case probing(Outage, ticket: UInt64)
+    /// It answers again: so many requests may be under way at once.
+    case recovering(Outage, window: Int)
+  }
+
+  public struct Outage: Sendable, Equatable {
+    public var failure: Failure
+    public var since: Duration
+    /// How many probes failed.
+    public var probes: Int
+  }
+
+  public init() {}
+
+  /// The outage that there is; nil: the provider answers, or has begun to.
+  public var outage: Outage? {
+    switch state {
+    case .open(let outage, _), .probing(let outage, _): outage
+    case .closed, .recovering: nil
+    }
+  }
+
+  /// How many requests may be under way at once, of the `most` that the provider gets.
+  func window(most: Int) -> Int {
+    switch state {
+    case .closed: most
+    case .recovering(_, let window): min(window, most)
+    case .open, .probing: 1
+    }
+  }
+
+  /// The provider answered, if only to refuse something. True: an outage ends here.
+  mutating func answered(most: Int) -> Bool {
+    switch state {
+    case .closed:
+      state = .closed(failures: 0)
+      return false
+    case .open(let outage, _), .probing(let outage, _):
+      state = .recovering(outage, window: min(2, most))
+      return true
+    case .recovering(let outage, let window):
+      state = window * 2 >= most ? .closed(failures: 0) : .recovering(outage, window: window * 2)
+      return false
+    }
+  }
+
+  /// A request that was let through since the circuit last opened had no answer. True: an outage begins here.
+  mutating func failed(
+    _ failure: Failure, probe: Bool, at now: Duration, retryAfter: Duration?, policy: RefreshPolicy, jitter: Double
+  ) -> Bool {
+    switch state {
+    case .closed(let failures) where failures + 1 < policy.outageThreshold:
+      state = .closed(failures: failures + 1)
+      return false
+    case .closed:
+      open(Outage(failure: failure, since: now, probes: 0), at: now, retryAfter, policy, jitter)
+      return true
+    case .recovering(let outage, _):
+      // It fell back: not so soon again.
+      open(
+        Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
+      return true
+    case .open(let outage, _), .probing(let outage, _):
+      guard probe else { return false }
+      open(
+        Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
+      return false
+    }
+  }
+
+  private mutating func open(
+    _ outage: Outage, at now: Duration, _ retryAfter: Duration?, _ policy: RefreshPolicy, _ jitter: Double
+  ) {
+    let planned = policy.probeDelays[min(outage.probes, policy.probeDelays.count - 1)]
+    let wait = max(
+      planned.scaled(by: 1 - policy.jitter * jitter), min(retryAfter ?? .zero, policy.longestRetryAfter))
+    openings += 1
+    state = .open(outage, retryAt: now + wait)
+  }
+
+  /// The probe that this ticket names goes out.
+  mutating func probes(_ ticket: UInt64) {
+    guard case .open(let outage, _) = state else { return }
+    state = .probing(outage, ticket: ticket)
+  }
+
+  /// The probe never went out: the next may.
+  mutating func withdrawn(_ ticket: UInt64, at now: Duration) {
+    guard case .probing(let outage, ticket) = state else { return }
+    state = .open(outage, retryAt: now)
+  }
+
+  /// The network is back, or the settings changed: what was learned of the provider may be over.
+  mutating func recheck(at now: Duration) {
+    switch state {
+    case .open(var outage, _):
+      outage.probes = 0
+      state = .open(outage, retryAt: now)
+    case .closed: state = .closed(failures: 0)
+    case .probing, .recovering: break
+    }
+  }
+}

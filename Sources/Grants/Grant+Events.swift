@@ -1,0 +1,105 @@
+public import OAuth
+
+extension Grant {
+  public enum Rejected: Sendable, Equatable {
+    /// A newer token is there already.
+    case stale
+    /// Begin a refresh, or wait for the one under way.
+    case refresh
+    /// There is no way to get another: commit this.
+    case ended(SavedGrant)
+  }
+
+  /// A resource server refused the token of this generation. Only the current one matters.
+  public mutating func rejected(generation: Int64, at now: Timestamp) -> Rejected {
+    guard generation == saved.generation else { return .stale }
+    if rejectedGeneration != generation, let token {
+      let isYoung = token.issuedAt <= now && now - token.issuedAt < Self.youth
+      // A good one between two that were refused starts the count again.
+      refusals = isYoung ? (generation == lastRefused.map { $0 + 1 } ? refusals + 1 : 1) : 0
+      lastRefused = generation
+    }
+    rejectedGeneration = generation
+    guard saved.refreshToken == nil else { return .refresh }
+    saved.standing = .loginRequired(
+      .noRefreshToken, Failure(message: "the access token was refused and there is no refresh token", at: now))
+    return .ended(saved)
+  }
+
+  /// A person signed in again: what was under way no longer matters.
+  public mutating func replaced(by saved: SavedGrant, token: SavedToken, jitter: Double) {
+    stamps = Stamps(token: true, refreshToken: saved.refreshToken != self.saved.refreshToken)
+    self.saved = saved
+    self.token = token
+    self.jitter = jitter
+    intent = nil
+    rejectedGeneration = nil
+    refusals = 0
+    lastRefused = nil
+    waitsForProvider = false
+    fellBack = false
+    phase = .idle
+  }
+
+  /// The provider's settings changed, or its network is back: try now what waits.
+  public mutating func retryNow(at now: Timestamp) {
+    switch saved.standing {
+    case .failing(let failure, let count, _): saved.standing = .failing(failure, count: count, retryAt: now)
+    case .misconfigured(let failure): saved.standing = .failing(failure, count: 0, retryAt: now)
+    case .good, .loginRequired: break
+    }
+  }
+}
+
+// MARK: The clock
+
+extension Grant {
+  /// Whoever signed in, or refreshed, did so in this run.
+  public mutating func isOfThisRun() { stamps = Stamps(token: true, refreshToken: true) }
+
+  /// Somebody set the wall clock: what this run stamped moves with it, and keeps the life that it has. A token from the
+  /// disk may have been stamped by either clock, and gets the shorter life of the two. True: commit ``saved`` and
+  /// ``token``.
+  public mutating func clockStepped(by step: Duration) -> Bool {
+    var isChanged = false
+    if stamps.token || step < .zero {
+      token?.moves(by: step)
+      isChanged = token != nil
+    }
+    if stamps.refreshToken {
+      saved.refreshTokenIssuedAt = saved.refreshTokenIssuedAt.map { $0 + step }
+      saved.refreshTokenExpiresAt = saved.refreshTokenExpiresAt.map { $0 + step }
+      isChanged = true
+    }
+    switch phase {
+    case .idle: break
+    case .refreshing(var attempt):
+      attempt.sentAt = attempt.sentAt + step
+      phase = .refreshing(attempt)
+    case .committing(let attempt, var renewal):
+      renewal.token.moves(by: step)
+      if renewal.grant.refreshToken != saved.refreshToken || stamps.refreshToken {
+        renewal.grant.refreshTokenIssuedAt = renewal.grant.refreshTokenIssuedAt.map { $0 + step }
+        renewal.grant.refreshTokenExpiresAt = renewal.grant.refreshTokenExpiresAt.map { $0 + step }
+      }
+      phase = .committing(attempt, renewal)
+    }
+    return isChanged
+  }
+}
+
+extension SavedToken {
+  mutating func moves(by step: Duration) {
+    issuedAt = issuedAt + step
+    expiresAt = expiresAt.map { $0 + step }
+    refreshAt = refreshAt.map { $0 + step }
+  }
+
+  /// The token of a response, as part of a grant.
+  public init(_ tokens: TokenResponse, grant: SavedGrant, issuedAt: Timestamp) {
+    self.init(
+      account: grant.account, accessToken: tokens.accessToken, type: tokens.tokenType, scopes: grant.grantedScopes,
+      generation: grant.generation, issuedAt: issuedAt, expiresAt: tokens.expiresIn.map { issuedAt + $0 },
+      refreshAt: tokens.refreshIn.map { issuedAt + $0 })
+  }
+}

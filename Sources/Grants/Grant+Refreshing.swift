@@ -1,0 +1,192 @@
+public import OAuth
+
+// The road of one refresh: begun, sent, answered or failed, committed.
+extension Grant {
+  public enum Begin: Sendable, Equatable {
+    /// Commit the intent, then send.
+    case begun(Attempt, RefreshIntent)
+    case already
+    case impossible
+  }
+
+  /// Begins a refresh, unless one is under way: one at a time for each grant.
+  public mutating func beginRefresh(at now: Timestamp) -> Begin {
+    guard phase == .idle else { return .already }
+    if case .loginRequired = saved.standing { return .impossible }
+    guard let refreshToken = saved.refreshToken else { return .impossible }
+    attempts += 1
+    let attempt = Attempt(number: attempts, sentAt: now, refreshToken: refreshToken)
+    phase = .refreshing(attempt)
+    let hash = refreshToken.fingerprint
+    let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
+    let first = before > 0 ? intent?.sentAt : nil
+    let intent = RefreshIntent(
+      account: saved.account, refreshTokenHash: hash, sentAt: first ?? now, attempts: before + 1)
+    self.intent = intent
+    return .begun(attempt, intent)
+  }
+
+  /// The request goes out now: what its answer's lifetimes count from. Nil: it is no longer wanted.
+  public mutating func sends(_ attempt: Attempt, at now: Timestamp) -> Attempt? {
+    guard phase == .refreshing(attempt) else { return nil }
+    var sent = attempt
+    sent.sentAt = now
+    phase = .refreshing(sent)
+    return sent
+  }
+
+  /// The request never went out, by our own choice: as if it had not begun.
+  public mutating func withdrawn(_ attempt: Attempt) {
+    guard phase == .refreshing(attempt) else { return }
+    phase = .idle
+    takeBackIntent()
+  }
+
+  public enum Answered: Sendable, Equatable {
+    /// Commit this, then call ``committed(_:jitter:)``; until then nobody sees it.
+    case commit(Renewal)
+    /// A newer login took its place, or the account is gone.
+    case discard
+  }
+
+  /// The provider granted a new token.
+  public mutating func answered(
+    _ attempt: Attempt, _ issued: Issued, rotation: Rotation, refreshTokenLifetime: Duration?
+  ) -> Answered {
+    // The clock may have been set since: what counts is when it was sent by the clock of now.
+    guard case .refreshing(let sent) = phase, sent == attempt else { return .discard }
+    let attempt = sent
+    let tokens = issued.tokens
+    var grant = saved
+    // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
+    if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken {
+      grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
+      grant.refreshToken = rotated
+      grant.refreshTokenExpiresAt = refreshTokenLifetime.map { attempt.sentAt + $0 }
+      grant.refreshTokenIssuedAt = attempt.sentAt
+    }
+    if let lifetime = tokens.refreshTokenExpiresIn { grant.refreshTokenExpiresAt = attempt.sentAt + lifetime }
+    // What was announced was another end.
+    if let end = grant.refreshTokenExpiresAt, end > (saved.refreshTokenExpiresAt ?? end) + Self.sameEnd {
+      grant.expiryAnnouncedAt = nil
+    }
+    if grant.refreshToken != saved.refreshToken { grant.expiryAnnouncedAt = nil }
+    if let scope = tokens.scope { grant.grantedScopes = scope }
+    if let idToken = issued.idToken { grant.idToken = idToken }
+    if let identity = issued.identity { grant.identity = identity }
+    if !tokens.extra.isEmpty { grant.extra = tokens.extra }
+    grant.generation += 1
+    grant.standing = .good
+    let renewal = Renewal(
+      grant: grant, token: SavedToken(tokens, grant: grant, issuedAt: attempt.sentAt))
+    phase = .committing(attempt, renewal)
+    return .commit(renewal)
+  }
+
+  /// Ends of a refresh token that lie so near to each other are one.
+  static let sameEnd = Duration.seconds(60)
+
+  /// Whether the renewal brings nothing that a crash before its commit would lose: the refresh token stays the same.
+  public var isCommittingSameRefreshToken: Bool {
+    if case .committing(_, let renewal) = phase { renewal.grant.refreshToken == saved.refreshToken } else { false }
+  }
+
+  /// The renewal is on disk, or can be kept in memory alone without harm. False: it was discarded meanwhile.
+  public mutating func committed(_ attempt: Attempt, jitter: Double) -> Bool {
+    guard case .committing(let current, let renewal) = phase, current == attempt else { return false }
+    stamps.token = true
+    if renewal.grant.refreshToken != saved.refreshToken { stamps.refreshToken = true }
+    saved = renewal.grant
+    token = renewal.token
+    intent = nil
+    rejectedGeneration = nil
+    waitsForProvider = false
+    fellBack = false
+    self.jitter = jitter
+    phase = .idle
+    return true
+  }
+
+  public enum Failed: Sendable, Equatable {
+    /// Commit this; `clear`: the provider certainly did not act, so the intent goes as well.
+    case retry(SavedGrant, at: Timestamp, clear: Bool)
+    case ended(SavedGrant, LoginReason)
+    case misconfigured(SavedGrant)
+    case discard
+  }
+
+  /// The refresh failed.
+  public mutating func failed(
+    _ attempt: Attempt, _ failure: ProviderFailure, at now: Timestamp, policy: RefreshPolicy, jitter: Double,
+    rotation: Rotation = .strict
+  ) -> Failed {
+    guard phase == .refreshing(attempt) else { return .discard }
+    phase = .idle
+    let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+    waitsForProvider = failure.isOfProvider
+    switch failure {
+    case .ended(let reason, _, _):
+      if reason == .refused, let retry = fallBack(told, at: now, rotation: rotation) { return retry }
+      // An earlier request with this refresh token had no answer: it may have been the rotation that we never saw.
+      let lost = reason == .refused && rotation != .none && (intent?.attempts ?? 1) > 1
+      let isOver = reason == .refused && saved.refreshTokenExpiresAt.map { $0 <= now } ?? false
+      let final = lost ? LoginReason.lostRotation : isOver ? .refreshTokenExpired : reason
+      saved.standing = .loginRequired(final, told)
+      intent = nil
+      return .ended(saved, final)
+    case .misconfigured:
+      saved.standing = .misconfigured(told)
+      takeBackIntent()
+      return .misconfigured(saved)
+    case .tryLater(_, _, let retryAfter):
+      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false)
+    case .unclear(_, let retryAfter):
+      return retry(
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
+    case .lost, .invalid:
+      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
+    case .notSent:
+      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false)
+    }
+  }
+
+  /// A provider with a grace still takes the refresh token before the current one, for that long: where it refuses the
+  /// current one, that one is tried once.
+  private mutating func fallBack(_ failure: Failure, at now: Timestamp, rotation: Rotation) -> Failed? {
+    guard case .grace(let grace) = rotation, !fellBack, let previous = saved.previousRefreshToken,
+      let rotatedAt = saved.refreshTokenIssuedAt ?? token?.issuedAt, now - rotatedAt < grace
+    else { return nil }
+    fellBack = true
+    saved.previousRefreshToken = saved.refreshToken
+    saved.refreshToken = previous
+    saved.standing = .failing(failure, count: 1, retryAt: now)
+    intent = nil
+    return .retry(saved, at: now, clear: true)
+  }
+
+  private mutating func retry(
+    _ failure: Failure, at now: Timestamp, policy: RefreshPolicy, jitter: Double, retryAfter: Duration?, acted: Bool,
+    rotation: Rotation = .strict
+  ) -> Failed {
+    let count = if case .failing(_, let count, _) = saved.standing { count + 1 } else { 1 }
+    let planned = policy.retryDelays[min(count, policy.retryDelays.count) - 1]
+    var wait = planned.scaled(by: 1 - policy.jitter * jitter)
+    // A rotation whose answer was lost can be asked for again while the old refresh token is still taken; after that
+    // there is nothing to hurry for.
+    if acted, case .grace(let grace) = rotation, let first = intent?.sentAt, first <= now, now - first < grace {
+      wait = min(wait, grace.scaled(by: 0.5))
+    }
+    wait = max(wait, min(retryAfter ?? .zero, policy.longestRetryAfter))
+    let retryAt = now + wait
+    saved.standing = .failing(failure, count: count, retryAt: retryAt)
+    if !acted { takeBackIntent() }
+    return .retry(saved, at: retryAt, clear: !acted && intent == nil)
+  }
+
+  /// This request certainly changed nothing; whether an earlier one did is as open as before.
+  private mutating func takeBackIntent() {
+    guard var intent else { return }
+    intent.attempts -= 1
+    self.intent = intent.attempts > 0 ? intent : nil
+  }
+}

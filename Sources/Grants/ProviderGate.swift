@@ -1,0 +1,138 @@
+import OAuth
+
+/// Which requests a provider gets, and how fast: so many at once, one at a time in an outage, and the backlog of a
+/// restart, a recovery or a clock that leapt is spread over time. Its times are since the machine started.
+public struct ProviderGate: Sendable {
+  public private(set) var circuit = Circuit()
+  /// Requests under way.
+  public private(set) var inFlight = 0
+  private var tickets: UInt64 = 0
+  /// What refreshes by themselves may spend, and what callers that wait may.
+  private var background: Pace?
+  private var wanted: Pace?
+
+  /// A place among the requests under way. Given back once.
+  public struct Ticket: Sendable, Equatable {
+    let number: UInt64
+    let openings: UInt64
+    public let isProbe: Bool
+  }
+
+  public enum Admission: Sendable, Equatable {
+    case go(Ticket)
+    /// When one of those under way has ended.
+    case full
+    case later(Duration)
+  }
+
+  public init() {}
+
+  /// Asks for a place. `isWanted`: a caller waits for it. `accounts`: how many the provider has.
+  public mutating func admit(
+    isWanted: Bool, accounts: Int, at now: Duration, policy: RefreshPolicy
+  ) -> Admission {
+    switch circuit.state {
+    case .open(_, let retryAt):
+      guard retryAt <= now else { return .later(retryAt) }
+      let ticket = place(isProbe: true)
+      circuit.probes(ticket.number)
+      return .go(ticket)
+    case .probing: return .full
+    case .closed, .recovering: break
+    }
+    guard inFlight < circuit.window(most: policy.concurrentPerProvider) else { return .full }
+    let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
+    var pace = (isWanted ? wanted : background) ?? Pace(full: rate, at: now)
+    if let next = pace.take(rate, at: now) { return .later(next) }
+    if isWanted { wanted = pace } else { background = pace }
+    return .go(place(isProbe: false))
+  }
+
+  private mutating func place(isProbe: Bool) -> Ticket {
+    tickets += 1
+    inFlight += 1
+    return Ticket(number: tickets, openings: circuit.openings, isProbe: isProbe)
+  }
+
+  public enum Turn: Sendable, Equatable {
+    case nothing
+    /// The provider was counted as answering, and is no longer.
+    case unreachable
+    /// It answers again.
+    case recovered
+  }
+
+  /// The provider answered, if only to refuse something.
+  public mutating func answered(_ ticket: Ticket, policy: RefreshPolicy) -> Turn {
+    leave()
+    return circuit.answered(most: policy.concurrentPerProvider) ? .recovered : .nothing
+  }
+
+  /// The provider did not answer, or said that it cannot.
+  public mutating func failed(
+    _ ticket: Ticket, _ failure: Failure, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy,
+    jitter: Double
+  ) -> Turn {
+    leave()
+    // Sent before the circuit opened: that is known already.
+    guard ticket.openings == circuit.openings else { return .nothing }
+    let isNew = circuit.failed(
+      failure, probe: ticket.isProbe, at: now, retryAfter: retryAfter, policy: policy, jitter: jitter)
+    if isNew {
+      // The recovery starts from nothing.
+      background = Pace(at: now)
+      wanted = Pace(at: now)
+    }
+    return isNew ? .unreachable : .nothing
+  }
+
+  /// It was not sent, by our own choice.
+  public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
+    leave()
+    if ticket.isProbe { circuit.withdrawn(ticket.number, at: now) }
+  }
+
+  private mutating func leave() { inFlight = max(0, inFlight - 1) }
+
+  /// The network is back, the machine woke up, or the settings changed: ask now.
+  public mutating func recheck(at now: Duration) { circuit.recheck(at: now) }
+}
+
+extension RefreshPolicy {
+  /// Refreshes that nobody waits for: all accounts of a provider spread over a minute, and never slower than this.
+  static let slowestBackgroundRate = 5.0
+  /// The same for callers that wait: ten seconds.
+  static let slowestWantedRate = 50.0
+  static let rateBurst = 2.0
+
+  func backgroundRate(accounts: Int) -> Double { max(Self.slowestBackgroundRate, Double(accounts) / 60) }
+  func wantedRate(accounts: Int) -> Double { max(Self.slowestWantedRate, Double(accounts) / 10) }
+}
+
+/// A rate: credit grows with time, and each request spends one.
+struct Pace: Sendable {
+  private var credit: Double
+  private var at: Duration
+
+  init(at now: Duration) {
+    credit = 0
+    at = now
+  }
+
+  init(full rate: Double, at now: Duration) {
+    credit = rate * RefreshPolicy.rateBurst
+    at = now
+  }
+
+  /// Spends one; where there is none, says when there will be.
+  mutating func take(_ rate: Double, at now: Duration) -> Duration? {
+    let passed = max(.zero, now - at)
+    credit = min(rate * RefreshPolicy.rateBurst, credit + rate * Double(passed.milliseconds) / 1000)
+    at = now
+    guard credit < 1 else {
+      credit -= 1
+      return nil
+    }
+    return now + .milliseconds(Int64(((1 - credit) / rate * 1000).rounded(.up)))
+  }
+}

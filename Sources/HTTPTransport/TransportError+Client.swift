@@ -1,0 +1,91 @@
+import AsyncHTTPClient
+import Broker
+import Foundation
+import NIOCore
+import NIOPosix
+import NIOSSL
+import OAuth
+
+extension TransportError {
+  /// What the client's error means. Whether anything was sent is what matters: a request that was not may be repeated
+  /// freely. What stood in the way is for people.
+  init(_ error: any Error, _ request: HTTPRequest) {
+    let host = request.url.host ?? "the provider"
+    switch error {
+    case let error as HTTPClientError where error == .connectTimeout:
+      self.init(.notSent, "no connection to \(host) within 10 s", cause: .silence)
+    case let error as HTTPClientError where error == .deadlineExceeded || error == .readTimeout:
+      self.init(.timedOut, "\(host) did not answer in time", cause: .silence)
+    case let error as HTTPClientError where error == .getConnectionFromPoolTimeout || error == .alreadyShutdown:
+      self.init(.notSent, "no connection to \(host) was free")
+    case let error as HTTPClientError where error == .tlsHandshakeTimeout:
+      self.init(.notSent, "no secure connection to \(host) in time", cause: .tls)
+    case let error as HTTPClientError where error == .remoteConnectionClosed:
+      self.init(.lost, "\(host) closed the connection before it answered")
+    case is HTTPClientError:
+      self.init(.lost, "the connection to \(host) ended before the answer (\(error))")
+    case let error as NIOConnectionError: self.init(error, host: host)
+    case is SocketAddressError:
+      self.init(.notSent, "no connection to \(host): the name cannot be resolved", cause: .nameLookup)
+    case let error as IOError where Self.connectFailures.contains(error.errnoCode):
+      self.init(
+        .notSent, "no connection to \(host): \(Self.words(error.errnoCode))", cause: Self.cause(error.errnoCode))
+    case NIOSSLError.handshakeFailed, is NIOSSLExtraError: self.init(handshake: error, host: host)
+    default:
+      self.init(.lost, "the connection to \(host) failed: \(error)")
+    }
+  }
+
+  /// Each address of the name was tried; the first one's failure speaks for all.
+  private init(_ error: NIOConnectionError, host: String) {
+    guard let first = error.connectionErrors.first?.error else {
+      self.init(.notSent, "no connection to \(host): the name cannot be resolved", cause: .nameLookup)
+      return
+    }
+    switch first {
+    case let first as IOError:
+      self.init(
+        .notSent, "no connection to \(host): \(Self.words(first.errnoCode))", cause: Self.cause(first.errnoCode))
+    case is ChannelError: self.init(.notSent, "no connection to \(host) in time", cause: .silence)
+    default: self.init(.notSent, "no connection to \(host): \(first)")
+    }
+  }
+
+  /// The library tells what was wrong with a certificate in its text alone.
+  private init(handshake error: any Error, host: String) {
+    let text = "\(error)"
+    if text.contains("CERTIFICATE_VERIFY_FAILED") {
+      self.init(
+        .notSent,
+        "the certificate of \(host) is not to be trusted: expired, not yet valid, or of an unknown authority",
+        cause: .certificate)
+    } else if let error = error as? NIOSSLExtraError, error == .failedToValidateHostname {
+      self.init(.notSent, "the certificate of \(host) is for another name", cause: .certificate)
+    } else {
+      self.init(.notSent, "no secure connection to \(host): \(Self.tlsReason(text))", cause: .tls)
+    }
+  }
+
+  /// `wrong version number`, of a text with numbers and source files around it.
+  private static func tlsReason(_ text: String) -> String {
+    guard let mark = text.range(of: "OPENSSL_internal:") else { return "the handshake failed" }
+    let reason = text[mark.upperBound...].prefix { $0.isUppercase || $0.isNumber || $0 == "_" }
+    return reason == "WRONG_VERSION_NUMBER"
+      ? "what answers speaks no TLS" : reason.replacing("_", with: " ").lowercased()
+  }
+
+  /// What connect(2) fails with, and no read or write does.
+  private static let connectFailures: Set<CInt> = [
+    ECONNREFUSED, ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EACCES, EPERM, ENETDOWN, EHOSTDOWN,
+  ]
+
+  private static func cause(_ code: CInt) -> Cause {
+    switch code {
+    case ECONNREFUSED: .refused
+    case ETIMEDOUT: .silence
+    default: .unreachable
+    }
+  }
+
+  private static func words(_ code: CInt) -> String { String(cString: strerror(code)).lowercased() }
+}

@@ -1,0 +1,62 @@
+import Broker
+import BrokerAPI
+
+/// An event as a hook is told of it: the texts of others cleaned and bounded, the environment, the line of JSON.
+struct Occasion {
+  /// Unicode scalars of a text for people.
+  static let longestText = 512
+  /// Where the broker itself has none.
+  static let standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+  static let standardLanguage = "C.UTF-8"
+
+  let event: Event
+
+  init(_ event: Event) {
+    var event = event
+    event.account = event.account.map(Self.clean)
+    event.provider = event.provider.map(Self.clean)
+    event.login_id = event.login_id.map(Self.clean)
+    event.message = event.message.map(Self.clean)
+    event.hint = event.hint.map(Self.clean)
+    self.event = event
+  }
+
+  /// One line, with its newline.
+  var line: [UInt8] { JSON(encoding: event).serialized() + [UInt8(ascii: "\n")] }
+
+  /// `NAME=value`, sorted: what is listed here and nothing else.
+  ///
+  /// - Parameter own: the broker's environment.
+  func environment(own: [String: String], pass names: [String]) -> [String] {
+    var variables: [String: String] = [:]
+    for name in names { variables[name] = own[name] }
+    variables["PATH"] = own["PATH"] ?? Self.standardPath
+    variables["LANG"] = own["LANG"] ?? Self.standardLanguage
+    variables["GRANTD_EVENT"] = event.type.rawValue
+    variables["GRANTD_AT"] = String(event.at)
+    variables["GRANTD_ACCOUNT"] = event.account
+    variables["GRANTD_PROVIDER"] = event.provider
+    variables["GRANTD_REASON"] = event.reason?.rawValue
+    variables["GRANTD_MESSAGE"] = event.message
+    variables["GRANTD_HINT"] = event.hint
+    variables["GRANTD_GENERATION"] = event.generation.map { String($0) }
+    variables["GRANTD_REFRESH_EXPIRES_AT"] = event.refresh_expires_at.map { String($0) }
+    variables["GRANTD_LOGIN_ID"] = event.login_id
+    return variables.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+  }
+
+  private static func clean(_ text: String) -> String { clean(text, limit: longestText) }
+
+  /// A provider's words may be anything: each run of control and invisible format characters becomes one space.
+  static func clean(_ text: String, limit: Int) -> String {
+    var result = String.UnicodeScalarView()
+    for scalar in text.unicodeScalars.prefix(limit) {
+      switch scalar.properties.generalCategory {
+      case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .unassigned, .privateUse:
+        if result.last != " " { result.append(" ") }
+      default: result.append(scalar)
+      }
+    }
+    return String(result)
+  }
+}

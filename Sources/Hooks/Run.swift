@@ -1,0 +1,221 @@
+import CLinux
+import Foundation
+import Glibc
+import Synchronization
+
+/// One run of a program, in a process group of its own, on a thread that waits for it.
+///
+/// The group ends with the program: what it leaves behind is killed before it is reaped, while its number still is its
+/// own. Whatever must outlive a hook is started elsewhere (`systemd-run`).
+final class Run: Sendable {
+  /// Bytes of standard output and standard error together that are kept; the rest is read and thrown away.
+  static let keptOutput = 4096
+  /// How late it is seen that the broker ends.
+  private static let step = Duration.milliseconds(500)
+  /// The same where the kernel has no pidfd, for the end of the program too.
+  private static let blindStep = Duration.milliseconds(50)
+
+  struct Report: Sendable {
+    var result: HookResult
+    /// Completes "the hook …".
+    var text: String
+    var output: [UInt8] = []
+  }
+
+  private enum Phase {
+    case waiting
+    /// The pid is the program's until it is reaped, which is under this lock.
+    case running(pid_t)
+    case over
+  }
+
+  private struct State {
+    var phase = Phase.waiting
+    var isStopped = false
+  }
+
+  private let command: [String]
+  private let environment: [String]
+  private let input: [UInt8]
+  private let timeout: Duration
+  private let grace: Duration
+  private let uptime: @Sendable () -> Duration
+  private let state = Mutex(State())
+
+  init(
+    command: [String], environment: [String], input: [UInt8], timeout: Duration, grace: Duration,
+    uptime: @escaping @Sendable () -> Duration
+  ) {
+    self.command = command
+    self.environment = environment
+    self.input = input
+    self.timeout = timeout
+    self.grace = grace
+    self.uptime = uptime
+  }
+
+  /// `ended` is called once, on the run's own thread.
+  func start(_ ended: @escaping @Sendable (Report) -> Void) {
+    let thread = Thread { [self] in ended(run()) }
+    thread.name = "hook"
+    thread.stackSize = 256 * 1024
+    thread.start()
+  }
+
+  /// The broker ends: SIGTERM now, SIGKILL after the grace.
+  func stop() {
+    state.withLock { state in
+      state.isStopped = true
+      if case .running(let pid) = state.phase { kill(-pid, SIGTERM) }
+    }
+  }
+
+  private func run() -> Report {
+    var input = Pipe()
+    var output = Pipe()
+    guard input.open(keeping: .writing), output.open(keeping: .reading) else { return .notStarted(errno) }
+    // An occasion is shorter than the smallest pipe: this cannot wait, and nobody can have hung up yet.
+    input.write(self.input)
+    input.closeWriting()
+    var pid: pid_t = 0
+    let failure = spawn(input: input.reading, output: output.writing, &pid)
+    guard failure == 0 else { return .notStarted(failure) }
+    output.closeWriting()
+    let ending = wait(for: pid, &output)
+    let status = reap(pid)
+    // What it wrote last; its group is gone, so that this ends.
+    output.drain()
+    return Report(ending, status: status, timeout: timeout, output: output.kept)
+  }
+
+  private func spawn(input: Int32, output: Int32, _ pid: inout pid_t) -> Int32 {
+    state.withLock { state in
+      guard !state.isStopped else { return ECANCELED }
+      let failure = withCStrings(command) { arguments in
+        withCStrings(environment) { variables in clinux_spawn(arguments, variables, input, output, &pid) }
+      }
+      if failure == 0 { state.phase = .running(pid) }
+      return failure
+    }
+  }
+
+  /// Reads the output until the program has ended, and ends it when it must.
+  private func wait(for pid: pid_t, _ output: inout Pipe) -> Ending {
+    let pidfd = clinux_pidfd_open(pid)
+    defer { if pidfd >= 0 { close(pidfd) } }
+    var ending = Ending.byItself
+    var deadline = uptime() + timeout
+    while clinux_has_ended(pid) == 0 {
+      if ending == .byItself, state.withLock({ $0.isStopped }) { (ending, deadline) = (.stopped, uptime() + grace) }
+      let left = deadline - uptime()
+      if left <= .zero {
+        kill(-pid, ending == .byItself ? SIGTERM : SIGKILL)
+        if ending == .byItself { ending = .timedOut }
+        deadline = uptime() + grace
+        continue
+      }
+      let pause = min(left, pidfd < 0 ? Self.blindStep : Self.step)
+      var entries = [
+        pollfd(fd: pidfd, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: output.reading, events: Int16(POLLIN), revents: 0),
+      ]
+      _ = poll(&entries, 2, Int32(pause / .milliseconds(1)) + 1)
+      if entries[1].revents != 0 { output.read() }
+    }
+    // It may have obeyed before this thread saw that it was told to.
+    return ending == .byItself && state.withLock { $0.isStopped } ? .stopped : ending
+  }
+
+  private func reap(_ pid: pid_t) -> Int32 {
+    state.withLock { state in
+      kill(-pid, SIGKILL)
+      var status: Int32 = 0
+      while waitpid(pid, &status, 0) < 0, errno == EINTR {}
+      state.phase = .over
+      return status
+    }
+  }
+
+  fileprivate enum Ending {
+    case byItself, timedOut, stopped
+  }
+}
+
+extension Run.Report {
+  fileprivate static func notStarted(_ code: Int32) -> Self {
+    .init(result: .notStarted, text: "could not be started: \(String(cString: strerror(code)))")
+  }
+
+  fileprivate init(_ ending: Run.Ending, status: Int32, timeout: Duration, output: [UInt8]) {
+    // As waitpid(2) has it: the signal in the lower 7 bits, else the exit status in the next 8.
+    let signal = status & 0x7f
+    let code = (status >> 8) & 0xff
+    let how = signal == 0 ? "with exit status \(code)" : "by signal \(signal)"
+    switch ending {
+    case .timedOut: self.init(result: .timedOut, text: "took longer than \(timeout) and was ended", output: output)
+    case .stopped: self.init(result: .stopped, text: "was ended, as the broker ends", output: output)
+    case .byItself where status == 0: self.init(result: .succeeded, text: "ended", output: output)
+    case .byItself: self.init(result: .failed, text: "ended \(how)", output: output)
+    }
+  }
+}
+
+/// A pipe to or from a program. Closed when it is let go.
+private struct Pipe: ~Copyable {
+  enum End { case reading, writing }
+
+  /// Turns of one emptying: a program that left its group could write for ever.
+  private static let drains = 64
+
+  private(set) var reading: Int32 = -1
+  private(set) var writing: Int32 = -1
+  private(set) var kept: [UInt8] = []
+
+  deinit {
+    if reading >= 0 { close(reading) }
+    if writing >= 0 { close(writing) }
+  }
+
+  /// - Parameter end: ours, which never waits.
+  mutating func open(keeping end: End) -> Bool {
+    var ends: [Int32] = [-1, -1]
+    guard clinux_pipe(&ends, end == .reading ? 0 : 1) == 0 else { return false }
+    (reading, writing) = (ends[0], ends[1])
+    return true
+  }
+
+  func write(_ bytes: [UInt8]) { _ = Glibc.write(writing, bytes, bytes.count) }
+
+  mutating func closeWriting() {
+    close(writing)
+    writing = -1
+  }
+
+  /// False: there is nothing more now. At the end the reading end is closed.
+  @discardableResult
+  mutating func read() -> Bool {
+    guard reading >= 0 else { return false }
+    var buffer = [UInt8](repeating: 0, count: Run.keptOutput)
+    let count = Glibc.read(reading, &buffer, buffer.count)
+    if count > 0 {
+      kept += buffer[..<min(count, Run.keptOutput - kept.count)]
+      return true
+    }
+    if count < 0, errno == EAGAIN || errno == EINTR { return false }
+    close(reading)
+    reading = -1
+    return false
+  }
+
+  mutating func drain() {
+    for _ in 0..<Self.drains where !read() { return }
+  }
+}
+
+/// The texts as C wants a list of them: pointers, and a null at the end.
+private func withCStrings<R>(_ texts: [String], _ body: ([UnsafeMutablePointer<CChar>?]) -> R) -> R {
+  var pointers: [UnsafeMutablePointer<CChar>?] = texts.map { strdup($0) }
+  defer { for pointer in pointers { free(pointer) } }
+  pointers.append(nil)
+  return body(pointers)
+}

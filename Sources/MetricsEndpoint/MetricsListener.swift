@@ -1,0 +1,137 @@
+public import Broker
+import Glibc
+public import Logging
+public import NIOCore
+import NIOHTTP1
+import NIOPosix
+import Synchronization
+
+/// The metrics over HTTP, for a scraper on this machine: `GET /metrics` and nothing else. It is started once and stopped
+/// once; all of it runs on one event loop.
+public final class MetricsListener: Sendable {
+  public struct Limits: Sendable {
+    /// Open at once; a further one is closed unanswered.
+    public var connections = 16
+    /// Bytes of all that is sent on a connection: one request without a body.
+    public var request = 16 * 1024
+    /// From the accepted connection to its end, whatever happens on it.
+    public var visit = Duration.seconds(10)
+    /// Connections that the kernel keeps before they are accepted.
+    public var backlog: Int32 = 32
+    /// Who may connect to a Unix socket: the broker's user and group.
+    public var mode: UInt32 = 0o660
+
+    public init() {}
+  }
+
+  private let address: MetricsAddress
+  private let limits: Limits
+  private let loop: any EventLoop
+  private let logger: Logger
+  private let scrape: @Sendable () async -> String
+  private let state = Mutex<(any Channel)?>(nil)
+  private let visitors = Visitors()
+
+  /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
+  /// - Parameter scrape: the metrics as they are now, as OpenMetrics text.
+  public init(
+    address: MetricsAddress, limits: Limits = Limits(), group: any EventLoopGroup, logger: Logger,
+    scrape: @escaping @Sendable () async -> String
+  ) {
+    self.address = address
+    self.limits = limits
+    loop = group.next()
+    self.logger = logger
+    self.scrape = scrape
+  }
+
+  /// Listens, and says where: `http://127.0.0.1:9464/metrics`, or the path of the socket.
+  public func start() async throws(MetricsListenerError) -> String {
+    do {
+      let channel = try await bind()
+      state.withLock { $0 = channel }
+      switch address {
+      case .loopback(let host, let port):
+        let port = channel.localAddress?.port ?? port
+        return "http://\(host.contains(":") ? "[\(host)]" : host):\(port)/metrics"
+      case .unix(let path): return path
+      }
+    } catch let error as IOError {
+      throw MetricsListenerError(address: address, code: error.errnoCode)
+    } catch {
+      throw MetricsListenerError(address: address, code: EINVAL)
+    }
+  }
+
+  private func bind() async throws -> any Channel {
+    let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
+      .serverChannelOption(.backlog, value: limits.backlog)
+      .childChannelInitializer { [limits, visitors, logger, scrape, address] channel in
+        guard visitors.enter(atMost: limits.connections) else {
+          logger.debug("a visitor of the metrics was sent away: too many at once")
+          return channel.close()
+        }
+        channel.closeFuture.whenComplete { _ in visitors.leave() }
+        return channel.eventLoop.makeCompletedFuture {
+          let pipeline = channel.pipeline.syncOperations
+          try pipeline.addHandler(Intake(limit: limits.request))
+          try pipeline.configureHTTPServerPipeline(withPipeliningAssistance: false, withErrorHandling: false)
+          try pipeline.addHandler(Visit(address: address, limits: limits, scrape: scrape))
+        }
+      }
+    switch address {
+    case .loopback(let host, let port):
+      return try await bootstrap.serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+        .bind(to: SocketAddress(ipAddress: host, port: port)).get()
+    case .unix(let path):
+      let channel = try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+      // Before it, the umask decided, which is stricter.
+      chmod(path, limits.mode)
+      return channel
+    }
+  }
+
+  /// Listens no more. Who is connected is answered still, in its time.
+  public func stop() async {
+    guard let channel = state.withLock({ $0.take() }) else { return }
+    // With it goes the file of a Unix socket.
+    try? await channel.close()
+  }
+}
+
+/// Why the metrics cannot be had over HTTP.
+public struct MetricsListenerError: Error, Sendable, Equatable, CustomStringConvertible {
+  public var address: MetricsAddress
+  /// The errno.
+  public var code: Int32
+
+  public var description: String {
+    let place =
+      switch address {
+      case .loopback(let host, let port): "port \(port) of \(host)"
+      case .unix(let path): path
+      }
+    let hint =
+      switch code {
+      case EADDRINUSE: "stop the program that has it, or choose another in [metrics] listen"
+      case EACCES, EPERM: "choose a port from 1024 up, or a folder that grantd may write to, in [metrics] listen"
+      default: "see [metrics] listen"
+      }
+    return "the metrics cannot be served on \(place): \(String(cString: strerror(code))); \(hint)"
+  }
+}
+
+/// Counts who is connected.
+private final class Visitors: Sendable {
+  private let count = Atomic(0)
+
+  func enter(atMost limit: Int) -> Bool {
+    guard count.add(1, ordering: .relaxed).newValue <= limit else {
+      leave()
+      return false
+    }
+    return true
+  }
+
+  func leave() { count.subtract(1, ordering: .relaxed) }
+}

@@ -1,0 +1,256 @@
+import Foundation
+public import Grants
+public import OAuth
+
+// What can be judged without a token and without a person. Metadata are advice more often than promise, so what they
+// leave out is no fault.
+extension OAuthProvider {
+  public var clockTolerance: Duration { settings.idToken.tolerance }
+
+  public func examine(_ response: HTTPResponse?) -> Examination {
+    let (discovery, issuer) = judge(response)
+    var findings = [discovery, issuer]
+    do throws(ProviderFailure) {
+      let metadata = try metadata(from: response)
+      findings += [
+        endpoints(metadata), grantTypes(metadata), clientAuthentication(metadata), pkce(metadata), scopes(metadata),
+      ]
+      return Examination(findings: findings, metadata: metadata)
+    } catch {
+      // Settings that are no URLs; what the server said wrong is told above.
+      if response == nil { findings.append(Finding(.endpoints, .failed(hint: mend), error.message)) }
+      return Examination(findings: findings, metadata: nil)
+    }
+  }
+
+  public func examine(_ keys: JWKSet, metadata: ServerMetadata) -> Finding {
+    let algorithms = IDToken.algorithms(
+      configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported)
+    let names = algorithms.joined(separator: ", ")
+    // HS256 needs the client's secret in place of a key (OpenID Connect Core §10.1).
+    let count = keys.count(usableFor: algorithms)
+    if count > 0 || algorithms == ["HS256"] {
+      return Finding(.keys, .ok, "\(count) of \(keys.keys.count) keys verify ID tokens signed with \(names)")
+    }
+    let hint =
+      settings.idToken.algorithms.isEmpty
+      ? "Ask the provider's operator: its ID tokens cannot be verified, so nobody can sign in."
+      : "Compare id_token_algorithms in [provider.\(name)] with what the provider signs with, then `grantctl reload`."
+    return Finding(
+      .keys, .failed(hint: hint), "none of the provider's \(keys.keys.count) keys can verify a signature by \(names)")
+  }
+
+  private var mend: String { "Mend [provider.\(name)] in the configuration, then `grantctl reload`." }
+
+  // MARK: Each check
+
+  public func examineSettings() -> Finding {
+    let profile = settings.profile.map { ", profile \($0)" } ?? ""
+    let scopes = settings.scopes.isEmpty ? "no scopes" : "scopes \(settings.scopes.joined(separator: " "))"
+    let text = "\(settings.kind.rawValue)\(profile), client \(settings.clientID), \(scopes)"
+    guard settings.allowInsecureHTTP else { return Finding(.configuration, .ok, text) }
+    return Finding(
+      .configuration, .warning(hint: "Use https, and take allow_insecure_http out of [provider.\(name)]."),
+      "allow_insecure_http is on: codes, tokens and the client's secret may travel readable by others")
+  }
+
+  /// The answer as metadata, and whether they are those of the configured issuer (RFC 8414 §3.3).
+  private func judge(_ response: HTTPResponse?) -> (discovery: Finding, issuer: Finding) {
+    guard let response, let issuer = settings.issuer, let url = discovery()?.url.absoluteString else {
+      return (
+        Finding(.discovery, .skipped, "the endpoints are configured: no metadata are asked for"),
+        Finding(
+          .issuer, .skipped, settings.issuer.map { "\($0), with nothing to compare it with" } ?? "none configured")
+      )
+    }
+    let fetched = Finding(.discovery, .ok, url)
+    do throws(ResponseError) {
+      _ = try ServerMetadata.parse(
+        response, expected: issuer, issuerRule: settings.issuerRule, allowInsecureHTTP: settings.allowInsecureHTTP)
+      return (fetched, Finding(.issuer, .ok, issuer.rawValue))
+    } catch {
+      if case .issuerMismatch(let expected, let found) = error {
+        let hint =
+          "They must be identical to the last character. If you trust \(found): write issuer = \"\(found)\" in "
+          + "[provider.\(name)], then `grantctl reload`."
+        return (fetched, Finding(.issuer, .failed(hint: hint), "configured is \(expected), the provider says \(found)"))
+      }
+      let (message, hint) = words(error, response, url)
+      return (
+        Finding(.discovery, .failed(hint: hint), message),
+        Finding(.issuer, .skipped, "\(issuer), with no metadata to compare it with")
+      )
+    }
+  }
+
+  private func words(_ error: ResponseError, _ response: HTTPResponse, _ url: String) -> (message: String, hint: String)
+  {
+    let status = "HTTP \(response.status)"
+    let check =
+      "Check issuer and discovery in [provider.\(name)]; `curl -i \(url)` shows the answer. Then `grantctl reload`."
+    switch error {
+    case .redirect:
+      let place = response.header("Location").map { " to \($0.printable(limit: 200))" } ?? ""
+      return (
+        "\(url) answers with a redirect\(place) (\(status)), which is not followed",
+        "Configure the issuer that the provider names for itself, with the final address. Then `grantctl reload`."
+      )
+    case .nonConforming where response.status >= 500 || [408, 429].contains(response.status):
+      return (
+        error.description,
+        "Nothing to mend here: wait, or see the provider's status page. The broker tries again itself."
+      )
+    case .nonConforming where response.mediaType == "text/html" && response.status == 200:
+      return (
+        "\(url) answers with a web page (\(status), text/html) in place of metadata",
+        "Open it in a browser: is it maintenance, a proxy or a network's sign-in page? Else check issuer in "
+          + "[provider.\(name)]."
+      )
+    case .nonConforming where response.status == 404: return ("there are no metadata at \(url) (\(status))", check)
+    case .nonConforming(_, _, let reason, _): return ("\(url) (\(status)): \(reason)", check)
+    case .oauth, .issuerMismatch, .subjectMismatch: return ("\(url): \(error.description)", check)
+    }
+  }
+
+  private func endpoints(_ metadata: ServerMetadata) -> Finding {
+    let needed: [Endpoint] = [.authorization, .token] + (about.usesIDTokens ? [.keys] : [])
+    var missing: [String] = []
+    for endpoint in needed {
+      do throws(EndpointError) {
+        _ = try metadata.endpoint(endpoint)
+      } catch {
+        missing.append(error.description)
+      }
+    }
+    if let first = missing.first {
+      let others = missing.count > 1 ? " (and \(missing.count - 1) more)" : ""
+      return Finding(.endpoints, .failed(hint: mend), first + others)
+    }
+    let broken = metadata.invalidEndpoints.keys.map(\.rawValue).sorted()
+    if !broken.isEmpty {
+      return Finding(
+        .endpoints,
+        .warning(hint: "Signing in and refreshing go on without them; ask the provider's operator to mend them."),
+        "the metadata have unusable addresses for \(broken.joined(separator: ", "))")
+    }
+    let revocation = metadata.revocationEndpoint == nil ? "; none to revoke at, so a logout only forgets" : ""
+    return Finding(.endpoints, .ok, needed.map(\.rawValue).joined(separator: ", ") + revocation)
+  }
+
+  private func grantTypes(_ metadata: ServerMetadata) -> Finding {
+    if metadata.requirePushedAuthorizationRequests {
+      return Finding(
+        .grantTypes, .failed(hint: "Ask the provider's operator to let this client do without them."),
+        "the provider demands pushed authorization requests (RFC 9126), which this version does not send")
+    }
+    if let types = metadata.responseTypesSupported, !types.contains("code") {
+      return Finding(
+        .grantTypes, .warning(hint: "Is this the issuer for programs? Check it in [provider.\(name)]."),
+        "the metadata do not name the response type code, by which people sign in here")
+    }
+    guard let types = metadata.grantTypesSupported else {
+      return Finding(.grantTypes, .ok, "the metadata do not say which; authorization_code and refresh_token are used")
+    }
+    let missing = ["authorization_code", "refresh_token"].filter { !types.contains($0) }
+    guard missing.isEmpty else {
+      return Finding(
+        .grantTypes,
+        .warning(
+          hint: "Ask the provider's operator. Without refresh_token, people sign in again when each token ends."),
+        "the metadata do not name \(missing.joined(separator: " and "))")
+    }
+    return Finding(.grantTypes, .ok, "authorization_code, refresh_token")
+  }
+
+  private func clientAuthentication(_ metadata: ServerMetadata) -> Finding {
+    let method: String
+    switch settings.client {
+    case .none:
+      // Servers seldom name `none`, and take public clients all the same.
+      return Finding(.clientAuthentication, .ok, "none: a public client")
+    case .basic: method = "client_secret_basic"
+    case .post: method = "client_secret_post"
+    }
+    guard let methods = metadata.tokenEndpointAuthMethodsSupported, !methods.contains(method) else {
+      return Finding(.clientAuthentication, .ok, method)
+    }
+    let other = ["client_secret_basic", "client_secret_post"].first(where: methods.contains)
+    let hint =
+      other.map { "Write token_endpoint_auth_method = \"\($0)\" in [provider.\(name)], then `grantctl reload`." }
+      ?? "The provider wants a way that this version does not have: register a client with a secret."
+    let named = methods.prefix(8).joined(separator: ", ").printable(limit: 200)
+    return Finding(.clientAuthentication, .warning(hint: hint), "\(method) is used; the metadata name \(named)")
+  }
+
+  private func pkce(_ metadata: ServerMetadata) -> Finding {
+    let methods = metadata.codeChallengeMethodsSupported
+    guard settings.pkce else {
+      guard methods?.contains("S256") == true else { return Finding(.pkce, .skipped, "switched off by pkce = false") }
+      return Finding(
+        .pkce, .warning(hint: "Take pkce = false out of [provider.\(name)], then `grantctl reload`."),
+        "PKCE is switched off, and the provider has it")
+    }
+    guard let methods else { return Finding(.pkce, .ok, "S256 is sent; the metadata do not say if it is checked") }
+    if methods.contains("S256") { return Finding(.pkce, .ok, "S256") }
+    return Finding(
+      .pkce,
+      .warning(hint: "Nothing to do while people can sign in; else write pkce = false in [provider.\(name)]."),
+      "S256 is sent, and the metadata do not name it")
+  }
+
+  // MARK: Scopes
+
+  private func scopes(_ metadata: ServerMetadata) -> Finding {
+    let asked = settings.scopes
+    if settings.kind == .oidc, !asked.contains("openid") {
+      return Finding(
+        .scopes, .warning(hint: "Add \"openid\" to scopes in [provider.\(name)], then `grantctl reload`."),
+        "openid is not asked for: who signed in will not be known")
+    }
+    if let (message, hint) = withoutRefreshToken(metadata) { return Finding(.scopes, .warning(hint: hint), message) }
+    guard let supported = metadata.scopesSupported else {
+      return Finding(.scopes, .ok, "the metadata do not say which there are")
+    }
+    let unknown = asked.filter { !supported.contains($0) }
+    // Lists leave out the scopes of APIs, which are addresses or have dots; a plain word is more likely misspelt.
+    let plain = unknown.filter { scope in scope.allSatisfy { $0.isLetter || $0 == "_" || $0 == "-" } }
+    guard plain.isEmpty else {
+      let named = supported.prefix(12).joined(separator: " ").printable(limit: 200)
+      return Finding(
+        .scopes, .warning(hint: "Check their spelling in [provider.\(name)]. The provider names: \(named)."),
+        "the provider does not name \(plain.joined(separator: " "))")
+    }
+    return Finding(
+      .scopes, .ok,
+      unknown.isEmpty
+        ? "the provider has all that are asked for" : "not in the provider's list: \(unknown.joined(separator: " "))")
+  }
+
+  /// Where what is configured will bring no refresh token, by what is known of this kind of provider.
+  private func withoutRefreshToken(_ metadata: ServerMetadata) -> (message: String, hint: String)? {
+    let asksOffline = settings.scopes.contains("offline_access")
+    if settings.issuerRule == .google {
+      guard settings.authorizationParameters["access_type"] != "offline" else { return nil }
+      return (
+        "Google gives a refresh token with access_type=offline alone",
+        "Write authorization_parameters = { access_type = \"offline\" } in [provider.\(name)], then `grantctl reload`."
+      )
+    }
+    let wantsOffline =
+      settings.issuerRule == .entraTenant || metadata.scopesSupported?.contains("offline_access") == true
+    if settings.kind == .oidc, wantsOffline, !asksOffline {
+      return (
+        "offline_access is not asked for: the provider may give no refresh token",
+        "Add \"offline_access\" to scopes in [provider.\(name)], `grantctl reload`, and sign in again."
+      )
+    }
+    let consents = (settings.prompt ?? "").split(separator: " ").contains("consent")
+    if settings.profile == "7pass", asksOffline, !consents {
+      return (
+        "7Pass grants offline_access with prompt=consent alone",
+        "Take prompt out of [provider.\(name)], so that the profile's counts; `grantctl reload`, and sign in again."
+      )
+    }
+    return nil
+  }
+}

@@ -1,0 +1,94 @@
+public import Broker
+import Dispatch
+import GRDB
+import Synchronization
+
+// The database while it is open: whether it is still there, and a new one where it is not or is damaged.
+extension SQLiteStore {
+  public func examine() async throws(StoreError) {
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    let error = await withCheckedContinuation { (continuation: CheckedContinuation<StoreError?, Never>) in
+      looking.async {
+        let files = self.home.withLock { $0.files }
+        do throws(StoreError) {
+          try files?.examine()
+          continuation.resume(returning: nil)
+        } catch {
+          // What a rebuild moved meanwhile is not missing.
+          let isSame = self.home.withLock { $0.files } == files
+          continuation.resume(returning: isSame ? error : nil)
+        }
+      }
+    }
+    if let error { throw error }
+  }
+
+  /// Commits that are under way when it is called, and those that come before it ends, are written into the new
+  /// database after `state`.
+  public func rebuild(from state: StoredState) async throws(StoreError) {
+    let result = await withCheckedContinuation {
+      (continuation: CheckedContinuation<Result<Void, StoreError>, Never>) in
+      let isOpen = inbox.withLock { inbox in
+        guard inbox.beginRebuild() else { return false }
+        queue.async {
+          do throws(StoreError) {
+            try self.replace(with: state)
+            continuation.resume(returning: .success(()))
+          } catch {
+            continuation.resume(returning: .failure(error))
+          }
+          if self.inbox.withLock({ $0.endRebuild() }) { self.drain() }
+        }
+        return true
+      }
+      if !isOpen { continuation.resume(returning: .failure(.closed)) }
+    }
+    try result.get()
+  }
+
+  // MARK: On the queue
+
+  private func replace(with state: StoredState) throws(StoreError) {
+    do throws(StoreError) {
+      try ownFolder()
+    } catch .unreadable(let path, let detail) {
+      throw .unwritable(path: path, detail: detail)
+    }
+    try opening.folder.withdrawSuccessor()
+    try opening.draft(state)
+    let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
+    report(.drafted)
+    let files = home.withLock { home in
+      defer { home.files = nil }
+      return home.files
+    }
+    do throws(StoreError) {
+      try opening.folder.announceDraft()
+      report(.announced)
+      try opening.folder.installSuccessor(onStep: report)
+    } catch {
+      home.withLock { $0.files = files }
+      throw error
+    }
+    // SQLite sees that its file has moved, and so neither changes nor removes anything as it closes.
+    let old = home.withLock { home in
+      defer { home.database = nil }
+      home.files = OpenFiles(in: opening.folder)
+      return home.database
+    }
+    try? old?.close()
+    _ = try database()
+  }
+
+  /// The folder and the lock may be gone as well: then another process could own the store by now.
+  private func ownFolder() throws(StoreError) {
+    let folder = try StateFolder.prepare(opening.folder.path)
+    let held = home.withLock { $0.lock }
+    guard !held.isIn(folder.lock) else { return }
+    let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
+    // Whatever emptied the folder took the key with it, without which nothing opens at the next start.
+    try key.restore(inside: folder.path)
+    home.withLock { $0.lock = lock }
+    held.release()
+  }
+}

@@ -1,0 +1,146 @@
+import BrokerAPI
+
+// What the daemon says of itself, and what of its state folder can be seen from here.
+extension Doctor {
+  /// Bytes: below the first the state is about to fail, below the second somebody should look.
+  private static let tooFull: Int64 = 16 << 20
+  private static let nearlyFull: Int64 = 128 << 20
+
+  func daemonItems(_ status: BrokerStatus.Result, _ choice: SocketChoice) async -> [Report.Item] {
+    let instance = instance(of: choice.path)
+    var items = [await unit(instance, answers: true), socket(choice, nil), version(status), policy(status)]
+    let changed = isChanged(status)
+    items.append(
+      await configuration(
+        instance ?? Instance(rawValue: status.instance), file: status.configuration.path, changed: changed))
+    items += [store(status.store), key(status.store), disk(status.store)]
+    if let copies = damagedCopies(status.store) { items.append(copies) }
+    items += [await clock(), callback(status)]
+    return items
+  }
+
+  private func version(_ status: BrokerStatus.Result) -> Report.Item {
+    let running = "pid \(status.pid), running for \(TimeText.duration(shell.now - status.started_at))"
+    guard status.version != GrantdVersion.current else {
+      return Report.Item("version", .ok, "grantd and grantctl \(status.version), \(running)")
+    }
+    return Report.Item(
+      "version", .warning, "grantd \(status.version), \(running); grantctl \(GrantdVersion.current)",
+      hint: "After an upgrade: `\(status.instance == "user" ? "systemctl --user" : "sudo systemctl") restart grantd`.")
+  }
+
+  private func policy(_ status: BrokerStatus.Result) -> Report.Item {
+    guard let caller = status.caller else { return Report.Item("policy", .skipped, "this grantd does not say") }
+    let kinds = Access.allCases.filter { $0 != .open }
+    let allowed = kinds.filter { caller.access[$0.rawValue] != nil }
+    let words = allowed.map { "\($0.rawValue) \((caller.access[$0.rawValue] ?? []).joined(separator: " "))" }
+    if kinds.allSatisfy({ caller.access[$0.rawValue] == ["*"] }) {
+      return Report.Item("policy", .ok, "you (uid \(caller.uid)) may do everything here")
+    }
+    let denied = kinds.filter { !allowed.contains($0) }.map(\.rawValue)
+    let text = "you (uid \(caller.uid)) may \(words.joined(separator: ", "))"
+    guard !allowed.contains(.use) else {
+      return Report.Item("policy", .ok, text + (denied.isEmpty ? "" : "; not \(denied.joined(separator: ", "))"))
+    }
+    return Report.Item(
+      "policy", .warning, "\(text); no token of any account",
+      hint: "If you need tokens, an admin adds a [[rule]] with uid = \(caller.uid), accounts and access = [\"use\"].")
+  }
+
+  private func isChanged(_ status: BrokerStatus.Result) -> Bool {
+    guard let path = status.configuration.path, case .found(let file) = machine.look(path) else { return false }
+    return file.modifiedAt > status.configuration.loaded_at
+  }
+
+  // MARK: The store
+
+  private func store(_ store: BrokerStatus.StoreView) -> Report.Item {
+    guard store.state != "ok" else { return Report.Item("store", .ok, store.path) }
+    let since = store.since.map { " since \(TimeText.ago($0, now: shell.now))" } ?? ""
+    let held = store.held_back.flatMap { $0 > 0 ? "; \($0) refreshes are held back" : nil } ?? ""
+    return Report.Item(
+      "store", store.state == "slow" ? .warning : .failed,
+      "\(store.state)\(since): \(store.message ?? store.path)\(held)",
+      hint: store.hint ?? "See the disk of \(store.path) and the daemon's log; it recovers by itself.")
+  }
+
+  private func folder(_ store: BrokerStatus.StoreView) -> String {
+    "/" + store.path.split(separator: "/").dropLast().joined(separator: "/")
+  }
+
+  private func key(_ store: BrokerStatus.StoreView) -> Report.Item {
+    let folder = folder(store)
+    let path = folder + "/grantd.key"
+    switch machine.look(path) {
+    case .hidden: return Report.Item("key", .skipped, "only the daemon's user and root see the state folder")
+    case .absent: return Report.Item("key", .ok, "not in the state folder: a credential, or key_file")
+    case .found(let file) where file.isOpenToOthers:
+      return Report.Item(
+        "key", .failed, "\(path) has mode \(file.modeText): others may read what unseals all tokens",
+        hint: "`chmod 600 \(path)`; then look who could have read it, and sign in again if in doubt.")
+    case .found(let file):
+      if case .found(let above) = machine.look(folder), above.isOpenToOthers {
+        return Report.Item(
+          "key", .warning, "\(path) has mode \(file.modeText), and its folder \(above.modeText)",
+          hint: "`chmod 700 \(folder)`")
+      }
+      return Report.Item("key", .ok, "\(path), mode \(file.modeText)")
+    }
+  }
+
+  private func disk(_ store: BrokerStatus.StoreView) -> Report.Item {
+    let folder = folder(store)
+    guard let free = machine.freeBytes(folder) else {
+      return Report.Item("disk", .skipped, "the disk of \(folder) cannot be seen")
+    }
+    let text = "\(Self.size(free)) free at \(folder)"
+    guard free < Self.nearlyFull else { return Report.Item("disk", .ok, text) }
+    return Report.Item(
+      "disk", free < Self.tooFull ? .failed : .warning, text,
+      hint:
+        "Make room: on a full disk no refresh is begun whose answer could not be saved. `du -xh \(folder)`, `df -h`.")
+  }
+
+  /// What was put aside when the database could not be read.
+  private func damagedCopies(_ store: BrokerStatus.StoreView) -> Report.Item? {
+    let folder = folder(store)
+    let sidecars = ["-wal", "-shm", "-journal"]
+    let copies = (machine.names(folder) ?? []).filter { name in
+      name.hasPrefix("grantd.db.damaged-") && !sidecars.contains(where: name.hasSuffix)
+    }.sorted()
+    guard let latest = copies.last else { return nil }
+    return Report.Item(
+      "damaged copies", .warning, "\(copies.count) in \(folder), the latest \(latest)",
+      hint: "The database could not be read, and was written anew from memory. Check the disk (`journalctl -k`, "
+        + "smartctl), see that all accounts are there, then remove the copies.")
+  }
+
+  static func size(_ bytes: Int64) -> String {
+    let units = [(Int64(1) << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB")]
+    for (size, name) in units where bytes >= size { return "\(bytes / size) \(name)" }
+    return "\(bytes) bytes"
+  }
+
+  // MARK: Clock and callback
+
+  private func clock() async -> Report.Item {
+    let next = "each provider's clock is compared below"
+    guard let timedatectl = shell.terminal.find("timedatectl"),
+      let answer = await machine.run([timedatectl, "show", "--property=NTPSynchronized"], Self.childTimeout),
+      answer.status == 0, let synchronized = Self.properties(answer.out)["NTPSynchronized"]
+    else { return Report.Item("clock", .skipped, "timedatectl does not say if it is synchronized; \(next)") }
+    guard synchronized != "yes" else { return Report.Item("clock", .ok, "synchronized") }
+    return Report.Item(
+      "clock", .warning, "not synchronized; \(next)", hint: "`sudo timedatectl set-ntp true` turns that on.")
+  }
+
+  private func callback(_ status: BrokerStatus.Result) -> Report.Item {
+    guard status.callback.isEmpty else {
+      return Report.Item("callback", .ok, status.callback.joined(separator: ", "))
+    }
+    return Report.Item(
+      "callback", .warning, "the callback endpoint does not listen: no browser comes back by itself",
+      hint: "Is `enabled` false in [callback], or the port taken (the log says)? Until then: `grantctl login PROVIDER "
+        + "--manual`.")
+  }
+}

@@ -1,0 +1,100 @@
+import ArgumentParser
+import BrokerAPI
+import UnixSocket
+
+struct DoctorCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "doctor", abstract: "Look for what is wrong, and say what to do.",
+    discussion: """
+      Looks at the daemon, each provider and each account, also where no daemon answers. The providers are asked; \
+      nothing is changed. Below each line that is not ok stands what to do.
+
+      The exit status is 0 where nothing failed (there may be warnings), 1 where something did, \
+      \(ExitStatus.notPermitted.rawValue) where the daemon does not let you in, \
+      \(ExitStatus.notRunning.rawValue) where none answers.
+
+      Examples:
+        grantctl doctor
+        grantctl doctor google             only this provider and its accounts
+        grantctl doctor work --json        only this account and its provider
+      """)
+
+  @Argument(help: ArgumentHelp("Only this provider or account.", valueName: "provider|account"))
+  var name: String?
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    var doctor = Doctor(shell: shell)
+    let end = try await doctor.examine(only: name)
+    let report = doctor.report
+    if shell.isJSON {
+      shell.say(report.json(adapt: shell.adapted))
+    } else {
+      shell.terminal.say(
+        report.lines(width: shell.terminal.width, colour: shell.terminal.usesColour, adapt: shell.adapted))
+    }
+    let status = end != .success ? end : report.count(.failed) > 0 ? .failure : .success
+    if status != .success { throw .reported(status) }
+  }
+}
+
+/// Looks at one thing after the other, and writes the report.
+struct Doctor {
+  /// For a provider that hangs: the broker gives up before.
+  static let checkTimeout = 60.0
+  /// How many providers are asked at once.
+  static let checksAtOnce = 6
+  /// For a program that is asked something.
+  static let childTimeout = Duration.seconds(10)
+
+  let shell: Shell
+  var report = Report()
+
+  var machine: Machine { shell.terminal.machine }
+
+  /// Success unless the broker does not answer.
+  mutating func examine(only name: String?) async throws(Failure) -> ExitStatus {
+    let choice = shell.choice
+    let client: SocketClient
+    do throws(Failure) {
+      client = try await shell.connect()
+    } catch {
+      await examineWithoutBroker(choice, error)
+      return error.status
+    }
+    let status: BrokerStatus.Result
+    do throws(Failure) {
+      status = try await shell.ask(BrokerStatus.self, NoParams(), on: client).value()
+    } catch {
+      let items = [
+        await unit(instance(of: choice.path), answers: true), socket(choice, nil),
+        Report.Item("policy", .failed, error.message, hint: error.hints.joined(separator: "\n")),
+      ]
+      report.groups = [.init(subject: .daemon, items: items)]
+      return error.status
+    }
+    let daemon = await daemonItems(status, choice)
+    report.groups = [.init(subject: .daemon, items: daemon)]
+    try await examineProviders(only: name, on: client)
+    return .success
+  }
+
+  // MARK: No broker
+
+  private mutating func examineWithoutBroker(_ choice: SocketChoice, _ failure: Failure) async {
+    let instance = instance(of: choice.path)
+    var items = [await unit(instance, answers: false), socket(choice, failure)]
+    // Where the socket is there and somebody else's, so is the configuration.
+    if failure.status == .notRunning { items.append(await configuration(instance, file: nil, changed: false)) }
+    report.groups = [.init(subject: .daemon, items: items)]
+  }
+
+  /// Nil: a socket of no unit's.
+  func instance(of path: String) -> Instance? {
+    if path == SocketChoice.systemPath { return .system }
+    return path == SocketChoice.userPath(environment: shell.terminal.environment, uid: shell.terminal.uid)
+      ? .user : nil
+  }
+
+  enum Instance: String, Sendable { case system, user }
+}

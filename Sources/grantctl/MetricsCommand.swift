@@ -1,0 +1,23 @@
+import ArgumentParser
+import BrokerAPI
+
+struct MetricsCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "metrics", abstract: "Print what the broker counts, as OpenMetrics text.",
+    discussion: """
+      The numbers are per provider; those of each account are in: grantctl list --json
+
+      Examples:
+        grantctl metrics | grep refreshes
+        grantctl metrics --system > /var/lib/node_exporter/grantd.prom
+      """)
+
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(BrokerMetrics.self, NoParams())
+    if shell.isJSON { return shell.say(answer.json) }
+    // Line by line, as what comes over the socket is shown elsewhere: a name must not steer the terminal.
+    for line in SafeText.lines(try answer.value().text) { shell.terminal.say(line) }
+  }
+}

@@ -1,0 +1,98 @@
+import BrokerAPI
+
+/// What needs somebody's eye beside the accounts' own errors: providers, the store, the clock, logins that end soon.
+struct Troubles {
+  struct Trouble: Equatable {
+    var what: Cell
+    /// More of it, and what to do.
+    var notes: [String]
+  }
+
+  /// Seconds: a clock that is off by less is good.
+  private static let noticedSkew = 5.0
+  private static let indent = "    "
+
+  private(set) var all: [Trouble] = []
+
+  init(_ status: BrokerStatus.Result, _ accounts: [AccountView], _ shell: Shell) {
+    for condition in status.provider_conditions ?? [] { add(condition, shell) }
+    add(skews: status.provider_conditions ?? [])
+    add(status.store, shell)
+    for account in accounts { add(account, shell) }
+  }
+
+  private mutating func add(_ condition: BrokerStatus.ConditionView, _ shell: Shell) {
+    let since = condition.since.map { " for \(TimeText.duration(shell.now - $0))" } ?? ""
+    let retry = condition.retry_at.map { ", asked again \(TimeText.until($0, now: shell.now))" } ?? ""
+    let error = condition.last_error.map { [$0] } ?? []
+    let name = "provider \(condition.provider)"
+    let doctor = "More: `\(shell.command("doctor \(condition.provider)"))`"
+    switch condition.condition {
+    case "ok": break
+    case "unreachable":
+      all.append(.init(what: Cell("\(name): unreachable\(since)\(retry)", .attention), notes: error + [doctor]))
+    case "recovering":
+      all.append(
+        .init(what: Cell("\(name): answers again; refreshes begin one after the other", .attention), notes: []))
+    case "suspended":
+      all.append(.init(what: Cell("\(name): refuses this client\(since)\(retry)", .bad), notes: error + [doctor]))
+    // Of a newer broker.
+    default: all.append(.init(what: Cell("\(name): \(condition.condition)\(since)\(retry)", .attention), notes: error))
+    }
+  }
+
+  /// One line for all: it is this machine's clock, or several providers' would have to be wrong.
+  private mutating func add(skews conditions: [BrokerStatus.ConditionView]) {
+    let off = conditions.filter { abs($0.skew_seconds ?? 0) >= Self.noticedSkew }
+    guard let worst = off.max(by: { abs($0.skew_seconds ?? 0) < abs($1.skew_seconds ?? 0) }),
+      let skew = worst.skew_seconds
+    else { return }
+    let side = skew > 0 ? "ahead of" : "behind"
+    let others = off.count > 1 ? " (and \(off.count - 1) other\(off.count > 2 ? "s" : "")'s)" : ""
+    // Whole seconds; a hostile number must not trap.
+    let seconds = Int64(exactly: abs(skew).rounded(.down)) ?? .max
+    all.append(
+      .init(
+        what: Cell(
+          "clock: this machine's is \(TimeText.duration(seconds)) \(side) that of provider \(worst.provider)\(others)",
+          .attention),
+        notes: ["Check timedatectl: is it synchronized? ID tokens are refused where the clocks are far apart."]))
+  }
+
+  private mutating func add(_ store: BrokerStatus.StoreView, _ shell: Shell) {
+    guard store.state != "ok" else { return }
+    let since = store.since.map { " for \(TimeText.duration(shell.now - $0))" } ?? ""
+    let held = store.held_back.flatMap { $0 > 0 ? "; \($0) refresh\($0 == 1 ? " is" : "es are") held back" : nil } ?? ""
+    let hint = store.hint.map { [shell.adapted($0)] } ?? []
+    all.append(
+      .init(
+        what: Cell("store: \(store.state)\(since)\(held)", store.state == "slow" ? .attention : .bad),
+        notes: (store.message.map { [$0] } ?? []) + hint))
+  }
+
+  private mutating func add(_ account: AccountView, _ shell: Shell) {
+    guard account.state != .loginRequired, account.refresh_expires_soon == true, let end = account.refresh_expires_at
+    else { return }
+    let login = "`\(shell.command("login \(account.provider) \(account.account)"))`"
+    let when = end > shell.now ? "ends in \(TimeText.duration(end - shell.now))" : "should have ended"
+    let source = account.refresh_expiry_learned == true ? ", as earlier ones did" : ""
+    all.append(
+      .init(what: Cell("account \(account.account): its login \(when)\(source)", .attention), notes: ["\(login)"]))
+  }
+
+  func lines(width: Int?, colour: Bool) -> [String] {
+    let columns = max(24, (width ?? 80) - Self.indent.count)
+    return all.flatMap { trouble -> [String] in
+      let first = SafeText.wrapped(trouble.what.text, columns: max(24, width ?? 80))
+      let notes = trouble.notes.flatMap(SafeText.lines).flatMap { SafeText.wrapped($0, columns: columns) }
+      return first.map { Cell($0, trouble.what.tone).padded(to: 0, colour: colour) } + notes.map { Self.indent + $0 }
+    }
+  }
+}
+
+extension Shell {
+  func say(_ troubles: Troubles) {
+    terminal.say("")
+    terminal.say(troubles.lines(width: terminal.width, colour: terminal.usesColour))
+  }
+}

@@ -1,0 +1,73 @@
+import Broker
+import BrokerAPI
+import Glibc
+import Hooks
+import UnixSocket
+
+/// The numbers of what is around the broker, as metrics.
+enum Measuring {
+  static func families(_ socket: SocketServer.Figures) -> [MetricFamily] {
+    var open = MetricFamily(.gauge, "grantd_socket_connections", "Connections of the socket that are open.")
+    open.add(socket.connections)
+    var accepted = MetricFamily(.counter, "grantd_socket_accepted_connections", "Connections that got a place.")
+    accepted.add(socket.accepted)
+    var refused = MetricFamily(
+      .counter, "grantd_socket_refused_connections",
+      "Connections that were refused: too many were open, in all or of one user.")
+    refused.add(socket.refused)
+    return [open, accepted, refused]
+  }
+
+  static func families(_ hooks: Hooks.Figures) -> [MetricFamily] {
+    var runs = MetricFamily(.counter, "grantd_hook_runs", "Runs of on_event hooks that ended, by result.")
+    for result in HookResult.allCases { runs.add(hooks.results[result, default: 0], ["result": result.rawValue]) }
+    var dropped = MetricFamily(.counter, "grantd_hook_runs_dropped", "Runs of hooks that gave way, as too many waited.")
+    dropped.add(hooks.dropped)
+    var running = MetricFamily(.gauge, "grantd_hooks_running", "Hooks that run.")
+    running.add(hooks.running)
+    var queued = MetricFamily(.gauge, "grantd_hooks_queued", "Runs of hooks that wait for a place.")
+    queued.add(hooks.queued)
+    return [runs, dropped, running, queued]
+  }
+
+  /// The process, under the names that every exporter gives them. What the kernel does not say is left out.
+  static func process() -> [MetricFamily] {
+    var cpu = MetricFamily(.counter, "process_cpu_seconds", unit: "seconds", "Processor time, user and system.")
+    var usage = rusage()
+    if getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage) == 0 {
+      cpu.add(usage.ru_utime.duration + usage.ru_stime.duration)
+    }
+    var resident = MetricFamily(.gauge, "process_resident_memory_bytes", unit: "bytes", "Memory in use.")
+    if let pages = residentPages() { resident.add(pages * Int(sysconf(Int32(_SC_PAGESIZE)))) }
+    var open = MetricFamily(.gauge, "process_open_fds", "Open file descriptors.")
+    if let count = openDescriptors() { open.add(count) }
+    var most = MetricFamily(.gauge, "process_max_fds", "How many file descriptors may be open.")
+    var limit = rlimit()
+    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 { most.add(UInt64(limit.rlim_cur)) }
+    return [cpu, resident, open, most]
+  }
+
+  /// The second number of `/proc/self/statm` (proc_pid_statm(5)).
+  private static func residentPages() -> Int? {
+    guard let file = fopen("/proc/self/statm", "re") else { return nil }
+    defer { fclose(file) }
+    var line = [CChar](repeating: 0, count: 256)
+    guard fgets(&line, Int32(line.count), file) != nil else { return nil }
+    let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    let words = text.split(separator: " ")
+    return words.count > 1 ? Int(words[1]) : nil
+  }
+
+  private static func openDescriptors() -> Int? {
+    guard let folder = opendir("/proc/self/fd") else { return nil }
+    defer { closedir(folder) }
+    var count = 0
+    while readdir(folder) != nil { count += 1 }
+    // `.`, `..`, and the one that looks.
+    return max(0, count - 3)
+  }
+}
+
+extension timeval {
+  fileprivate var duration: Duration { .seconds(tv_sec) + .microseconds(tv_usec) }
+}

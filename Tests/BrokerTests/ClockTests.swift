@@ -1,0 +1,185 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+/// A wall clock that is set while the broker runs.
+@Suite(.timeLimit(.minutes(1))) struct ClockTests {
+  static let year = 365 * 86_400
+
+  @Test(
+    "A clock that is set by a year costs tokens of this run nothing, and they show their end by the new time",
+    arguments: [year, -year, 3600, -3600])
+  func tokensOfThisRun(_ step: Int) async throws {
+    let rig = try await Rig(store: .expired("work"))
+    _ = try await rig.token("work")
+    rig.clock.advance(.seconds(60))
+    rig.clock.step(.seconds(step))
+    // Nobody has looked at the clock yet: the fast path does not care.
+    #expect(rig.cached("work")?.expiresIn == 3540)
+    _ = await rig.broker.tick()
+    await settle()
+    #expect(rig.transport.count(.token) == 1)
+    let token = try await rig.token("work")
+    #expect(token.access_token == "work-a2")
+    #expect(token.expires_at == rig.clock.now.seconds + 3540)
+    #expect(rig.cached("work")?.expiresIn == 3540)
+    #expect(rig.store.token("work")?.expiresAt == rig.clock.now + .seconds(3540))
+  }
+
+  @Test("Three hundred tokens from before a clock leapt are refreshed over a minute, not at once")
+  func noStorm() async throws {
+    let store = MemoryStore()
+    for index in 0..<300 { try await store.signIn("account-\(index)") }
+    let rig = try await Rig(store: store)
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    #expect(await rig.clockworkRests())
+    rig.clock.step(.seconds(Self.year))
+    await rig.broker.recheck(.clockStepped)
+    #expect(await eventually { rig.transport.count(.token) > 0 })
+    #expect(await rig.clockworkRests())
+    #expect(rig.transport.count(.token) <= 40)
+    for _ in 0..<35 {
+      rig.clock.advance(.seconds(2))
+      #expect(await rig.clockworkRests())
+    }
+    #expect(rig.transport.count(.token) == 300)
+  }
+
+  @Test("A machine that starts with a wrong clock is right again once it is set", arguments: [year, -year])
+  func wrongAtBoot(_ wrong: Int) async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let clock = ManualClock()
+    clock.step(.seconds(wrong))
+    let rig = try await Rig(clock: clock, store: store)
+    // TLS does not work with such a clock.
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    let clockwork = Task { await rig.broker.run() }
+    defer { clockwork.cancel() }
+    for _ in 0..<20 {
+      clock.advance(.seconds(1))
+      await settle()
+    }
+    clock.step(.seconds(-wrong))
+    rig.transport.answer(.token, TokenServer.rotating)
+    await rig.broker.recheck(.clockStepped)
+    await settle()
+    #expect(try await rig.token("work").access_token.hasPrefix("work-a"))
+    #expect(try await rig.view("work").state == .ok)
+    #expect(rig.store.grant("work")?.refreshToken != nil)
+  }
+
+  @Test("A pending login of this run keeps its time, and nobody waits longer for a clock that is set back")
+  func loginsAndDeadlines() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let login = try await rig.start(account: "home")
+    rig.transport.hold(.token)
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 10) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
+    rig.clock.step(.seconds(-Self.year))
+    _ = await rig.broker.tick()
+    await settle()
+    rig.clock.advance(.seconds(10))
+    #expect(await caller.value == .timedOut)
+    rig.clock.step(.seconds(2 * Self.year))
+    _ = await rig.broker.tick()
+    rig.transport.release(.token)
+    #expect(await rig.callBack(login).kind == .completed)
+  }
+
+  @Test("A clock that was set is an event, and a drifting one is not", arguments: [(1, 0), (3, 1), (-3, 1)])
+  func event(_ step: Int, _ events: Int) async throws {
+    let rig = try await Rig()
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: ["clock.stepped"]), on: session)
+    rig.clock.step(.seconds(step))
+    _ = await rig.broker.tick()
+    #expect(session.told.count == events)
+  }
+
+  @Test(
+    "The provider's Date tells how far the clocks are apart",
+    arguments: [("Fri, 15 Jan 2027 08:00:00 GMT", 0), ("Fri, 15 Jan 2027 07:55:00 GMT", 299), ("nonsense", nil)])
+  func skew(_ date: String, _ ahead: Int64?) async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token) { request in
+      var answer = TokenServer.granted(request, lifetime: 3600)
+      answer.headers.append(.init("Date", date))
+      return answer
+    }
+    _ = try await rig.token("work")
+    let skew = await rig.broker.providers[provider("example")]?.skew
+    #expect((skew?.offset.wholeSeconds) == ahead)
+  }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct ExpiringTests {
+  @Test("A refresh token that will end is announced a week before and on its last day, once each, over restarts")
+  func announced() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", lifetime: nil)
+    var saved = store.grant("work")!
+    saved.refreshTokenIssuedAt = ManualClock.start
+    saved.refreshTokenExpiresAt = ManualClock.start + .seconds(90 * 86_400)
+    try await store.commit([.putGrant(saved)])
+    let clock = ManualClock()
+    var told: [Int64] = []
+    for day in 0..<89 {
+      // A restart every day.
+      let rig = try await Rig(clock: clock, store: store)
+      rig.transport.answer(.token) { TokenServer.granted($0, lifetime: nil, rotates: false) }
+      let session = FakeSession(.root)
+      _ = try await rig.call(EventsSubscribe.self, .init(events: ["refresh_token.expiring"]), on: session)
+      for _ in 0..<3 { _ = await rig.broker.tick() }
+      #expect(await eventually { store.grant("work")?.expiryAnnouncedAt == nil || !session.told.isEmpty || day > 83 })
+      await settle()
+      told += session.told.map { _ in Int64(day) }
+      if let event = session.told.first {
+        #expect(event["account"]?.string == "work" && event["hint"]?.string?.contains("grantctl login") == true)
+        #expect(event["refresh_expires_at"]?.integer == saved.refreshTokenExpiresAt?.seconds)
+      }
+      clock.advance(.seconds(86_400))
+    }
+    #expect(told == [83])
+  }
+
+  @Test("Two grants that ended at one age teach the broker, also over a restart")
+  func learned() async throws {
+    let store = MemoryStore()
+    let clock = ManualClock()
+    try await store.signIn("first", age: .seconds(7 * 86_400))
+    let rig = try await Rig(clock: clock, store: store)
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    #expect(await rig.reason { try await rig.token("first") } == .loginRequired)
+    clock.advance(.seconds(3 * 86_400))
+    try await store.signIn("second", age: .seconds(7 * 86_400), at: clock.now)
+    try await store.signIn("third", age: .seconds(6 * 86_400), at: clock.now)
+    let restarted = try await Rig(clock: clock, store: store, transport: rig.transport)
+    #expect(await restarted.reason { try await restarted.token("second") } == .loginRequired)
+    let third = try #require(await restarted.broker.grants[account("third")])
+    let end = try #require(await restarted.broker.refreshTokenEnd(of: third))
+    #expect(end.isLearned)
+    #expect(end.at == clock.now + .seconds(86_400))
+  }
+}
+
+@Suite struct ClockAndRevocationTests {
+  @Test("A revocation that waits for its provider does not wait for a clock that was set back")
+  func revocationWaits() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
+    _ = try await rig.call(AccountLogout.self, .init(account: "work"))
+    #expect(rig.transport.count(.revocation) == 1)
+    rig.clock.step(.seconds(-ClockTests.year))
+    _ = await rig.broker.tick()
+    rig.transport.answer(.revocation) { _ in HTTPResponse(status: 200) }
+    rig.clock.advance(.seconds(60))
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.revocations.isEmpty })
+  }
+}

@@ -1,0 +1,139 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// A disk that is full, gone or damaged, seen from the broker.
+@Suite(.timeLimit(.minutes(1))) struct StoreFailureTests {
+  private func rig(_ rotation: Rotation = .strict) async throws -> Rig {
+    let store = try await MemoryStore.expired("work")
+    try await store.signIn("valid")
+    let settings = ProviderSettings.plain { $0.rotation = rotation }
+    return try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
+  }
+
+  /// The store is tried again until it works.
+  private func mended(_ rig: Rig) async -> Bool {
+    for _ in 0..<60 {
+      await settle()
+      if await rig.broker.storeFailure == nil { return true }
+      rig.clock.advance(.seconds(1))
+    }
+    return false
+  }
+
+  @Test("While the disk is full good tokens are served, no rotation is risked, and all goes on by itself after it")
+  func diskFull() async throws {
+    let rig = try await rig()
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: ["store.failed", "store.recovered"]), on: session)
+    rig.store.set(.fails)
+    for _ in 0..<5 { #expect(await rig.reason { try await rig.token("work") } == .storeFailure) }
+    #expect(try await rig.token("valid").access_token == "valid-a1")
+    #expect(rig.cached("valid") != nil)
+    let status = try await rig.call(BrokerStatus.self, NoParams())
+    #expect(status.store.state == "failing" && status.summary.contains("cannot be written"))
+    #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
+    rig.clock.advance(.seconds(3600))
+    #expect(rig.transport.count(.token) == 0)
+
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(session.types == ["store.failed", "store.recovered"])
+  }
+
+  @Test("A provider that does not rotate is asked all the same, and what it gave is written when the disk works")
+  func withoutRotation() async throws {
+    let rig = try await rig(.none)
+    rig.transport.answer(.token) { TokenServer.granted($0, lifetime: 3600, rotates: false) }
+    rig.store.set(.fails)
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(rig.store.token("work")?.accessToken == Secret("work-a1"))
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
+    #expect(rig.store.intent("work") == nil)
+  }
+
+  @Test("A provider that was said not to rotate and does, is not believed: nobody sees its token before the commit")
+  func rotatesAllTheSame() async throws {
+    let rig = try await rig(.none)
+    rig.store.set(.fails)
+    #expect(await rig.reason { try await rig.token("work", timeout: 5) } == .storeFailure)
+    #expect(rig.transport.count(.token) == 1)
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(rig.transport.count(.token) == 1)
+  }
+
+  @Test("The end of a grant that could not be saved is saved later")
+  func anEndIsNotForgotten() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    rig.store.set(.fails) { changes in
+      changes.contains { if case .putGrant = $0 { true } else { false } }
+    }
+    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(rig.store.grant("work")?.standing == .good)
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(await eventually { if case .loginRequired = rig.store.grant("work")?.standing { true } else { false } })
+  }
+
+  @Test(
+    "A database that is gone or damaged is written anew from memory, with everything that belongs in it",
+    arguments: [
+      StoreError.missing(path: "memory"), .corrupt(path: "memory", detail: "database disk image is malformed"),
+    ])
+  func rebuilt(_ error: StoreError) async throws {
+    let rig = try await rig()
+    let login = try await rig.start(account: "home")
+    rig.store.finds(error)
+    rig.store.set(.fails)
+    await rig.broker.examineStore()
+    #expect(await rig.broker.storeFailure == error)
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    let rebuilt = try #require(rig.store.rebuilt.first)
+    #expect(Set(rebuilt.grants.map(\.account.rawValue)) == ["work", "valid"])
+    #expect(Set(rebuilt.tokens.map(\.account.rawValue)) == ["work", "valid"])
+    #expect(rebuilt.logins.map(\.id.rawValue) == [login.login_id])
+    #expect(rebuilt.values["callback.port"] == "8400")
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
+  }
+
+  @Test("A commit that hangs makes the store slow, and nobody else waits for it")
+  func slow() async throws {
+    let rig = try await rig()
+    rig.store.set(.hangs)
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 6) } }
+    #expect(await eventually { rig.store.hanging == 1 })
+    #expect(await !rig.broker.storeIsSlow)
+    rig.clock.advance(.seconds(6))
+    #expect(await rig.broker.storeIsSlow)
+    #expect(await caller.value == .timedOut)
+    #expect(try await rig.token("valid").access_token == "valid-a1")
+    rig.store.set(.works)
+    #expect(await eventually { await !rig.broker.storeIsSlow })
+    #expect(try await rig.token("work").access_token == "work-a2")
+  }
+
+  @Test("A token that a resource server refused does not come back after a restart")
+  func refusedStaysRefused() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    let report = TokenReportRejected.Params(account: "valid", generation: 1)
+    #expect(await rig.reason { try await rig.call(TokenReportRejected.self, report) } == .temporarilyUnavailable)
+    let restarted = try await Rig(clock: rig.clock, store: rig.store)
+    #expect(restarted.cached("valid") == nil)
+    rig.clock.advance(.seconds(5))
+    #expect(try await restarted.token("valid").access_token == "valid-a2")
+  }
+}

@@ -1,0 +1,222 @@
+import Grants
+import OAuth
+import Testing
+
+private let told = Failure(message: "no answer", at: start)
+
+/// Seconds since the machine started.
+private func up(_ seconds: Double) -> Duration { .milliseconds(Int64(seconds * 1000)) }
+
+extension ProviderGate {
+  fileprivate mutating func go(at now: Double, wanted: Bool = false, accounts: Int = 1) -> Ticket? {
+    guard case .go(let ticket) = admit(isWanted: wanted, accounts: accounts, at: up(now), policy: steady) else {
+      return nil
+    }
+    return ticket
+  }
+
+  /// A request that goes out and has no answer.
+  @discardableResult
+  fileprivate mutating func fails(at now: Double, retryAfter: Duration? = nil) -> Turn? {
+    guard let ticket = go(at: now) else { return nil }
+    return failed(ticket, told, retryAfter: retryAfter, at: up(now), policy: steady, jitter: 0)
+  }
+
+  /// Five requests in a row had no answer, at second 0.
+  fileprivate static func inOutage() -> ProviderGate {
+    var gate = ProviderGate()
+    for _ in 0..<5 { gate.fails(at: 0) }
+    return gate
+  }
+}
+
+@Suite struct ProviderGateTests {
+  @Test("Five requests in a row without an answer make an outage, and an answer between starts the count again")
+  func fiveInARow() {
+    var gate = ProviderGate()
+    for _ in 0..<4 { #expect(gate.fails(at: 0) == .nothing) }
+    let ticket = gate.go(at: 0)!
+    #expect(gate.answered(ticket, policy: steady) == .nothing)
+    for _ in 0..<4 { #expect(gate.fails(at: 1) == .nothing) }
+    #expect(gate.circuit.outage == nil)
+    #expect(gate.fails(at: 1) == .unreachable)
+    #expect(gate.circuit.outage?.failure == told)
+  }
+
+  @Test("In an outage one request at a time tries the provider, at 5, 15, 35, 65 and then every 30 seconds")
+  func probes() {
+    var gate = ProviderGate.inOutage()
+    var sent: [Double] = []
+    for second in 0...200 {
+      guard let ticket = gate.go(at: Double(second), wanted: second % 2 == 0, accounts: 1000) else { continue }
+      #expect(ticket.isProbe)
+      #expect(gate.admit(isWanted: true, accounts: 1000, at: up(Double(second)), policy: steady) == .full)
+      sent.append(Double(second))
+      let turn = gate.failed(ticket, told, retryAfter: nil, at: up(Double(second)), policy: steady, jitter: 0)
+      #expect(turn == .nothing)
+    }
+    #expect(sent == [5, 15, 35, 65, 95, 125, 155, 185])
+  }
+
+  @Test("A week of outage is asked about twice a minute")
+  func aWeek() {
+    var gate = ProviderGate.inOutage()
+    var count = 0
+    var now = up(0)
+    while now < .seconds(7 * 86_400) {
+      switch gate.admit(isWanted: false, accounts: 1000, at: now, policy: steady) {
+      case .go(let ticket):
+        count += 1
+        _ = gate.failed(ticket, told, retryAfter: nil, at: now, policy: steady, jitter: 1)
+      case .later(let moment): now = moment
+      case .full: Issue.record("nothing is under way")
+      }
+    }
+    #expect(count < 7 * 24 * 60 * 3)
+  }
+
+  @Test("Retry-After is obeyed in an outage, up to an hour", arguments: [(40, 40), (100_000, 3600)])
+  func retryAfter(_ asked: Int, _ waited: Int) {
+    var gate = ProviderGate()
+    for _ in 0..<5 { gate.fails(at: 0, retryAfter: .seconds(asked)) }
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(1), policy: steady) == .later(.seconds(waited)))
+  }
+
+  @Test("Those that were sent before the outage and fail later make it no longer, and one that is answered ends it")
+  func stragglers() {
+    var gate = ProviderGate()
+    let early = (0..<3).map { _ in gate.go(at: 0)! }
+    for _ in 0..<5 { gate.fails(at: 0) }
+    let before = gate.circuit
+    #expect(gate.failed(early[0], told, retryAfter: nil, at: up(3), policy: steady, jitter: 0) == .nothing)
+    #expect(gate.circuit == before)
+    #expect(gate.answered(early[1], policy: steady) == .recovered)
+    #expect(gate.circuit.outage == nil)
+    #expect(gate.inFlight == 1)
+  }
+
+  @Test("After an outage two requests go at once, then four, then as many as ever")
+  func slowStart() {
+    var gate = ProviderGate.inOutage()
+    #expect(gate.answered(gate.go(at: 5)!, policy: steady) == .recovered)
+    var windows: [Int] = []
+    for round in 1...4 {
+      let now = 5 + Double(round) * 60
+      var under: [ProviderGate.Ticket] = []
+      while let ticket = gate.go(at: now, wanted: true) { under.append(ticket) }
+      windows.append(under.count)
+      let first = under.removeFirst()
+      _ = gate.answered(first, policy: steady)
+      for ticket in under { gate.withdrawn(ticket, at: up(now)) }
+    }
+    #expect(windows == [2, 4, 8, 8])
+    #expect(gate.circuit.state == .closed(failures: 0))
+  }
+
+  @Test("A provider that falls back while it recovers is not asked sooner for that")
+  func fallsBack() {
+    var gate = ProviderGate.inOutage()
+    for now in [5.0, 15.0] { gate.fails(at: now) }
+    _ = gate.answered(gate.go(at: 35)!, policy: steady)
+    let again = gate.go(at: 36)!
+    #expect(gate.failed(again, told, retryAfter: nil, at: up(36), policy: steady, jitter: 0) == .unreachable)
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(40), policy: steady) == .later(up(66)))
+  }
+
+  @Test("Whatever is known of an outage is asked anew when the network is back")
+  func recheck() {
+    var gate = ProviderGate.inOutage()
+    for now in [5.0, 15.0, 35.0] { gate.fails(at: now) }
+    #expect(gate.go(at: 36) == nil)
+    gate.recheck(at: up(36))
+    #expect(gate.go(at: 36)?.isProbe == true)
+  }
+
+  @Test("A probe that was not sent leaves its place to the next")
+  func withdrawnProbe() {
+    var gate = ProviderGate.inOutage()
+    let probe = gate.go(at: 5)!
+    gate.withdrawn(probe, at: up(6))
+    #expect(gate.inFlight == 0)
+    #expect(gate.go(at: 6)?.isProbe == true)
+  }
+
+  @Test(
+    "A backlog is spread: what is due over a minute, what callers wait for over ten seconds",
+    arguments: [(1000, false, 60.0), (1000, true, 10.0), (10_000, false, 60.0), (40, false, 8.0), (40, true, 0.8)])
+  func spread(_ accounts: Int, _ wanted: Bool, _ seconds: Double) {
+    var gate = ProviderGate()
+    var left = accounts
+    var now = up(0)
+    var busiestSecond: [Int64: Int] = [:]
+    while left > 0 {
+      switch gate.admit(isWanted: wanted, accounts: accounts, at: now, policy: steady) {
+      case .go(let ticket):
+        left -= 1
+        busiestSecond[now.wholeSeconds, default: 0] += 1
+        _ = gate.answered(ticket, policy: steady)
+      case .later(let moment):
+        #expect(moment > now)
+        now = moment
+      case .full: Issue.record("nothing is under way")
+      }
+    }
+    // Two seconds' worth may go at once.
+    #expect(now >= up(seconds * 0.9 - 2) && now <= up(seconds + 1))
+    #expect(busiestSecond.values.max()! <= Int(3.1 * max(wanted ? 50 : 5, Double(accounts) / (wanted ? 10 : 60))) + 1)
+  }
+
+  @Test("No more requests are under way than the policy has places, whoever asks, and every place is given back")
+  func places() {
+    var gate = ProviderGate()
+    var random = SystemRandomNumberGenerator()
+    var under: [ProviderGate.Ticket] = []
+    for step in 0..<20_000 {
+      let now = Double(step) / 10
+      #expect(gate.inFlight == under.count && under.count <= steady.concurrentPerProvider)
+      switch Int.random(in: 0..<5, using: &random) {
+      case 0, 1:
+        if let ticket = gate.go(at: now, wanted: .random(using: &random), accounts: 50) { under.append(ticket) }
+      case let action where !under.isEmpty:
+        let ticket = under.remove(at: .random(in: 0..<under.count, using: &random))
+        switch action {
+        case 2: _ = gate.answered(ticket, policy: steady)
+        case 3: _ = gate.failed(ticket, told, retryAfter: nil, at: up(now), policy: steady, jitter: 0.5)
+        default: gate.withdrawn(ticket, at: up(now))
+        }
+      default: break
+      }
+    }
+  }
+}
+
+@Suite struct CandidateTests {
+  private func candidate(
+    _ name: String, place: Int? = nil, atRisk: Bool = false, ends: Double? = 0, probes: Int = 0
+  ) -> Candidate {
+    Candidate(
+      account: AccountName(rawValue: name)!, place: place, isAtRisk: atRisk, expiresAt: ends.map(at), probes: probes)
+  }
+
+  @Test("Whom callers wait for comes first, in the order in which they came; then whose token ends first")
+  func order() {
+    let candidates = [
+      candidate("late", ends: 90), candidate("soon", ends: 10), candidate("none", ends: nil),
+      candidate("second", place: 1, ends: 99), candidate("first", place: 0, ends: 100),
+    ]
+    #expect(Candidate.inOrder(candidates).map(\.account.rawValue) == ["first", "second", "none", "soon", "late"])
+  }
+
+  @Test("Who probes is at risk already; after three failed probes it is somebody else's turn")
+  func probe() {
+    var sick = candidate("sick", atRisk: true, ends: 50)
+    let others = [candidate("wanted", place: 0, ends: 99), candidate("due", ends: 10)]
+    for probes in 0..<3 {
+      sick.probes = probes
+      #expect(Candidate.probe(others + [sick])?.account.rawValue == "sick")
+    }
+    sick.probes = 3
+    #expect(Candidate.probe(others + [sick])?.account.rawValue == "wanted")
+    #expect(Candidate.probe([]) == nil)
+  }
+}

@@ -1,0 +1,74 @@
+import Broker
+import Foundation
+import GRDB
+import Grants
+import SQLiteStore
+import Testing
+
+@Suite("A store of schema version 1", .serialized, .timeLimit(.minutes(2)))
+struct MigrationTests {
+  let folder = TemporaryFolder()
+
+  /// As that version wrote it.
+  private func makeVersion1() throws {
+    let dump = (#filePath as NSString).deletingLastPathComponent + "/../Support/Stores/v1.sql"
+    try FileManager.default.createDirectory(
+      atPath: folder.state, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+    let database = try DatabaseQueue(path: folder.database)
+    try database.writeWithoutTransaction { try $0.execute(sql: String(contentsOfFile: dump, encoding: .utf8)) }
+    try database.close()
+  }
+
+  private func version() throws -> Int? {
+    let database = try DatabaseQueue(path: folder.database)
+    defer { try? database.close() }
+    return try database.read { try Int.fetchOne($0, sql: "PRAGMA user_version") }
+  }
+
+  /// What it holds: what version 2 added is unknown.
+  private var state: StoredState {
+    var state = Sample.state
+    for index in state.grants.indices {
+      state.grants[index].refreshTokenIssuedAt = nil
+      state.grants[index].expiryAnnouncedAt = nil
+    }
+    return state
+  }
+
+  @Test("is taken over with every value, and takes new ones")
+  func takenOver() async throws {
+    try makeVersion1()
+    let store = try folder.open()
+    #expect(try await store.load() == state)
+    try await store.commit(Sample.everything)
+    #expect(try await store.load() == Sample.state)
+    await store.close()
+    #expect(try version() == 2)
+    let again = try folder.open()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  @Test("is whole, and of version 1, where the process ends in the middle of its migration")
+  func endsWithin() async throws {
+    try makeVersion1()
+    let migrating = try Fixture("die-migrating", folder)
+    #expect(migrating.wait() == SIGKILL)
+    #expect(try version() == 1)
+    let columns = try await DatabaseQueue(path: folder.database).read { try $0.columns(in: "grants").map(\.name) }
+    #expect(!columns.contains("refresh_token_issued_at"))
+    let store = try folder.open()
+    #expect(try await store.load() == state)
+    await store.close()
+  }
+
+  @Test("is refused untouched under another key")
+  func otherKey() throws {
+    try makeVersion1()
+    let contents = try folder.contents(folder.database)
+    #expect(throws: StoreError.wrongKey(path: folder.database, keySource: "test")) {
+      try folder.open(Sample.otherKey)
+    }
+    #expect(try folder.contents(folder.database) == contents)
+  }
+}
