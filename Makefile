@@ -22,7 +22,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run test bench lint format docs install uninstall clean
+.PHONY: help deps build release demo run test bench simulate crash sanitize soak fuzz lint format docs install uninstall clean
 # Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -56,6 +56,23 @@ test: ## everything CI checks (TESTS_ONLY='lint unit' picks stages)
 
 bench: deps ## the numbers in docs, measured here
 	@scripts/bench $(ARGS)
+
+simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000; SEED=7 shows one, ARGS=…)
+	@scripts/build-quietly grantd-simulate
+	@scripts/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(ARGS)
+
+soak: deps ## everything at once against one broker: no error, no growth (MINUTES=10, ARGS='--short')
+	@scripts/soak --minutes $(or $(MINUTES),10) $(ARGS)
+
+crash: deps ## kill the broker at any moment: no grant is lost (ROUNDS=500, ARGS='--seed 7')
+	@scripts/build-quietly grantd grantd-demo-provider
+	@Tests/crash/run --rounds $(or $(ROUNDS),500) $(ARGS)
+
+sanitize: deps ## the tests under ThreadSanitizer and AddressSanitizer (ARGS=thread picks one)
+	@scripts/sanitize $(ARGS)
+
+fuzz: deps ## what reads strangers' texts, with libFuzzer, a minute each (SECONDS=600, TARGET='json rpc')
+	@scripts/fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
 lint: ## formatting and import rules
 	@TESTS_ONLY='lint imports' scripts/test

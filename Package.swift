@@ -23,6 +23,7 @@ let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swi
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
@@ -104,6 +105,11 @@ let package = Package(
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
+    .target(name: "CSimulation", path: "Tests/Support/CSimulation"),
+    .executableTarget(
+      name: "grantd-simulate",
+      dependencies: ["CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "SQLiteStore", logging],
+      path: "Tests/Support/Simulation", swiftSettings: settings),
     tests("CallbackTests", ["Callback", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests("MetricsEndpointTests", ["MetricsEndpoint", "Broker", nioCore, nioPosix, logging]),
     tests("HooksTests", ["Hooks", "Broker", "BrokerAPI", logging]),
@@ -122,7 +128,55 @@ let package = Package(
         nioCore,
         nioPosix,
       ]),
+    // What fuzzing starts from and has found, without a fuzzer; with one below.
+    .testTarget(
+      name: "FuzzTests",
+      dependencies: [
+        "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "Callback", "GrantdConfiguration",
+        "grantctl",
+        crypto, nioCore, nioEmbedded, nioHTTP1,
+      ],
+      path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
+      sources: ["Checks", "Replay"], swiftSettings: settings),
     tests("DemoProviderTests", ["DemoProvider", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
   ],
   cLanguageStandard: .gnu11
 )
+
+// Built by scripts/fuzz alone: the rooms a second time, under other names, so that the dependencies are shared with the
+// ordinary build and its own rooms stay as they are. Instrumented for libFuzzer and AddressSanitizer, and optimised,
+// since a fuzzer lives on speed, but with the checks of a debug build.
+if Context.environment["GRANTD_FUZZ"] != nil {
+  let rooms = [
+    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "Callback", "GrantdConfiguration", "grantctl",
+  ]
+  let sanitizers = ["-sanitize=fuzzer,address"]
+  let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
+  let instrumented = settings + [.unsafeFlags(["-O", "-assert-config", "Debug"] + sanitizers + names)]
+  func fuzzed(_ names: String...) -> [Target.Dependency] { names.map { .target(name: "Fuzzed\($0)") } }
+  func twin(_ name: String, _ dependencies: [Target.Dependency], folder: String? = nil) -> Target {
+    .target(
+      name: "Fuzzed\(name)", dependencies: dependencies, path: "Tests/fuzz/Rooms/\(folder ?? name)",
+      swiftSettings: instrumented)
+  }
+  // It has the same sources, and a source is one target's.
+  package.targets.removeAll { $0.name == "FuzzTests" }
+  package.targets += [
+    twin("OAuth", [crypto, cryptoExtras]),
+    twin("Grants", fuzzed("OAuth") + [crypto]),
+    twin("BrokerAPI", []),
+    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [logging]),
+    twin("Providers", fuzzed("Grants", "OAuth")),
+    twin("UnixSocket", fuzzed("BrokerAPI") + ["CLinux", nioCore, nioPosix, logging]),
+    twin("Callback", fuzzed("Broker") + [nioCore, nioPosix, nioHTTP1, logging]),
+    twin(
+      "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
+      folder: "Configuration"),
+    twin("grantctl", []),
+    .executableTarget(
+      name: "grantd-fuzz",
+      dependencies: rooms.map { .target(name: "Fuzzed\($0)") } + [crypto, nioCore, nioEmbedded, nioHTTP1],
+      path: "Tests/fuzz", exclude: ["Rooms", "Replay", "corpus", "regressions", "dictionaries"],
+      sources: ["Checks", "Harness"], swiftSettings: instrumented, linkerSettings: [.unsafeFlags(sanitizers)]),
+  ]
+}

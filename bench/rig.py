@@ -36,10 +36,10 @@ def stop(process):
 class Provider:
     """grantd-demo-provider on a port of its own."""
 
-    def __init__(self, binaries, access_ttl):
+    def __init__(self, binaries, access_ttl, *arguments):
         self.process = subprocess.Popen(
-            [binaries / "grantd-demo-provider", "--port", "0", "--access-ttl", str(access_ttl), "--refresh-ttl", "86400"],
-            stdout=subprocess.PIPE, text=True)
+            [binaries / "grantd-demo-provider", "--port", "0", "--access-ttl", str(access_ttl), "--refresh-ttl", "86400",
+             *arguments], stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line.startswith("ready "):
             raise RuntimeError(f"the provider did not start: {line!r}")
@@ -98,7 +98,7 @@ class Broker:
         self.binaries, self.folder = binaries, pathlib.Path(folder)
         self.socket, self.state = self.folder / "grantd.sock", self.folder / "state"
         self.config, self.log = self.folder / "grantd.toml", self.folder / "grantd.log"
-        self.process = None
+        self.process, self.environment = None, {}
         self.state.mkdir(mode=0o700)
         self.config.write_text("".join(
             f'[provider.{name}]\nkind = "oidc"\nissuer = "{provider.issuer}"\nclient_id = "demo"\n'
@@ -116,7 +116,8 @@ class Broker:
                        "--socket", self.socket]
             begun = time.monotonic()
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, "NOTIFY_SOCKET": str(address)})
+                command, stdout=log, stderr=log,
+                env={**os.environ, **self.environment, "NOTIFY_SOCKET": str(address)})
             try:
                 while b"READY=1" not in notifications.recv(4096).split(b"\n"):
                     pass

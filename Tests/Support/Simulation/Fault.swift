@@ -1,0 +1,60 @@
+/// What goes wrong with a request to a provider, and whether the provider acted on it before.
+enum Fault: String, CaseIterable {
+  /// Nothing went out.
+  case connectionRefused
+  /// Went out, and the connection broke before the provider read it.
+  case lostBefore
+  /// The provider acted, and its answer was lost.
+  case lostAfter
+  case silentBefore, silentAfter
+  case unavailable, unavailableWithRetryAfter, tooManyRequests, badGateway
+  /// A 500 that may mean either.
+  case errorBefore, errorAfter
+  case pageAt200, pageAt400, pageAt200After
+  /// 200 with `error`.
+  case errorAt200
+  case truncatedAfter, wrongTypeAfter, tooLargeAfter
+  case invalidClient
+  /// A correct answer that comes late.
+  case slow
+  case serverError, temporarilyUnavailable
+
+  /// The provider did what it was asked to.
+  var acts: Bool {
+    switch self {
+    case .lostAfter, .silentAfter, .errorAfter, .pageAt200After, .truncatedAfter, .wrongTypeAfter, .tooLargeAfter,
+      .slow:
+      true
+    case .connectionRefused, .lostBefore, .silentBefore, .unavailable, .unavailableWithRetryAfter, .tooManyRequests,
+      .badGateway, .errorBefore, .pageAt200, .pageAt400, .errorAt200, .invalidClient, .serverError,
+      .temporarilyUnavailable:
+      false
+    }
+  }
+
+  /// The provider names a wait, or makes the broker rest.
+  var asksToWait: Bool {
+    switch self {
+    case .unavailableWithRetryAfter, .tooManyRequests, .invalidClient: true
+    case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .unavailable, .badGateway,
+      .errorBefore, .errorAfter, .pageAt200, .pageAt400, .pageAt200After, .errorAt200, .truncatedAfter,
+      .wrongTypeAfter, .tooLargeAfter, .slow, .serverError, .temporarilyUnavailable:
+      false
+    }
+  }
+
+  /// What everybody sees in an outage.
+  static let outages: [Fault] = [
+    .connectionRefused, .lostBefore, .silentBefore, .unavailable, .badGateway, .errorBefore,
+  ]
+}
+
+/// For a while, each request to the provider meets one of these, so often.
+struct FaultWindow {
+  var from: Moment
+  var until: Moment
+  var kinds: [Fault]
+  var share: Double
+  /// All requests fail, and nothing of it acts.
+  var isOutage: Bool { share >= 1 && kinds.allSatisfy { !$0.acts } }
+}

@@ -1,0 +1,292 @@
+import Broker
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+
+/// What must hold at every moment.
+enum Invariant: String {
+  case loss = "no live refresh token is lost"
+  case ended = "no grant ends that the provider did not end"
+  case saysLost = "a lost rotation is said to be one"
+  case oneRefresh = "one refresh at a time for each grant, and so many at a provider"
+  case intent = "the intent is on disk before a refresh that may rotate is sent"
+  case expired = "no token is handed out that is known to have expired"
+  case revoked = "no token is handed out that was refused or forgotten"
+  case isolation = "no token of one account is handed to another"
+  case durable = "nobody sees a token whose refresh token is not on disk"
+  case deadline = "no request outlives its deadline"
+  case invisible = "a failing refresh is invisible while the token is valid"
+  case probes = "an outage gets a few probes a minute"
+  case stampede = "a recovery is no stampede"
+  case storm = "no grant is refreshed again and again"
+  case revokedLater = "what was forgotten is revoked, or will be"
+  case rest = "after the faults everything comes to rest in order"
+  case store = "the store gives back what was committed"
+  case progress = "time passes"
+  case replay = "the same seed gives the same run"
+}
+
+struct Violation {
+  var invariant: Invariant
+  var detail: String
+  var at: Moment
+}
+
+/// A person's account, as the world knows it.
+final class ModelAccount {
+  let index: Int
+  let name: String
+  let key: AccountName
+  let provider: ModelProvider
+  /// Of the newest login that is on disk; nil: nobody signed in, or it was forgotten.
+  var session: ModelProvider.Session?
+  /// The newest refresh token of it that is on disk.
+  var saved: Int?
+  /// Sessions that were forgotten on demand.
+  var removed: Set<Int> = []
+  /// Sessions in whose place a newer login's came.
+  var superseded: Set<Int> = []
+  var logoutsUnderWay = 0
+  /// Access tokens that were reported as refused, in this run of the broker…
+  var reported: Set<String> = []
+  /// …and that it has surely heard of.
+  var rejected: Set<String> = []
+  /// When programs asked for its token.
+  var askedAt: [Moment] = []
+
+  init(index: Int, provider: ModelProvider) {
+    self.index = index
+    self.provider = provider
+    name = "u\(index)"
+    key = AccountName(rawValue: name)!
+  }
+}
+
+extension World {
+  enum Fate: Equatable {
+    case live
+    case withoutRefreshToken
+    /// The provider ended it for a reason of its own.
+    case over
+    case lost(ModelProvider.Excuse?)
+  }
+
+  /// What the provider would make of what is on disk.
+  func fate(_ account: ModelAccount, _ session: ModelProvider.Session) -> Fate {
+    guard !session.refreshTokens.isEmpty else { return .withoutRefreshToken }
+    guard let saved = account.saved else { return .lost(nil) }
+    switch session.ended {
+    case .withdrawn, .revoked: return .over
+    case .reused: return .lost(session.excuse)
+    case nil: break
+    }
+    if account.provider.accepts(saved, of: session, at: now) { return .live }
+    let newest = session.newest
+    return account.provider.accepts(newest, of: session, at: now)
+      ? .lost(session.excuse) : isOutOfTime(account, session)
+  }
+
+  /// It was not used for so long that the provider gave it up; or the newest one is as dead as the saved one.
+  private func isOutOfTime(_ account: ModelAccount, _ session: ModelProvider.Session) -> Fate {
+    account.saved == session.newest ? .over : .lost(session.excuse)
+  }
+
+  // MARK: What is committed
+
+  func committed(_ changes: [Change]) {
+    for change in changes {
+      switch change {
+      case .putGrant(let grant):
+        guard let account = account(grant.account) else { return violated(.isolation, "a grant of nobody") }
+        committed(grant, of: account)
+      case .removeGrant(let name):
+        guard let account = account(name) else { continue }
+        if account.logoutsUnderWay == 0 { violated(.ended, "\(name) is deleted, and nobody asked for it") }
+        if let session = account.session { account.removed.insert(session.number) }
+        account.session = nil
+        account.saved = nil
+        counts.add("accounts forgotten")
+      case .putToken, .removeTokens, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
+        .removeRevocation, .putValue:
+        break
+      }
+    }
+  }
+
+  /// A database that was written anew lacks this.
+  func isMissing(_ grant: SavedGrant) {
+    guard let account = account(grant.account), account.session != nil else { return }
+    violated(.loss, "\(account.name) is not in the database that was written anew")
+  }
+
+  private func committed(_ grant: SavedGrant, of account: ModelAccount) {
+    guard let token = grant.refreshToken.flatMap({ Token($0.exposed) }) else {
+      if let session = account.session, !session.refreshTokens.isEmpty {
+        violated(.loss, "\(account.name): the refresh token is gone from the disk")
+      }
+      return judge(grant.standing, of: account)
+    }
+    guard token.provider == account.provider.index, let session = account.provider.session(token),
+      session.account == account.index
+    else { return violated(.isolation, "\(account.name): \(token.text) on disk is another's") }
+    if account.removed.contains(session.number) {
+      return violated(.revoked, "\(account.name): a forgotten grant is on disk again")
+    }
+    if account.superseded.contains(session.number) {
+      return violated(.loss, "\(account.name): an older login's grant took the place of a newer one's")
+    }
+    let before = account.session === session ? account.saved : nil
+    if account.session !== session {
+      counts.add("logins saved")
+      if let old = account.session { account.superseded.insert(old.number) }
+      account.session = session
+    }
+    account.saved = token.number
+    trace.add(now, "    disk: \(account.name) has \(token.text), \(describe(grant.standing))")
+    if let before, before != token.number {
+      let provider = account.provider
+      if provider.accepts(before, of: session, at: now), !provider.accepts(token.number, of: session, at: now) {
+        violated(.loss, "\(account.name): \(token.text), which is dead, took the place of a live refresh token")
+      }
+      if token.number > before { counts.add("rotations saved") }
+    }
+    if token.number == session.newest {
+      session.excuse = nil
+      account.provider.watch.lostAt[session.number] = nil
+    }
+    judge(grant.standing, of: account)
+  }
+
+  /// Whether a grant may end so.
+  private func judge(_ standing: Standing, of account: ModelAccount) {
+    guard case .loginRequired(let reason, _) = standing, let session = account.session else { return }
+    let fate = fate(account, session)
+    switch (reason, fate) {
+    case (.noRefreshToken, .withoutRefreshToken): counts.add("ended without a refresh token")
+    case (.refused, .over), (.refreshTokenExpired, .over), (.lostRotation, .over): counts.add("ended by the provider")
+    case (.lostRotation, .lost(.some)):
+      counts.add("ended as lost_rotation")
+      checkGrace(account, session)
+    case (_, .lost(.none)):
+      violated(.loss, "\(account.name): its refresh token was lost, and nothing had happened that could lose it")
+    case (_, .lost(.some(let excuse))):
+      violated(.saysLost, "\(account.name) ended as \(reason.rawValue), though \(excuse.rawValue)")
+    case (_, .live):
+      violated(.ended, "\(account.name) ended as \(reason.rawValue), though the provider still takes what is on disk")
+    case (_, .over), (_, .withoutRefreshToken):
+      violated(.ended, "\(account.name) ended as \(reason.rawValue), which is not why")
+    }
+  }
+
+  private func describe(_ standing: Standing) -> String {
+    switch standing {
+    case .good: "good"
+    case .failing(let failure, let count, let retryAt):
+      "failing \(count) times, again in \((retryAt - wall).wholeSeconds) s (\(failure.message))"
+    case .loginRequired(let reason, let failure): "login required: \(reason.rawValue) (\(failure.message))"
+    case .misconfigured(let failure): "misconfigured (\(failure.message))"
+    }
+  }
+
+  func account(_ name: AccountName) -> ModelAccount? { accountsByName[name] }
+
+  // MARK: What is lost
+
+  func answerIsLost(_ session: ModelProvider.Session) {
+    guard let account = accounts.first(where: { $0.session === session }), account.saved != session.newest else {
+      return
+    }
+    session.excuse = .lostAnswer
+  }
+
+  /// The process ended: what it had heard and not saved is gone.
+  func isLost() {
+    for account in accounts {
+      account.reported = []
+      account.rejected = []
+      account.logoutsUnderWay = 0
+      if let session = account.session, account.saved != session.newest, session.excuse == nil {
+        session.excuse = .crash
+        counts.add("crashes with an answer in hand")
+      }
+    }
+    for provider in providers {
+      for session in provider.sessions { session.refreshesUnderWay = 0 }
+      provider.watch.underWay = 0
+      provider.watch.lastTrouble = now
+    }
+  }
+
+  // MARK: What is sent
+
+  func refreshIsSent(_ exchange: ModelNetwork.Exchange) {
+    let provider = exchange.provider
+    counts.add("refreshes sent")
+    guard let token = exchange.refreshToken, let session = provider.session(token),
+      let account = accounts.first(where: { $0.index == session.account })
+    else { return violated(.isolation, "a refresh token that nobody has was sent") }
+    session.refreshesUnderWay += 1
+    if session.refreshesUnderWay > 1 { violated(.oneRefresh, "\(account.name) has two refreshes under way") }
+    provider.watch.underWay += 1
+    let most = configuration.refresh.concurrentPerProvider
+    if provider.watch.underWay > most {
+      violated(.oneRefresh, "\(provider.name) has \(provider.watch.underWay) refreshes under way, \(most) are allowed")
+    }
+    checkStorm(account, session)
+    if provider.isDeclaredToRotate {
+      let intent = disk.contents.intents[account.key]
+      if intent?.refreshTokenHash != token.secret.fingerprint {
+        violated(.intent, "\(account.name): \(token.text) is sent without an intent on disk")
+      }
+    }
+  }
+
+  func refreshIsOver(_ exchange: ModelNetwork.Exchange) {
+    exchange.provider.watch.underWay -= 1
+    guard let token = exchange.refreshToken, let session = exchange.provider.session(token) else { return }
+    session.refreshesUnderWay -= 1
+    let newest = session.newest
+    guard let account = accounts.first(where: { $0.session === session }), newest > account.saved ?? newest,
+      session.excuse == nil
+    else { return }
+    let run = run
+    let heardAt = now
+    time.after(minute) { [self] in
+      guard run == self.run, disk.trouble == nil, disk.lastTrouble < heardAt, resumedAt < heardAt,
+        account.session === session, session.isAlive, account.saved ?? newest < newest
+      else { return }
+      violated(.loss, "\(account.name): an answer that came a minute ago is not on disk, which works")
+    }
+  }
+
+  // MARK: How often, and how soon
+
+  /// A grant with tokens that live for minutes is not refreshed many times a minute, whatever its clock does.
+  private func checkStorm(_ account: ModelAccount, _ session: ModelProvider.Session) {
+    session.sentAt = session.sentAt.filter { $0 > now - minute } + [now]
+    guard account.provider.accessLifetime ?? 300 >= 300, runningSince < now - minute else { return }
+    account.askedAt = account.askedAt.filter { $0 > now - 2 * minute }
+    let most = 8 + account.askedAt.count
+    if session.sentAt.count > most {
+      violated(.storm, "\(account.name) was refreshed \(session.sentAt.count) times in a minute")
+    }
+  }
+
+  /// A lost answer can be asked for again within the provider's grace: the broker has to be in time.
+  private func checkGrace(_ account: ModelAccount, _ session: ModelProvider.Session) {
+    let provider = account.provider
+    guard case .grace(let length) = provider.rotating, let lostAt = provider.watch.lostAt[session.number],
+      !provider.faults.contains(where: { $0.kinds.contains(where: \.asksToWait) })
+    else { return }
+    let trouble = max(lostAt, provider.watch.lastTrouble, runningSince, disk.lastTrouble, resumedAt, steppedAt)
+    // Half the grace, and the longest wait between two probes of an outage.
+    let needed = length / 2 + 55 * second
+    if lostAt + length - trouble > needed {
+      violated(
+        .loss,
+        "\(account.name): an answer lost at \(Trace.clock(lostAt)) was not asked for again in the grace of "
+          + "\(length / second) s, though all was in order since \(Trace.clock(trouble))")
+    }
+  }
+}

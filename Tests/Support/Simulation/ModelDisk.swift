@@ -1,0 +1,181 @@
+import Broker
+import Foundation
+import Grants
+import SQLiteStore
+
+/// What is on disk, as a crash leaves it, and all that a disk does to who writes on it.
+final class ModelDisk {
+  enum Trouble: String {
+    case full
+    /// Commits take seconds.
+    case slow
+    /// The database is damaged: nothing is written until there is a new one.
+    case gone
+    /// The file of the open database was removed: commits succeed, and would not survive.
+    case missing
+  }
+
+  enum Verdict {
+    case write
+    /// On disk, and the process ends before it learns of it.
+    case writeThenCrash
+    case fail(StoreError)
+  }
+
+  private struct Waiting {
+    let isRebuild: Bool
+    let answer: (Verdict) -> Void
+  }
+
+  unowned let world: World
+  private var random: Randomness
+  private(set) var contents = StoredContents()
+  var trouble: Trouble?
+  /// When it was last in trouble.
+  var lastTrouble: Moment = .min / 2
+  /// Of so many commits one meets a crash; 0: none.
+  var crashesOneIn = 0
+  /// For the check of the checker: of so many commits one is lost, though it was answered as done.
+  var dropsOneIn = 0
+  private var queue: [Waiting] = []
+  private var busyUntil: Moment = 0
+
+  init(_ world: World, seed: UInt64) {
+    self.world = world
+    random = Randomness(seed: seed, .disk)
+  }
+
+  /// Takes a commit or a rebuild; the answers come in the order of the questions.
+  func write(isRebuild: Bool = false, answer: @escaping (Verdict) -> Void) {
+    world.counts.add(isRebuild ? "rebuilds tried" : "commits")
+    queue.append(Waiting(isRebuild: isRebuild, answer: answer))
+    let wait = trouble == .slow ? random.between(1, 20 * second) : random.between(0, 5)
+    busyUntil = max(busyUntil, world.now) + wait
+    world.time.at(busyUntil) { self.serve() }
+  }
+
+  private func serve() {
+    guard !queue.isEmpty else { return }
+    let first = queue.removeFirst()
+    if crashesOneIn > 0, trouble != .missing, random.below(crashesOneIn) == 0 {
+      if random.chance(0.5) {
+        world.counts.add("crashes before a commit")
+        queue.insert(first, at: 0)
+        world.crash("before a commit")
+      } else {
+        world.counts.add("crashes after a commit")
+        first.answer(.writeThenCrash)
+        world.time.after(0) { self.world.crash("after a commit, before its answer") }
+      }
+      return
+    }
+    switch trouble {
+    case nil, .slow, .missing: first.answer(.write)
+    case .full:
+      world.counts.add("commits on a full disk")
+      first.answer(.fail(.unwritable(path: "simulated", detail: "the disk is full")))
+    case .gone:
+      world.counts.add("commits without a database")
+      first.answer(first.isRebuild && random.chance(0.5) ? .write : .fail(Self.damaged))
+    }
+  }
+
+  func crash() {
+    let dead = queue
+    queue = []
+    busyUntil = world.now
+    for waiting in dead { waiting.answer(.fail(.closed)) }
+  }
+
+  /// The commit is on disk: from now on it survives.
+  func apply(_ changes: [Change]) {
+    if dropsOneIn > 0, random.below(dropsOneIn) == 0, changes.contains(where: \.isOfGrant) { return }
+    for change in changes { contents.apply(change) }
+    world.committed(changes)
+  }
+
+  /// What was there before the simulation began.
+  func prepare(_ changes: [Change]) {
+    for change in changes { contents.apply(change) }
+  }
+
+  /// A new database took the old one's place.
+  func replace(by state: StoredState) {
+    world.counts.add("rebuilds")
+    world.trace.add(world.now, "    disk: written anew")
+    let before = contents
+    contents = StoredContents(state)
+    if trouble == .gone || trouble == .missing {
+      trouble = nil
+      lastTrouble = world.now
+    }
+    for (name, grant) in before.grants where contents.grants[name] == nil { world.isMissing(grant) }
+    world.committed(state.grants.map { .putGrant($0) })
+  }
+
+  /// What a look at the database finds.
+  var finding: StoreError? {
+    switch trouble {
+    case nil, .slow, .full: nil
+    case .gone: Self.damaged
+    case .missing: .missing(path: "simulated")
+    }
+  }
+
+  private static let damaged = StoreError.corrupt(path: "simulated", detail: "it is gone")
+}
+
+/// The rows, as the store's contract has them: `put` replaces what has the same key.
+struct StoredContents: Equatable {
+  var grants: [AccountName: SavedGrant] = [:]
+  var tokens: [AccountName: SavedToken] = [:]
+  var intents: [AccountName: RefreshIntent] = [:]
+  var logins: [LoginID: SavedLogin] = [:]
+  var revocations: [String: PendingRevocation] = [:]
+  var values: [String: String] = [:]
+
+  init() {}
+
+  init(_ state: StoredState) {
+    for grant in state.grants { grants[grant.account] = grant }
+    for token in state.tokens { tokens[token.account] = token }
+    for intent in state.intents { intents[intent.account] = intent }
+    for login in state.logins { logins[login.id] = login }
+    for revocation in state.revocations { revocations[revocation.id] = revocation }
+    values = state.values
+  }
+
+  var state: StoredState {
+    var state = StoredState()
+    state.grants = Array(grants.values)
+    state.tokens = Array(tokens.values)
+    state.intents = Array(intents.values)
+    state.logins = Array(logins.values)
+    state.revocations = Array(revocations.values)
+    state.values = values
+    return state
+  }
+
+  mutating func apply(_ change: Change) {
+    switch change {
+    case .putGrant(let grant): grants[grant.account] = grant
+    case .removeGrant(let account):
+      grants[account] = nil
+      tokens[account] = nil
+      intents[account] = nil
+    case .putToken(let token): tokens[token.account] = token
+    case .removeTokens(let account): tokens[account] = nil
+    case .putIntent(let intent): intents[intent.account] = intent
+    case .removeIntent(let account): intents[account] = nil
+    case .putLogin(let login): logins[login.id] = login
+    case .removeLogin(let id): logins[id] = nil
+    case .putRevocation(let revocation): revocations[revocation.id] = revocation
+    case .removeRevocation(let id): revocations[id] = nil
+    case .putValue(let name, let value): values[name] = value
+    }
+  }
+}
+
+extension Change {
+  var isOfGrant: Bool { if case .putGrant = self { true } else { false } }
+}

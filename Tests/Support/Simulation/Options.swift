@@ -1,0 +1,81 @@
+import Foundation
+
+/// What a run is made of beside its seed; the same options and the same seed make the same run.
+struct Options {
+  /// The folder for the real store; nil: rows in memory.
+  var folder: String?
+  var without: Set<Hazard> = []
+  /// At most so many.
+  var accounts: Int?
+  var sabotage: Sabotage?
+}
+
+/// What is broken on purpose, to see that it is found.
+enum Sabotage: String, CaseIterable {
+  /// The disk forgets a commit now and then, though it said that it had it.
+  case disk
+  /// A token endpoint gives one person another's tokens now and then.
+  case mixup
+  /// A refresh token is given up though the provider never said so.
+  case forgetful
+}
+
+/// What the command line asks for.
+struct CommandLineOptions {
+  var first: UInt64 = 1
+  var count: UInt64 = 1
+  var step: UInt64 = 1
+  var jobs = 1
+  /// Every so many seeds has the real store.
+  var realEvery: UInt64 = 10
+  var isTraced = false
+  var isShrunk = true
+  /// Exactly one seed: its whole trace is wanted.
+  var isReplay = false
+  var tally: String?
+  var options = Options()
+
+  static let usage = """
+    usage: grantd-simulate [--seeds N] [--first SEED] [--jobs N] [--real-every N] [options]
+           grantd-simulate --seed SEED [options]     one seed, with its trace
+    options:
+      --without HAZARD,…   leaves these out: \(Hazard.allCases.map(\.rawValue).joined(separator: " "))
+      --accounts N         at most so many accounts
+      --no-shrink          a failing seed is shown as it is
+      --break NAME         breaks something on purpose: \(Sabotage.allCases.map(\.rawValue).joined(separator: " "))
+    """
+
+  struct Wrong: Error { var message: String }
+
+  init(_ arguments: [String]) throws(Wrong) {
+    var rest = arguments[...]
+    func number(_ name: String) throws(Wrong) -> UInt64 {
+      guard let text = rest.popFirst(), let value = UInt64(text) else { throw Wrong(message: "\(name): a number") }
+      return value
+    }
+    while let argument = rest.popFirst() {
+      switch argument {
+      case "--seeds": count = try number(argument)
+      case "--first": first = try number(argument)
+      case "--step": step = max(1, try number(argument))
+      case "--jobs": jobs = Int(max(1, try number(argument)))
+      case "--real-every": realEvery = try number(argument)
+      case "--accounts": options.accounts = Int(max(1, try number(argument)))
+      case "--no-shrink": isShrunk = false
+      case "--tally": tally = rest.popFirst()
+      case "--seed":
+        first = try number(argument)
+        (count, isReplay, isTraced) = (1, true, true)
+      case "--without":
+        for name in (rest.popFirst() ?? "").split(separator: ",") {
+          guard let hazard = Hazard(rawValue: String(name)) else { throw Wrong(message: "no hazard \(name)") }
+          options.without.insert(hazard)
+        }
+      case "--break":
+        guard let sabotage = rest.popFirst().flatMap(Sabotage.init) else { throw Wrong(message: "--break: a name") }
+        options.sabotage = sabotage
+      default: throw Wrong(message: "unknown: \(argument)")
+      }
+    }
+  }
+}

@@ -1,0 +1,50 @@
+/// What a provider got lately, for the bounds on outages and recoveries.
+struct ProviderWatch {
+  /// When the latest fault or crash concerned it.
+  var lastTrouble: Moment = .min / 2
+  /// When the first rotation was lost that is not yet made good, by session.
+  var lostAt: [Int: Moment] = [:]
+  var underWay = 0
+  var recheckedAt: Moment = .min / 2
+  /// The refresh requests of the last minute.
+  private(set) var recent: [Moment] = []
+  /// A whole outage: everything fails in it.
+  var outage: (from: Moment, until: Moment)?
+
+  mutating func sent(at now: Moment) {
+    recent.append(now)
+    if let first = recent.first, first <= now - 2 * minute { recent.removeAll { $0 <= now - minute } }
+  }
+
+  func lastMinute(at now: Moment) -> Int { recent.count { $0 > now - minute } }
+  func lastSecond(at now: Moment) -> Int { recent.count { $0 > now - second } }
+}
+
+extension World {
+  /// After so long an outage, so few requests a minute are sent into it.
+  static let outageIsOld = 5 * minute
+  static let probesEachMinute = 8
+
+  func checkProbes(_ provider: ModelProvider) {
+    let watch = provider.watch
+    guard let outage = watch.outage, runningSince < now - 2 * minute, resumedAt < now - 2 * minute,
+      steppedAt < now - 2 * minute, watch.recheckedAt < now - 2 * minute
+    else { return }
+    if now >= outage.from + Self.outageIsOld, now < outage.until {
+      counts.add("probes seen")
+      let count = watch.lastMinute(at: now)
+      if count > Self.probesEachMinute {
+        violated(
+          .probes, "\(provider.name), out of order for \((now - outage.from) / minute) min, got \(count) in a minute")
+      }
+    }
+    if now >= outage.until, now < outage.until + minute, outage.until - outage.from > 2 * Self.outageIsOld {
+      let few = accounts.count { $0.provider === provider } / 60
+      let most = 2 * max(5, few) + 2 * max(50, few * 6)
+      counts.add("recoveries seen")
+      if watch.lastSecond(at: now) > most {
+        violated(.stampede, "\(provider.name), in order again, got \(watch.lastSecond(at: now)) in a second")
+      }
+    }
+  }
+}

@@ -1,0 +1,169 @@
+@preconcurrency import Foundation
+@preconcurrency import Glibc
+
+/// Lives many seeds' worlds, and shows the first that breaks an invariant.
+@main
+enum Simulate {
+  /// So many failing seeds of one process are shown.
+  static let shown = 3
+  /// So many of a failing seed's last lines are shown.
+  static let lines = 80
+  /// What one seed may take in seconds, shrinking included.
+  static let patience: UInt32 = 240
+  /// Every so many seeds is lived twice, and has to be the same both times: one with rows in memory, since the real
+  /// store has a thread of its own.
+  static let replayedEvery: UInt64 = 50
+
+  static func main() {
+    // Dictionaries are in the same order in each process.
+    if getenv("SWIFT_DETERMINISTIC_HASHING") == nil {
+      setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
+      var arguments: [UnsafeMutablePointer<CChar>?] = CommandLine.arguments.map { strdup($0) } + [nil]
+      execv("/proc/self/exe", &arguments)
+      fail("cannot start itself anew: \(String(cString: strerror(errno)))")
+    }
+    setvbuf(stdout, nil, _IOLBF, 0)
+    let command: CommandLineOptions
+    do throws(CommandLineOptions.Wrong) {
+      command = try CommandLineOptions(Array(CommandLine.arguments.dropFirst()))
+    } catch {
+      fail("\(error.message)\n\(CommandLineOptions.usage)")
+    }
+    exit(command.jobs > 1 ? Workers(command).run() : work(command))
+  }
+
+  static func fail(_ message: String) -> Never {
+    fputs("simulate: \(message)\n", stderr)
+    exit(64)
+  }
+
+  /// Lives the seeds one after the other; the exit status.
+  static func work(_ command: CommandLineOptions) -> Int32 {
+    Scheduler.takeOver()
+    var tally = Counts()
+    var failures = 0
+    var seed = command.first
+    let parent = getppid()
+    signal(SIGALRM) { _ in Simulate.fail("a seed does not end: try them one by one") }
+    for _ in 0..<command.count {
+      alarm(patience)
+      let (counts, violation) = live(seed, command)
+      tally.add(counts)
+      tally.add("seeds")
+      if let violation {
+        failures += 1
+        report(seed, violation, command)
+        if failures == shown { break }
+      }
+      if command.tally != nil, tally["seeds"] % 500 == 0 { print("… seed \(seed)") }
+      seed += command.step
+      // Nobody is left to hear of it.
+      if command.tally != nil, getppid() != parent { break }
+    }
+    tally.add("failures", failures)
+    if let path = command.tally {
+      tally.write(to: path)
+    } else if !command.isReplay {
+      tally.show()
+    }
+    return failures == 0 ? 0 : 1
+  }
+
+  private static func live(_ seed: UInt64, _ command: CommandLineOptions) -> (Counts, Violation?) {
+    let first = world(seed, command, isTraced: false)
+    guard first.violation == nil, seed % replayedEvery == 1 else {
+      if command.isReplay, first.violation == nil { show(world(seed, command, isTraced: true), all: true) }
+      return (first.counts, first.violation)
+    }
+    let second = world(seed, command, isTraced: false)
+    guard second.trace.fingerprint == first.trace.fingerprint else {
+      return (
+        first.counts,
+        Violation(invariant: .replay, detail: "its two runs differ", at: 0)
+      )
+    }
+    return (first.counts, nil)
+  }
+
+  private static func world(_ seed: UInt64, _ command: CommandLineOptions, isTraced: Bool) -> World {
+    var options = command.options
+    if command.realEvery > 0, seed % command.realEvery == 0 { options.folder = StateFolders.make(seed) }
+    defer { options.folder.map(StateFolders.remove) }
+    let world = World(seed: seed, options: options, isTraced: isTraced)
+    world.live()
+    return world
+  }
+
+  /// Shows a failing seed as small as it can be made.
+  private static func report(_ seed: UInt64, _ violation: Violation, _ command: CommandLineOptions) {
+    print("✘ seed \(seed) at \(Trace.clock(violation.at)): \(violation.invariant.rawValue)")
+    print("  \(violation.detail)")
+    var smaller = command
+    if command.isShrunk { shrink(seed, violation.invariant, &smaller) }
+    let again = world(seed, smaller, isTraced: true)
+    show(again, all: command.isReplay)
+    print("  replay: \(smaller.replay(seed))")
+  }
+
+  /// Leaves out what is not needed for the same invariant to break.
+  private static func shrink(_ seed: UInt64, _ invariant: Invariant, _ command: inout CommandLineOptions) {
+    guard invariant != .replay else { return }
+    func stillFails(_ candidate: CommandLineOptions) -> Bool {
+      world(seed, candidate, isTraced: false).violation?.invariant == invariant
+    }
+    for most in [1, 2, 4] {
+      var candidate = command
+      candidate.options.accounts = most
+      if stillFails(candidate) {
+        command = candidate
+        break
+      }
+    }
+    for hazard in Hazard.allCases {
+      var candidate = command
+      candidate.options.without.insert(hazard)
+      if stillFails(candidate) { command = candidate }
+    }
+  }
+
+  private static func show(_ world: World, all: Bool) {
+    let hazards = world.hazards.map(\.rawValue).sorted().joined(separator: " ")
+    print("  \(world.accounts.count) accounts, \(world.providers.count) providers; \(hazards)")
+    for provider in world.providers { print("  \(provider.summary)") }
+    for line in all ? world.trace.lines[...] : world.trace.lines.suffix(lines) { print("  \(line)") }
+    if let violation = world.violation { print("  ✘ \(violation.invariant.rawValue): \(violation.detail)") }
+  }
+}
+
+extension CommandLineOptions {
+  /// The command that lives this seed again.
+  func replay(_ seed: UInt64) -> String {
+    var arguments: [String] = []
+    if let accounts = options.accounts { arguments += ["--accounts", "\(accounts)"] }
+    if !options.without.isEmpty {
+      arguments += ["--without", options.without.map(\.rawValue).sorted().joined(separator: ",")]
+    }
+    if let sabotage = options.sabotage { arguments += ["--break", sabotage.rawValue] }
+    return "make simulate SEED=\(seed)" + (arguments.isEmpty ? "" : " ARGS='\(arguments.joined(separator: " "))'")
+  }
+}
+
+/// Where the real stores are, while a seed lives.
+enum StateFolders {
+  private static let base: String = {
+    let places = ["/dev/shm", FileManager.default.temporaryDirectory.path]
+    let place = places.first { FileManager.default.isWritableFile(atPath: $0) } ?? "/tmp"
+    return "\(place)/grantd-simulate-\(getpid())"
+  }()
+
+  static func make(_ seed: UInt64) -> String {
+    let folder = "\(base)/\(seed)"
+    remove(folder)
+    return folder
+  }
+
+  static func remove(_ folder: String) {
+    try? FileManager.default.removeItem(atPath: folder)
+    rmdir(base)
+  }
+}

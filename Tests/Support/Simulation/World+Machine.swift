@@ -1,0 +1,128 @@
+import Broker
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+
+// What happens to the machine.
+extension World {
+  func setDisk(_ trouble: ModelDisk.Trouble?) {
+    // What was removed does not come back by itself.
+    guard disk.trouble != .missing, trouble != .missing || machine?.isServing == true else { return }
+    trace.add(now, trouble.map { "the disk: \($0.rawValue)" } ?? "the disk is in order")
+    if let trouble { counts.add("disk: \(trouble.rawValue)") }
+    disk.trouble = trouble
+    disk.lastTrouble = now
+    guard trouble == .missing, let stateFolder else { return }
+    for name in ["grantd.db", "grantd.db-wal", "grantd.db-shm"] {
+      try? FileManager.default.removeItem(atPath: "\(stateFolder)/\(name)")
+    }
+  }
+
+  /// Time passes, and nothing on the machine runs.
+  func suspend(_ length: Moment) {
+    guard machine != nil else { return }
+    counts.add("suspends")
+    trace.add(now, "the machine sleeps for \(length / second) s")
+    time.leap(length)
+    resumedAt = now
+    trace.add(now, "the machine wakes up")
+    network.suspend(0.7)
+    if clients.chance(0.5) { recheck(.resumed) }
+  }
+
+  /// Somebody sets the wall clock; no timer notices.
+  func stepClock(_ step: Moment) {
+    guard wall.milliseconds + step > -day else { return }
+    counts.add("clock steps")
+    trace.add(now, "the clock is set by \(step / second) s")
+    wallOffset += step
+    steppedAt = now
+  }
+
+  /// The machine starts anew, perhaps with a wrong clock that is set right a while later.
+  func reboot() {
+    guard canEnd else { return }
+    counts.add("reboots")
+    let isWrong = plan.chance(0.6)
+    let wrong: Moment = plan.pick([-World.epoch.milliseconds, -hour, hour, -30 * day, 365 * day])
+    let wait = plan.logarithmic(5 * second, 2 * minute)
+    let setAfter = plan.logarithmic(second, 10 * minute)
+    crash("the machine goes down", restartAfter: wait)
+    let run = run
+    time.after(wait - 1) { [self] in
+      guard run == self.run else { return }
+      bootedAt = now - 1000
+      guard isWrong, isAllowed(.clockStep) else { return }
+      counts.add("wrong clocks at boot")
+      trace.add(now, "the machine starts with a clock that is off by \(wrong / second) s")
+      wallOffset = max(wrong, -World.epoch.milliseconds)
+      steppedAt = now
+      time.after(setAfter) { self.setClockRight() }
+    }
+  }
+
+  func setClockRight() {
+    guard wallOffset != 0 else { return }
+    stepClock(-wallOffset)
+  }
+
+  /// As the service does when the machine tells it.
+  func recheck(_ cause: RecheckCause) {
+    guard let machine, machine.isServing else { return }
+    counts.add("rechecks")
+    for provider in providers { provider.watch.recheckedAt = now }
+    Task { await machine.broker.recheck(cause) }
+  }
+
+  func reload() {
+    guard let machine, machine.isServing else { return }
+    counts.add("reloads")
+    trace.add(now, "broker.reload")
+    Task { _ = try? await machine.broker.reload() }
+  }
+}
+
+// What people do.
+extension World {
+  /// At the provider's own site.
+  func withdraw(_ account: ModelAccount) {
+    guard let session = account.session, session.isAlive else { return }
+    counts.add("consents withdrawn")
+    trace.add(now, "\(account.name) takes the consent back at \(account.provider.name)")
+    session.ended = .withdrawn
+  }
+
+  func logIn(_ account: ModelAccount) {
+    guard let machine, machine.isServing else { return }
+    call(
+      LoginStart.self, .init(provider: account.provider.name.rawValue, account: account.name), account: account
+    ) { result, _ in
+      guard case .success(let login) = result, let url = login.destinations.first?.url,
+        let items = URLComponents(string: url)?.queryItems,
+        let state = items.first(where: { $0.name == "state" })?.value,
+        let redirect = login.destinations.first?.redirect_uri
+      else { return }
+      let code = account.provider.code(for: account.index)
+      let callback = "\(redirect)?code=\(code)&state=\(state)"
+      self.time.after(self.clients.logarithmic(second, 5 * minute)) { self.callBack(account, callback, tries: 3) }
+    }
+  }
+
+  private func callBack(_ account: ModelAccount, _ url: String, tries: Int) {
+    guard let machine, machine.isServing else {
+      if tries > 0 { time.after(20 * second) { self.callBack(account, url, tries: tries - 1) } }
+      return
+    }
+    counts.add("callbacks")
+    trace.add(now, "\(account.name) comes back from \(account.provider.name)")
+    Task { _ = await machine.broker.handleCallback(url: url) }
+  }
+
+  func logOut(_ account: ModelAccount) {
+    guard machine?.isServing == true, account.session != nil else { return }
+    account.logoutsUnderWay += 1
+    trace.add(now, "account.logout \(account.name)")
+    call(AccountLogout.self, .init(account: account.name), account: account) { _, _ in account.logoutsUnderWay -= 1 }
+  }
+}

@@ -1,0 +1,361 @@
+import Broker
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+import Providers
+import SQLiteStore
+
+/// One seed's world: a broker, the machine that it runs on, providers, people and programs.
+final class World: @unchecked Sendable {
+  // All of a simulation is on one thread, which the scheduler sees to.
+  static let epoch = Timestamp(seconds: 1_800_000_000)
+
+  let seed: UInt64
+  /// Of the real store, if there is one.
+  private(set) var stateFolder: String?
+  let options: Options
+  var plan: Randomness
+  var order: Randomness
+  var clients: Randomness
+  private var entropy: Randomness
+  let time: VirtualTime
+  let trace: Trace
+  var counts = Counts()
+  var violation: Violation?
+
+  var providers: [ModelProvider] = []
+  var accounts: [ModelAccount] = []
+  var accountsByName: [AccountName: ModelAccount] = [:]
+  var hazards: Set<Hazard> = []
+  private(set) var disk: ModelDisk!
+  private(set) var network: ModelNetwork!
+
+  /// Which run of the broker this is; it never goes back, so that whatever belongs to an earlier one is told apart.
+  private(set) var run = 0
+  private(set) var machine: Machine?
+  private var hanging: [UnsafeContinuation<Void, Never>] = []
+  /// How far the wall clock is off.
+  var wallOffset: Moment = 0
+  var steppedAt: Moment = .min / 2
+  var resumedAt: Moment = .min / 2
+  var runningSince: Moment = .min / 2
+  var bootedAt: Moment = -1000
+  /// Accounts that were looked at in the end.
+  var concluded: Set<Int> = []
+  /// Accounts that had to prove their refresh token.
+  var examined: Set<Int> = []
+  /// Providers ask for waits of an hour.
+  var waitsLong = false
+  var isDone = false
+  var calls = Calls()
+
+  init(seed: UInt64, options: Options, isTraced: Bool) {
+    self.seed = seed
+    self.options = options
+    plan = Randomness(seed: seed, .plan)
+    order = Randomness(seed: seed, .order)
+    clients = Randomness(seed: seed, .clients)
+    entropy = Randomness(seed: seed, .entropy)
+    time = VirtualTime(Randomness(seed: seed &+ 0x5eed, .order))
+    trace = Trace(isKept: isTraced)
+    disk = ModelDisk(self, seed: seed)
+    network = ModelNetwork(self, seed: seed)
+  }
+
+  var now: Moment { time.now }
+  var trueTime: Timestamp { Self.epoch + .milliseconds(now) }
+  var wall: Timestamp { trueTime + .milliseconds(wallOffset) }
+
+  /// Runs to the end, or to the first violation.
+  func live() {
+    var scenario = Scenario(self)
+    scenario.prepare()
+    if let folder = options.folder {
+      stateFolder = "\(folder)/0"
+      fillFolder()
+    }
+    boot()
+    settle()
+    while violation == nil, !isDone, let action = time.next() {
+      action()
+      settle()
+    }
+    end()
+  }
+
+  private func settle() {
+    guard Scheduler.shared.drain(&order) else {
+      return violated(.progress, "the broker works and works, and no time passes")
+    }
+  }
+
+  func violated(_ invariant: Invariant, _ detail: String) {
+    guard violation == nil else { return }
+    trace.add(now, "✘ \(invariant.rawValue): \(detail)")
+    violation = Violation(invariant: invariant, detail: detail, at: now)
+  }
+
+  /// Of the machine.
+  var uptime: Duration { .milliseconds(now - bootedAt) }
+
+  // MARK: The broker's process
+
+  /// A run of the broker.
+  final class Machine: @unchecked Sendable {
+    // All of a simulation is on one thread, which the scheduler sees to.
+    let broker: Broker
+    let router: Router
+    let store: ModelStore
+    let sleeps: Sleeps
+    var clockwork: Task<Void, Never>?
+    var isServing = false
+
+    init(broker: Broker, router: Router, store: ModelStore, sleeps: Sleeps) {
+      self.broker = broker
+      self.router = router
+      self.store = store
+      self.sleeps = sleeps
+    }
+  }
+
+  func surroundings(_ sleeps: Sleeps) -> Surroundings {
+    Surroundings(
+      now: { self.wall }, uptime: { self.uptime },
+      sleep: { await sleeps.sleep($0) }, randomBytes: { self.entropy.bytes($0) })
+  }
+
+  func boot() {
+    run += 1
+    counts.add("starts")
+    trace.add(now, "the broker starts")
+    let run = run
+    let sleeps = Sleeps(time)
+    let real: SQLiteStore?
+    do {
+      real = try stateFolder.map { try SQLiteStore.open(folder: $0, key: World.key) }
+    } catch {
+      return violated(.store, "the store cannot be opened: \(error)")
+    }
+    let store = ModelStore(disk, run: run, real: real)
+    let configuration = configuration
+    let broker = Broker(
+      store: store, transport: ModelTransport(network, run: run), surroundings: surroundings(sleeps),
+      identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
+      readConfiguration: { () async throws(RPCError) in self.configuration })
+    let machine = Machine(broker: broker, router: Router(broker, version: "0"), store: store, sleeps: sleeps)
+    self.machine = machine
+    Task { await self.start(machine, run: run) }
+  }
+
+  private func start(_ machine: Machine, run: Int) async {
+    do {
+      try await machine.broker.start()
+    } catch {
+      guard run == self.run else { return }
+      trace.add(now, "the broker cannot start: \(error)")
+      // As the service manager does.
+      time.after(10 * second) { if run == self.run { self.crash("it could not start", restartAfter: 0) } }
+      return
+    }
+    guard run == self.run else { return }
+    machine.clockwork = Task { await machine.broker.run() }
+    await machine.broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
+    guard run == self.run else { return }
+    machine.isServing = true
+    runningSince = now
+  }
+
+  var configuration: BrokerConfiguration {
+    BrokerConfiguration(
+      providers: providers.map { OAuthProvider($0.settings) },
+      policy: Policy(instance: .user, owner: Client.process.uid, rules: []), refresh: RefreshPolicy(), path: nil)
+  }
+
+  private var logger: Logger {
+    guard trace.isKept else { return Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() } }
+    let run = run
+    return Logger(label: "simulation") { _ in TraceLog(self, run: run) }
+  }
+
+  static let key: SealingKey = {
+    do {
+      return try SealingKey(Data((0..<32).map { UInt8($0) }), source: "simulation")
+    } catch {
+      fatalError("\(error)")
+    }
+  }()
+
+  /// Nobody could come back from a database that was removed.
+  var canEnd: Bool { machine != nil && disk.trouble != .missing }
+
+  /// The process is gone: what it had in memory is lost.
+  func crash(_ why: String, restartAfter: Moment? = nil) {
+    guard let machine, canEnd else { return }
+    counts.add("crashes")
+    trace.add(now, "✝ the broker's process ends (\(why))")
+    let wait = restartAfter ?? plan.logarithmic(100, 10 * minute)
+    isLost()
+    if machine.isServing { leaveFolder() }
+    bury(machine)
+    time.after(wait) { self.boot() }
+  }
+
+  /// Lets what is left of a dead process come to its end without a trace, so that its memory is given back.
+  private func bury(_ machine: Machine) {
+    self.machine = nil
+    run += 1
+    network.crash()
+    disk.crash()
+    for continuation in hanging { continuation.resume() }
+    hanging = []
+    machine.clockwork?.cancel()
+    let uptime = uptime
+    Task { await machine.broker.drain(until: uptime) }
+    settle()
+    // Whoever tries again and again sees by now that it is over.
+    machine.sleeps.end()
+    settle()
+    Task { await machine.store.close() }
+    settle()
+    calls.forget()
+  }
+
+  /// As the service manager stops it: what is under way comes to its end, and is on disk.
+  func restart() {
+    guard let machine, machine.isServing, canEnd else { return }
+    counts.add("restarts")
+    trace.add(now, "the broker is told to stop")
+    machine.isServing = false
+    let run = run
+    let deadline = uptime + .seconds(35)
+    Task {
+      await machine.broker.drain(until: deadline)
+      guard run == self.run else { return }
+      self.time.after(0) { if run == self.run { self.crash("it has stopped", restartAfter: second) } }
+    }
+  }
+
+  /// A killed process leaves its files as they are: the next one starts with a copy of them, made before this one's
+  /// store is closed.
+  private func leaveFolder() {
+    guard let old = stateFolder, let folder = options.folder else { return }
+    let new = "\(folder)/\(run)"
+    do {
+      try FileManager.default.createDirectory(
+        atPath: new, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+      for name in ["grantd.db", "grantd.db-wal"] where FileManager.default.fileExists(atPath: "\(old)/\(name)") {
+        try FileManager.default.copyItem(atPath: "\(old)/\(name)", toPath: "\(new)/\(name)")
+      }
+    } catch {
+      return violated(.store, "the store's files cannot be copied: \(error)")
+    }
+    stateFolder = new
+  }
+
+  /// What was there before the simulation began.
+  private func fillFolder() {
+    guard let stateFolder else { return }
+    counts.add("real stores")
+    let changes = disk.contents.state.all
+    Task {
+      Scheduler.shared.goesOutside()
+      do {
+        let store = try SQLiteStore.open(folder: stateFolder, key: World.key)
+        try await store.commit(changes)
+        await store.close()
+      } catch {
+        self.violated(.store, "the store cannot be filled: \(error)")
+      }
+      Scheduler.shared.isBack()
+    }
+    settle()
+  }
+
+  func untilCrash() async { await withUnsafeContinuation { hanging.append($0) } }
+
+  private func end() {
+    if let machine { bury(machine) }
+    time.removeAll()
+  }
+}
+
+extension StoredState {
+  fileprivate var all: [Change] { grants.map { .putGrant($0) } + tokens.map { .putToken($0) } }
+}
+
+/// The broker's sleeps, which end with its process.
+final class Sleeps: @unchecked Sendable {
+  // All of a simulation is on one thread, which the scheduler sees to.
+  private struct Sleeper {
+    let timer: VirtualTime.TimerID
+    let continuation: UnsafeContinuation<Void, Never>
+  }
+
+  private let time: VirtualTime
+  private var sleepers: [UInt64: Sleeper] = [:]
+  private var cancelled: Set<UInt64> = []
+  private var last: UInt64 = 0
+  private var isOver = false
+
+  init(_ time: VirtualTime) { self.time = time }
+
+  func sleep(_ duration: Duration) async {
+    last += 1
+    let id = last
+    // Not within one job, or a loop of them could not be told from progress.
+    if isOver { return await Task.yield() }
+    await withTaskCancellationHandler {
+      await withUnsafeContinuation { continuation in
+        guard duration > .zero, cancelled.remove(id) == nil else { return continuation.resume() }
+        let wait = max(1, (duration + .microseconds(999)).milliseconds)
+        let timer = time.after(wait) { self.wake(id) }
+        sleepers[id] = Sleeper(timer: timer, continuation: continuation)
+      }
+    } onCancel: {
+      guard let sleeper = sleepers.removeValue(forKey: id) else {
+        cancelled.insert(id)
+        return
+      }
+      time.cancel(sleeper.timer)
+      sleeper.continuation.resume()
+    }
+  }
+
+  private func wake(_ id: UInt64) { sleepers.removeValue(forKey: id)?.continuation.resume() }
+
+  func end() {
+    isOver = true
+    let all = sleepers
+    sleepers = [:]
+    for sleeper in all.values {
+      time.cancel(sleeper.timer)
+      sleeper.continuation.resume()
+    }
+  }
+}
+
+/// What the broker says of itself, in the trace.
+struct TraceLog: LogHandler {
+  let world: World
+  let run: Int
+  var metadata: Logger.Metadata = [:]
+  var logLevel: Logger.Level = .debug
+
+  init(_ world: World, run: Int) {
+    self.world = world
+    self.run = run
+  }
+
+  subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    get { metadata[key] }
+    set { metadata[key] = newValue }
+  }
+
+  func log(event: LogEvent) {
+    // What a dead process says on its way out never happened.
+    guard world.run == run else { return }
+    world.trace.note(world.now, "    \(event.level): \(event.message)")
+  }
+}

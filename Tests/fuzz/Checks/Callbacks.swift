@@ -1,0 +1,110 @@
+import Foundation
+import Grants
+
+@testable import OAuth
+@testable import Providers
+
+extension Target {
+  /// A redirect URI in the first line, and behind it the address that a browser or an app brought back: loopback, custom
+  /// schemes with one slash or none, fragments.
+  static let callback = Target(name: "callback", longest: 2048) { bytes in
+    let first = bytes.prefix { $0 != 0x0A }
+    let address = decoded(bytes.dropFirst(first.count + 1))
+    for text in [decoded(first), "http://127.0.0.1:4711/callback", "com.example.app:/back"] {
+      switch Result(catching: { () throws(RedirectURIError) in try RedirectURI(text) }) {
+      case .success(let uri): try checkMatch(uri, address)
+      case .failure(let error): try expectSayable(error.description)
+      }
+    }
+    try checkReading(address)
+    try checkCode(address)
+  }
+
+  private static func checkMatch(_ uri: RedirectURI, _ address: String) throws {
+    try expect(uri.matches(uri.rawValue), "\(uri) does not match itself")
+    let isQueried = uri.rawValue.utf8.contains(UInt8(ascii: "?"))
+    let answer = uri.rawValue + (isQueried ? "&" : "?") + "code=1&state=2"
+    try expect(uri.matches(answer), "\(answer) does not match \(uri)")
+    if uri.isLoopback {
+      let moved = uri.replacingPort(4712)
+      try expect(moved.port == 4712 && moved.host == uri.host && moved.path == uri.path, "\(uri) moves to \(moved)")
+    }
+    guard uri.matches(address), uri.port == nil, uri.path != "/" else { return }
+    // Byte by byte the same up to the query; scheme, host and the scheme's own port may be written in other ways.
+    let (wanted, found) = (bare(uri.rawValue), bare(address))
+    let portless = [":80/", ":443/", ":/"].map { found.replacing($0, with: "/") } + [found]
+    try expect(portless.contains(wanted), "\(address.debugDescription) matches \(uri)")
+  }
+
+  /// What stands between the scheme's slashes and the query.
+  private static func bare(_ text: String) -> String {
+    let address = decoded(text.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }).lowercased()
+    return String(address.drop { $0 != ":" }.dropFirst().drop { $0 == "/" })
+  }
+
+  /// Against a reader of few lines that works on bytes.
+  private static func checkReading(_ address: String) throws {
+    let halves = address.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
+    let mark = halves[0].firstIndex(of: UInt8(ascii: "?"))
+    let query = mark.map { Array(halves[0][$0...].dropFirst()) } ?? []
+    let expected = query.split(separator: UInt8(ascii: "&")).map(pair)
+    let isReadable = !expected.contains { $0 == nil } && address.utf8.count <= AuthorizationResponse.longestURL
+    let pairs = expected.compactMap(\.self)
+    switch Result(catching: { () throws(CallbackError) in try AuthorizationResponse.parse(address) }) {
+    case .success(let response):
+      try expect(isReadable, "what cannot be read is read: \(address.debugDescription)")
+      // Exposed to be compared: these are the input's own.
+      for (name, value) in [
+        ("state", response.state?.exposed), ("code", response.code?.exposed), ("iss", response.issuer),
+      ] {
+        let values = pairs.filter { $0.name == Array(name.utf8) }.map(\.value)
+        let isSame = values.count <= 1 && values.first ?? [] == Array((value ?? "").utf8)
+        try expect(isSame, "another \(name): \(address.debugDescription)")
+      }
+    case .failure(let error):
+      try expectSayable(error.description)
+      if isReadable { try expect(error != .unreadable, "what can be read is not: \(address.debugDescription)") }
+    }
+  }
+
+  private struct Pair {
+    var name: [UInt8]
+    var value: [UInt8]
+  }
+
+  private static func pair(_ bytes: some Collection<UInt8>) -> Pair? {
+    let bytes = Array(bytes)
+    let middle = bytes.firstIndex(of: UInt8(ascii: "=")) ?? bytes.count
+    guard let name = unescaped(bytes[..<middle]), let value = unescaped(bytes[middle...].dropFirst()) else {
+      return nil
+    }
+    return Pair(name: name, value: value)
+  }
+
+  private static func unescaped(_ bytes: ArraySlice<UInt8>) -> [UInt8]? {
+    let text = decoded(bytes).replacing("+", with: " ")
+    guard let plain = text.removingPercentEncoding else { return nil }
+    return Array(plain.utf8)
+  }
+
+  /// A code is taken with the right state alone, and only where nothing says otherwise.
+  private static func checkCode(_ address: String) throws {
+    let provider = provider(.oidc)
+    let found = Result { () throws(CallbackError) in
+      try provider.code(from: address, login: login, metadata: metadata)
+    }
+    let response = try? AuthorizationResponse.parse(address)
+    switch found {
+    case .success(let code):
+      try expect(
+        !code.isEmpty && response?.state == login.state, "a code without its state: \(address.debugDescription)")
+      try expect(response?.error == nil && response?.hasUnexpectedTokens == false, "a code beside something else")
+      try expect(response?.issuer == nil || response?.issuer == issuer, "a code of another issuer")
+    case .failure(let error):
+      try expectSayable(error.description)
+      if case .denied = error {
+        try expect(response?.state == login.state, "a stranger ends a login: \(address.debugDescription)")
+      }
+    }
+  }
+}

@@ -1,0 +1,59 @@
+import NIOCore
+
+@testable import UnixSocket
+
+extension Target {
+  /// Three bytes choose the limit, where the reads cut, and when the taker stops; the rest is the stream.
+  static let frames = Target(name: "frames", longest: 2048) { bytes in
+    guard bytes.count >= 3 else { return }
+    let limit = Int(bytes[0] % 64) + 1
+    let stream = Array(bytes.dropFirst(3))
+    var chosen = Chosen(state: UInt64(bytes[1]) << 8 | UInt64(bytes[2]))
+    let (found, isInside) = framed(stream, limit: limit, stopAfter: Int(bytes[2] % 4) + 1, &chosen)
+    let expected = split(stream, limit: limit)
+    try expect(found == expected, "limit \(limit): \(found) instead of \(expected)")
+    let isUnfinished = !stream.isEmpty && stream.last != 0x0A
+    try expect(isInside == isUnfinished, "the framer takes the last line for \(isInside ? "un" : "")finished")
+  }
+
+  private enum Frame: Equatable {
+    case line([UInt8])
+    case tooLong
+  }
+
+  private static func framed(
+    _ stream: [UInt8], limit: Int, stopAfter: Int, _ chosen: inout Chosen
+  ) -> ([Frame], isInside: Bool) {
+    var framer = LineFramer(limit: limit)
+    var frames: [Frame] = []
+    func take() {
+      var taken = 0
+      framer.takeLines { frame in
+        switch frame {
+        case .line(let line): frames.append(.line(Array(line)))
+        case .tooLong: frames.append(.tooLong)
+        }
+        taken += 1
+        return taken < stopAfter
+      }
+    }
+    var rest = stream[...]
+    while !rest.isEmpty {
+      let count = Int.random(in: 0...min(rest.count, 24), using: &chosen)
+      framer.feed(ByteBuffer(bytes: rest.prefix(count)))
+      rest = rest.dropFirst(count)
+      // A stopped taker may be fed before it goes on.
+      if Bool.random(using: &chosen) || !framer.isStopped { take() }
+    }
+    while framer.isStopped { take() }
+    return (frames, framer.isInsideLine)
+  }
+
+  /// The same, with everything at hand.
+  private static func split(_ stream: [UInt8], limit: Int) -> [Frame] {
+    var pieces = stream.split(separator: 0x0A, omittingEmptySubsequences: false)
+    let last = pieces.removeLast()
+    let whole = pieces.map { $0.count >= limit ? Frame.tooLong : .line(Array($0)) }
+    return whole + (last.count >= limit ? [.tooLong] : [])
+  }
+}

@@ -1,0 +1,57 @@
+import Foundation
+
+/// One reader of what strangers send, and what must hold whatever they send. libFuzzer feeds it (``Harness``), and so do
+/// the unit tests, with everything in `corpus` and `regressions`.
+struct Target: Sendable {
+  /// Also the name of its folders in `corpus` and `regressions`.
+  var name: String
+  /// Bytes beyond this find nothing new.
+  var longest: Int
+  /// Throws what does not hold; a trap is found too.
+  var check: @Sendable ([UInt8]) throws -> Void
+
+  static let all = [
+    frames, json, rpc, tokens, discovery, jwt, keys, callback, http, toml, texts,
+  ]
+}
+
+/// A promise that an input broke.
+struct Broken: Error, CustomStringConvertible {
+  var description: String
+}
+
+func expect(_ condition: Bool, _ promise: @autoclosure () -> String) throws {
+  if !condition { throw Broken(description: promise()) }
+}
+
+/// Numbers that an input chooses, so that it decides everything (SplitMix64).
+struct Chosen: RandomNumberGenerator {
+  var state: UInt64
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
+    return mixed ^ (mixed >> 31)
+  }
+}
+
+/// The bytes as text, each broken sequence replaced.
+func decoded(_ bytes: some Collection<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
+
+/// Whether a terminal or a log line can be steered by it, or made to look like another.
+func steers(_ scalar: Unicode.Scalar) -> Bool {
+  if (0x20..<0x7F).contains(scalar.value) { return false }
+  return switch scalar.properties.generalCategory {
+  case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true
+  default: false
+  }
+}
+
+/// For what is said to people: printable, and no longer than a stranger's texts in it are allowed to be.
+func expectSayable(_ said: String, longest: Int = 4096) throws {
+  try expect(
+    !said.unicodeScalars.contains(where: steers), "a message has a control character: \(said.debugDescription)")
+  try expect(said.unicodeScalars.count <= longest, "a message has \(said.unicodeScalars.count) characters")
+}

@@ -1,0 +1,1 @@
+../../../../Sources/grantctl/SafeText.swift
