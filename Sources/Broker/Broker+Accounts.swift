@@ -126,7 +126,8 @@ extension Broker {
       later.attempts += 1
       let wait = min(.seconds(60 << min(later.attempts, 6)), Duration.seconds(3600))
       later.retryAt = now + max(wait, after ?? .zero)
-      if later.retryAt < later.expiresAt {
+      // A clock that leapt is no week of trying.
+      if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
         revocations[later.id] = later
         await commitOrWarn([.putRevocation(later)], "a token to revoke")
         return .init(step: step, result: "queued", message: message ?? "the provider is out of order")

@@ -178,9 +178,9 @@ extension Broker: CallbackHandler {
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
     for attempt in 1...5 {
       do throws(StoreError) {
-        try await commit([
-          .putGrant(saved), .removeTokens(login.account), .putToken(token), .removeIntent(login.account),
-        ])
+        var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
+        if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
+        try await commit(changes)
         break
       } catch {
         guard attempt < 5 else {

@@ -110,7 +110,11 @@ extension Broker {
       case .failed:
         if isStopped { return false }
         waiting.wake(.account(account))
-        await surroundings.sleep(delay)
+        if waiting.count < Limit.waiters {
+          await wait(for: .store, until: uptime + delay)
+        } else {
+          await surroundings.sleep(delay)
+        }
         delay = min(delay * 2, Limit.longestSleep)
       }
     }
@@ -150,7 +154,7 @@ extension Broker {
       attempt, failure, at: now, policy: configuration.refresh, jitter: surroundings.jitter(),
       rotation: providers[provider]?.provider.about.rotation ?? .strict)
     switch outcome {
-    case .retry(let saved, let retryAt, _):
+    case .retry(let saved, let retryAt):
       await saveStanding(of: account, "a failed refresh")
       report(saved, unavailable(orSelf: account, failure, retryAt: retryAt), .tokenFailed)
       return .retry

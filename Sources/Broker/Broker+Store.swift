@@ -9,7 +9,7 @@ extension Broker {
   /// Commits, and remembers whether the store works.
   func commit(_ changes: [Change]) async throws(StoreError) {
     // What is written to a file that was removed is not kept, though SQLite says that it is.
-    if let storeFailure, storeFailure.isLoss { throw storeFailure }
+    if let storeFailure, storeFailure.isLoss || isRebuilding { throw storeFailure }
     nextCommit += 1
     let number = nextCommit
     let begun = uptime
@@ -24,7 +24,7 @@ extension Broker {
     }
     commits[number] = nil
     measures.committed(took: uptime - begun, failed: false)
-    storeWorks()
+    if storeFailure?.isLoss != true { storeWorks() }
   }
 
   /// For what is only remembered better: a failure changes nothing that anybody relies on.
@@ -69,6 +69,7 @@ extension Broker {
     storeFailingSince = nil
     emit(Event(type: .storeRecovered, at: now.seconds))
     updateSummary()
+    waiting.wake(.store)
     Task {
       await saveUnsaved()
       waiting.wakeAccounts()
@@ -102,6 +103,11 @@ extension Broker {
   }
 
   private func rebuildStore() async {
+    // What is written while memory is copied is in the copy or fails: never in the old database alone.
+    isRebuilding = true
+    defer { isRebuilding = false }
+    for _ in 0..<Limit.rounds where !commits.isEmpty { await surroundings.sleep(.milliseconds(20)) }
+    guard commits.isEmpty, let storeFailure, storeFailure.isLoss, !isStopped else { return }
     let before = unsaved
     unsaved = []
     do throws(StoreError) {

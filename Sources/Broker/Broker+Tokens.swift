@@ -49,7 +49,7 @@ extension Broker {
     case .stale, nil: return .init(refreshed: false, generation: grant.saved.generation)
     case .ended(let saved):
       publish(account)
-      await saveStanding(of: account, "a refused token")
+      await finish(by: deadline) { await self.saveStanding(of: account, "a refused token") }
       if let grant = grants[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
         let error = loginRequired(grant, reason, failure)
         report(saved, error, .loginRequired)
@@ -59,7 +59,7 @@ extension Broker {
     case .refresh:
       publish(account)
       // A restart must not hand it out again.
-      await dropToken(account, generation: params.generation)
+      await finish(by: deadline) { await self.dropToken(account, generation: params.generation) }
     }
     let token = try await token(
       TokenGet.Params(account: account.rawValue, timeout: max(0, Double((deadline - uptime).milliseconds) / 1000)))
@@ -85,6 +85,16 @@ extension Broker {
     guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
     guard !isStopped else { throw shuttingDown() }
     await wait(for: .account(account), until: deadline)
+  }
+
+  /// Waits for what goes on by itself, and no longer: a slow disk keeps no caller beyond its time.
+  private func finish(by deadline: Duration, _ work: @escaping @Sendable () async -> Void) async {
+    let key = Waiting.Key.work(waiting.ticket())
+    Task {
+      await work()
+      waiting.wake(key)
+    }
+    await wait(for: key, until: deadline)
   }
 
   private func dropToken(_ account: AccountName, generation: Int64) async {

@@ -37,6 +37,8 @@ public actor Broker {
   var storeFailingSince: Timestamp?
   /// The store is being tried, and mended where it can be.
   var isMending = false
+  /// The database is being written anew: nothing else is committed.
+  var isRebuilding = false
   /// Commits under way, by the time since the machine started at which they began.
   var commits: [UInt64: Duration] = [:]
   var nextCommit: UInt64 = 0
@@ -192,10 +194,9 @@ public actor Broker {
   /// The caller looks again.
   func wait(for key: Waiting.Key, until deadline: Duration) async {
     let ticket = waiting.ticket()
-    let remaining = deadline - uptime
-    guard remaining > .zero, waiting.count < Limit.waiters else { return }
+    guard deadline > uptime, waiting.count < Limit.waiters else { return }
     let timer = Task { [surroundings] in
-      await surroundings.sleep(remaining)
+      await surroundings.sleep(deadline - surroundings.uptime())
       waiting.wake(ticket, of: key)
     }
     await withCheckedContinuation { waiting.add($0, ticket: ticket, for: key) }

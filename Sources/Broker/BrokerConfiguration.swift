@@ -43,6 +43,8 @@ enum Limit {
   static let subscriptions = 256
   static let revocations = 4096
   static let revocationLife = Duration.seconds(7 * 86_400)
+  /// What is tried for a week is tried at least so often.
+  static let revocationAttempts = 100
   /// Requests in one conversation with a provider.
   static let steps = 8
   /// How often a waiter asks its grant again.

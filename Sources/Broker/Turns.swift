@@ -29,8 +29,7 @@ extension Broker {
     await takeTurn(account)
     defer { leaveTurn(account) }
     guard let grant = grants[account] else { return }
-    var changes = [Change.putGrant(grant.saved)]
-    if grant.intent == nil { changes.append(.removeIntent(account)) }
+    var changes = [Change.putGrant(grant.saved), grant.intent.map { .putIntent($0) } ?? .removeIntent(account)]
     // A restart must not hand out again what a resource server refused.
     if grant.rejectedGeneration == grant.saved.generation { changes.append(.removeTokens(account)) }
     do throws(StoreError) {

@@ -5,6 +5,10 @@ struct Waiting {
   enum Key: Hashable {
     case account(AccountName)
     case login(LoginID)
+    /// Whoever holds something that the disk did not take.
+    case store
+    /// Whoever began something that goes on by itself.
+    case work(UInt64)
   }
 
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]

@@ -56,9 +56,9 @@ enum Document {
       report.problem("has an escaped NUL (\\u0000)", at: Place(file: file), suggestion: "remove it")
       return nil
     }
-    if let brace = StrayBrace.find(in: text) {
-      let place = Place(file: file, line: brace.line)
-      report.problem("is no TOML: unexpected }", at: place, column: brace.column)
+    if let stray = StrayCharacter.find(in: text) {
+      let place = Place(file: file, line: stray.line)
+      report.problem("is no TOML: \(stray.message)", at: place, column: stray.column)
       return nil
     }
     let lines = KeyLines(text)

@@ -28,16 +28,21 @@ extension Grant {
 
   /// A person signed in again: what was under way no longer matters.
   public mutating func replaced(by saved: SavedGrant, token: SavedToken, jitter: Double) {
-    stamps = Stamps(token: true, refreshToken: saved.refreshToken != self.saved.refreshToken)
+    let isNew = saved.refreshToken != self.saved.refreshToken
+    stamps = Stamps(token: true, refreshToken: isNew)
     self.saved = saved
     self.token = token
     self.jitter = jitter
-    intent = nil
+    if isNew {
+      // What happened to the one before says nothing of this one.
+      intent = nil
+      followsUnanswered = false
+      fellBack = false
+    }
     rejectedGeneration = nil
     refusals = 0
     lastRefused = nil
     waitsForProvider = false
-    fellBack = false
     phase = .idle
   }
 

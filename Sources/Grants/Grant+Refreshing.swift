@@ -96,6 +96,8 @@ extension Grant {
     guard case .committing(let current, let renewal) = phase, current == attempt else { return false }
     stamps.token = true
     if renewal.grant.refreshToken != saved.refreshToken { stamps.refreshToken = true }
+    followsUnanswered =
+      renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
     token = renewal.token
     intent = nil
@@ -108,8 +110,8 @@ extension Grant {
   }
 
   public enum Failed: Sendable, Equatable {
-    /// Commit this; `clear`: the provider certainly did not act, so the intent goes as well.
-    case retry(SavedGrant, at: Timestamp, clear: Bool)
+    /// Commit this, and the intent as it is now.
+    case retry(SavedGrant, at: Timestamp)
     case ended(SavedGrant, LoginReason)
     case misconfigured(SavedGrant)
     case discard
@@ -128,11 +130,12 @@ extension Grant {
     case .ended(let reason, _, _):
       if reason == .refused, let retry = fallBack(told, at: now, rotation: rotation) { return retry }
       // An earlier request with this refresh token had no answer: it may have been the rotation that we never saw.
-      let lost = reason == .refused && rotation != .none && (intent?.attempts ?? 1) > 1
+      let lost = reason == .refused && rotation != .none && ((intent?.attempts ?? 1) > 1 || followsUnanswered)
       let isOver = reason == .refused && saved.refreshTokenExpiresAt.map { $0 <= now } ?? false
       let final = lost ? LoginReason.lostRotation : isOver ? .refreshTokenExpired : reason
       saved.standing = .loginRequired(final, told)
-      intent = nil
+      // A login that brings no other refresh token goes on with this one, and with what is known of it.
+      takeBackIntent()
       return .ended(saved, final)
     case .misconfigured:
       saved.standing = .misconfigured(told)
@@ -160,8 +163,13 @@ extension Grant {
     saved.previousRefreshToken = saved.refreshToken
     saved.refreshToken = previous
     saved.standing = .failing(failure, count: 1, retryAt: now)
-    intent = nil
-    return .retry(saved, at: now, clear: true)
+    // Whether a rotation was lost does not depend on which of the two is tried.
+    takeBackIntent()
+    intent = intent.map {
+      RefreshIntent(
+        account: $0.account, refreshTokenHash: previous.fingerprint, sentAt: $0.sentAt, attempts: $0.attempts)
+    }
+    return .retry(saved, at: now)
   }
 
   private mutating func retry(
@@ -180,7 +188,7 @@ extension Grant {
     let retryAt = now + wait
     saved.standing = .failing(failure, count: count, retryAt: retryAt)
     if !acted { takeBackIntent() }
-    return .retry(saved, at: retryAt, clear: !acted && intent == nil)
+    return .retry(saved, at: retryAt)
   }
 
   /// This request certainly changed nothing; whether an earlier one did is as open as before.

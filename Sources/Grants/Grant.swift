@@ -21,6 +21,9 @@ public struct Grant: Sendable {
   public internal(set) var waitsForProvider: Bool
   /// The refresh token of before was put in place of the current one.
   var fellBack = false
+  /// The current refresh token came after a request that was never answered. Should that one arrive late, a provider that
+  /// watches for reuse ends the grant.
+  var followsUnanswered = false
   /// Where in its jitter window this token's refresh lies, from 0 to 1.
   var jitter: Double
   var attempts: UInt64 = 0
@@ -95,7 +98,7 @@ extension Grant {
     switch saved.standing {
     case .loginRequired(let reason, let failure): return lastResort(at: now) ?? .loginRequired(reason, failure)
     case .misconfigured(let failure): return lastResort(at: now) ?? .misconfigured(failure)
-    case .failing(let failure, _, let retryAt) where policy.retry(plannedFor: retryAt, at: now) > now:
+    case .failing(let failure, _, let retryAt) where policy.retry(of: failure, plannedFor: retryAt, at: now) > now:
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
     case .good, .failing: break
     }
@@ -160,7 +163,7 @@ extension Grant {
     let newest = now + RefreshPolicy.clockTolerance
     switch saved.standing {
     case .loginRequired: return nil
-    case .failing(_, _, let retryAt): return policy.retry(plannedFor: retryAt, at: now)
+    case .failing(let failure, _, let retryAt): return policy.retry(of: failure, plannedFor: retryAt, at: now)
     case .misconfigured(let failure): return failure.at > newest ? now : failure.at + Self.misconfiguredProbe
     case .good: break
     }

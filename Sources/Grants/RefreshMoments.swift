@@ -43,9 +43,11 @@ extension RefreshPolicy {
     return max(token.issuedAt + lifetime.scaled(by: share), token.issuedAt + Self.slowest)
   }
 
-  /// When to try again what was planned for this moment: at once where no wait is that long, since then the clock has
-  /// stepped back.
-  func retry(plannedFor moment: Timestamp, at now: Timestamp) -> Timestamp {
-    moment - now > max(longestRetryAfter, retryDelays.max() ?? .zero) + Self.clockTolerance ? now : moment
+  /// When to try again what failed and was planned for this moment: at once where it failed in the future, or where no
+  /// wait is that long, since then the clock has stepped back.
+  func retry(of failure: Failure, plannedFor moment: Timestamp, at now: Timestamp) -> Timestamp {
+    let longest = max(longestRetryAfter, retryDelays.max() ?? .zero)
+    let isOfNow = failure.at - now <= Self.clockTolerance && moment - now <= longest + Self.clockTolerance
+    return isOfNow ? moment : now
   }
 }

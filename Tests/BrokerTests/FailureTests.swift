@@ -53,7 +53,7 @@ import Testing
     } catch {
       #expect((error as? RPCError)?.detail == "lost_rotation")
     }
-    #expect(rig.store.intent("work") == nil)
+    #expect(rig.store.intent("work")?.attempts == 1, "for a login that brings no other refresh token")
   }
 
   @Test("A lost answer, then a refused client, then invalid_grant, is a lost rotation still")

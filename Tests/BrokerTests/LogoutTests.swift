@@ -90,9 +90,14 @@ import Testing
     let rig = try await signedIn()
     rig.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
     _ = try await logout(rig)
-    rig.clock.advance(.seconds(7 * 86_400))
-    _ = await rig.broker.tick()
-    #expect(await eventually { rig.store.revocations.isEmpty })
+    // An hour apart at most, so that much is left over.
+    for _ in 0..<24 * 7 * 2 where !rig.store.revocations.isEmpty {
+      rig.clock.advance(.seconds(3600))
+      _ = await rig.broker.tick()
+      await settle()
+    }
+    #expect(rig.store.revocations.isEmpty)
+    #expect(rig.transport.count(.revocation) > 24 * 7 - 6)
   }
 
   @Test func aLateAnswerOfAForgottenAccountIsRevoked() async throws {

@@ -109,6 +109,32 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
   }
 
+  @Test("Nothing is committed to the old database while the new one is written, and nothing forgotten comes back")
+  func rebuiltMeanwhile() async throws {
+    let rig = try await rig()
+    rig.store.finds(.missing(path: "memory"))
+    // A commit that was under way before anybody looked: its success says nothing.
+    rig.store.set(.hangs)
+    let early = Task { await rig.reason { try await rig.token("work", timeout: 600) } }
+    #expect(await eventually { rig.store.hanging == 1 })
+    await rig.broker.examineStore()
+    rig.store.set(.hangs) { $0.isEmpty }
+    await settle()
+    #expect(await rig.broker.storeFailure == .missing(path: "memory"))
+    for _ in 0..<20 where rig.store.hanging == 0 {
+      rig.clock.advance(.seconds(1))
+      await settle()
+    }
+    #expect(rig.store.hanging == 1, "the new database is being written")
+    #expect(await rig.reason { _ = try await rig.call(AccountLogout.self, .init(account: "valid")) } == .storeFailure)
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+    _ = try await rig.call(AccountLogout.self, .init(account: "valid"))
+    #expect(rig.store.grant("valid") == nil && rig.store.rebuilt.count == 1)
+    _ = await early.value
+  }
+
   @Test("A commit that hangs makes the store slow, and nobody else waits for it")
   func slow() async throws {
     let rig = try await rig()

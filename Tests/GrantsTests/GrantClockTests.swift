@@ -49,6 +49,18 @@ private let year = 365 * 86_400.0
     #expect(longest.due(at: at(3600), policy: steady) == .refresh)
   }
 
+  @Test("Nor for an hour by which the clock was wrong when it failed")
+  func failedInTheFuture() {
+    var grant = Grant(saved: savedGrant(), token: savedToken(issued: 0), jitter: 0)
+    _ = grant.failed(.notSent(message: ""), at: at(7200))
+    #expect(grant.nextMoment(policy: steady, at: at(7200)) == at(7205))
+    #expect(grant.nextMoment(policy: steady, at: at(3600)) == at(3600))
+    #expect(grant.answer(minimumTTL: nil, at: at(3700), policy: steady) == .refresh)
+    let wait = ProviderFailure.tryLater(message: "", nil, retryAfter: .seconds(3600))
+    _ = grant.failed(wait, at: at(7210))
+    #expect(grant.nextMoment(policy: steady, at: at(7220)) == at(10_810), "as the provider asked for")
+  }
+
   @Test("A misconfigured grant is probed each quarter of an hour, also when the clock steps back")
   func misconfiguredBack() {
     var grant = grant(savedGrant(), nil)

@@ -67,10 +67,10 @@ import Testing
     switch (failure, outcome) {
     case (.ended(let reason, _, _), .ended(let saved, let told)): #expect(saved == grant.saved && told == reason)
     case (.misconfigured, .misconfigured(let saved)): #expect(saved == grant.saved)
-    case (.tryLater, .retry(let saved, _, true)), (.notSent, .retry(let saved, _, true)),
-      (.unclear, .retry(let saved, _, false)), (.lost, .retry(let saved, _, false)),
-      (.invalid, .retry(let saved, _, false)):
-      #expect(saved == grant.saved)
+    case (.tryLater, .retry(let saved, _)), (.notSent, .retry(let saved, _)):
+      #expect(saved == grant.saved && grant.intent == nil)
+    case (.unclear, .retry(let saved, _)), (.lost, .retry(let saved, _)), (.invalid, .retry(let saved, _)):
+      #expect(saved == grant.saved && grant.intent?.attempts == 1)
     default: Issue.record("\(failure) made \(outcome)")
     }
     #expect(grant.answer(minimumTTL: nil, at: at(3001), policy: steady) == .token(savedToken()))
@@ -100,6 +100,19 @@ import Testing
     #expect(grant.saved == new)
     #expect(
       grant.answer(minimumTTL: nil, at: at(2961), policy: steady) == .token(savedToken(issued: 2960, generation: 7)))
+  }
+
+  @Test("A login that brings no refresh token goes on with the one that there is, and with what is known of it")
+  func replacedWithoutRefreshToken() {
+    var grant = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)
+    _ = grant.failed(.lost(message: "no answer"), at: at(2900))
+    var kept = grant.saved
+    kept.generation += 1
+    kept.standing = .good
+    grant.replaced(by: kept, token: savedToken(issued: 2950, generation: kept.generation), jitter: 0)
+    #expect(grant.intent?.attempts == 1)
+    #expect(grant.failed(invalidGrant, at: at(2960)) == .ended(grant.saved, .lostRotation))
+    #expect(grant.intent?.attempts == 1, "the next login may keep it again")
   }
 
   @Test("A refresh begins in the idle phase alone, and never where only a person can help", arguments: Place.allCases)
@@ -133,7 +146,7 @@ import Testing
     var patient = Grant(
       saved: savedGrant(standing: .failing(failure, count: 4, retryAt: at(900))), token: nil, jitter: 0)
     patient.retryNow(at: at(1))
-    guard case .retry(_, let retryAt, _) = patient.failed(.notSent(message: ""), at: at(1)) else { return }
+    guard case .retry(_, let retryAt) = patient.failed(.notSent(message: ""), at: at(1)) else { return }
     #expect(retryAt == at(901), "the waits go on growing from where they were")
   }
 

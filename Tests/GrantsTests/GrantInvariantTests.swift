@@ -94,13 +94,13 @@ import Testing
       demand((outcome != .discard) == isCurrent, "a late answer was taken, or a good one discarded")
       if isCurrent { demand(kept.contains(grant.saved.refreshToken), "a failure lost the refresh token") }
       switch outcome {
-      case .retry(let saved, let retryAt, let clear):
+      case .retry(let saved, let retryAt):
         demand(retryAt <= at(clock) + policy.longestRetryAfter, "a wait is too long")
         disk.grant = saved
-        if clear { intent = nil }
+        intent = grant.intent
       case .ended(let saved, _), .misconfigured(let saved):
         disk.grant = saved
-        intent = nil
+        intent = grant.intent
       case .discard: break
       }
     }

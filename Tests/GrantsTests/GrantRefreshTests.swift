@@ -98,7 +98,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
   func lostRotation() {
     for first in [lost, unclear, ProviderFailure.invalid(message: "", nil)] {
       var grant = grant()
-      guard case .retry(let saved, let retryAt, false) = grant.failed(first, at: at(3000)) else {
+      guard case .retry(let saved, let retryAt) = grant.failed(first, at: at(3000)) else {
         Issue.record("the intent must stay")
         return
       }
@@ -114,7 +114,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
       #expect(attempt.refreshToken == Secret("refresh-1"))
       let end = restarted.failed(attempt, invalidGrant, at: at(3006), policy: steady, jitter: 0)
       #expect(end == .ended(restarted.saved, .lostRotation))
-      #expect(restarted.intent == nil)
+      #expect(restarted.intent?.attempts == 1, "that there was a request without an answer stays true")
       #expect(restarted.saved.refreshToken == Secret("refresh-1"), "the refresh token is kept")
     }
   }
@@ -143,22 +143,16 @@ private let notSent = ProviderFailure.notSent(message: "no network")
   @Test("An answer that certainly changed nothing leaves the intent as it was", arguments: [tryLater, notSent])
   func intentUntouched(failure: ProviderFailure) {
     var fresh = grant()
-    guard case .retry(_, _, clear: true) = fresh.failed(failure, at: at(10)) else {
-      Issue.record("the first intent must go")
-      return
-    }
-    #expect(fresh.intent == nil)
+    _ = fresh.failed(failure, at: at(10))
+    #expect(fresh.intent == nil, "the first intent must go")
     #expect(fresh.failed(invalidGrant, at: at(20)) == .ended(fresh.saved, .refused))
 
     var unsure = grant()
     _ = unsure.failed(lost, at: at(10))
     let intent = unsure.intent
     for step in 2..<6 {
-      guard case .retry(_, _, clear: false) = unsure.failed(failure, at: at(Double(step) * 10)) else {
-        Issue.record("an earlier request is as open as before")
-        return
-      }
-      #expect(unsure.intent == intent)
+      _ = unsure.failed(failure, at: at(Double(step) * 10))
+      #expect(unsure.intent == intent, "an earlier request is as open as before")
     }
     #expect(unsure.failed(invalidGrant, at: at(90)) == .ended(unsure.saved, .lostRotation))
   }
@@ -179,8 +173,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     let grace = Rotation.grace(.seconds(30))
     var grant = grant()
     grant.refreshed(issued(refresh: "refresh-2"), at: at(0), rotation: grace)
-    guard case .retry(let saved, let retryAt, clear: true) = grant.failed(invalidGrant, at: at(10), rotation: grace)
-    else {
+    guard case .retry(let saved, let retryAt) = grant.failed(invalidGrant, at: at(10), rotation: grace) else {
       Issue.record("no second try")
       return
     }
@@ -197,13 +190,43 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(strict.failed(invalidGrant, at: at(10)) == .ended(strict.saved, .refused))
   }
 
+  @Test("Where an answer was lost, the refresh token before says so as well when it is refused")
+  func lostBeforeFallingBack() {
+    let grace = Rotation.grace(.seconds(30))
+    var grant = grant()
+    grant.refreshed(issued(refresh: "refresh-2"), at: at(0), rotation: grace)
+    _ = grant.failed(lost, at: at(10), rotation: grace)
+    guard case .retry(let saved, _) = grant.failed(invalidGrant, at: at(12), rotation: grace) else {
+      Issue.record("no second try")
+      return
+    }
+    #expect(grant.intent?.refreshTokenHash == saved.refreshToken?.fingerprint)
+    var again = Grant(saved: saved, token: grant.token, intent: grant.intent, jitter: 0)
+    #expect(grant.failed(invalidGrant, at: at(12), rotation: grace) == .ended(grant.saved, .lostRotation))
+    // After a crash between the two there is no third try.
+    let late = at(40)
+    #expect(again.failed(invalidGrant, at: late, rotation: grace) == .ended(again.saved, .lostRotation))
+  }
+
+  @Test("A request that was never answered may arrive behind the one that was, and end the grant where reuse does")
+  func overtaken() {
+    var grant = grant()
+    _ = grant.failed(lost, at: at(10))
+    grant.refreshed(issued(refresh: "refresh-2"), at: at(20), rotation: .strict)
+    #expect(grant.intent == nil)
+    var next = grant
+    #expect(grant.failed(invalidGrant, at: at(30)) == .ended(grant.saved, .lostRotation))
+    next.refreshed(issued(refresh: "refresh-3"), at: at(30), rotation: .strict)
+    #expect(next.failed(invalidGrant, at: at(40)) == .ended(next.saved, .refused))
+  }
+
   @Test("A lost rotation is asked for again within the grace, and after it there is no hurry")
   func graceHurries() {
     let grace = Rotation.grace(.seconds(8))
     var grant = grant()
     let expected: [(Double, Double)] = [(0, 4), (4, 8), (8, 68), (68, 368)]
     for (now, next) in expected {
-      guard case .retry(_, let retryAt, false) = grant.failed(lost, at: at(now), rotation: grace) else {
+      guard case .retry(_, let retryAt) = grant.failed(lost, at: at(now), rotation: grace) else {
         Issue.record("no retry at \(now)")
         return
       }
@@ -216,7 +239,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     var grant = grant()
     var now = 0.0
     for delay in [5, 15, 60, 300, 900, 900, 900] as [Double] {
-      guard case .retry(_, let retryAt, _) = grant.failed(unclear, at: at(now)) else { return }
+      guard case .retry(_, let retryAt) = grant.failed(unclear, at: at(now)) else { return }
       #expect(retryAt == at(now + delay))
       #expect(grant.due(at: at(now + delay - 0.001), policy: steady) == .nothing)
       #expect(grant.due(at: at(now + delay), policy: steady) == .refresh)
@@ -224,7 +247,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     }
     grant.refreshed(issued(), at: at(now))
     #expect(grant.saved.standing == .good)
-    guard case .retry(_, let retryAt, _) = grant.failed(unclear, at: at(now)) else { return }
+    guard case .retry(_, let retryAt) = grant.failed(unclear, at: at(now)) else { return }
     #expect(retryAt == at(now + 5))
   }
 
@@ -233,7 +256,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     var grant = grant()
     let attempt = grant.begun(at: at(0))
     guard
-      case .retry(_, let retryAt, _) = grant.failed(attempt, lost, at: at(0), policy: RefreshPolicy(), jitter: 1)
+      case .retry(_, let retryAt) = grant.failed(attempt, lost, at: at(0), policy: RefreshPolicy(), jitter: 1)
     else { return }
     #expect(retryAt == at(4.5))
   }
@@ -247,7 +270,7 @@ private let notSent = ProviderFailure.notSent(message: "no network")
       .unclear(message: "", retryAfter: .seconds(wanted)),
     ] {
       var grant = grant()
-      guard case .retry(_, let retryAt, _) = grant.failed(failure, at: at(0), rotation: .grace(.seconds(2))) else {
+      guard case .retry(_, let retryAt) = grant.failed(failure, at: at(0), rotation: .grace(.seconds(2))) else {
         Issue.record("no retry")
         return
       }

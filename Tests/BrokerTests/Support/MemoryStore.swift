@@ -66,10 +66,15 @@ final class MemoryStore: Store {
   }
 
   func commit(_ changes: [Change]) async throws(StoreError) {
+    try await works(for: changes)
+    try apply(changes)
+  }
+
+  private func works(for changes: [Change]) async throws(StoreError) {
     while true {
       let mode = state.withLock { $0.concerns(changes) ? $0.mode : .works }
       switch mode {
-      case .works: return try apply(changes)
+      case .works: return
       case .fails: throw Self.failure
       case .hangs:
         await withCheckedContinuation { continuation in
@@ -90,7 +95,9 @@ final class MemoryStore: Store {
     if let error = state.withLock({ $0.found }) { throw error }
   }
 
+  /// A mode concerns it as it concerns a commit of nothing.
   func rebuild(from whole: StoredState) async throws(StoreError) {
+    try await works(for: [])
     state.withLock { state in
       state.found = nil
       state.rebuilt.append(whole)

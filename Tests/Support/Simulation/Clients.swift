@@ -132,7 +132,7 @@ extension World {
     }
     let record = session.accessTokens[token.number]
     checkExpiry(text, record, account)
-    if session.isAlive, record.refreshToken >= 0, (account.saved ?? -1) < record.refreshToken {
+    if session.isAlive, record.refreshToken >= 0, account.newestSaved < record.refreshToken {
       violated(
         .durable, "\(account.name) was handed \(text), whose refresh token r.….\(record.refreshToken) is not on disk")
     }
@@ -192,7 +192,9 @@ extension World {
       let end = saved.expiresAt, end > wall + .seconds(1), now - steppedAt > 31 * second,
       saved.issuedAt <= wall
     else { return }
+    // Whichever clock stamped it, once the clock was set it gets the shorter life of the two.
     if let token = Token(saved.accessToken.exposed), token.session == session.number,
+      session.accessTokens[token.number].run == run || steppedAt < runningSince,
       session.accessTokens[token.number].expiresAt.map({ $0 > now + second }) ?? true
     {
       violated(

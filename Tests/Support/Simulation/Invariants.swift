@@ -41,8 +41,10 @@ final class ModelAccount {
   let provider: ModelProvider
   /// Of the newest login that is on disk; nil: nobody signed in, or it was forgotten.
   var session: ModelProvider.Session?
-  /// The newest refresh token of it that is on disk.
+  /// The refresh token of it that is on disk.
   var saved: Int?
+  /// The newest that ever was: the broker falls back to the one before where a provider refuses it.
+  var newestSaved = -1
   /// Sessions that were forgotten on demand.
   var removed: Set<Int> = []
   /// Sessions in whose place a newer login's came.
@@ -89,7 +91,7 @@ extension World {
 
   /// It was not used for so long that the provider gave it up; or the newest one is as dead as the saved one.
   private func isOutOfTime(_ account: ModelAccount, _ session: ModelProvider.Session) -> Fate {
-    account.saved == session.newest ? .over : .lost(session.excuse)
+    account.newestSaved == session.newest ? .over : .lost(session.excuse)
   }
 
   // MARK: What is committed
@@ -103,7 +105,10 @@ extension World {
       case .removeGrant(let name):
         guard let account = account(name) else { continue }
         if account.logoutsUnderWay == 0 { violated(.ended, "\(name) is deleted, and nobody asked for it") }
-        if let session = account.session { account.removed.insert(session.number) }
+        if let session = account.session {
+          account.removed.insert(session.number)
+          session.isForgotten = true
+        }
         account.session = nil
         account.saved = nil
         counts.add("accounts forgotten")
@@ -141,8 +146,10 @@ extension World {
       counts.add("logins saved")
       if let old = account.session { account.superseded.insert(old.number) }
       account.session = session
+      account.newestSaved = -1
     }
     account.saved = token.number
+    account.newestSaved = max(account.newestSaved, token.number)
     trace.add(now, "    disk: \(account.name) has \(token.text), \(describe(grant.standing))")
     if let before, before != token.number {
       let provider = account.provider
@@ -247,14 +254,16 @@ extension World {
     guard let token = exchange.refreshToken, let session = exchange.provider.session(token) else { return }
     session.refreshesUnderWay -= 1
     let newest = session.newest
-    guard let account = accounts.first(where: { $0.session === session }), newest > account.saved ?? newest,
+    guard let account = accounts.first(where: { $0.session === session }), newest > account.newestSaved,
+      account.saved != nil,
       session.excuse == nil
     else { return }
     let run = run
     let heardAt = now
     time.after(minute) { [self] in
-      guard run == self.run, disk.trouble == nil, disk.lastTrouble < heardAt, resumedAt < heardAt,
-        account.session === session, session.isAlive, account.saved ?? newest < newest
+      guard run == self.run, disk.trouble == nil, disk.lastTrouble < heardAt, disk.slowUntil < heardAt,
+        resumedAt < heardAt,
+        account.session === session, session.isAlive, account.newestSaved < newest
       else { return }
       violated(.loss, "\(account.name): an answer that came a minute ago is not on disk, which works")
     }

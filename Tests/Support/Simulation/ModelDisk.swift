@@ -39,6 +39,8 @@ final class ModelDisk {
   var dropsOneIn = 0
   private var queue: [Waiting] = []
   private var busyUntil: Moment = 0
+  /// What it was given while it was slow is written by then.
+  private(set) var slowUntil: Moment = .min / 2
 
   init(_ world: World, seed: UInt64) {
     self.world = world
@@ -51,6 +53,7 @@ final class ModelDisk {
     queue.append(Waiting(isRebuild: isRebuild, answer: answer))
     let wait = trouble == .slow ? random.between(1, 20 * second) : random.between(0, 5)
     busyUntil = max(busyUntil, world.now) + wait
+    if trouble == .slow { slowUntil = busyUntil }
     world.time.at(busyUntil) { self.serve() }
   }
 
@@ -84,6 +87,7 @@ final class ModelDisk {
     let dead = queue
     queue = []
     busyUntil = world.now
+    slowUntil = min(slowUntil, world.now)
     for waiting in dead { waiting.answer(.fail(.closed)) }
   }
 

@@ -43,9 +43,10 @@ extension ModelProvider {
 
   private func exchanged(_ exchange: ModelNetwork.Exchange, at now: Moment) -> HTTPResponse {
     guard let code = exchange.form["code"], let account = spend(code) else { return refusal("invalid_grant") }
-    let known = sessions.last { $0.account == account && $0.isAlive && !$0.refreshTokens.isEmpty }
+    let known = sessions.last { $0.account == account && $0.isAlive && !$0.isForgotten && !$0.refreshTokens.isEmpty }
     if givesRefreshTokenOnce, let known {
-      return granted(known, grant(known, sentAt: exchange.sentAt, at: now, run: exchange.run), nil)
+      let access = grant(known, sentAt: exchange.sentAt, at: now, run: exchange.run, withoutRefreshToken: true)
+      return granted(known, access, nil)
     }
     let session = begin(account: account, withRefreshToken: true, at: now)
     return granted(session, grant(session, sentAt: exchange.sentAt, at: now, run: exchange.run), 0)

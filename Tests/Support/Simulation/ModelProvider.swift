@@ -99,6 +99,8 @@ final class ModelProvider {
     var ended: End?
     var refreshTokens: [RefreshToken] = []
     var accessTokens: [AccessToken] = []
+    /// Its client forgot it, and will not get a refresh token by asking for the same again.
+    var isForgotten = false
     /// Why the broker may not have the newest refresh token, if there is a reason.
     var excuse: Excuse?
     /// That the broker waits for.
@@ -139,7 +141,7 @@ final class ModelProvider {
     /// When the request that brought it was sent.
     var sentAt: Moment
     var expiresAt: Moment?
-    /// The refresh token that was the newest when it came.
+    /// The refresh token that came with it, or was the newest when it was refreshed; -1: none.
     var refreshToken: Int
     /// Which run of the broker got it.
     var run: Int
@@ -207,10 +209,13 @@ final class ModelProvider {
     return .granted(access: grant(session, sentAt: sentAt, at: now, run: run), refresh: new)
   }
 
-  func grant(_ session: Session, sentAt: Moment, at now: Moment, run: Int) -> Int {
+  func grant(
+    _ session: Session, sentAt: Moment, at now: Moment, run: Int, withoutRefreshToken: Bool = false
+  ) -> Int {
     session.accessTokens.append(
       AccessToken(
-        sentAt: sentAt, expiresAt: accessLifetime.map { sentAt + $0 * second }, refreshToken: session.newest, run: run))
+        sentAt: sentAt, expiresAt: accessLifetime.map { sentAt + $0 * second },
+        refreshToken: withoutRefreshToken ? -1 : session.newest, run: run))
     return session.accessTokens.count - 1
   }
 }

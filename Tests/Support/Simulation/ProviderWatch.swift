@@ -8,6 +8,8 @@ struct ProviderWatch {
   var recheckedAt: Moment = .min / 2
   /// The refresh requests of the last minute.
   private(set) var recent: [Moment] = []
+  /// When the broker first met the outage.
+  var metOutageAt: Moment?
   /// A whole outage: everything fails in it.
   var outage: (from: Moment, until: Moment)?
 
@@ -26,11 +28,16 @@ extension World {
   static let probesEachMinute = 8
 
   func checkProbes(_ provider: ModelProvider) {
+    if let outage = provider.watch.outage, now >= outage.from,
+      (provider.watch.metOutageAt ?? .min) < max(outage.from, runningSince)
+    {
+      provider.watch.metOutageAt = now
+    }
     let watch = provider.watch
     guard let outage = watch.outage, runningSince < now - 2 * minute, resumedAt < now - 2 * minute,
       steppedAt < now - 2 * minute, watch.recheckedAt < now - 2 * minute
     else { return }
-    if now >= outage.from + Self.outageIsOld, now < outage.until {
+    if now >= outage.from + Self.outageIsOld, now < outage.until, (watch.metOutageAt ?? now) < now - 2 * minute {
       counts.add("probes seen")
       let count = watch.lastMinute(at: now)
       if count > Self.probesEachMinute {

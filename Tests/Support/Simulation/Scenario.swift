@@ -106,6 +106,7 @@ struct Scenario {
       let issuedAt = world.wall - .milliseconds(age)
       account.session = session
       account.saved = session.refreshTokens.isEmpty ? nil : 0
+      account.newestSaved = account.saved ?? -1
       let grant = SavedGrant(
         account: account.key, provider: provider.name, identity: nil, requestedScopes: ["read"],
         grantedScopes: ["read"], refreshToken: session.refreshTokens.isEmpty ? nil : Token(.refresh, session, 0).secret,

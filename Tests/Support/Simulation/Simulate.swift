@@ -70,19 +70,25 @@ enum Simulate {
   }
 
   private static func live(_ seed: UInt64, _ command: CommandLineOptions) -> (Counts, Violation?) {
-    let first = world(seed, command, isTraced: false)
-    guard first.violation == nil, seed % replayedEvery == 1 else {
+    let isReplayed = seed % replayedEvery == 1
+    let first = world(seed, command, isTraced: isReplayed)
+    guard first.violation == nil, isReplayed else {
       if command.isReplay, first.violation == nil { show(world(seed, command, isTraced: true), all: true) }
       return (first.counts, first.violation)
     }
-    let second = world(seed, command, isTraced: false)
+    let second = world(seed, command, isTraced: true)
     guard second.trace.fingerprint == first.trace.fingerprint else {
-      return (
-        first.counts,
-        Violation(invariant: .replay, detail: "its two runs differ", at: 0)
-      )
+      return (first.counts, Violation(invariant: .replay, detail: difference(first, second), at: 0))
     }
     return (first.counts, nil)
+  }
+
+  private static func difference(_ first: World, _ second: World) -> String {
+    let (one, two) = (first.trace.lines, second.trace.lines)
+    let same = zip(one, two).prefix { $0 == $1 }.count
+    let before = one[..<same].suffix(5).map { "  both  \($0)" }
+    let after = one[same...].prefix(5).map { "  first  \($0)" } + two[same...].prefix(5).map { "  second \($0)" }
+    return (["its two runs differ"] + before + after).joined(separator: "\n")
   }
 
   private static func world(_ seed: UInt64, _ command: CommandLineOptions, isTraced: Bool) -> World {

@@ -82,7 +82,7 @@ extension Target {
   }
 
   private static func unescaped(_ bytes: ArraySlice<UInt8>) -> [UInt8]? {
-    let text = decoded(bytes).replacing("+", with: " ")
+    let text = decoded(bytes.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 })
     guard let plain = text.removingPercentEncoding else { return nil }
     return Array(plain.utf8)
   }

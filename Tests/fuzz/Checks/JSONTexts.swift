@@ -75,10 +75,10 @@ extension Target {
     }
   }
 
-  /// Foundation guesses encodings from NULs and marks, goes deeper, keeps one of two members with one name, knows no
+  /// Foundation guesses encodings from NULs and marks, drops a byte order mark from a string's beginning, goes deeper, keeps one of two members with one name, knows no
   /// number beyond a Double, and takes a comma before the end of an array or object.
   private static func compareWithFoundation(_ bytes: [UInt8], _ api: Result<BrokerAPI.JSON, JSONError>) throws {
-    guard !bytes.contains(0), !bytes.starts(with: [0xEF, 0xBB, 0xBF]), !bytes.starts(with: [0xFE, 0xFF]),
+    guard !bytes.contains(0), !decoded(bytes).unicodeScalars.contains("\u{FEFF}"), !bytes.starts(with: [0xFE, 0xFF]),
       !bytes.starts(with: [0xFF, 0xFE])
     else { return }
     let theirs = try? JSONSerialization.jsonObject(with: Data(bytes), options: .fragmentsAllowed)
