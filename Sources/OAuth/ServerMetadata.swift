@@ -124,10 +124,11 @@ public enum Endpoint: String, Sendable, Codable, CodingKeyRepresentable, CaseIte
   case deviceAuthorization = "device_authorization_endpoint"
   case registration = "registration_endpoint"
 
-  /// An endpoint's URL: https (or http as for an issuer), with a host, without user or fragment (RFC 6749 §3.1, §3.2);
-  /// nil where the text is none. For endpoints from the configuration as well.
+  /// An endpoint's URL: https (or http as for an issuer), with a host as DNS has them, without user or fragment
+  /// (RFC 6749 §3.1, §3.2); nil where the text is none. For endpoints from the configuration as well.
   public static func url(_ text: String, allowInsecureHTTP: Bool) -> URL? {
-    guard let uri = URI(text), let host = uri.host, !host.isEmpty, uri.user == nil, uri.fragment == nil,
+    guard let uri = URI(text), let host = uri.host, !host.isEmpty, !host.utf8.contains(UInt8(ascii: "%")),
+      uri.user == nil, uri.fragment == nil,
       uri.isSafe(allowInsecureHTTP: allowInsecureHTTP)
     else { return nil }
     return URL(string: text, encodingInvalidCharacters: false)
