@@ -74,7 +74,9 @@ struct Connection: Sendable {
     var body = ByteBuffer(string: response.body.text)
     var head = HTTPResponseHead(version: .http1_1, status: HTTPResponseStatus(statusCode: response.status))
     head.headers.add(name: "Date", value: HTTPDate.text(of: delivery.date))
-    for (name, value) in response.headers { head.headers.add(name: name, value: value) }
+    for (name, value) in response.headers where !delivery.hidden.contains(name.lowercased()) {
+      head.headers.add(name: name, value: value)
+    }
     if let type = response.body.type { head.headers.add(name: "Content-Type", value: type) }
     head.headers.add(name: "Content-Length", value: String(body.readableBytes + delivery.padding))
     if close { head.headers.add(name: "Connection", value: "close") }

@@ -10,7 +10,7 @@ public final class DemoServer: Sendable {
   /// `http://HOST:PORT`, as in the discovery document and in ID tokens.
   public let issuer: String
   public let port: Int
-  private let provider: Provider
+  let provider: Provider
   private let serving: Task<Void, Never>
 
   /// Why a server could not start.
@@ -104,15 +104,5 @@ public final class DemoServer: Sendable {
   public func revoke(user name: String) throws -> Int {
     guard let user = User(hint: name) else { throw Misuse(description: "user is alice, bob or user-N") }
     return provider.revoke(user)
-  }
-
-  /// A new signing key; the old ones stay published or vanish. Its identifier.
-  @discardableResult
-  public func rotateKeys(keepingOld: Bool = true) throws -> String {
-    do throws(ControlFailure) {
-      return try provider.rotateKeys(keepingOld: keepingOld)
-    } catch {
-      throw Misuse(description: error.description)
-    }
   }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import NIOHTTP1
 import Synchronization
 
 extension DemoServer.Fault {
@@ -26,19 +27,20 @@ extension DemoServer.Fault {
       return response
     case .empty400: return Response(status: 400)
     case .redirect: return .redirect(to: parameters.location ?? "/elsewhere", status: parameters.status ?? 302)
-    case .delay, .dropBeforeCommit, .dropAfterCommit, .truncated, .hugeBody, .slowBody, .formEncoded, .clockOffset,
-      .wrongIssuer, .missingIss, .wrongIss, .unknownKid, .algNone, .badSignature, .wrongNonce, .wrongAudience,
-      .expiresInString, .expiresInAbsent, .expiresInHuge, .expiresInNegative, .expiresInZero, .noRefreshToken,
-      .emptyRefreshToken, .tokenType:
+    case .useDPoPNonce:
+      var response = Response.nonceNeeded(at: place)
+      response.headers.append(("DPoP-Nonce", Base64URL.random()))
+      return response
+    default:
       return nil
     }
   }
 
-  /// Changes the members of a token response that succeeded.
+  /// Changes the members of an answer that succeeded.
   func alter(_ response: inout Response) {
-    guard kind.acts.stage == .members, response.status == 200, case .json(.object(var members)) = response.body else {
-      return
-    }
+    guard kind.acts.stage == .members, (200...201).contains(response.status),
+      case .json(.object(var members)) = response.body
+    else { return }
     switch kind {
     case .expiresInString: members["expires_in"] = .string(members["expires_in"]?.text ?? "3600")
     case .expiresInAbsent: members["expires_in"] = nil
@@ -52,9 +54,11 @@ extension DemoServer.Fault {
       let pairs = members.sorted { $0.key < $1.key }.map { (name: $0.key, value: $0.value.string ?? $0.value.text) }
       response.body = .text(Form(pairs).encoded, type: "application/x-www-form-urlencoded")
       return
-    case .delay, .dropBeforeCommit, .dropAfterCommit, .status, .oauthError, .html200, .error200, .empty400, .redirect,
-      .truncated, .hugeBody, .slowBody, .clockOffset, .wrongIssuer, .missingIss, .wrongIss, .unknownKid, .algNone,
-      .badSignature, .wrongNonce, .wrongAudience:
+    case .noIDToken: members["id_token"] = nil
+    case .noIssuedTokenType: members["issued_token_type"] = nil
+    case .intervalAbsent: members["interval"] = nil
+    case .activeString: members["active"] = .string(members["active"]?.text ?? "true")
+    default:
       return
     }
     response.body = .json(.object(members))
@@ -76,6 +80,8 @@ struct Delivery: Sendable {
   var padding = 0
   /// Bytes per second; nil is as fast as it goes.
   var rate: Int?
+  /// Headers that are left out, in lower case.
+  var hidden: Set<String> = []
 
   init(date: Double, faults: [DemoServer.Fault]) {
     self.date = date
@@ -84,6 +90,7 @@ struct Delivery: Sendable {
       case .truncated: truncated = true
       case .hugeBody: padding = fault.parameters.bytes ?? 8 * 1024 * 1024
       case .slowBody: rate = fault.parameters.bytesPerSecond ?? 20
+      case .noNonceHeader: hidden.insert("dpop-nonce")
       default: continue
       }
     }
@@ -92,29 +99,45 @@ struct Delivery: Sendable {
 
 extension Provider {
   /// A request from its arrival to its answer, with the faults that hit it. Throws when it is cancelled while it waits.
-  func outcome(of request: Request) async throws -> Outcome {
+  func outcome(of raw: Request) async throws -> Outcome {
     let now = options.now()
+    let request = readable(raw)
     let route = route(of: request)
     guard case .endpoint(let place) = route else {
-      let turn = Turn(request: request, faults: [], now: now)
-      return .answered(answer(turn, at: route), Delivery(date: now.timeIntervalSince1970, faults: []))
+      let plain = Delivery(date: now.timeIntervalSince1970, faults: [])
+      if route == .control(Self.logoutCommand) { return .answered(await sendLogout(request), plain) }
+      return .answered(answer(Turn(request: request, faults: [], now: now, place: .any), at: route), plain)
     }
     let faults = ledger.withLock { ledger in
       ledger.counts[place.rawValue, default: 0] += 1
+      ledger.note(raw, at: place)
       return ledger.takeFaults(at: place)
     }
     guard !faults.contains(where: { $0.kind == .dropBeforeCommit }) else { return .dropped }
     try await wait(for: faults, .before)
     var response = faults.replacement(at: place, .before)
     if response == nil {
-      var right = answer(Turn(request: request, faults: faults, now: options.now()), at: route)
+      var right = answer(Turn(request: request, faults: faults, now: options.now(), place: place), at: route)
       for fault in faults { fault.alter(&right) }
       response = faults.replacement(at: place, .after) ?? right
     }
     try await wait(for: faults, .after)
     guard let response, !faults.contains(where: { $0.kind == .dropAfterCommit }) else { return .dropped }
-    let claimed = Turn(request: request, faults: faults, now: options.now()).claimedNow
+    let claimed = Turn(request: request, faults: faults, now: options.now(), place: place).claimedNow
     return .answered(response, Delivery(date: claimed.timeIntervalSince1970, faults: faults))
+  }
+
+  /// A JSON object as the form with its members, where the settings allow that.
+  private func readable(_ request: Request) -> Request {
+    guard request.headers.first(name: "content-type")?.lowercased().hasPrefix("application/json") ?? false,
+      !request.path.hasPrefix("/_control/"), !request.path.hasPrefix("/register"),
+      ledger.withLock({ $0.settings.token.jsonBodies }),
+      case .object(let members)? = DemoServer.JSON(text: request.body)
+    else { return request }
+    var request = request
+    request.headers.replaceOrAdd(name: "content-type", value: "application/x-www-form-urlencoded")
+    request.body = Form(members.map { ($0.key, $0.value.string ?? $0.value.text) }).encoded
+    return request
   }
 
   private func wait(for faults: [DemoServer.Fault], _ moment: DemoServer.Fault.Moment) async throws {

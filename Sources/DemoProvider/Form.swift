@@ -20,10 +20,21 @@ struct Form: Sendable {
     pairs.first { $0.name == name }.map(\.value).flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// A name that occurs twice, which RFC 6749 §3.1 forbids. `resource` may repeat (RFC 8707 §2).
+  /// Every value of a parameter that may repeat.
+  func all(_ name: String) -> [String] {
+    pairs.filter { $0.name == name && !$0.value.isEmpty }.map(\.value)
+  }
+
+  /// The words of a parameter that is a list of them, nil where it is omitted.
+  func words(_ name: String) -> [String]? {
+    self[name].map { $0.split(separator: " ").map(String.init) }
+  }
+
+  /// A name that occurs twice, which RFC 6749 §3.1 forbids. `resource` and `audience` may repeat (RFC 8707 §2,
+  /// RFC 8693 §2.1).
   var repeated: String? {
     var seen: Set<String> = []
-    return pairs.map(\.name).first { $0 != "resource" && !seen.insert($0).inserted }
+    return pairs.map(\.name).first { !["resource", "audience"].contains($0) && !seen.insert($0).inserted }
   }
 
   var encoded: String {

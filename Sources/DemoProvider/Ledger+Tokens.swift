@@ -1,39 +1,6 @@
 import Foundation
 
 extension Ledger {
-  /// A refresh (RFC 6749 §6) under the rotation in force.
-  mutating func refresh(
-    token text: String, client: DemoServer.Client, scopes asked: [String]?, at now: Date
-  ) throws(OAuthFailure) -> Issued {
-    guard let token = refreshTokens[text], let grant = grants[token.grant], grant.approved.clientID == client.id else {
-      throw .invalidGrant("the refresh token is unknown or another client's")
-    }
-    guard grant.ended == nil else { throw .invalidGrant("the grant has ended: \(grant.ended ?? "")") }
-    guard now < token.expires else { throw .invalidGrant("the refresh token has expired") }
-    let scopes = asked ?? grant.approved.scopes
-    guard Set(scopes).isSubset(of: grant.approved.scopes) else {
-      throw OAuthFailure(code: "invalid_scope", description: "a refresh cannot widen the scope")
-    }
-    let next: String?
-    if let rotated = token.rotated {
-      guard settings.rotation == .grace, now.timeIntervalSince(rotated) <= settings.grace.asSeconds else {
-        end(grant.id, because: "refresh token reused")
-        throw .invalidGrant("the refresh token was used before; its family is revoked")
-      }
-      next = grant.currentRefreshToken
-    } else {
-      switch settings.rotation {
-      case .none:
-        next = text
-      case .strict, .grace:
-        refreshTokens.update(text) { $0.rotated = now }
-        next = issueRefreshToken(for: grant.id, at: now)
-      }
-    }
-    grants.update(grant.id) { $0.refreshes += 1 }
-    return issue(grant, next, scopes: scopes, isRefresh: true, at: now)
-  }
-
   mutating func issueRefreshToken(for grant: Int, at now: Date) -> String {
     let text = "rt-\(Base64URL.random())"
     let expires = now.addingTimeInterval(settings.refreshTTL.asSeconds)
@@ -46,14 +13,20 @@ extension Ledger {
   }
 
   mutating func issue(
-    _ grant: Grant, _ refreshToken: String?, scopes: [String], isRefresh: Bool, at now: Date
+    _ grant: Grant, _ refreshToken: String?, scopes: [String], resources: [String], isRefresh: Bool, for asking: Asking
   ) -> Issued {
     let text = "at-\(Base64URL.random())"
-    let expires = now.addingTimeInterval(settings.accessTTL.asSeconds)
-    grants.update(grant.id) { $0.currentAccessToken = text }
-    accessTokens.insert(AccessToken(grant: grant.id, scopes: scopes, issued: now, expires: expires), for: text)
+    let expires = asking.now.addingTimeInterval(settings.accessTTL.asSeconds)
+    grants.update(grant.id) {
+      $0.currentAccessToken = text
+      $0.lastIssued = asking.now
+    }
+    accessTokens.insert(
+      AccessToken(
+        grant: grant.id, scopes: scopes, resources: resources, jkt: asking.jkt, issued: asking.now, expires: expires),
+      for: text)
     return Issued(
-      grant: grant, accessToken: text, refreshToken: refreshToken, scopes: scopes, settings: settings,
+      grant: grant, accessToken: text, refreshToken: refreshToken, scopes: scopes, jkt: asking.jkt, settings: settings,
       isRefresh: isRefresh)
   }
 
@@ -88,17 +61,24 @@ extension Ledger {
 
   /// Revocation (RFC 7009 §2): a refresh token takes its grant with it, an access token only itself.
   /// An unknown token is no error.
-  mutating func revoke(_ text: String, client: DemoServer.Client) throws(OAuthFailure) {
-    let owner = refreshTokens[text]?.grant ?? accessTokens[text]?.grant
-    guard let owner, let grant = grants[owner] else { return }
-    guard grant.approved.clientID == client.id else {
-      throw OAuthFailure(code: "unauthorized_client", description: "the token is another client's")
+  mutating func revoke(_ text: String, hint: String?, client: DemoServer.Client) throws(OAuthFailure) {
+    let kind = refreshTokens[text] != nil ? "refresh_token" : accessTokens[text] != nil ? "access_token" : "unknown"
+    let isHeeded = !settings.logout.strictHint || hint == nil || hint == kind
+    if let owner = refreshTokens[text]?.grant ?? accessTokens[text]?.grant, let grant = grants[owner] {
+      guard grant.approved.clientID == client.id else {
+        throw OAuthFailure(code: "unauthorized_client", description: "the token is another client's")
+      }
+      if !isHeeded {
+        // The token is looked for among those of the hint's kind only, and so is not found.
+      } else if kind == "refresh_token" {
+        end(owner, because: "revoked")
+      } else {
+        accessTokens.update(text) { $0.revoked = true }
+      }
     }
-    if refreshTokens[text] != nil {
-      end(owner, because: "revoked")
-    } else {
-      accessTokens.update(text) { $0.revoked = true }
-    }
+    count(.revocation)
+    guard revocations.count < Limits.revocations else { return }
+    revocations.append(.init(kind: kind, hint: hint, revoked: isHeeded && kind != "unknown"))
   }
 }
 
@@ -114,19 +94,5 @@ extension Ledger {
     }
     faults.removeAll { $0.times == 0 }
     return taken
-  }
-
-  /// Counts a refresh that has arrived; what to give to `refreshLeft`.
-  mutating func refreshArrived(with token: String) -> Int? {
-    guard let grant = refreshTokens[token]?.grant else { return nil }
-    grants.update(grant) {
-      $0.refreshesInFlight += 1
-      $0.refreshesInFlightMax = max($0.refreshesInFlightMax, $0.refreshesInFlight)
-    }
-    return grant
-  }
-
-  mutating func refreshLeft(_ grant: Int) {
-    grants.update(grant) { $0.refreshesInFlight -= 1 }
   }
 }

@@ -1,4 +1,3 @@
-import Crypto
 import Foundation
 
 /// All that the server remembers. A value: the one `Mutex` around it makes each event atomic.
@@ -7,27 +6,59 @@ struct Ledger: Sendable {
   var faults: [DemoServer.Fault] = []
   var counts: [String: Int] = [:]
   var faultHits: [String: Int] = [:]
+  var events: [DemoServer.Stats.Event: Int] = [:]
+  var revocations: [DemoServer.Stats.Revocation] = []
+  var log: [DemoServer.SeenRequest] = []
   /// The first signs; all are published.
   var keys: [SigningKey]
-  private(set) var codes = BoundedMap<String, Code>(capacity: Limits.codes)
+  var codes = BoundedMap<String, Code>(capacity: Limits.codes)
   var grants = BoundedMap<Int, Grant>(capacity: Limits.grants)
   var accessTokens = BoundedMap<String, AccessToken>(capacity: Limits.accessTokens)
   var refreshTokens = BoundedMap<String, RefreshToken>(capacity: Limits.refreshTokens)
+  var devices = BoundedMap<String, Device>(capacity: Limits.devices)
+  var pushed = BoundedMap<String, Pushed>(capacity: Limits.pushedRequests)
+  var registrations = BoundedMap<String, Registration>(capacity: Limits.registrations)
+  var serviceAccounts = BoundedMap<String, DemoServer.ServiceAccount>(capacity: Limits.serviceAccounts)
+  /// Identifiers of assertions and proofs that were taken.
+  var identifiers = BoundedMap<String, Bool>(capacity: Limits.identifiers)
+  /// Nonces that are good once: whether they still are.
+  var nonces = BoundedMap<String, Bool>(capacity: Limits.nonces)
+  /// The `jti` of the newest logout token.
+  var lastLogout: String?
+  var currentNonce = "nonce-\(Base64URL.random())"
   private var lastGrant = 0
 
-  init(settings: DemoServer.Settings, key: SigningKey) {
-    self.settings = settings
+  init(options: DemoServer.Options, key: SigningKey) {
+    settings = options.settings
     keys = [key]
+    for account in options.serviceAccounts { serviceAccounts.insert(account, for: account.issuer) }
   }
 
-  /// What a user allowed at the authorization endpoint.
+  mutating func count(_ event: DemoServer.Stats.Event) {
+    events[event, default: 0] += 1
+  }
+
+  /// What a user or a client is authorised for.
   struct Approved: Sendable {
     var clientID: String
-    var user: User
-    var redirectURI: String
-    var scopes: [String]
+    /// Nil where no person is behind the grant.
+    var user: User?
+    /// Who it stands for where it is no user.
+    var principal = ""
+    var redirectURI = ""
+    var scopes: [String] = []
+    var resources: [String] = []
     var nonce: String?
     var challenge: String?
+    /// The key that the authorization request bound the code to (RFC 9449 §10).
+    var jkt: String?
+
+    var subject: String { user?.subject ?? principal }
+    var name: String { user?.name ?? principal }
+
+    func claims(for scopes: [String]) -> [String: DemoServer.JSON] {
+      user?.claims(for: scopes) ?? ["sub": .string(principal)]
+    }
   }
 
   struct Code: Sendable {
@@ -43,14 +74,20 @@ struct Ledger: Sendable {
 
   struct Grant: Sendable {
     let id: Int
+    /// How it came about: the place of its first token request.
+    var origin: DemoServer.Fault.Place
     var approved: Approved
     var authenticated: Date
+    let sessionID = "sid-\(Base64URL.random().prefix(12))"
+    /// The key that the refresh tokens of a public client are bound to (RFC 9449 §5).
+    var jkt: String?
     /// Why it ended; nil while it lives.
     var ended: String?
     var currentRefreshToken: String?
     /// The one before it.
     var previousRefreshToken: String?
     var currentAccessToken: String?
+    var lastIssued: Date?
     var refreshes = 0
     var refreshesInFlight = 0
     var refreshesInFlightMax = 0
@@ -59,6 +96,9 @@ struct Ledger: Sendable {
   struct AccessToken: Sendable {
     var grant: Int
     var scopes: [String]
+    var resources: [String]
+    /// The key it is bound to; nil for a bearer token.
+    var jkt: String?
     var issued: Date
     var expires: Date
     var revoked = false
@@ -71,60 +111,55 @@ struct Ledger: Sendable {
     var rotated: Date?
   }
 
+  /// A token request, its client authenticated and its proof verified.
+  struct Asking: Sendable {
+    var client: DemoServer.Client
+    var origin: DemoServer.Fault.Place
+    var scopes: [String]?
+    var resources: [String] = []
+    var jkt: String?
+    var now: Date
+  }
+
   /// What a token response and its ID token are made from.
   struct Issued: Sendable {
     var grant: Grant
     var accessToken: String
     var refreshToken: String?
     var scopes: [String]
+    var jkt: String?
     var settings: DemoServer.Settings
     var isRefresh: Bool
   }
 
-  mutating func issueCode(for approved: Approved, at now: Date) -> String {
-    let code = "code-\(Base64URL.random())"
-    codes.insert(Code(approved: approved, issued: now), for: code)
-    return code
-  }
-
-  /// The exchange of a code (RFC 6749 §4.1.3, RFC 7636 §4.6). Any failure burns it; a second use revokes what it gave.
-  mutating func redeem(
-    code text: String, client: DemoServer.Client, redirectURI: String?, verifier: String?, at now: Date
+  /// A new grant and its first tokens. `isRefreshable` is whether its kind has refresh tokens at all.
+  mutating func open(
+    _ approved: Approved, for asking: Asking, isRefreshable: Bool, authenticated: Date
   ) throws(OAuthFailure) -> Issued {
-    guard let code = codes[text], code.approved.clientID == client.id else {
-      throw .invalidGrant("the code is unknown or another client's")
-    }
-    guard case .fresh = code.state else {
-      if case .used(let grant?) = code.state { end(grant, because: "code reused") }
-      throw .invalidGrant("the code was used before; what it gave is revoked")
-    }
-    codes.update(text) { $0.state = .used(grant: nil) }
-    guard now.timeIntervalSince(code.issued) < Limits.codeLifetime else { throw .invalidGrant("the code has expired") }
-    guard redirectURI == code.approved.redirectURI else {
-      throw .invalidGrant("redirect_uri is not the one of the authorization request")
-    }
-    try Self.check(verifier: verifier, against: code.approved.challenge)
+    let resources = try narrowed(asking.resources, to: approved.resources)
+    var approved = approved
+    if approved.resources.isEmpty { approved.resources = asking.resources }
+    if settings.token.scopeAnswer == .narrowed, approved.scopes.count > 1 { approved.scopes.removeLast() }
     lastGrant += 1
-    let grant = Grant(id: lastGrant, approved: code.approved, authenticated: code.issued)
+    var grant = Grant(id: lastGrant, origin: asking.origin, approved: approved, authenticated: authenticated)
+    grant.jkt = asking.client.isPublic ? asking.jkt : nil
     grants.insert(grant, for: grant.id)
-    codes.update(text) { $0.state = .used(grant: grant.id) }
-    let wantsRefresh = !settings.refreshNeedsOfflineAccess || grant.approved.scopes.contains("offline_access")
-    let refreshToken = wantsRefresh ? issueRefreshToken(for: grant.id, at: now) : nil
-    return issue(grant, refreshToken, scopes: grant.approved.scopes, isRefresh: false, at: now)
+    let wantsRefresh =
+      isRefreshable && (!settings.refreshNeedsOfflineAccess || approved.scopes.contains("offline_access"))
+    let refreshToken = wantsRefresh ? issueRefreshToken(for: grant.id, at: asking.now) : nil
+    return issue(grant, refreshToken, scopes: approved.scopes, resources: resources, isRefresh: false, for: asking)
   }
 
-  private static func check(verifier: String?, against challenge: String?) throws(OAuthFailure) {
-    switch (verifier, challenge) {
-    case (nil, nil): return
-    case (_?, nil): throw .invalidGrant("code_verifier without a code_challenge before")
-    case (nil, _?): throw .invalidGrant("code_verifier is missing")
-    case (let verifier?, let challenge?):
-      guard (43...128).contains(verifier.utf8.count) else {
-        throw .invalidRequest("code_verifier has 43 to 128 characters (RFC 7636 §4.1)")
+  /// The resources of one token: those asked for, which must be among the grant's where that names any (RFC 8707 §2.2).
+  func narrowed(_ asked: [String], to approved: [String]) throws(OAuthFailure) -> [String] {
+    for resource in asked {
+      guard let url = URLComponents(string: resource), url.scheme != nil, url.fragment == nil else {
+        throw OAuthFailure(code: "invalid_target", description: "resource is an absolute URI without a fragment")
       }
-      guard Base64URL.encode(SHA256.hash(data: Data(verifier.utf8))) == challenge else {
-        throw .invalidGrant("code_verifier does not match code_challenge")
+      guard approved.isEmpty || approved.contains(resource) else {
+        throw OAuthFailure(code: "invalid_target", description: "the grant is not for \(resource)")
       }
     }
+    return asked.isEmpty ? approved : asked
   }
 }

@@ -75,6 +75,7 @@ struct Response: Sendable {
 
   /// An error of the token, revocation or introspection endpoint (RFC 6749 §5.2).
   static func failure(_ failure: OAuthFailure) -> Self {
+    guard !failure.code.isEmpty else { return Self(status: failure.status) }
     var response = Self.json(
       ["error": .string(failure.code), "error_description": .string(failure.description)], status: failure.status)
     if failure.code == "invalid_client" {
@@ -84,7 +85,8 @@ struct Response: Sendable {
   }
 }
 
-/// An error of the OAuth protocol: its registered code, a text for the developer, the HTTP status.
+/// An error of the OAuth protocol: its registered code, a text for the developer, the HTTP status. Without a code it
+/// is an answer without a body.
 struct OAuthFailure: Error {
   var code: String
   var description: String
@@ -92,6 +94,9 @@ struct OAuthFailure: Error {
 
   static func invalidRequest(_ description: String) -> Self { .init(code: "invalid_request", description: description) }
   static func invalidGrant(_ description: String) -> Self { .init(code: "invalid_grant", description: description) }
+  static func serverError(_ description: String) -> Self {
+    .init(code: "server_error", description: description, status: 500)
+  }
   static func invalidClient(_ description: String) -> Self {
     .init(code: "invalid_client", description: description, status: 401)
   }

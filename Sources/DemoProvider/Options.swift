@@ -8,6 +8,8 @@ extension DemoServer {
     /// 0 lets the kernel choose.
     public var port = 0
     public var clients: [Client] = [Client(id: "demo")]
+    /// Who may bring an assertion as an authorization grant (RFC 7523 §2.1).
+    public var serviceAccounts: [ServiceAccount] = []
     public var settings = Settings()
     /// The server's clock. A test that moves it needs no sleep.
     public var now: @Sendable () -> Date = { Date() }
@@ -18,15 +20,38 @@ extension DemoServer {
   /// A registered client (RFC 6749 §2).
   public struct Client: Sendable, Hashable {
     public var id: String
-    /// Nil makes it a public client, which must use PKCE and must not authenticate.
+    /// Nil makes it a public client, which must use PKCE and must not authenticate, unless it has keys.
     public var secret: String?
     /// Exact redirect URIs, besides `http` on 127.0.0.1 or ::1 at any port and path (RFC 8252 §7.3).
     public var redirectURIs: [String]
+    /// Public JWKs (RFC 7517): they verify its assertions and its request objects.
+    public var keys: [JSON]
+    /// `none`, `client_secret_basic`, …; nil takes any that its secret or keys allow (RFC 7591 §2).
+    public var authenticationMethod: String?
 
-    public init(id: String, secret: String? = nil, redirectURIs: [String] = []) {
+    public init(
+      id: String, secret: String? = nil, redirectURIs: [String] = [], keys: [JSON] = [],
+      authenticationMethod: String? = nil
+    ) {
       self.id = id
       self.secret = secret
       self.redirectURIs = redirectURIs
+      self.keys = keys
+      self.authenticationMethod = authenticationMethod
+    }
+
+    /// Whether it cannot keep a secret (RFC 6749 §2.1).
+    var isPublic: Bool { authenticationMethod.map { $0 == "none" } ?? (secret == nil && keys.isEmpty) }
+  }
+
+  /// An issuer of assertions, known by its public JWKs.
+  public struct ServiceAccount: Sendable, Hashable {
+    public var issuer: String
+    public var keys: [JSON]
+
+    public init(issuer: String, keys: [JSON]) {
+      self.issuer = issuer
+      self.keys = keys
     }
   }
 
@@ -46,26 +71,6 @@ extension DemoServer {
     case auto
     /// A person, on a page; a `login_hint` still answers at once unless `prompt` asks for the page.
     case ask
-  }
-
-  /// What may change while the server runs.
-  public struct Settings: Sendable {
-    public var accessTTL: Duration = .seconds(5)
-    public var refreshTTL: Duration = .seconds(3600)
-    public var rotation: Rotation = .strict
-    public var grace: Duration = .seconds(5)
-    public var approve: Approval = .auto
-    /// Whether a refresh answers with an ID token too (OIDC Core §12.2).
-    public var idTokenOnRefresh = true
-    /// Whether a refresh token needs the scope `offline_access` (OIDC Core §11).
-    public var refreshNeedsOfflineAccess = false
-    /// Members laid over each token response, ID token, discovery document and userinfo answer; a null removes one.
-    public var tokenExtra: [String: JSON] = [:]
-    public var idTokenExtra: [String: JSON] = [:]
-    public var discoveryExtra: [String: JSON] = [:]
-    public var userinfoExtra: [String: JSON] = [:]
-
-    public init() {}
   }
 }
 

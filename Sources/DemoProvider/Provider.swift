@@ -11,7 +11,7 @@ final class Provider: Sendable {
   init(issuer: String, options: DemoServer.Options) throws {
     self.issuer = issuer
     self.options = options
-    ledger = Mutex(Ledger(settings: options.settings, key: try SigningKey.first()))
+    ledger = Mutex(Ledger(options: options, key: try SigningKey.first()))
   }
 
   /// A request with the faults that hit it.
@@ -20,6 +20,8 @@ final class Provider: Sendable {
     var faults: [DemoServer.Fault]
     /// The true time, which lifetimes are counted by.
     var now: Date
+    /// What kind of request it is; `any` where it is for no endpoint.
+    var place: DemoServer.Fault.Place
 
     func fault(_ kind: DemoServer.Fault.Kind) -> DemoServer.Fault? {
       faults.first { $0.kind == kind }
@@ -40,21 +42,20 @@ final class Provider: Sendable {
 
   func route(of request: Request) -> Route {
     if let place = Self.endpoints[request.path] {
-      guard place == .token else { return .endpoint(place) }
-      switch request.form["grant_type"] {
-      case "authorization_code": return .endpoint(.tokenCode)
-      case "refresh_token": return .endpoint(.tokenRefresh)
-      default: return .endpoint(.token)
-      }
+      return .endpoint(place == .token ? .init(grantType: request.form["grant_type"]) : place)
     }
+    if request.path.hasPrefix(Self.registrationPrefix) { return .endpoint(.register) }
     if request.path.hasPrefix("/_control/") { return .control(String(request.path.dropFirst("/_control/".count))) }
     return request.path == "/" ? .home : .unknown
   }
 
+  static let oidcPath = "/.well-known/openid-configuration"
+  static let registrationPrefix = "/register/"
   private static let endpoints: [String: DemoServer.Fault.Place] = [
-    "/.well-known/openid-configuration": .discovery, "/.well-known/oauth-authorization-server": .discovery,
-    "/jwks": .jwks, "/authorize": .authorize, "/token": .token, "/userinfo": .userinfo, "/revoke": .revoke,
-    "/introspect": .introspect, "/end_session": .endSession,
+    oidcPath: .discovery, "/.well-known/oauth-authorization-server": .discovery,
+    "/jwks": .jwks, "/authorize": .authorize, "/par": .par, "/device_authorization": .device, "/device": .devicePage,
+    "/token": .token, "/userinfo": .userinfo, "/resource": .resource, "/revoke": .revoke, "/introspect": .introspect,
+    "/register": .register, "/end_session": .endSession,
   ]
 
   /// The right answer, state changes included; faults of the stage `issuing` act here.
@@ -69,50 +70,42 @@ final class Provider: Sendable {
     guard Self.methods[place, default: [.POST]].contains(turn.request.method) else {
       return Response(status: 405, headers: [("Allow", "GET, POST")])
     }
+    var response: Response
     do throws(OAuthFailure) {
-      switch place {
-      case .discovery: return discovery(turn)
-      case .jwks: return .json(["keys": .array(ledger.withLock { $0.keys.map(\.publicJWK) })])
-      case .authorize: return authorize(turn)
-      case .token, .tokenCode, .tokenRefresh: return try token(turn)
-      case .userinfo: return userinfo(turn)
-      case .revoke: return try revoke(turn)
-      case .introspect: return try introspect(turn)
-      case .endSession: return endSession(turn)
-      case .any: return Response(status: 404)
-      }
+      response = try work(turn, at: place)
     } catch {
-      return .failure(error)
+      response = .failure(error)
+    }
+    if let nonce = nextNonce(at: place) { response.headers.append(("DPoP-Nonce", nonce)) }
+    return response
+  }
+
+  private func work(_ turn: Turn, at place: DemoServer.Fault.Place) throws(OAuthFailure) -> Response {
+    switch place {
+    case .discovery: discovery(turn)
+    case .jwks: jwks(turn)
+    case .authorize: authorize(turn)
+    case .par: try push(turn)
+    case .device: try authorizeDevice(turn)
+    case .devicePage: devicePage(turn)
+    case .token, .tokenCode, .tokenRefresh, .tokenDevice, .tokenClient, .tokenAssertion, .tokenExchange,
+      .tokenPassword:
+      try token(turn)
+    case .userinfo: try userinfo(turn)
+    case .resource: try resource(turn)
+    case .revoke: try revoke(turn)
+    case .introspect: try introspect(turn)
+    case .register: try register(turn)
+    case .endSession: endSession(turn)
+    case .any: Response(status: 404)
     }
   }
 
   private static let methods: [DemoServer.Fault.Place: [HTTPMethod]] = [
-    .discovery: [.GET, .HEAD], .jwks: [.GET, .HEAD], .authorize: [.GET, .POST], .userinfo: [.GET, .POST],
-    .endSession: [.GET, .POST],
+    .discovery: [.GET, .HEAD], .jwks: [.GET, .HEAD], .authorize: [.GET, .POST], .devicePage: [.GET, .POST],
+    .userinfo: [.GET, .POST], .resource: [.GET, .HEAD, .POST, .PUT, .DELETE, .PATCH],
+    .register: [.GET, .POST, .PUT, .DELETE], .endSession: [.GET, .POST],
   ]
-}
-
-extension Provider {
-  /// The client, authenticated in exactly one way (RFC 6749 §2.3): `none`, `client_secret_basic`, `client_secret_post`.
-  func client(of request: Request) throws(OAuthFailure) -> DemoServer.Client {
-    let form = request.form
-    var id = form["client_id"]
-    var secret = form["client_secret"]
-    if let basic = request.credentials(scheme: "Basic") {
-      guard secret == nil else { throw .invalidRequest("two methods of client authentication") }
-      let parts = Data(base64Encoded: basic).map { String(decoding: $0, as: UTF8.self) }?
-        .split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map { Form.decode($0) }
-      guard let parts, parts.count == 2 else { throw .invalidClient("the Basic credentials cannot be read") }
-      guard id == nil || id == parts[0] else { throw .invalidRequest("client_id differs from the Basic credentials") }
-      (id, secret) = (parts[0], parts[1])
-    }
-    guard let id else { throw .invalidClient("no client_id") }
-    guard let client = options.clients.first(where: { $0.id == id }) else {
-      throw .invalidClient("the client is unknown")
-    }
-    guard client.secret == secret else { throw .invalidClient("the client's authentication is wrong") }
-    return client
-  }
 
   /// Whether a client may be answered at this URI.
   func allows(redirect uri: String, for client: DemoServer.Client) -> Bool {
@@ -121,5 +114,17 @@ extension Provider {
       url.fragment == nil
     else { return false }
     return url.host == "127.0.0.1" || url.host == "[::1]" || url.host == "::1"
+  }
+
+  /// The newest key's signature, with the faults of the turn in it.
+  func sign(_ claims: DemoServer.JSON, type: String = "JWT", _ turn: Turn) throws(OAuthFailure) -> String {
+    var claims = claims
+    if let fault = turn.fault(.claimAbsent) {
+      claims = claims.overlaid(with: [fault.parameters.value ?? "at_hash": .null])
+    }
+    guard let key = ledger.withLock({ $0.keys.first }),
+      let token = try? key.sign(claims, type: type, faults: turn.faults)
+    else { throw .serverError("nothing could be signed") }
+    return token
   }
 }

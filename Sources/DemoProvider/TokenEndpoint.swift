@@ -1,4 +1,3 @@
-import Crypto
 import Foundation
 import Synchronization
 
@@ -7,64 +6,100 @@ extension Provider {
   func token(_ turn: Turn) throws(OAuthFailure) -> Response {
     let form = turn.request.form
     if let name = form.repeated { throw .invalidRequest("\(name) occurs twice") }
-    let client = try client(of: turn.request)
+    if turn.place == .tokenAssertion { return try answer(assertionGrant(turn), turn) }
+    let asking = Ledger.Asking(
+      client: try client(of: turn), origin: turn.place, scopes: form.words("scope"), resources: form.all("resource"),
+      jkt: try proof(of: turn), now: turn.now)
     let issued: Ledger.Issued
-    switch form["grant_type"] {
-    case "authorization_code":
+    switch turn.place {
+    case .tokenCode:
       guard let code = form["code"] else { throw .invalidRequest("code is missing") }
       issued = try ledger.withLock { ledger throws(OAuthFailure) in
         try ledger.redeem(
-          code: code, client: client, redirectURI: form["redirect_uri"], verifier: form["code_verifier"], at: turn.now)
+          code: code, redirectURI: form["redirect_uri"], verifier: form["code_verifier"], for: asking)
       }
-    case "refresh_token":
+    case .tokenRefresh:
       guard let token = form["refresh_token"] else { throw .invalidRequest("refresh_token is missing") }
-      let scopes = form["scope"].map { $0.split(separator: " ").map(String.init) }
-      issued = try ledger.withLock { ledger throws(OAuthFailure) in
-        try ledger.refresh(token: token, client: client, scopes: scopes, at: turn.now)
-      }
-    case nil: throw .invalidRequest("grant_type is missing")
-    default: throw OAuthFailure(code: "unsupported_grant_type", description: "only code and refresh token")
+      issued = try ledger.withLock { ledger throws(OAuthFailure) in try ledger.refresh(token: token, for: asking) }
+    case .tokenDevice:
+      guard let code = form["device_code"] else { throw .invalidRequest("device_code is missing") }
+      issued = try ledger.withLock { ledger throws(OAuthFailure) in try ledger.poll(code, for: asking) }
+    case .tokenClient: issued = try clientCredentials(asking)
+    case .tokenPassword: issued = try password(form, asking)
+    case .tokenExchange: return try exchange(form, asking, turn)
+    default:
+      guard form["grant_type"] != nil else { throw .invalidRequest("grant_type is missing") }
+      throw OAuthFailure(code: "unsupported_grant_type", description: "the grant type is not known here")
     }
     return try answer(issued, turn)
   }
 
-  private func answer(_ issued: Ledger.Issued, _ turn: Turn) throws(OAuthFailure) -> Response {
+  /// RFC 6749 §5.1, and what settings make of it.
+  func answer(
+    _ issued: Ledger.Issued, _ turn: Turn, extra: [String: DemoServer.JSON] = [:]
+  ) throws(OAuthFailure) -> Response {
+    let settings = issued.settings
     var members: [String: DemoServer.JSON] = [
-      "access_token": .string(issued.accessToken), "token_type": "Bearer",
-      "expires_in": .int(Int(issued.settings.accessTTL.asSeconds)),
-      "scope": .string(issued.scopes.joined(separator: " ")),
+      "access_token": .string(issued.accessToken), "token_type": issued.jkt == nil ? "Bearer" : "DPoP",
+      "expires_in": .int(Int(settings.accessTTL.asSeconds)),
     ]
-    members["refresh_token"] = issued.refreshToken.map { .string($0) }
-    if issued.scopes.contains("openid"), !issued.isRefresh || issued.settings.idTokenOnRefresh {
-      members["id_token"] = .string(try idToken(for: issued, turn))
+    switch settings.token.scopeAnswer {
+    case .asGranted, .narrowed: members["scope"] = .string(issued.scopes.joined(separator: " "))
+    case .reordered: members["scope"] = .string(issued.scopes.reversed().joined(separator: " "))
+    case .absent: break
     }
-    var response = Response.json(.object(members).overlaid(with: issued.settings.tokenExtra))
+    members["refresh_token"] = issued.refreshToken.map { .string($0) }
+    if issued.hasIDToken { members["id_token"] = .string(try idToken(for: issued, turn)) }
+    let body = DemoServer.JSON.object(members).overlaid(with: extra).overlaid(with: settings.tokenExtra)
+    return Self.tokenResponse(body, settings)
+  }
+
+  static func tokenResponse(_ body: DemoServer.JSON, _ settings: DemoServer.Settings) -> Response {
+    let wrap = settings.token.wrap
+    var response = Response.json(wrap.isEmpty ? body : .object([wrap: body]))
     response.headers.append(("Cache-Control", "no-store"))
     return response
   }
+}
 
-  /// OIDC Core §2; one from a refresh has no nonce (§12.2).
+extension Ledger.Issued {
+  fileprivate var hasIDToken: Bool {
+    guard scopes.contains("openid"), grant.approved.user != nil else { return false }
+    if isRefresh { return settings.idTokenOnRefresh }
+    return grant.origin == .tokenCode || (grant.origin == .tokenDevice && settings.device.idToken)
+  }
+}
+
+extension Provider {
+  /// OIDC Core §2; one from a refresh has no nonce (§12.2) unless a setting repeats it.
   private func idToken(for issued: Ledger.Issued, _ turn: Turn) throws(OAuthFailure) -> String {
     let approved = issued.grant.approved
     let claimed = Int(turn.claimedNow.timeIntervalSince1970)
-    var claims = approved.user.claims(for: issued.scopes)
+    let authenticated = issued.grant.authenticated.timeIntervalSince1970
+    var claims = approved.claims(for: issued.scopes)
+    if let wrong = turn.fault(.wrongSubject) { claims["sub"] = .string(wrong.parameters.value ?? "sub-somebody") }
     claims["iss"] = .string(turn.fault(.wrongIssuer).map { $0.parameters.value ?? Self.wrongIssuer } ?? issuer)
-    claims["aud"] = .string(
-      turn.fault(.wrongAudience).map { $0.parameters.value ?? "another-client" } ?? approved.clientID)
+    claims["aud"] = audience(for: approved.clientID, turn)
     claims["iat"] = .int(claimed)
-    claims["exp"] = .int(claimed + Self.idTokenLifetime)
-    claims["auth_time"] = .int(Int(issued.grant.authenticated.timeIntervalSince1970))
-    claims["at_hash"] = .string(Base64URL.encode(SHA256.hash(data: Data(issued.accessToken.utf8)).prefix(16)))
+    claims["exp"] = .int(turn.fault(.expired) == nil ? claimed + Self.idTokenLifetime : claimed - 3600)
+    claims["sid"] = .string(issued.grant.sessionID)
+    claims["auth_time"] = .int(Int(authenticated))
+    if turn.fault(.authTimeZero) != nil { claims["auth_time"] = 0 }
+    if turn.fault(.authTimeFloat) != nil { claims["auth_time"] = .double(floor(authenticated) + 0.25) }
+    let hashed = turn.fault(.wrongHash) == nil ? issued.accessToken : "another token"
+    claims["at_hash"] = ledger.withLock { $0.keys.first?.halfHash(of: hashed) }.map { .string($0) }
     if let wrong = turn.fault(.wrongNonce) {
       claims["nonce"] = .string(wrong.parameters.value ?? "wrong-nonce")
-    } else if !issued.isRefresh {
+    } else if !issued.isRefresh || issued.settings.nonceOnRefresh {
       claims["nonce"] = approved.nonce.map { .string($0) }
     }
-    let body = DemoServer.JSON.object(claims).overlaid(with: issued.settings.idTokenExtra)
-    guard let key = ledger.withLock({ $0.keys.first }), let token = try? key.sign(body, faults: turn.faults) else {
-      throw OAuthFailure(code: "server_error", description: "the ID token could not be signed", status: 500)
-    }
-    return token
+    return try sign(.object(claims).overlaid(with: issued.settings.idTokenExtra), turn)
+  }
+
+  private func audience(for client: String, _ turn: Turn) -> DemoServer.JSON {
+    if let wrong = turn.fault(.wrongAudience) { return .string(wrong.parameters.value ?? "another-client") }
+    if turn.fault(.audienceShared) != nil { return [.string(client), "another-client"] }
+    return turn.fault(.audienceList) == nil ? .string(client) : [.string(client)]
   }
 
   /// Seconds.

@@ -7,14 +7,14 @@ extension Ledger {
   func facts(of text: String, at now: Date) -> DemoServer.JSON {
     if let token = accessTokens[text], let grant = grants[token.grant] {
       return [
-        "kind": "access", "grant": .int(grant.id), "user": .string(grant.approved.user.name),
+        "kind": "access", "grant": .int(grant.id), "user": .string(grant.approved.name),
         "live": .bool(access(text, at: now) != nil), "current": .bool(grant.currentAccessToken == text),
         "ended": grant.ended.map { .string($0) } ?? .null,
       ]
     }
     if let token = refreshTokens[text], let grant = grants[token.grant] {
       return [
-        "kind": "refresh", "grant": .int(grant.id), "user": .string(grant.approved.user.name),
+        "kind": "refresh", "grant": .int(grant.id), "user": .string(grant.approved.name),
         "live": .bool(refreshable(text, at: now) != nil), "current": .bool(grant.currentRefreshToken == text),
         "rotated_last": .bool(token.rotated != nil && grant.previousRefreshToken == text),
         "ended": grant.ended.map { .string($0) } ?? .null,

@@ -38,7 +38,16 @@ struct DemoProviderCommand: AsyncParsableCommand {
   @Option(help: "An exact redirect URI besides http on 127.0.0.1 and ::1; may be repeated.")
   var redirectUri: [String] = []
 
+  @Option(
+    help: ArgumentHelp(
+      "Any setting of the control API; may be repeated.",
+      discussion: "For example --set device_interval=1 --set require_par=true. GET /_control/settings lists them.",
+      valueName: "name=value"))
+  var set: [String] = []
+
   func validate() throws {
+    var settings = DemoServer.Settings()
+    try Self.apply(set, to: &settings)
     guard (0...65535).contains(port) else { throw ValidationError("--port is between 0 and 65535.") }
     guard [accessTtl, refreshTtl, grace].allSatisfy({ (0...1e9).contains($0) }) else {
       throw ValidationError("Lifetimes are between 0 and 1000000000 seconds.")
@@ -56,12 +65,26 @@ struct DemoProviderCommand: AsyncParsableCommand {
     options.settings.rotation = rotation
     options.settings.grace = .seconds(grace)
     options.settings.approve = approve
+    try Self.apply(set, to: &options.settings)
     let server = try await DemoServer.start(options)
     print("ready {\"issuer\":\"\(server.issuer)\",\"port\":\(server.port)}")
     fflush(stdout)
     for await _ in signals { break }
     await server.stop()
     withExtendedLifetime(sources) {}
+  }
+
+  /// A value is JSON, or else a text as it stands.
+  private static func apply(_ pairs: [String], to settings: inout DemoServer.Settings) throws {
+    for pair in pairs {
+      let parts = pair.split(separator: "=", maxSplits: 1).map(String.init)
+      guard parts.count == 2 else { throw ValidationError("--set takes name=value, not \(pair).") }
+      do throws(DemoServer.Misuse) {
+        try settings.set(parts[0], to: DemoServer.JSON(text: parts[1]) ?? .string(parts[1]))
+      } catch {
+        throw ValidationError("--set: \(error.description).")
+      }
+    }
   }
 
   /// One element for each SIGTERM or SIGINT from now on, for as long as the sources are kept.

@@ -40,7 +40,7 @@ import Testing
       #expect(claims["email"] == "bob@demo.example")
       let hash = Data(SHA256.hash(data: Data(tokens.access.utf8)).prefix(16))
       #expect(JWT.bytes(claims["at_hash"]?.string ?? "") == hash)
-      let now = Date().timeIntervalSince1970
+      let now = TestClock.now.timeIntervalSince1970
       for claim in ["iat", "auth_time"] {
         #expect(abs((claims[claim]?.number ?? 0) - now) < 10)
       }

@@ -20,25 +20,45 @@ struct Sight: Sendable {
     let refresh = place == .tokenRefresh ? await client.signIn().refresh : ""
     let before = server.stats()
     let start = ContinuousClock.now
-    let answer: Answer? =
-      switch place {
-      case .tokenCode: await client.exchange(code)
-      case .tokenRefresh: await client.refresh(refresh)
-      case .discovery: await client.send(.GET, "/.well-known/openid-configuration")
-      case .authorize: await client.authorize()
-      case .jwks: await client.send(.GET, "/jwks")
-      case .userinfo: await client.userinfo("none")
-      case .revoke: await client.send(.POST, "/revoke", form: ["client_id": client.id, "token": "none"])
-      case .introspect: await client.send(.POST, "/introspect", form: ["client_id": client.id, "token": "none"])
-      case .endSession: await client.send(.GET, "/end_session")
-      case .any, .token: await client.send(.POST, "/token", form: ["grant_type": "none", "client_id": client.id])
-      }
+    let answer = await request(to: place, code: code, refresh: refresh, client)
     let elapsed = ContinuousClock.now - start
     let after = server.stats()
     return Sight(
       answer: answer, elapsed: elapsed,
       committed: after.refreshes > before.refreshes || after.grants.count > before.grants.count,
       verified: await client.verifies(Tokens(answer).id))
+  }
+
+  private static func request(
+    to place: DemoServer.Fault.Place, code: String, refresh: String, _ client: TestClient
+  ) async -> Answer? {
+    switch place {
+    case .tokenCode: await client.exchange(code)
+    case .tokenRefresh: await client.refresh(refresh)
+    case .tokenExchange:
+      await client.token(
+        "urn:ietf:params:oauth:grant-type:token-exchange",
+        [
+          "subject_token": await client.signIn().access,
+          "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+        ])
+    case .discovery: await client.send(.GET, "/.well-known/openid-configuration")
+    case .authorize: await client.authorize(["response_mode": "query"])
+    case .par: await client.send(.POST, "/par", form: client.authorizationRequest())
+    case .device: await client.send(.POST, "/device_authorization", form: ["client_id": client.id])
+    case .devicePage: await client.send(.GET, "/device")
+    case .jwks: await client.send(.GET, "/jwks")
+    case .userinfo: await client.userinfo(await client.signIn().access)
+    case .resource: await client.send(.GET, "/resource")
+    case .revoke: await client.send(.POST, "/revoke", form: ["client_id": client.id, "token": "none"])
+    case .introspect: await client.send(.POST, "/introspect", form: ["client_id": client.id, "token": "none"])
+    case .register: await client.send(.POST, "/register", json: ["redirect_uris": ["http://127.0.0.1/cb"]])
+    case .endSession:
+      await client.send(
+        .GET, "/end_session?client_id=\(client.id)&post_logout_redirect_uri=http://127.0.0.1:1/bye&state=state-1")
+    case .tokenDevice, .tokenClient, .tokenAssertion, .tokenPassword, .any, .token:
+      await client.send(.POST, "/token", form: ["grant_type": "none", "client_id": client.id])
+    }
   }
 }
 
@@ -65,17 +85,18 @@ struct FaultCase: Sendable, CustomTestStringConvertible {
 
   var testDescription: String { "\(kind.rawValue) at \(place.rawValue)" }
 
-  static let all: [FaultCase] = times + answers + deliveries + tokens + members
+  static let all: [FaultCase] = times + answers + deliveries + tokens + members + more
 
   private static let times: [FaultCase] = [
     .init(.delay, .tokenRefresh, .with { $0.seconds = 0.4 }) { $0.elapsed >= .seconds(0.4) && $0.committed },
     .init(.delay, .jwks, .with { $0.seconds = 0.4 }) { $0.elapsed >= .seconds(0.4) && $0.answer?.status == 200 },
     .init(.clockOffset, .tokenCode, .with { $0.seconds = -7200 }) {
-      $0.claims?["iat"]?.number.map { $0 < Date().timeIntervalSince1970 - 7000 } ?? false
+      $0.claims?["iat"]?.number.map { $0 < TestClock.now.timeIntervalSince1970 - 7000 } ?? false
     },
     .init(.clockOffset, .discovery, .with { $0.seconds = 200_000_000 }) { sight in
       let year = sight.answer?.header("date").flatMap { $0.split(separator: " ").dropFirst(3).first }
-      return year.flatMap { Int($0) } == Calendar(identifier: .gregorian).component(.year, from: Date() + 200_000_000)
+      return year.flatMap { Int($0) }
+        == Calendar(identifier: .gregorian).component(.year, from: TestClock.now + 200_000_000)
     },
   ]
 
