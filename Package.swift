@@ -69,7 +69,7 @@ let package = Package(
     room("Providers", ["Grants", "OAuth"]),
     room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
-    room("Callback", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Callback", ["Broker", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
     room("SQLiteStore", ["Broker", "Grants", "OAuth", grdb, crypto]),
@@ -99,7 +99,7 @@ let package = Package(
     tests("BrokerAPITests", ["BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto, cryptoExtras]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", logging]),
-    tests("HTTPTransportTests", ["HTTPTransport", "Broker", "OAuth", nioCore, nioPosix]),
+    tests("HTTPTransportTests", ["HTTPTransport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
     tests("UnixSocketTests", ["UnixSocket", "BrokerAPI", nioCore, nioPosix, logging]),
     tests("SQLiteStoreTests", ["SQLiteStore", "Broker", "Grants", "OAuth", "store-fixture", grdb, crypto]),
     .executableTarget(
@@ -119,7 +119,7 @@ let package = Package(
       name: "events-fixture", dependencies: ["SystemEvents"], path: "Tests/Support/EventsFixture",
       swiftSettings: settings),
     tests(
-      "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers"]),
+      "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto]),
     tests("GrantctlTests", ["grantctl", "BrokerAPI", "UnixSocket", argumentParser, nioCore, nioPosix, logging]),
     tests(
       "IntegrationTests",
@@ -168,7 +168,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("UnixSocket", fuzzed("BrokerAPI") + ["CLinux", nioCore, nioPosix, logging]),
-    twin("Callback", fuzzed("Broker") + [nioCore, nioPosix, nioHTTP1, logging]),
+    twin("Callback", fuzzed("Broker", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
       folder: "Configuration"),

@@ -55,6 +55,7 @@ extension Broker {
       .init(name: .refresh_token, account: account, result: result, message: message, hint: hint)
     }
     if case .loginRequired = saved.standing { return check(.failed, "the grant has ended", loginHint(saved)) }
+    if saved.kind.needsNobody { return check(.ok, "needs none: nobody has to sign in (\(saved.kind.rawValue))") }
     guard saved.refreshToken != nil else {
       let end = grant.token?.expiresAt.map { " in \(Self.words($0 - now))" } ?? ""
       return check(

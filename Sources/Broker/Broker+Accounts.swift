@@ -1,4 +1,5 @@
 import BrokerAPI
+import Foundation
 import Grants
 import Logging
 import OAuth
@@ -29,11 +30,20 @@ extension Broker {
         type: .accountRemoved, at: now.seconds, account: account.rawValue, provider: grant.saved.provider.rawValue))
     var steps: [AccountLogout.Step] = []
     for revocation in pending { steps.append(await revoke(revocation)) }
+    var url: String?
+    if params.end_session == true {
+      url = await endSession(of: grant.saved)
+      steps.append(
+        url == nil
+          ? .init(
+            step: "end_session", result: "unsupported", message: "the provider has no end_session_endpoint")
+          : .init(step: "end_session", result: "queued", message: "open the URL in the person's browser"))
+    }
     steps.append(.init(step: "forget", result: "done"))
-    return .init(steps: steps)
+    return .init(steps: steps, end_session_url: url)
   }
 
-  private func forget(
+  func forget(
     _ account: AccountName, revoke: Bool
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
     await takeTurn(account)

@@ -13,6 +13,8 @@ extension Broker: CallbackHandler {
     case ended(LoginID, RPCError)
     /// Nothing changed.
     case refused(RPCError)
+    /// A person came back from the end of a session.
+    case signedOut(ProviderName)
     /// No login of ours.
     case foreign
   }
@@ -21,9 +23,9 @@ extension Broker: CallbackHandler {
   public func handleCallback(url: String) async -> CallbackOutcome {
     switch await receive(url) {
     case .completed(_, let account, let provider):
-      return .completed(
-        account: account.rawValue, provider: providers[provider]?.provider.about.displayName ?? provider.rawValue)
+      return .completed(account: account.rawValue, provider: displayName(provider))
     case .already: return .alreadyCompleted
+    case .signedOut(let provider): return .signedOut(provider: displayName(provider))
     case .ended(_, let error) where error.reason == .loginDenied: return .denied(message: error.message)
     case .ended(_, let error): return .failed(message: error.message, hint: error.hint ?? "")
     case .refused(let error): return .refused(message: error.message, hint: error.hint ?? "")
@@ -38,28 +40,35 @@ extension Broker: CallbackHandler {
     switch await receive(params.url) {
     case .completed(let id, _, _), .already(let id):
       return .init(handled: true, login_id: id.rawValue, next_url: nil)
+    case .signedOut: return .init(handled: true, login_id: nil, next_url: nil)
     case .ended(_, let error), .refused(let error): throw error
     case .foreign: return .init(handled: false, login_id: nil, next_url: nil)
     }
+  }
+
+  private func displayName(_ provider: ProviderName) -> String {
+    providers[provider]?.provider.about.displayName ?? provider.rawValue
   }
 
   private func invalidCallback(_ message: String) -> RPCError { RPCError(.invalidCallback, message) }
 
   func receive(_ url: String) async -> Received {
     guard !isDraining else { return .refused(shuttingDown()) }
+    if let provider = returned(url) { return .signedOut(provider) }
     let response: AuthorizationResponse
     do throws(CallbackError) {
       response = try AuthorizationResponse.parse(url)
     } catch {
-      return isAwaited(url) ? .refused(invalidCallback(error.description)) : .foreign
+      return stray(url, error)
     }
-    guard let state = response.state else {
-      return isAwaited(url) ? .refused(invalidCallback(CallbackError.missingState.description)) : .foreign
+    // Of a signed answer the claim alone; it is verified before anything of it counts.
+    guard let state = response.state ?? response.others["response"].flatMap(JARM.claimedState) else {
+      return stray(url, .missingState)
     }
     // The comparison of secrets takes the same time for all, and so does the search.
     let matching = logins.values.filter { $0.saved.state == state }
     guard let login = matching.first else {
-      return isAwaited(url) ? .refused(invalidCallback(CallbackError.wrongState.description)) : .foreign
+      return stray(url, .wrongState)
     }
     if let spent = spent(login.saved.id) { return spent }
     guard (try? RedirectURI(login.saved.redirectURI))?.matches(url) == true else {
@@ -84,6 +93,12 @@ extension Broker: CallbackHandler {
     }
   }
 
+  /// What belongs to no login that is known.
+  private func stray(_ url: String, _ error: CallbackError) -> Received {
+    if isAwaited(url) { return .refused(invalidCallback(error.description)) }
+    return isReturnAddress(url) ? .refused(strayReturn) : .foreign
+  }
+
   /// Whether the address could be meant for a login that waits.
   private func isAwaited(_ url: String) -> Bool {
     logins.values.contains { (try? RedirectURI($0.saved.redirectURI))?.matches(url) == true }
@@ -99,9 +114,10 @@ extension Broker: CallbackHandler {
     case .failure(let failure): return .refused(error(failure, provider: login.provider))
     }
     let code: Secret
-    do throws(CallbackError) {
-      code = try provider.code(from: url, login: login, metadata: metadata)
-    } catch {
+    switch await converse(provider.code(from: url, login: login, metadata: metadata), with: provider.name) {
+    case .failure(let failure): return .refused(error(failure, provider: provider.name))
+    case .success(.success(let found)): code = found
+    case .success(.failure(let error)):
       guard case .denied(let oauth) = error else { return .refused(invalidCallback(error.description)) }
       // The state may have been spent by another callback meanwhile.
       if let spent = spent(login.id) { return spent }
@@ -157,8 +173,9 @@ extension Broker: CallbackHandler {
   }
 
   /// Makes the tokens of a login the account's; an error where they cannot be.
-  private func adopt(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp
+  func adopt(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp,
+    kind: GrantKind = .authorizationCode
   ) async -> RPCError? {
     if issued.tokens.refreshToken == nil { await refreshEnds(login.account) }
     await takeTurn(login.account)
@@ -174,11 +191,11 @@ extension Broker: CallbackHandler {
         .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
         hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first.")
     }
-    let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt)
+    let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
     for attempt in 1...5 {
       do throws(StoreError) {
-        var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
+        var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token), .removeLogin(login.id)]
         if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
         try await commit(changes)
         break
@@ -239,7 +256,8 @@ extension Broker: CallbackHandler {
   }
 
   private func grant(
-    _ issued: Issued, _ login: SavedLogin, _ about: ProviderAbout, before: SavedGrant?, sentAt: Timestamp
+    _ issued: Issued, _ login: SavedLogin, _ about: ProviderAbout, before: SavedGrant?, sentAt: Timestamp,
+    kind: GrantKind
   ) -> SavedGrant {
     let tokens = issued.tokens
     // A provider may give a refresh token with the first consent only; the old one is then still good.
@@ -253,6 +271,7 @@ extension Broker: CallbackHandler {
         ?? (tokens.refreshToken == nil ? before?.refreshTokenExpiresAt : nil),
       refreshTokenIssuedAt: refreshToken == before?.refreshToken ? before?.refreshTokenIssuedAt : sentAt,
       idToken: issued.idToken, generation: (before?.generation ?? 0) + 1,
-      createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra)
+      createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra,
+      kind: kind, dpopKey: login.dpopKey)
   }
 }

@@ -13,27 +13,67 @@ extension Broker {
     guard let provider = providers[name]?.provider else { throw unknownProvider(params.provider) }
     let account = try accountName(params.account ?? params.provider)
     try checkLogin(params, account, provider: name, caller: caller)
-    let redirectURI = try redirectURI(provider.about)
-    let destinations = try destinations(params.destinations, redirectURI)
+    let kinds = try kinds(params.destinations)
+    let redirectURI = kinds == ["device"] ? nil : try redirectURI(provider.about)
     let metadata: ServerMetadata
     switch await self.metadata(of: name) {
     case .success(let known): metadata = known
     case .failure(let failure): throw error(failure, provider: name)
     }
-    let request = loginRequest(params, provider.about, redirectURI)
-    let place: AuthorizationPlace
-    do throws(ProviderFailure) {
-      place = try provider.authorization(request, metadata: metadata)
-    } catch {
-      if case .invalid(let message, _) = error { throw .invalidParams(message) }
-      throw self.error(error, provider: name)
+    var request = loginRequest(params, account, provider.about, redirectURI)
+    var destinations: [Destination] = []
+    var warnings: [String] = []
+    if let redirectURI {
+      let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
+      if !usable.isEmpty {
+        let place = try await place(request, provider, metadata)
+        warnings += place.warnings
+        destinations = usable.map {
+          Destination(kind: $0, url: place.url.absoluteString, redirect_uri: redirectURI.rawValue)
+        }
+      }
     }
-    let login = try await save(request, params, account, provider: provider, caller: caller)
+    var device: DevicePlace?
+    if let rank = kinds.firstIndex(of: "device") {
+      let place = try await devicePlace(request, provider, metadata)
+      warnings += place.warnings
+      destinations.insert(destination(place), at: min(rank, destinations.count))
+      device = place
+    }
+    if destinations.allSatisfy({ $0.kind == "device" }) { request.redirectURI = nil }
+    let login = try await save(request, params, account, device: device, provider: provider, caller: caller)
+    if login.device != nil { startPolling(login.id) }
     return .init(
       login_id: login.id.rawValue, account: account.rawValue, expires_at: login.expiresAt.seconds,
-      destinations: destinations.map {
-        Destination(kind: $0, url: place.url.absoluteString, redirect_uri: redirectURI.rawValue)
-      }, warnings: place.warnings)
+      destinations: destinations, warnings: warnings)
+  }
+
+  private func place(
+    _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
+  ) async throws(RPCError) -> AuthorizationPlace {
+    switch await converse(provider.authorization(request, metadata: metadata), with: provider.name) {
+    case .success(let place): return place
+    case .failure(.invalid(let message, nil)): throw .invalidParams(message)
+    case .failure(let failure): throw error(failure, provider: provider.name)
+    }
+  }
+
+  private func devicePlace(
+    _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
+  ) async throws(RPCError) -> DevicePlace {
+    try demand(.deviceAuthorization, of: metadata, provider.name)
+    switch await converse(provider.deviceAuthorization(request, metadata: metadata), with: provider.name) {
+    case .success(let place): return place
+    case .failure(let failure): throw error(failure, provider: provider.name)
+    }
+  }
+
+  private func destination(_ place: DevicePlace) -> Destination {
+    Destination(
+      kind: "device", url: place.device.verificationURIComplete ?? place.device.verificationURI,
+      user_code: place.device.userCode, verification_uri: place.device.verificationURI,
+      verification_uri_complete: place.device.verificationURIComplete,
+      expires_at: (now + place.expiresIn).seconds, interval: place.device.interval.wholeSeconds)
   }
 
   /// What would change the request's meaning, or what is checked when the browser comes back.
@@ -45,6 +85,11 @@ extension Broker {
   private func checkLogin(
     _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Caller
   ) throws(RPCError) {
+    if let grant = grants[account], grant.saved.kind.needsNobody {
+      throw .invalidParams(
+        "account \(account) is declared in the configuration and needs nobody to sign in",
+        hint: "Choose another name, or remove [account.\(account)] from the configuration.")
+    }
     if let grant = grants[account], grant.saved.provider != provider {
       throw .invalidParams(
         "account \(account) is at provider \(grant.saved.provider)",
@@ -73,7 +118,7 @@ extension Broker {
   }
 
   private func loginRequest(
-    _ params: LoginStart.Params, _ about: ProviderAbout, _ redirectURI: RedirectURI
+    _ params: LoginStart.Params, _ account: AccountName, _ about: ProviderAbout, _ redirectURI: RedirectURI?
   ) -> LoginRequest {
     var scopes = params.scopes ?? about.scopes
     // Without an ID token nobody could say who signed in.
@@ -83,19 +128,31 @@ extension Broker {
       state: Secret(surroundings.token(bytes: 32)),
       nonce: about.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
       verifier: about.usesPKCE ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
-      loginHint: params.login_hint, parameters: params.params ?? [:])
+      loginHint: params.login_hint, parameters: params.params ?? [:],
+      dpopKey: about.usesDPoP ? dpopKey(of: account) : nil, madeAt: now, identifier: surroundings.token(bytes: 16))
+  }
+
+  /// The key of before where there is one: a refresh token that is kept is bound to it.
+  private func dpopKey(of account: AccountName) -> DPoPKey {
+    grants[account]?.saved.dpopKey.flatMap(DPoPKey.init(raw:)) ?? DPoPKey(randomBytes: surroundings.randomBytes(32))
   }
 
   private func save(
-    _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, provider: any Provider,
-    caller: Caller
+    _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, device: DevicePlace?,
+    provider: any Provider, caller: Caller
   ) async throws(RPCError) -> SavedLogin {
     guard let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw .internalError("no login id") }
+    let lifetime = device.map { place in
+      let own = min(place.expiresIn, Limit.longestLogin)
+      return request.redirectURI == nil ? own : max(own, provider.about.loginLifetime)
+    }
     let saved = SavedLogin(
       id: id, provider: provider.name, account: account, state: request.state, nonce: request.nonce,
-      verifier: request.verifier?.secret, redirectURI: request.redirectURI.rawValue, scopes: request.scopes,
-      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) }, uid: caller.uid,
-      startedAt: now, expiresAt: now + provider.about.loginLifetime)
+      verifier: request.verifier?.secret, redirectURI: request.redirectURI?.rawValue ?? "", scopes: request.scopes,
+      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) } ?? provider.about.maxAge,
+      uid: caller.uid,
+      startedAt: now, expiresAt: now + (lifetime ?? provider.about.loginLifetime), dpopKey: request.dpopKey?.raw,
+      device: device?.device)
     // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
     try checkRoom(account, caller: caller)
     logins[id] = Login(saved: saved, phase: .pending, isOfThisRun: true)
@@ -128,16 +185,23 @@ extension Broker {
     }
   }
 
-  private func destinations(_ asked: [String]?, _ redirectURI: RedirectURI) throws(RPCError) -> [String] {
-    let known = ["browser", "manual"]
-    if let unknown = asked?.first(where: { !known.contains($0) }) {
+  /// The kinds that were asked for, each once.
+  private func kinds(_ asked: [String]?) throws(RPCError) -> [String] {
+    if let unknown = asked?.first(where: { !["browser", "manual", "device"].contains($0) }) {
       throw .invalidParams(
-        "params.destinations: expected `browser` or `manual`, got \(unknown.prefix(32).debugDescription)")
+        "params.destinations: expected `browser`, `manual` or `device`, got \(unknown.prefix(32).debugDescription)")
     }
+    var kinds: [String] = []
+    for kind in asked ?? ["browser", "manual"] where !kinds.contains(kind) { kinds.append(kind) }
+    return kinds
+  }
+
+  /// Those of them that end at the redirect URI.
+  private func usable(_ kinds: [String], _ redirectURI: RedirectURI, isAlone: Bool) throws(RPCError) -> [String] {
     let port = redirectURI.port ?? 80
     let reachable = redirectURI.isLoopback && (port == callbackPort || fixedCallbackPorts.contains(port))
-    let possible = (asked ?? known).filter { $0 == "manual" || reachable }
-    guard !possible.isEmpty else {
+    let possible = kinds.filter { $0 == "manual" || $0 == "browser" && reachable }
+    guard !possible.isEmpty || !isAlone else {
       throw .invalidParams(
         "params.destinations: a browser cannot call back to \(redirectURI)",
         hint: "Allow `manual`: open the URL, then hand over the address it ends at.")

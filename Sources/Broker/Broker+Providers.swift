@@ -145,8 +145,37 @@ extension Broker {
 
   // MARK: Conversations
 
-  /// `provider`: whose clock its answer tells.
+  /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its
+  /// proof (RFC 9449 §8), since it then did nothing else. `provider`: whose clock its answer tells.
   func send(_ request: HTTPRequest, to provider: ProviderName) async -> Result<HTTPResponse, ProviderFailure> {
+    guard !request.signatures.isEmpty else { return await sendOnce(request, to: provider) }
+    let origin = request.origin
+    var nonce = providers[provider]?.nonces[origin]
+    for isLast in [false, true] {
+      let signed: HTTPRequest
+      do throws(SigningKeyError) {
+        signed = try request.signed(at: now, identifier: { surroundings.token(bytes: 16) }, nonce: nonce)
+      } catch {
+        return .failure(.misconfigured(message: error.description, nil))
+      }
+      let result = await sendOnce(signed, to: provider)
+      guard case .success(let response) = result, let fresh = response.dpopNonce else { return result }
+      remember(fresh, of: origin, at: provider)
+      guard response.asksForDPoPNonce, fresh != nonce, !isLast else { return result }
+      nonce = fresh
+    }
+    return .failure(.unclear(message: "the provider wants another DPoP nonce each time", retryAfter: nil))
+  }
+
+  private func remember(_ nonce: String, of origin: String, at provider: ProviderName) {
+    guard let known = providers[provider]?.nonces else { return }
+    if known[origin] == nil, known.count >= Limit.nonces { providers[provider]?.nonces = [:] }
+    providers[provider]?.nonces[origin] = nonce
+  }
+
+  private func sendOnce(
+    _ request: HTTPRequest, to provider: ProviderName
+  ) async -> Result<HTTPResponse, ProviderFailure> {
     let sent = now
     do throws(TransportError) {
       let response = try await transport.send(request)
@@ -165,9 +194,9 @@ extension Broker {
   ///
   /// `isRefresh`: then the signing keys are those at hand. An answer that may hold a rotated refresh token waits for no
   /// other request before it is on disk.
-  func converse(
-    _ first: Step<Issued>, with name: ProviderName, isRefresh: Bool = false
-  ) async -> Result<Issued, ProviderFailure> {
+  func converse<Output: Sendable>(
+    _ first: Step<Output>, with name: ProviderName, isRefresh: Bool = false
+  ) async -> Result<Output, ProviderFailure> {
     var step = first
     for _ in 0..<Limit.steps {
       switch step {

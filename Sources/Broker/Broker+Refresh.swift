@@ -47,8 +47,14 @@ extension Broker {
     guard let sent = grants[account]?.sends(attempt, at: now), let grant = grants[account] else {
       return (attempt, nil)
     }
-    let step = provider.refresh(grant.saved, token: sent.refreshToken, metadata: metadata)
-    return (sent, await converse(step, with: provider.name, isRefresh: true))
+    guard grant.saved.kind.needsNobody else {
+      let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
+      return (sent, await converse(step, with: provider.name, isRefresh: true))
+    }
+    switch await issue(grant.saved, sent.key, line: line, metadata: metadata) {
+    case .success(let step): return (sent, await converse(step, with: provider.name, isRefresh: true))
+    case .failure(let failure): return (sent, .failure(failure))
+    }
   }
 
   /// False: its answer could not be saved either, or nobody wants it any more.
@@ -134,7 +140,8 @@ extension Broker {
       return .unwanted
     }
     do throws(StoreError) {
-      try await commit([.putGrant(renewal.grant), .putToken(renewal.token), .removeIntent(account)])
+      let dropped = renewal.dropped.map { Change.removeToken(account, $0) }
+      try await commit([.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)])
     } catch {
       // The refresh token on disk stays good: a crash now loses nothing but this access token.
       guard provider.about.rotation == .none, grants[account]?.isCommittingSameRefreshToken == true else {
@@ -177,6 +184,12 @@ extension Broker {
       if let grant = grants[account] { report(saved, misconfigured(grant, told), .tokenFailed) }
       for other in grants.keys where grants[other]?.saved.provider == provider { changed(other) }
       return .misconfigured
+    case .refused(let saved):
+      await saveStanding(of: account, "a refused scope")
+      logger.notice(
+        "\(account): the provider gives no such token: \(failure.message)",
+        metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
+      return .discarded
     case .discard, nil: return .discarded
     }
   }

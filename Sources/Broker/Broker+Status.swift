@@ -38,7 +38,7 @@ extension Broker {
   /// How many accounts' refreshes are due and wait for the store.
   private var heldBack: Int {
     grants.values.filter { grant in
-      guard grant.saved.refreshToken != nil, let line = providers[grant.saved.provider], holdsBack(line) != nil else {
+      guard grant.saved.isRenewable, let line = providers[grant.saved.provider], holdsBack(line) != nil else {
         return false
       }
       return grant.nextMoment(policy: configuration.refresh, at: now).map { $0 <= now } ?? false
@@ -120,6 +120,7 @@ extension Broker {
     guard turn > appliedReload else { return .init(providers: providers.count, warnings: configuration.warnings) }
     appliedReload = turn
     apply(new)
+    await takeDeclared()
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
     return .init(providers: new.providers.count, warnings: new.warnings)
@@ -129,12 +130,13 @@ extension Broker {
     configuration = new
     loadedAt = now
     cache.configure(policy: new.policy, refresh: new.refresh)
-    let names = Set(new.providers.map(\.name))
+    let all = allProviders(new.providers)
+    let names = Set(all.map(\.name))
     for name in providers.keys where !names.contains(name) {
       providers[name] = nil
       measures.forget(name)
     }
-    for provider in new.providers {
+    for provider in all {
       // Requests under way go on.
       providers[provider.name, default: newLine(provider)].provider = provider
       providers[provider.name]?.forgetWhatWasLearned()
@@ -147,7 +149,7 @@ extension Broker {
     nudge?.yield()
   }
 
-  private func newLine(_ provider: any Provider) -> ProviderLine {
+  func newLine(_ provider: any Provider) -> ProviderLine {
     ProviderLine(provider, id: nextLine(), learned: learnedLifetime(of: provider.name))
   }
 }

@@ -138,11 +138,12 @@ extension Broker {
     var state = StoredState()
     for grant in grants.values {
       state.grants.append(grant.saved)
-      if let token = grant.token, token.generation != grant.rejectedGeneration { state.tokens.append(token) }
+      state.tokens += grant.livingTokens
       if let intent = grant.intent { state.intents.append(intent) }
     }
     state.logins = logins.values.filter(\.isPending).map(\.saved)
     state.revocations = Array(revocations.values)
+    state.registrations = Array(registrations.values)
     state.values = values
     return state
   }
@@ -163,12 +164,8 @@ extension Broker {
       unsaved.remove(account)
       return true
     }
-    var changes = [Change.putGrant(grant.saved)]
-    if let token = grant.token, token.generation != grant.rejectedGeneration {
-      changes.append(.putToken(token))
-    } else {
-      changes.append(.removeTokens(account))
-    }
+    var changes = [Change.putGrant(grant.saved), .removeTokens(account)]
+    changes += grant.livingTokens.map { .putToken($0) }
     changes.append(grant.intent.map { .putIntent($0) } ?? .removeIntent(account))
     unsaved.remove(account)
     do throws(StoreError) {

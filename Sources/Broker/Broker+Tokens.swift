@@ -6,35 +6,45 @@ extension Broker {
   /// `token.get`, where the cache had no answer.
   func token(_ params: TokenGet.Params) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
-    let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let minimum = try minimumTTL(params.min_ttl)
-    let first = grants[account]?.saved.generation
+    guard let grant = grants[account] else { throw unknownAccount(params.account) }
+    let key = try key(scopes: params.scopes, resource: params.resource, grant)
+    let (token, saved) = try await token(
+      of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
+      until: uptime + (try Timeouts.duration(params.timeout)))
+    try checkScopes(params.scopes, of: token, saved)
+    return TokenGet.Result(token, grant: saved, issuer: providers[saved.provider]?.provider.about.issuer, at: now)
+  }
+
+  /// A token that is valid now, refreshed first where it has to be.
+  func token(
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, until deadline: Duration
+  ) async throws(RPCError) -> (SavedToken, SavedGrant) {
+    let first = grants[account]?.token(for: key)?.generation
     for _ in 0..<Limit.rounds {
-      // One moment for the answer and the time left that it tells.
-      let now = now
-      guard let grant = grants[account] else { throw unknownAccount(params.account) }
-      try checkScopes(params.scopes, resource: params.resource, grant)
-      let answer = grant.answer(minimumTTL: minimum, at: now, policy: configuration.refresh)
+      guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
+      let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: configuration.refresh, key: key)
       switch answer {
       case .token(let token):
-        return TokenGet.Result(token, grant: grant.saved, issuer: issuer(of: grant), at: now)
+        if grants[account]?.served(key) == true { nudge?.yield() }
+        return (token, grant.saved)
       case .loginRequired(let reason, let failure): throw loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt): throw unavailable(grant, failure, retryAt: retryAt)
+      case .refused(let failure): throw notGranted(grant, key, failure)
       case .refresh, .wait: break
       }
       do throws(RPCError) {
         // What a fresh token does not have, the next one will not have either.
-        if answer == .refresh, grant.saved.generation != first, grant.rejectedGeneration != grant.saved.generation {
+        let latest = grant.token(for: key)?.generation
+        if answer == .refresh, latest != first, latest != nil, grant.rejectedGeneration != latest {
           throw tooShort(grant)
         }
-        if answer == .refresh { try begin(account, grant) }
+        if answer == .refresh { try begin(account, grant, key) }
         try await waitForRefresh(account, until: deadline)
       } catch {
         // Less time than asked for is better than none.
-        let now = self.now
-        guard case .token(let token) = grants[account]?.lastResort(at: now) else { throw error }
-        return TokenGet.Result(token, grant: grant.saved, issuer: issuer(of: grant), at: now)
+        guard case .token(let token) = grants[account]?.lastResort(at: now, key: key) else { throw error }
+        return (token, grants[account]?.saved ?? grant.saved)
       }
     }
     throw timedOut(account)
@@ -45,8 +55,9 @@ extension Broker {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     guard let grant = grants[account] else { throw unknownAccount(params.account) }
+    var key = SavedToken.Key()
     switch grants[account]?.rejected(generation: params.generation, at: now) {
-    case .stale, nil: return .init(refreshed: false, generation: grant.saved.generation)
+    case .stale, nil: return .init(refreshed: false, generation: grant.token?.generation ?? grant.saved.generation)
     case .ended(let saved):
       publish(account)
       await finish(by: deadline) { await self.saveStanding(of: account, "a refused token") }
@@ -60,17 +71,17 @@ extension Broker {
       publish(account)
       // A restart must not hand it out again.
       await finish(by: deadline) { await self.dropToken(account, generation: params.generation) }
+    case .refreshNarrowed(let narrowed):
+      key = narrowed
+      await finish(by: deadline) { await self.dropToken(account, narrowed) }
     }
-    let token = try await token(
-      TokenGet.Params(account: account.rawValue, timeout: max(0, Double((deadline - uptime).milliseconds) / 1000)))
+    let (token, _) = try await token(of: account, key, minimumTTL: nil, until: deadline)
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
-  private func issuer(of grant: Grant) -> String? { providers[grant.saved.provider]?.provider.about.issuer }
-
-  private func begin(_ account: AccountName, _ grant: Grant) throws(RPCError) {
+  private func begin(_ account: AccountName, _ grant: Grant, _ key: SavedToken.Key) throws(RPCError) {
     guard !isDraining else { throw shuttingDown() }
-    switch want(account) {
+    switch want(account, key) {
     case .underWay: break
     case .suspended(let failure): throw misconfigured(grant, failure)
     case .unreachable(let failure, let retryAt): throw unavailable(grant, failure, retryAt: retryAt)
@@ -100,10 +111,20 @@ extension Broker {
   private func dropToken(_ account: AccountName, generation: Int64) async {
     await takeTurn(account)
     defer { leaveTurn(account) }
-    guard let grant = grants[account], grant.rejectedGeneration == generation, grant.saved.generation == generation
-    else { return }
+    guard let grant = grants[account], grant.rejectedGeneration == generation, grant.isTokenRejected else { return }
     do throws(StoreError) {
-      try await commit([.removeTokens(account)])
+      try await commit([.removeToken(account, SavedToken.Key())])
+    } catch {
+      unsaved.insert(account)
+    }
+  }
+
+  private func dropToken(_ account: AccountName, _ key: SavedToken.Key) async {
+    await takeTurn(account)
+    defer { leaveTurn(account) }
+    guard let grant = grants[account], grant.token(for: key) == nil else { return }
+    do throws(StoreError) {
+      try await commit([.removeToken(account, key)])
     } catch {
       unsaved.insert(account)
     }
@@ -127,21 +148,65 @@ extension Broker {
     return .seconds(min(seconds, 1e9))
   }
 
-  /// A token is handed out whole, so the account must have been granted all that is asked for.
-  private func checkScopes(_ scopes: [String]?, resource: String?, _ grant: Grant) throws(RPCError) {
-    let missing = (scopes ?? []).filter { !grant.saved.grantedScopes.contains($0) }
-    guard missing.isEmpty else {
-      let account = grant.saved.account
-      throw RPCError(
-        .scopeNotGranted, "account \(account) was not granted \(missing.joined(separator: " ").prefix(200))",
-        hint: "Sign in again asking for it: `grantctl login \(grant.saved.provider) \(account) --scope …`.")
+  /// Which of the account's tokens serves this request: its own where that is what is asked for, else a narrowed one.
+  /// A grant that cannot be renewed, and a provider that does not narrow, have the one token alone.
+  func key(scopes: [String]?, resource: String?, _ grant: Grant) throws(RPCError) -> SavedToken.Key {
+    let saved = grant.saved
+    if let resource {
+      guard ResourceIndicator.isValid(resource) else {
+        throw .invalidParams("params.resource: expected an absolute URI without a fragment (RFC 8707 §2)")
+      }
     }
-    if let resource, resource != grant.saved.resource {
-      throw RPCError(
-        .scopeNotGranted,
-        "account \(grant.saved.account) was signed in for "
-          + (grant.saved.resource.map { "resource \($0)" } ?? "no particular resource"))
+    guard (scopes ?? []).count <= Limit.scopes, (scopes ?? []).allSatisfy(Self.isScope) else {
+      throw .invalidParams("params.scopes: expected at most \(Limit.scopes) texts without spaces and quotes")
     }
+    let asked = Set(scopes ?? [])
+    let known = Set(saved.grantedScopes).union(saved.requestedScopes)
+    // RFC 6749 §6: nothing that was not granted by the person.
+    let missing = asked.subtracting(known)
+    let isOpen = saved.kind.needsNobody && known.isEmpty
+    guard missing.isEmpty || isOpen else { throw notGranted(grant, missing.sorted()) }
+    let other = resource.flatMap { $0 == saved.resource ? nil : $0 }
+    let isWhole = asked.isEmpty || asked == Set(saved.grantedScopes)
+    if isWhole, other == nil { return SavedToken.Key() }
+    let narrows = providers[saved.provider]?.provider.about.narrowsTokens ?? false
+    guard saved.isRenewable, narrows else {
+      guard other == nil else {
+        throw RPCError(
+          .scopeNotGranted,
+          "account \(saved.account) was signed in for "
+            + (saved.resource.map { "resource \($0)" } ?? "no particular resource"))
+      }
+      return SavedToken.Key()
+    }
+    return SavedToken.Key(scopes: isWhole ? nil : scopes, resource: other)
+  }
+
+  /// RFC 6749 §3.3.
+  private static func isScope(_ text: String) -> Bool {
+    !text.isEmpty && text.utf8.count <= 1024
+      && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }
+  }
+
+  /// A token must have all that was asked for.
+  private func checkScopes(_ scopes: [String]?, of token: SavedToken, _ saved: SavedGrant) throws(RPCError) {
+    let missing = Set(scopes ?? []).subtracting(token.scopes)
+    guard !missing.isEmpty, let grant = grants[saved.account] else { return }
+    throw notGranted(grant, missing.sorted())
+  }
+
+  private func notGranted(_ grant: Grant, _ missing: [String]) -> RPCError {
+    RPCError(
+      .scopeNotGranted, "account \(grant.saved.account) was not granted \(missing.joined(separator: " ").prefix(200))",
+      hint: "Sign in again asking for it: `grantctl login \(grant.saved.provider) \(grant.saved.account) --scope …`.")
+  }
+
+  private func notGranted(_ grant: Grant, _ key: SavedToken.Key, _ failure: Failure) -> RPCError {
+    let what = [key.scope, key.resource].filter { !$0.isEmpty }.joined(separator: " for ").prefix(200)
+    return RPCError(
+      .scopeNotGranted, "the provider gives account \(grant.saved.account) no token of \(what): \(failure.message)",
+      hint: "Ask for other scopes or another resource, or without both for all that was granted.",
+      oauth: failure.oauth.map { OAuthDetail($0) })
   }
 
   func accountName(_ text: String) throws(RPCError) -> AccountName {

@@ -39,13 +39,29 @@ extension Broker {
       identity: saved.identity.map {
         .init(subject: $0.subject, issuer: $0.issuer, email: $0.email, name: $0.name, username: $0.username)
       }, scopes: saved.grantedScopes, generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
-      next_refresh_at: saved.refreshToken == nil
+      next_refresh_at: !saved.isRenewable
         ? nil : grant.nextMoment(policy: configuration.refresh, at: now)?.seconds,
       refresh_expires_at: end?.at.seconds, refresh_expiry_learned: end?.isLearned == true ? true : nil,
       refresh_expires_soon: endsSoon(grant) ? true : nil,
       refresh_issued_at: saved.refreshToken == nil ? nil : saved.refreshTokenIssuedAt?.seconds,
       last_refresh_at: grant.token?.issuedAt.seconds,
-      logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant))
+      logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
+      token_binding: binding(of: saved), tokens: narrowed(grant))
+  }
+
+  private func binding(of saved: SavedGrant) -> String? {
+    if saved.dpopKey != nil { return "dpop" }
+    return providers[saved.provider]?.provider.about.usesCertificate == true ? "mtls" : nil
+  }
+
+  private func narrowed(_ grant: Grant) -> [AccountView.NarrowedToken]? {
+    let tokens = grant.livingTokens.filter(\.key.isNarrowed)
+    guard !tokens.isEmpty else { return nil }
+    return tokens.sorted { ($0.key.scope, $0.key.resource) < ($1.key.scope, $1.key.resource) }.map {
+      .init(
+        scopes: $0.scopes, resource: $0.key.resource.isEmpty ? nil : $0.key.resource,
+        expires_at: $0.expiresAt?.seconds)
+    }
   }
 
   private func lastError(_ grant: Grant) -> AccountView.LastError? {
@@ -85,6 +101,7 @@ extension Broker {
       case .noRefreshToken: "the access token is over and the provider gave no refresh token"
       case .refreshTokenExpired: "the refresh token has expired"
       case .identityChanged: "the provider answered for another person"
+      case .signedOut: "the person signed out at the provider"
       }
     return RPCError(
       .loginRequired, "account \(grant.saved.account) needs a login: \(why)", hint: loginHint(grant.saved),
@@ -147,7 +164,7 @@ extension Broker {
     case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
       return RPCError(
         .temporarilyUnavailable, message, retryAfter: retryAfter.map { Double($0.wholeSeconds) } ?? 30, oauth: oauth)
-    case .lost, .notSent: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
+    case .lost, .notSent, .blocked: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
     }
   }
 }

@@ -1,5 +1,5 @@
 public import BrokerAPI
-import Grants
+public import Grants
 public import Logging
 import OAuth
 
@@ -13,6 +13,7 @@ public actor Broker {
   let logger: Logger
   /// What the socket's event loop reads.
   public nonisolated let cache: TokenCache
+  let registrar: (any Registrar)?
   let readConfiguration: @Sendable () async throws(RPCError) -> BrokerConfiguration
 
   var configuration: BrokerConfiguration
@@ -22,8 +23,15 @@ public actor Broker {
   var grants: [AccountName: Grant] = [:]
   /// How many provider lines there were.
   var lines: UInt64 = 0
+  var registrations: [ProviderName: SavedRegistration] = [:]
+  /// How declared accounts' tokens are had.
+  var sources: [AccountName: GrantSource] = [:]
   var logins: [LoginID: Login] = [:]
   var revocations: [String: PendingRevocation] = [:]
+  /// Logout tokens that were taken, and until when since the machine started they are remembered.
+  var logoutTokens: [String: Duration] = [:]
+  /// Sessions whose end a person was sent to, the latest last.
+  var endings: [SessionEnding] = []
   var values: [String: String] = [:]
   var waiting = Waiting()
   var measures = Measures()
@@ -65,7 +73,7 @@ public actor Broker {
 
   public init(
     store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
-    configuration: BrokerConfiguration, logger: Logger,
+    configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
     self.store = store
@@ -74,6 +82,7 @@ public actor Broker {
     self.identity = identity
     self.configuration = configuration
     self.logger = logger
+    self.registrar = registrar
     self.readConfiguration = readConfiguration
     anchor = (surroundings.now(), surroundings.uptime())
     lastExamined = anchor.uptime
@@ -97,17 +106,24 @@ public actor Broker {
   public func start() async throws(StoreError) {
     let stored = try await store.load()
     let intents = Dictionary(stored.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
-    let tokens = Dictionary(
-      stored.tokens.filter { $0.key == SavedToken.Key() }.map { ($0.account, $0) },
-      uniquingKeysWith: { first, _ in first })
+    let tokens = Dictionary(grouping: stored.tokens, by: \.account)
     for saved in stored.grants {
+      let own = tokens[saved.account] ?? []
       grants[saved.account] = Grant(
-        saved: saved, token: tokens[saved.account], intent: intents[saved.account], jitter: surroundings.jitter())
+        saved: saved, token: own.first { !$0.key.isNarrowed }, narrowed: own.filter(\.key.isNarrowed),
+        intent: intents[saved.account], jitter: surroundings.jitter())
     }
     for login in stored.logins { logins[login.id] = Login(saved: login, phase: .pending) }
+    for login in stored.logins where login.device != nil { startPolling(login.id) }
     for revocation in stored.revocations { revocations[revocation.id] = revocation }
     values = stored.values
+    registrations = Dictionary(
+      stored.registrations.map { ($0.provider, $0) }, uniquingKeysWith: { first, _ in first })
+    for provider in allProviders(configuration.providers) where providers[provider.name] == nil {
+      providers[provider.name] = newLine(provider)
+    }
     for name in providers.keys { providers[name]?.learned = learnedLifetime(of: name) }
+    await takeDeclared()
     for account in grants.keys { publish(account) }
     summarize()
   }

@@ -5,14 +5,18 @@ public struct BrokerConfiguration: Sendable {
   public var providers: [any Provider]
   public var policy: Policy
   public var refresh: RefreshPolicy
+  /// Accounts that need nobody to sign in.
+  public var accounts: [DeclaredAccount] = []
   /// The file, for people; nil: built-in defaults.
   public var path: String?
   /// What a person should know of it.
   public var warnings: [String]
 
   public init(
-    providers: [any Provider], policy: Policy, refresh: RefreshPolicy, path: String?, warnings: [String] = []
+    providers: [any Provider], policy: Policy, refresh: RefreshPolicy, accounts: [DeclaredAccount] = [],
+    path: String?, warnings: [String] = []
   ) {
+    self.accounts = accounts
     self.providers = providers
     self.policy = policy
     self.refresh = refresh
@@ -38,6 +42,18 @@ enum Limit {
   static let pendingLogins = 256
   static let pendingLoginsPerUser = 64
   static let endedLogins = 1024
+  /// Ends of sessions from which a person may still come back, and for how long.
+  static let endings = 64
+  static let endingsKept = Duration.seconds(3600)
+  /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
+  static let logoutTokens = 4096
+  static let logoutTokenKept = Duration.seconds(600)
+  /// Bytes of a refresh token that is imported.
+  static let refreshToken = 16 << 10
+  /// How long a token exchange waits for the token that it trades.
+  static let subjectTokenWait = Duration.seconds(30)
+  /// However long a provider lets a person take on another device.
+  static let longestLogin = Duration.seconds(86_400)
   static let endedLoginsKept = Duration.seconds(600)
   static let waiters = 8192
   static let subscriptions = 256
@@ -60,6 +76,10 @@ enum Limit {
   static let unknownKeyPause = Duration.seconds(60)
   static let suspension = Duration.seconds(900)
   static let parameters = 32
+  /// DPoP nonces that are kept for each provider, one for each origin.
+  static let nonces = 32
+  /// Scopes that a caller may name.
+  static let scopes = 64
   /// A commit that takes longer makes the store count as slow.
   static let slowCommit = Duration.seconds(5)
   /// How soon a store that fails is tried again; then every ``longestSleep``.

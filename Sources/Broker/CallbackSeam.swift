@@ -1,7 +1,25 @@
+public import Foundation
+
 /// Completes logins from addresses that a browser brought back.
 public protocol CallbackHandler: Sendable {
   /// `url` is absolute, as the browser asked for it (scheme, host, port, path, query).
   func handleCallback(url: String) async -> CallbackOutcome
+  /// A provider says that a person signed out there (OpenID Connect Back-Channel Logout §2.5).
+  ///
+  /// - Parameters:
+  ///   - provider: the path's last segment: a provider's name in the configuration, or whatever a stranger wrote.
+  ///   - form: the request's body, `application/x-www-form-urlencoded`.
+  func handleLogout(provider: String, form: Data) async -> LogoutOutcome
+}
+
+/// What came of a logout token, for the provider (OpenID Connect Back-Channel Logout §2.8).
+public enum LogoutOutcome: Sendable, Equatable {
+  /// 200: it was taken, also where nobody was signed in.
+  case taken
+  /// 400, with an error in JSON.
+  case refused(String)
+  /// 503: it cannot be looked at now.
+  case unavailable
 }
 
 /// What came of a callback, for the person at the browser. Texts are shown escaped.
@@ -10,6 +28,8 @@ public enum CallbackOutcome: Sendable, Equatable {
   case completed(account: String, provider: String)
   /// Second use of a callback: nothing was done again.
   case alreadyCompleted
+  /// Back from the end of the session at the provider (OpenID Connect RP-Initiated Logout §3).
+  case signedOut(provider: String)
   /// The person or the provider refused.
   case denied(message: String)
   /// Forged, duplicate, late or foreign: the login stays pending.

@@ -36,7 +36,7 @@ extension Broker {
       guard let moment = grant.nextMoment(policy: configuration.refresh, at: now) else { continue }
       if moment > now {
         next = min(next, moment)
-      } else if grant.saved.refreshToken == nil {
+      } else if !grant.saved.isRenewable {
         endIfDue(account)
       } else {
         due[grant.saved.provider, default: []].append(account)

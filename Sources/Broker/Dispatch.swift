@@ -17,18 +17,19 @@ extension Broker {
   }
 
   /// A caller waits for a refresh: it begins now, or in its turn.
-  func want(_ account: AccountName) -> Started {
+  func want(_ account: AccountName, _ key: SavedToken.Key = .init()) -> Started {
     guard !isDraining, let grant = grants[account] else { return .impossible }
     let name = grant.saved.provider
     guard let line = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
     guard grant.phase == .idle else { return .underWay }
     if let failure = line.suspended(at: now) { return .suspended(failure) }
-    guard grant.saved.refreshToken != nil else { return .impossible }
+    guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
     if let error = holdsBack(line) { return .heldBack(error) }
     if case .open(let outage, let retryAt) = line.gate.circuit.state, retryAt > uptime {
       return .unreachable(outage.failure, retryAt: wall(retryAt))
     }
+    grants[account]?.wants(key)
     if !line.wanted.contains(account) { providers[name]?.wanted.append(account) }
     if dispatch(name, due: []) != nil { nudge?.yield() }
     return .underWay
@@ -103,7 +104,9 @@ extension Broker {
 
   private func begin(_ account: AccountName, at name: ProviderName, _ ticket: ProviderGate.Ticket) {
     providers[name]?.wanted.removeAll { $0 == account }
-    guard let line = providers[name], case .begun(let attempt, let intent) = grants[account]?.beginRefresh(at: now)
+    guard let line = providers[name],
+      case .begun(let attempt, let intent) = grants[account]?.beginRefresh(
+        at: now, policy: configuration.refresh)
     else {
       providers[name]?.gate.withdrawn(ticket, at: uptime)
       return

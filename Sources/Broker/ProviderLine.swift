@@ -28,6 +28,8 @@ struct ProviderLine {
   var learned = LearnedLifetime()
   /// How many accounts it has.
   var accounts = 0
+  /// What servers want in the next DPoP proof, by origin (RFC 9449 §8).
+  var nonces: [String: String] = [:]
   var skew: ClockSkew?
   var skewWasSaid = false
 

@@ -26,6 +26,21 @@ public struct Router: Dispatcher {
         Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.reportRejected(params)
         },
+        Self.route(TokenExchange.self, broker, account: { $0.account }) { params, session throws(RPCError) in
+          try await broker.exchange(params, caller: session.caller)
+        },
+        Self.route(TokenIntrospect.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.introspect(params)
+        },
+        Self.route(DPoPProof.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.proof(params)
+        },
+        Self.route(AccountUserinfo.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.userInfo(params)
+        },
+        Self.route(AccountImport.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.importAccount(params)
+        },
         Self.route(AccountList.self, broker) { params, session throws(RPCError) in
           await broker.accounts(params, caller: session.caller)
         },
@@ -53,6 +68,10 @@ public struct Router: Dispatcher {
         },
         Self.route(ProviderList.self, broker) { _, _ throws(RPCError) in await broker.providerList() },
         Self.route(ProviderGet.self, broker) { params, _ throws(RPCError) in try await broker.provider(params) },
+        Self.route(ProviderRegister.self, broker) { params, _ throws(RPCError) in try await broker.register(params) },
+        Self.route(ProviderUnregister.self, broker) { params, _ throws(RPCError) in
+          try await broker.unregister(params)
+        },
         Self.route(ProviderCheck.self, broker) { params, session throws(RPCError) in
           try await checks.check(params, caller: session.caller)
         },

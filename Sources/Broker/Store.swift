@@ -30,6 +30,7 @@ public struct StoredState: Sendable, Equatable {
   public var intents: [RefreshIntent] = []
   public var logins: [SavedLogin] = []
   public var revocations: [PendingRevocation] = []
+  public var registrations: [SavedRegistration] = []
   /// Small values by name, such as the port that the callback endpoint had.
   public var values: [String: String] = [:]
 
@@ -43,12 +44,15 @@ public enum Change: Sendable, Equatable {
   case removeGrant(AccountName)
   case putToken(SavedToken)
   case removeTokens(AccountName)
+  case removeToken(AccountName, SavedToken.Key)
   case putIntent(RefreshIntent)
   case removeIntent(AccountName)
   case putLogin(SavedLogin)
   case removeLogin(LoginID)
   case putRevocation(PendingRevocation)
   case removeRevocation(String)
+  case putRegistration(SavedRegistration)
+  case removeRegistration(ProviderName)
   case putValue(String, String)
 }
 

@@ -115,6 +115,7 @@ extension TokenGet.Result {
       access_token: token.accessToken.exposed, token_type: token.type, expires_at: token.expiresAt?.seconds,
       expires_in: now.flatMap { now in token.expiresAt.map { max(0, ($0 - now).wholeSeconds) } },
       scope: token.scopes, account: grant.account.rawValue, provider: grant.provider.rawValue, issuer: issuer,
-      generation: token.generation)
+      generation: token.generation,
+      dpop_thumbprint: token.type == "DPoP" ? grant.dpopKey.flatMap(DPoPKey.init(raw:))?.thumbprint : nil)
   }
 }

@@ -31,7 +31,7 @@ extension Broker {
     guard let grant = grants[account] else { return }
     var changes = [Change.putGrant(grant.saved), grant.intent.map { .putIntent($0) } ?? .removeIntent(account)]
     // A restart must not hand out again what a resource server refused.
-    if grant.rejectedGeneration == grant.saved.generation { changes.append(.removeTokens(account)) }
+    if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
     do throws(StoreError) {
       try await commit(changes)
     } catch {

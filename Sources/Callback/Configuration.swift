@@ -1,3 +1,5 @@
+import OAuth
+
 extension CallbackListener {
   /// Where the redirection endpoint is, and its limits.
   public struct Configuration: Sendable, Equatable {
@@ -15,10 +17,13 @@ extension CallbackListener {
     public var limits: Limits
     /// How long the browser waits for the handler. The handler is not cancelled then: a code cannot be sent twice.
     public var handlerDeadline: Duration
+    /// How long a provider waits for what came of its logout token. Less than a reverse proxy's usual minute.
+    public var logoutDeadline: Duration
 
     public init(
       port: Int = 0, preferredPort: Int? = nil, paths: [String] = ["/callback"], ipv4: Bool = true, ipv6: Bool = true,
-      limits: Limits = Limits(), handlerDeadline: Duration = .seconds(60)
+      limits: Limits = Limits(), handlerDeadline: Duration = .seconds(60),
+      logoutDeadline: Duration = .seconds(30)
     ) {
       self.port = port
       self.preferredPort = preferredPort
@@ -27,6 +32,7 @@ extension CallbackListener {
       self.ipv6 = ipv6
       self.limits = limits
       self.handlerDeadline = handlerDeadline
+      self.logoutDeadline = logoutDeadline
     }
   }
 
@@ -39,11 +45,19 @@ extension CallbackListener {
     public var headerCount = 100
     /// Bytes that are read and thrown away after the head, before the connection is cut.
     public var body = 64 * 1024
+    /// Bytes of a logout request's body. In chunks it may take twice as many.
+    public var form = LogoutToken.maximumFormBytes
+    /// Bytes that are read and thrown away of a logout request, before the connection is cut: enough that a provider
+    /// whose form is too large reads so.
+    public var refusedForm = 1024 * 1024
     /// Open at once, over all addresses; further ones wait in the kernel. At least 2.
     public var connections = 64
     /// Handlers at work at once, those included whose browser was answered at the deadline.
     public var handlers = 64
-    /// From the accepted connection to the end of the request's head.
+    /// Logout tokens looked at at once. Apart from `handlers`, since strangers of the network may send them: they take no
+    /// sign-in's place.
+    public var logouts = 16
+    /// From the accepted connection to the end of the request's head; of a logout request, to the end of its body.
     public var request: Duration = .seconds(10)
     /// From the answer to the connection's end.
     public var linger: Duration = .seconds(2)

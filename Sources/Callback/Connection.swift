@@ -10,6 +10,8 @@ final class Connection: ChannelInboundHandler {
 
   private enum State {
     case reading(timeout: Scheduled<Void>)
+    /// The head of a logout request was read, and its body is coming in.
+    case receiving(LogoutForm, timeout: Scheduled<Void>)
     case handling(deadline: Scheduled<Void>)
     case answering(cut: Scheduled<Void>)
     /// The answer is written; what the client still sends is read and dropped, since closing on it would reset the
@@ -38,7 +40,7 @@ final class Connection: ChannelInboundHandler {
     state = .reading(
       timeout: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(limits.request)) { [self] in
         // Browsers open connections in advance: no page for those.
-        if intake.isTouched { answer(Response(.requestTimeout)) } else { close() }
+        if intake.isTouched { refuse(.requestTimeout) } else { close() }
       })
   }
 
@@ -52,23 +54,40 @@ final class Connection: ChannelInboundHandler {
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    // Bodies and further requests: the connection is for one.
-    guard case .head(let head) = unwrapInboundIn(data), case .reading(let timeout) = state else { return }
-    timeout.cancel()
-    intake.discard()
+    switch (unwrapInboundIn(data), state) {
+    case (.head(let head), .reading(let timeout)): headRead(head, timeout, context)
+    case (.body(let bytes), .receiving(let form, _)):
+      if !form.append(bytes) { answer(Response(.tooLarge)) }
+    case (.end, .receiving(let form, _)): logOut(form)
+    // Other bodies and further requests: the connection is for one.
+    case (.head, _), (.body, _), (.end, _): break
+    }
+  }
+
+  private func headRead(_ head: HTTPRequestHead, _ timeout: Scheduled<Void>, _ context: ChannelHandlerContext) {
     let desk = Desk(
-      port: context.localAddress?.port ?? 0, paths: reception.context.paths, requestLineLimit: limits.requestLine)
+      port: context.localAddress?.port ?? 0, paths: reception.context.paths, requestLineLimit: limits.requestLine,
+      formLimit: limits.form)
     switch desk.ruling(on: head) {
     case .callback(let url): complete(url)
     case .page(let page): answer(Response(page, withBody: head.method != .HEAD))
+    case .refusal(let refusal): answer(Response(refusal, withBody: head.method != .HEAD))
     case .nothing: answer(Response.noContent)
+    case .logout(let provider):
+      intake.admitForm()
+      state = .receiving(LogoutForm(provider: provider, limit: limits.form), timeout: timeout)
+      if head.version == .http1_1, head.headers["Expect"].contains(where: { $0.lowercased() == "100-continue" }) {
+        context.writeAndFlush(
+          wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: .continue))), promise: nil)
+      }
     }
   }
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
     switch event {
-    case Intake.Excess.requestLine: answerIfReading(.requestLineTooLong)
-    case Intake.Excess.headers: answerIfReading(.headersTooLarge)
+    case Intake.Excess.requestLine: refuseIfReading(.requestLineTooLong)
+    case Intake.Excess.headers: refuseIfReading(.headersTooLarge)
+    case Intake.Excess.form: if case .receiving = state { answer(Response(.tooLarge)) }
     case ChannelEvent.inputClosed: inputClosed()
     default: context.fireUserInboundEventTriggered(event)
     }
@@ -76,8 +95,8 @@ final class Connection: ChannelInboundHandler {
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
     switch error {
-    case HTTPParserError.headerOverflow: answerIfReading(.headersTooLarge)
-    case is HTTPParserError: answerIfReading(.badRequest)
+    case HTTPParserError.headerOverflow: refuseIfReading(.headersTooLarge)
+    case is HTTPParserError: refuseIfReading(.badRequest)
     default: close()
     }
   }
@@ -86,36 +105,63 @@ final class Connection: ChannelInboundHandler {
   func stop() {
     isStopping = true
     switch state {
-    case .reading, .answered: close()
+    case .reading, .receiving, .answered: close()
     case .handling, .answering, .closed: break
     }
   }
 
   private func complete(_ url: String) {
-    guard let context = channelContext, let outcome = reception.complete(url) else {
-      return answer(Response(.busy))
-    }
+    guard let outcome = reception.complete(url) else { return answer(Response(Page.busy)) }
     let deadline = reception.context.configuration.handlerDeadline
-    state = .handling(
-      deadline: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(deadline)) { [self] in
-        reception.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
-        answer(Response(.tooSlow))
-      })
-    outcome.whenComplete { [self] result in
-      guard case .handling(let deadline) = state, case .success(let outcome) = result else { return }
-      deadline.cancel()
+    wait(for: outcome, noLongerThan: deadline) { [self] in
+      reception.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
+      answer(Response(Page.tooSlow))
+    } then: { [self] outcome in
       answer(Response(Page(outcome)))
     }
   }
 
-  private func answerIfReading(_ page: Page) {
-    guard case .reading(let timeout) = state else { return }
-    timeout.cancel()
-    answer(Response(page))
+  private func logOut(_ form: LogoutForm) {
+    guard !form.bytes.isEmpty else { return answer(Response(.empty)) }
+    guard let outcome = reception.logOut(form) else { return answer(Response(Refusal.busy)) }
+    let deadline = reception.context.configuration.logoutDeadline
+    wait(for: outcome, noLongerThan: deadline) { [self] in
+      reception.context.logger.warning("logout token not looked at in time", metadata: ["deadline": "\(deadline)"])
+      answer(Response(Refusal.tooSlow))
+    } then: { [self] outcome in
+      answer(Response(outcome))
+    }
+  }
+
+  private func wait<Outcome: Sendable>(
+    for outcome: EventLoopFuture<Outcome>.Isolated, noLongerThan deadline: Duration, late: @escaping () -> Void,
+    then end: @escaping (Outcome) -> Void
+  ) {
+    guard let context = channelContext else { return }
+    stopTimer()
+    intake.discard()
+    state = .handling(deadline: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(deadline), late))
+    outcome.whenComplete { [self] result in
+      guard case .handling = state, case .success(let outcome) = result else { return }
+      end(outcome)
+    }
+  }
+
+  /// Whatever cannot be read is answered in the words of the path that it was meant for.
+  private func refuse(_ page: Page) {
+    answer(intake.isForLogout ? Response(Refusal(page)) : Response(page))
+  }
+
+  private func refuseIfReading(_ page: Page) {
+    switch state {
+    case .reading, .receiving: refuse(page)
+    case .handling, .answering, .answered, .closed: break
+    }
   }
 
   private func answer(_ response: Response) {
     guard let context = channelContext else { return }
+    stopTimer()
     intake.discard()
     // Bounds the writing too: a client that does not read does not keep its place.
     state = .answering(
@@ -143,7 +189,7 @@ final class Connection: ChannelInboundHandler {
   private func inputClosed() {
     isInputOver = true
     switch state {
-    case .reading, .answered: close()
+    case .reading, .receiving, .answered: close()
     case .handling, .answering, .closed: break
     }
   }
@@ -152,11 +198,17 @@ final class Connection: ChannelInboundHandler {
     channelContext?.close(promise: nil)
   }
 
-  private func end() {
+  private func stopTimer() {
     switch state {
-    case .reading(let timer), .handling(let timer), .answering(let timer), .answered(let timer): timer.cancel()
+    case .reading(let timer), .receiving(_, let timer), .handling(let timer), .answering(let timer),
+      .answered(let timer):
+      timer.cancel()
     case .closed: break
     }
+  }
+
+  private func end() {
+    stopTimer()
     state = .closed
     channelContext = nil
   }

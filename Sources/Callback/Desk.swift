@@ -6,6 +6,9 @@ struct Desk {
     /// A browser brought an address back: absolute, as it asked for it.
     case callback(url: String)
     case page(Page)
+    /// A provider's logout request begins; its body is still to come.
+    case logout(provider: String)
+    case refusal(Refusal)
     /// Nothing to show and nothing to report.
     case nothing
   }
@@ -18,16 +21,19 @@ struct Desk {
   let paths: Paths
   /// Bytes. The target has no more than its line.
   let requestLineLimit: Int
+  /// Bytes of a logout request's body.
+  let formLimit: Int
 
   func ruling(on head: HTTPRequestHead) -> Ruling {
     let target = head.uri
     guard target.utf8.count <= requestLineLimit else { return .page(.requestLineTooLong) }
+    let path = target.prefix { $0 != "?" }
+    if LogoutPath.leads(path), !paths.contains(String(path)) { return logoutRuling(on: head, path: path) }
     let hosts = head.headers["Host"]
     guard hosts.count == 1, let host = hosts.first else { return .page(.badRequest) }
     guard isOurs(host) else { return .page(.foreignHost) }
     // Browsers send the origin form, and never a fragment.
     guard target.hasPrefix("/"), !target.utf8.contains(UInt8(ascii: "#")) else { return .page(.badRequest) }
-    let path = target.prefix { $0 != "?" }
     guard paths.contains(String(path)) else {
       return path == "/favicon.ico" && head.method == .GET ? .nothing : .page(.notFound)
     }

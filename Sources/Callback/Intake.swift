@@ -10,21 +10,38 @@ final class Intake: ChannelInboundHandler {
   enum Excess: Equatable {
     case requestLine
     case headers
+    case form
   }
 
   private enum State {
     case requestLine(read: Int)
     case headers(read: Int)
+    case form(read: Int)
     case discarding(read: Int)
   }
 
+  /// Bytes of the request line that are kept: more than any method and ``LogoutPath/prefix``.
+  private static let openingLength = 64
+
   private let limits: CallbackListener.Limits
+  private var opening: [UInt8] = []
   private var state = State.requestLine(read: 0)
   /// Whether the client sent anything, so that a connection opened in advance is not answered.
   private(set) var isTouched = false
 
   init(_ limits: CallbackListener.Limits) {
     self.limits = limits
+  }
+
+  /// Whether the request line, as far as it came, is that of a logout request.
+  var isForLogout: Bool {
+    let words = opening.split(separator: UInt8(ascii: " "), maxSplits: 1)
+    return words.count == 2 && words[1].starts(with: LogoutPath.prefix.utf8)
+  }
+
+  /// The head of a logout request is over, and its body is wanted.
+  func admitForm() {
+    if case .headers = state { state = .form(read: 0) }
   }
 
   /// The head is over, or nobody wants to know the rest.
@@ -41,10 +58,11 @@ final class Intake: ChannelInboundHandler {
       switch state {
       case .requestLine(let read): passRequestLine(&buffer, read, context)
       case .headers(let read): passHeaders(&buffer, read, context)
+      case .form(let read): passForm(&buffer, read, context)
       case .discarding(let read):
         let total = read + buffer.readableBytes
         state = .discarding(read: total)
-        if total > limits.body { context.close(promise: nil) }
+        if total > (isForLogout ? limits.refusedForm : limits.body) { context.close(promise: nil) }
         return
       }
     }
@@ -53,6 +71,7 @@ final class Intake: ChannelInboundHandler {
   private func passRequestLine(_ buffer: inout ByteBuffer, _ read: Int, _ context: ChannelHandlerContext) {
     let room = limits.requestLine - read
     let view = buffer.readableBytesView.prefix(room)
+    opening += view.prefix(Self.openingLength - opening.count)
     if let end = view.firstIndex(of: UInt8(ascii: "\n")) {
       state = .headers(read: 0)
       pass(end - view.startIndex + 1, of: &buffer, context)
@@ -68,6 +87,13 @@ final class Intake: ChannelInboundHandler {
     let length = min(limits.headers - read, buffer.readableBytes)
     guard length > 0 else { return refuse(.headers, context) }
     state = .headers(read: read + length)
+    pass(length, of: &buffer, context)
+  }
+
+  private func passForm(_ buffer: inout ByteBuffer, _ read: Int, _ context: ChannelHandlerContext) {
+    let length = min(2 * limits.form - read, buffer.readableBytes)
+    guard length > 0 else { return refuse(.form, context) }
+    state = .form(read: read + length)
     pass(length, of: &buffer, context)
   }
 

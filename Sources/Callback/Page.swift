@@ -66,6 +66,10 @@ extension Page {
       self.init(
         status: .ok, tone: .neutral, heading: "Already completed",
         lead: "This sign-in was completed before; nothing was done again. \(Self.canClose)")
+    case .signedOut(let provider):
+      self.init(
+        status: .ok, tone: .good, heading: "Signed out", lead: Self.canClose,
+        facts: [Fact(label: "Provider", value: provider)])
     case .denied(let message):
       self.init(
         status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",

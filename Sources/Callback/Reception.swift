@@ -20,6 +20,7 @@ final class Reception {
   private let loop: any EventLoop
   private var open: [ObjectIdentifier: (connection: Connection, channel: any Channel)] = [:]
   private var handlersAtWork = 0
+  private var logoutsAtWork = 0
 
   init(_ context: Context, loop: any EventLoop) {
     self.context = context
@@ -53,11 +54,36 @@ final class Reception {
   func complete(_ url: String) -> EventLoopFuture<CallbackOutcome>.Isolated? {
     guard handlersAtWork < context.limits.handlers else { return nil }
     handlersAtWork += 1
-    let promise = loop.makePromise(of: CallbackOutcome.self)
     let handler = context.handler
-    promise.completeWithTask { await handler.handleCallback(url: url) }
+    return run {
+      await handler.handleCallback(url: url)
+    } ended: { [self] in
+      handlersAtWork -= 1
+    }
+  }
+
+  /// Hands a logout token over, off the loop. Nil: too many are being looked at.
+  ///
+  /// Nor is this task ever cancelled: a token that was remembered as taken must not be half done.
+  func logOut(_ form: LogoutForm) -> EventLoopFuture<LogoutOutcome>.Isolated? {
+    guard logoutsAtWork < context.limits.logouts else { return nil }
+    logoutsAtWork += 1
+    let handler = context.handler
+    let (provider, bytes) = (form.provider, form.bytes)
+    return run {
+      await handler.handleLogout(provider: provider, form: bytes)
+    } ended: { [self] in
+      logoutsAtWork -= 1
+    }
+  }
+
+  private func run<Outcome: Sendable>(
+    _ work: @escaping @Sendable () async -> Outcome, ended: @escaping () -> Void
+  ) -> EventLoopFuture<Outcome>.Isolated {
+    let promise = loop.makePromise(of: Outcome.self)
+    promise.completeWithTask { await work() }
     let outcome = promise.futureResult.assumeIsolated()
-    outcome.whenComplete { [self] _ in handlersAtWork -= 1 }
+    outcome.whenComplete { _ in ended() }
     return outcome
   }
 

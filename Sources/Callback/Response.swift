@@ -1,6 +1,7 @@
+import Broker
 import NIOHTTP1
 
-/// An answer, with the headers that every page has.
+/// An answer, with the headers that every page has, or for a provider those that mean something to a machine.
 struct Response {
   var head: HTTPResponseHead
   var body: String?
@@ -16,6 +17,32 @@ struct Response {
     body = withBody ? html : nil
   }
 
+  /// A refused logout request. A machine reads it: there is nothing to show.
+  init(_ refusal: Refusal, withBody: Bool = true) {
+    let json = refusal.json
+    var headers = Self.bare
+    headers.add(name: "Content-Type", value: "application/json")
+    headers.add(name: "Content-Length", value: "\(json.utf8.count)")
+    for (name, value) in refusal.extraHeaders.sorted(by: { $0.key < $1.key }) { headers.add(name: name, value: value) }
+    head = HTTPResponseHead(version: .http1_1, status: refusal.status, headers: headers)
+    body = withBody ? json : nil
+  }
+
+  /// OpenID Connect Back-Channel Logout §2.8.
+  init(_ outcome: LogoutOutcome) {
+    switch outcome {
+    case .taken: self = .logoutTaken
+    case .refused(let reason): self.init(Refusal(status: .badRequest, description: reason))
+    case .unavailable: self.init(Refusal.unavailable)
+    }
+  }
+
+  private static let logoutTaken = {
+    var headers = bare
+    headers.add(name: "Content-Length", value: "0")
+    return Response(head: HTTPResponseHead(version: .http1_1, status: .ok, headers: headers), body: nil)
+  }()
+
   /// No page and no error.
   static let noContent = Response(
     head: HTTPResponseHead(version: .http1_1, status: .noContent, headers: common), body: nil)
@@ -24,6 +51,13 @@ struct Response {
     self.head = head
     self.body = body
   }
+
+  /// Without a word on what a browser may do: none reads it.
+  private static let bare: HTTPHeaders = [
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Connection": "close",
+  ]
 
   private static let common: HTTPHeaders = [
     // The address has a code in it: neither the page nor where it was may be kept or passed on.

@@ -2,8 +2,9 @@
 public enum ConfigurationReference {
   public static func markdown() -> String {
     let sections = [
-      section(Sections.provider), section(Sections.rule), section(Sections.onEvent), section(Sections.callback),
-      section(Sections.socket), section(Sections.store), section(Sections.refresh), section(Sections.metrics),
+      section(Sections.provider), section(Sections.account), section(Sections.rule), section(Sections.onEvent),
+      section(Sections.callback), section(Sections.socket), section(Sections.store), section(Sections.refresh),
+      section(Sections.metrics),
       section(Sections.log),
     ]
     return ([introduction] + sections).joined(separator: "\n")
@@ -13,6 +14,7 @@ public enum ConfigurationReference {
   static var keys: [(header: String, names: [String])] {
     [
       (Sections.provider.header, Sections.provider.keys.map(\.name)),
+      (Sections.account.header, Sections.account.keys.map(\.name)),
       (Sections.rule.header, Sections.rule.keys.map(\.name)),
       (Sections.onEvent.header, Sections.onEvent.keys.map(\.name)),
       (Sections.callback.header, Sections.callback.keys.map(\.name)),
@@ -50,13 +52,13 @@ public enum ConfigurationReference {
     A system instance reads `/etc/grantd/grantd.toml` and then `/etc/grantd/grantd.d/*.toml`, sorted by name; a user
     instance `$XDG_CONFIG_HOME/grantd/grantd.toml` and `grantd.d` beside it. All of them together are one configuration:
     rules and hooks are appended, a later file's keys of `[callback]`, `[socket]`, `[store]`, `[refresh]`, `[metrics]` and
-    `[log]` win, and a provider may be there once. `config/grantd.toml` is an example with every key.
+    `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
 
     `grantd --check-config` checks everything without starting. Each problem is a line with file, line and what to do;
     an unknown key is a problem. `grantctl reload` reads it again: if anything is wrong nothing changes.
 
-    Durations are a text with a unit, `"30s"`, `"5m"`, `"1h"`, `"90d"`, or a number of seconds. A client secret never
-    stands in a configuration file: it is in a file of its own or in a systemd credential.
+    Durations are a text with a unit, `"30s"`, `"5m"`, `"1h"`, `"90d"`, or a number of seconds. Secrets and keys
+    never stand in a configuration file: each is in a file of its own or in a systemd credential.
 
     A profile's template may have variables of its own, which are then keys of the provider: `tenant` of `microsoft`,
     `host` of `gitlab`. See [providers](providers.md).

@@ -5,48 +5,6 @@ import OAuth
 import Providers
 
 extension Settings {
-  /// What the configuration is read from.
-  public struct Sources: Sendable {
-    /// The main file. Beside it, `grantd.d/*.toml` (its name with `.d` for `.toml`) is read, sorted by name.
-    public var file: String
-    /// Whether the main file was asked for by name, so that its absence is an error.
-    public var mustExist: Bool
-    /// Where templates are, the first found counting.
-    public var templateFolders: [String]
-    /// The value of `CREDENTIALS_DIRECTORY`.
-    public var credentialsDirectory: String?
-    /// The groups of this process, which may read client secrets.
-    public var groups: Set<UInt32>
-    public var user: @Sendable (String) -> UInt32?
-    public var group: @Sendable (String) -> UInt32?
-
-    public init(
-      file: String, mustExist: Bool, templateFolders: [String], credentialsDirectory: String? = nil,
-      groups: Set<UInt32> = ownGroups(), user: @escaping @Sendable (String) -> UInt32?,
-      group: @escaping @Sendable (String) -> UInt32?
-    ) {
-      self.file = file
-      self.mustExist = mustExist
-      self.templateFolders = templateFolders
-      self.credentialsDirectory = credentialsDirectory.flatMap { $0.isEmpty ? nil : $0 }
-      self.groups = groups
-      self.user = user
-      self.group = group
-    }
-
-    /// `/etc/grantd/grantd.d` for `/etc/grantd/grantd.toml`.
-    public var folder: String { (file.hasSuffix(".toml") ? String(file.dropLast(5)) : file) + ".d" }
-
-    static func tomlFiles(in folder: String) -> [String] {
-      (try? tomlFiles(orFailIn: folder)) ?? []
-    }
-
-    static func tomlFiles(orFailIn folder: String) throws -> [String] {
-      let names = try FileManager.default.contentsOfDirectory(atPath: folder)
-      return names.filter { $0.hasSuffix(".toml") && !$0.hasPrefix(".") }.sorted()
-    }
-  }
-
   /// Reads and checks everything, and reads the client secrets. Nothing is changed by it.
   ///
   /// - Throws: all that is wrong, to a limit; there are no half-read settings.
@@ -63,6 +21,9 @@ struct Loader {
   private var report = Report()
   private let templates: Templates
   private var providers: [String: Place] = [:]
+  private var accounts = DeclaredAccounts()
+  /// The tables of all files, in their order: what one says may depend on another.
+  private var roots: [[String: Item]] = []
 
   init(sources: Settings.Sources) {
     self.sources = sources
@@ -72,7 +33,10 @@ struct Loader {
   mutating func load() throws(ConfigurationError) -> Settings {
     if sources.mustExist || ConfigurationFile.exists(sources.file) { read(sources.file) }
     if ConfigurationFile.exists(sources.folder) { readFolder() }
+    for root in roots { read(root) }
     checkRedirects()
+    accounts.check(settings.providers, known: providers, report: &report)
+    settings.accounts = accounts.accounts
     if let error = report.error { throw error }
     settings.warnings = report.warnings
     return settings
@@ -105,10 +69,14 @@ struct Loader {
 
   private mutating func read(_ path: String) {
     settings.files.append(path)
-    guard let root = Self.readTable(path, report: &report) else { return }
+    if let root = Self.readTable(path, report: &report) { roots.append(root) }
+  }
+
+  private mutating func read(_ root: [String: Item]) {
     for (name, item) in root.inOrder {
       switch name {
       case "provider": readProviders(item)
+      case "account": accounts.read(item, sources: sources, report: &report)
       case "rule": readRules(item)
       case "on_event": readHooks(item)
       case "callback": read(item, Sections.callback, \.callback)
@@ -123,7 +91,9 @@ struct Loader {
   }
 
   private mutating func reportUnknown(_ name: String, _ item: Item) {
-    let sections = ["provider", "rule", "on_event", "callback", "socket", "store", "refresh", "metrics", "log"]
+    let sections = [
+      "provider", "account", "rule", "on_event", "callback", "socket", "store", "refresh", "metrics", "log",
+    ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {
       return report.problem("unknown section [\(name.printable(limit: 64))]", at: item.place, suggestion: near)
@@ -133,7 +103,7 @@ struct Loader {
 
   private static func header(_ section: String) -> String {
     switch section {
-    case "provider": "[provider.NAME]"
+    case "provider", "account": "[\(section).NAME]"
     case "rule", "on_event": "[[\(section)]]"
     default: "[\(section)]"
     }
@@ -207,7 +177,9 @@ struct Loader {
     guard let (table, variables) = withTemplate(section, title: title, at: item.place) else { return }
     var draft = ProviderDraft()
     Sections.provider.read(table, into: &draft, title: title, others: variables, report: &report)
-    let check = ProviderCheck(name: name, draft: draft, table: table, place: item.place, sources: sources)
+    let check = ProviderCheck(
+      name: name, draft: draft, table: table, place: item.place,
+      servesAccounts: DeclaredAccounts.providers(in: roots).contains(key), sources: sources)
     if let provider = check.settings(report: &report) { settings.providers.append(provider) }
   }
 
@@ -231,7 +203,13 @@ struct Loader {
   private mutating func checkRedirects() {
     guard !settings.callback.enabled else { return }
     for provider in settings.providers {
+      if provider.backchannelLogout {
+        report.warning(
+          "[provider.\(provider.name)] has backchannel_logout, and [callback] is off: no logout reaches the broker",
+          at: providers[provider.name.rawValue] ?? Place(file: sources.file))
+      }
       if case .fixed(let uri) = provider.redirect, !uri.isLoopback { continue }
+      if provider.clientID.isEmpty { continue }
       report.warning(
         "[provider.\(provider.name)] has its redirect_uri on this machine, and [callback] is off: logins end by "
           + "login.handle_callback alone",

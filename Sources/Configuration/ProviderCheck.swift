@@ -10,32 +10,34 @@ struct ProviderCheck {
   var table: [String: Item]
   /// Where the section begins.
   var place: Place
+  /// Whether any declared account is of this provider.
+  var servesAccounts: Bool
   var sources: Settings.Sources
 
-  private var title: String { "[provider.\(name)]" }
-  private var kind: ProviderSettings.Kind { draft.kind ?? .oidc }
-  private func place(of key: String) -> Place { table[key]?.place ?? place }
+  var title: String { "[provider.\(name)]" }
+  var kind: ProviderSettings.Kind { draft.kind ?? .oidc }
+  func place(of key: String) -> Place { table[key]?.place ?? place }
 
+  /// The settings; nil, and a report, where they do not hold together. Without a `client_id` they have an empty one, which
+  /// does for some accounts: see ``DeclaredAccounts``.
   func settings(report: inout Report) -> ProviderSettings? {
     let issuer = readIssuer(report: &report)
     let discovery = readDiscovery(report: &report)
     checkEndpoints(discovery: discovery, report: &report)
-    checkResource(report: &report)
-    let client = readClient(report: &report)
+    checkURIs(report: &report)
+    let keys = KeyReader(title: title, sources: sources)
+    let tls = keys.tls(draft.tls, table, report: &report)
+    let client = ClientCheck(draft: draft, table: table, place: place, keys: keys).read(report: &report)
+    checkCombinations(discovery: discovery, report: &report)
     warn(report: &report)
-    guard let clientID = draft.clientID else {
-      if table["client_id"] == nil {
-        report.problem(
-          "\(title) has no \"client_id\"", at: place,
-          suggestion: "register a client at the provider, and write its id here"
-        )
-      }
-      return nil
-    }
-    var settings = draft.settings(name: name, kind: kind, clientID: clientID)
+    guard draft.clientID != nil || table["client_id"] == nil else { return nil }
+    var settings = draft.settings(name: name, kind: kind, clientID: draft.clientID ?? "")
     settings.issuer = issuer
     settings.discovery = discovery
-    settings.client = client
+    settings.client = client.credential
+    settings.clientSecret = client.secret
+    settings.requestObjectKey = client.requestObjectKey
+    settings.tls = tls
     return settings
   }
 
@@ -72,12 +74,7 @@ struct ProviderCheck {
   }
 
   private func checkEndpoints(discovery: DiscoveryStyle?, report: inout Report) {
-    let all: [(key: String, text: String?)] = [
-      ("authorization_endpoint", draft.endpoints.authorization), ("token_endpoint", draft.endpoints.token),
-      ("refresh_endpoint", draft.endpoints.refresh), ("jwks_uri", draft.endpoints.keys),
-      ("userinfo_endpoint", draft.endpoints.userinfo), ("revocation_endpoint", draft.endpoints.revocation),
-    ]
-    for (key, text) in all {
+    for (key, text) in draft.endpoints.byKey {
       guard let text, Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else { continue }
       let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil
       report.problem(
@@ -85,47 +82,40 @@ struct ProviderCheck {
         suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
     }
     guard discovery == nil else { return }
-    let required = ["authorization_endpoint", "token_endpoint"] + (kind == .oidc ? ["jwks_uri"] : [])
+    let required = authorizationEndpointKeys + ["token_endpoint"] + (kind == .oidc ? ["jwks_uri"] : [])
     let missing = required.filter { table[$0] == nil }.map { "\"\($0)\"" }
     guard !missing.isEmpty else { return }
     let advice = kind == .oidc ? "add them, or leave discovery on" : "add them, or an issuer for discovery"
     report.problem("\(title) has no \(missing.joined(separator: ", no "))", at: place, suggestion: advice)
   }
 
-  private func checkResource(report: inout Report) {
-    guard let resource = draft.resource else { return }
-    // RFC 8707 §2: an absolute URI without a fragment, as a redirect URI is; but the messages differ.
-    guard (try? RedirectURI(resource)) == nil else { return }
-    report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
+  /// It may be that nobody signs in by a browser: where there is no client, where people do it on another device or by a
+  /// password, and where accounts need nobody.
+  private var authorizationEndpointKeys: [String] {
+    let isNeeded =
+      table["client_id"] != nil && draft.endpoints.deviceAuthorization == nil && !draft.allowPassword && !servesAccounts
+    return isNeeded ? ["authorization_endpoint"] : []
   }
 
-  private func readClient(report: inout Report) -> ClientAuthentication {
-    let secret = ClientSecret(title: title, sources: sources).read(draft, table, report: &report)
-    let namesSecret = table["client_secret_file"] != nil || table["client_secret_credential"] != nil
-    let method = draft.method ?? (namesSecret ? .basic : .none)
-    let methodPlace = place(of: "token_endpoint_auth_method")
-    if method == .none, namesSecret {
-      report.problem(
-        "\(title) has a client secret, and \"token_endpoint_auth_method\" is \"none\"", at: methodPlace,
-        suggestion: "remove one of them")
-    } else if method != .none, !namesSecret {
-      report.problem(
-        "\"token_endpoint_auth_method\" in \(title) is \"\(method.rawValue)\", and there is no client secret",
-        at: methodPlace, suggestion: "add client_secret_file or client_secret_credential")
+  private func checkURIs(report: inout Report) {
+    // RFC 8707 §2: an absolute URI without a fragment, as a redirect URI is; but the messages differ.
+    if let resource = draft.resource, (try? RedirectURI(resource)) == nil {
+      report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
     }
-    guard let secret else { return .none }
-    switch method {
-    case .none: return .none
-    case .basic: return .basic(secret: secret, encoding: .form)
-    case .basicRaw: return .basic(secret: secret, encoding: .raw)
-    case .post: return .post(secret: secret)
+    guard let text = draft.postLogoutRedirectURI else { return }
+    do throws(RedirectURIError) {
+      _ = try RedirectURI(text)
+    } catch {
+      report.problem("\"post_logout_redirect_uri\" in \(title): \(error)", at: place(of: "post_logout_redirect_uri"))
     }
   }
 
   private func warn(report: inout Report) {
     let prompts = draft.prompt?.split(separator: " ") ?? []
+    let isOnPurpose = draft.prompt?.isEmpty ?? false
     // Google and Microsoft have rules of their own for it; elsewhere OpenID Connect Core §11 holds.
-    if kind == .oidc, draft.issuerRule == .exact, draft.scopes.contains("offline_access"), !prompts.contains("consent")
+    if kind == .oidc, draft.issuerRule == .exact, draft.scopes.contains("offline_access"),
+      !prompts.contains("consent"), !isOnPurpose
     {
       report.warning(
         "\(title) asks for offline_access without prompt = \"consent\": many providers then give no refresh token "
@@ -140,11 +130,7 @@ struct ProviderCheck {
 
   /// Whether an address is only taken because of the switch.
   private var usesPlainHTTP: Bool {
-    let endpoints = draft.endpoints
-    let all = [
-      draft.issuer, endpoints.authorization, endpoints.token, endpoints.refresh, endpoints.keys, endpoints.userinfo,
-      endpoints.revocation,
-    ]
+    let all = [draft.issuer] + draft.endpoints.byKey.map(\.text)
     return all.contains { text in
       guard let text else { return false }
       return Endpoint.url(text, allowInsecureHTTP: true) != nil && Endpoint.url(text, allowInsecureHTTP: false) == nil
@@ -152,33 +138,14 @@ struct ProviderCheck {
   }
 }
 
-extension ProviderDraft {
-  /// What is taken over as it is.
-  fileprivate func settings(name: ProviderName, kind: ProviderSettings.Kind, clientID: String) -> ProviderSettings {
-    var settings = ProviderSettings(
-      name: name, kind: kind, displayName: displayName ?? name.rawValue, clientID: clientID)
-    settings.profile = profile
-    settings.issuerRule = issuerRule
-    settings.endpoints = endpoints
-    settings.scopes = scopes
-    settings.scopeSeparator = scopeSeparator
-    settings.resource = resource
-    settings.redirect = redirect
-    settings.pkce = pkce
-    settings.prompt = prompt.flatMap { $0.isEmpty ? nil : $0 }
-    settings.authorizationParameters = authorizationParameters
-    settings.tokenParameters = tokenParameters
-    settings.refreshParameters = refreshParameters
-    settings.tokenHeaders = tokenHeaders
-    settings.bodyFormat = bodyFormat
-    settings.response = response
-    settings.response.scopeSeparator = scopeSeparator
-    settings.rotation = rotation
-    settings.permanentErrors = permanentErrors
-    settings.refreshTokenLifetime = refreshTokenLifetime
-    settings.idToken = idToken
-    settings.allowInsecureHTTP = allowInsecureHTTP
-    settings.loginLifetime = loginLifetime
-    return settings
+extension ProviderSettings.Endpoints {
+  fileprivate var byKey: [(key: String, text: String?)] {
+    [
+      ("authorization_endpoint", authorization), ("token_endpoint", token), ("refresh_endpoint", refresh),
+      ("jwks_uri", keys), ("userinfo_endpoint", userinfo), ("revocation_endpoint", revocation),
+      ("introspection_endpoint", introspection), ("end_session_endpoint", endSession),
+      ("pushed_authorization_request_endpoint", pushedAuthorizationRequest),
+      ("device_authorization_endpoint", deviceAuthorization), ("registration_endpoint", registration),
+    ]
   }
 }

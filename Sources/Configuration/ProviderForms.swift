@@ -57,7 +57,9 @@ extension Form where Output == [String: String] {
           switch name {
           case "client_secret": "use client_secret_file or client_secret_credential"
           case "scope": "use scopes"
-          case "prompt", "resource", "client_id", "redirect_uri": "use \(name) in the section itself"
+          case "request": "use request_object"
+          case "request_uri": "use par"
+          case "prompt", "resource", "client_id", "redirect_uri", "max_age": "use \(name) in the section itself"
           default: "remove it"
           }
         throw .because("\(quoted(name)) is set by the broker itself", suggestion: advice)
@@ -68,7 +70,7 @@ extension Form where Output == [String: String] {
 
   static var headers: Form {
     let reserved = [
-      "accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding",
+      "accept", "authorization", "connection", "content-length", "content-type", "dpop", "host", "transfer-encoding",
     ]
     return texts.map("a table of headers") { table throws(Unfit) in
       for name in table.keys.sorted() {

@@ -1,6 +1,6 @@
 import Grants
 
-/// Every table of the configuration but `[provider.NAME]` and `[[rule]]`.
+/// Every table of the configuration; those of providers, accounts, rules and hooks are in files of their own.
 enum Sections {
   static let callback = Section<Settings.CallbackSettings>(
     header: "[callback]",

@@ -7,6 +7,8 @@ public struct Settings: Sendable, Equatable {
   /// The files it came from, in the order read; empty: built-in defaults.
   public var files: [String] = []
   public var providers: [ProviderSettings] = []
+  /// The accounts that need nobody to sign in.
+  public var accounts: [DeclaredAccount] = []
   public var rules: [Rule] = []
   public var callback = CallbackSettings()
   public var socket = SocketSettings()

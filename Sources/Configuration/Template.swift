@@ -16,7 +16,7 @@ struct Template {
   /// Nil, and a report, where a variable has no value that does.
   func applied(to section: [String: Item], title: String, at place: Place, report: inout Report) -> [String: Item]? {
     var values: [String: String] = [:]
-    for (name, standard) in variables.inOrder {
+    for (name, standard) in variables.inOrder where section[name] != nil || isUsed(name, besides: section) {
       let found = value(of: name, standard, in: section, title: title, at: place, report: &report)
       guard let found else { return nil }
       values[name] = found
@@ -30,6 +30,11 @@ struct Template {
       }
     }
     return merged
+  }
+
+  /// Whether any key that the user leaves alone has the variable in it.
+  private func isUsed(_ name: String, besides section: [String: Item]) -> Bool {
+    keys.contains { section[$0.key] == nil && $0.value.mentions("{\(name)}") }
   }
 
   private func value(
@@ -62,6 +67,15 @@ extension UInt8 {
 }
 
 extension Item {
+  fileprivate func mentions(_ text: String) -> Bool {
+    switch value {
+    case .text(let own): own.contains(text)
+    case .list(let items): items.contains { $0.mentions(text) }
+    case .table(let table): table.values.contains { $0.mentions(text) }
+    case .number, .fraction, .flag, .time: false
+    }
+  }
+
   fileprivate func replacing(_ values: [String: String]) -> Item {
     var copy = self
     switch value {

@@ -6,13 +6,19 @@ extension Grant {
     case stale
     /// Begin a refresh, or wait for the one under way.
     case refresh
+    /// The same, of a narrowed token, which is to be removed.
+    case refreshNarrowed(SavedToken.Key)
     /// There is no way to get another: commit this.
     case ended(SavedGrant)
   }
 
   /// A resource server refused the token of this generation. Only the current one matters.
   public mutating func rejected(generation: Int64, at now: Timestamp) -> Rejected {
-    guard generation == saved.generation else { return .stale }
+    if let key = narrowed.first(where: { $0.value.token?.generation == generation })?.key {
+      narrowed[key] = nil
+      return .refreshNarrowed(key)
+    }
+    guard generation == mainGeneration else { return .stale }
     if rejectedGeneration != generation, let token {
       let isYoung = token.issuedAt <= now && now - token.issuedAt < Self.youth
       // A good one between two that were refused starts the count again.
@@ -20,7 +26,7 @@ extension Grant {
       lastRefused = generation
     }
     rejectedGeneration = generation
-    guard saved.refreshToken == nil else { return .refresh }
+    guard !saved.isRenewable else { return .refresh }
     saved.standing = .loginRequired(
       .noRefreshToken, Failure(message: "the access token was refused and there is no refresh token", at: now))
     return .ended(saved)
@@ -32,6 +38,8 @@ extension Grant {
     stamps = Stamps(token: true, refreshToken: isNew)
     self.saved = saved
     self.token = token
+    narrowed = [:]
+    wanted = []
     self.jitter = jitter
     if isNew {
       // What happened to the one before says nothing of this one.
@@ -44,6 +52,20 @@ extension Grant {
     lastRefused = nil
     waitsForProvider = false
     phase = .idle
+  }
+
+  /// The person signed out at the provider: whatever was under way no longer matters, and no token is handed out.
+  public mutating func signedOut(_ failure: Failure) {
+    phase = .idle
+    intent = nil
+    rejectedGeneration = mainGeneration
+    narrowed = [:]
+    wanted = []
+    waitsForProvider = false
+    saved.refreshToken = nil
+    saved.previousRefreshToken = nil
+    saved.refreshTokenExpiresAt = nil
+    saved.standing = .loginRequired(.signedOut, failure)
   }
 
   /// The provider's settings changed, or its network is back: try now what waits.
@@ -71,6 +93,7 @@ extension Grant {
       token?.moves(by: step)
       isChanged = token != nil
     }
+    if moveNarrowed(by: step) { isChanged = true }
     if stamps.refreshToken {
       saved.refreshTokenIssuedAt = saved.refreshTokenIssuedAt.map { $0 + step }
       saved.refreshTokenExpiresAt = saved.refreshTokenExpiresAt.map { $0 + step }
@@ -101,9 +124,11 @@ extension SavedToken {
   }
 
   /// The token of a response, as part of a grant.
-  public init(_ tokens: TokenResponse, grant: SavedGrant, issuedAt: Timestamp) {
+  public init(_ tokens: TokenResponse, grant: SavedGrant, key: Key = Key(), issuedAt: Timestamp) {
+    let scopes = key.isNarrowed ? tokens.scope ?? (key.scope.isEmpty ? grant.grantedScopes : key.scopes) : nil
     self.init(
-      account: grant.account, accessToken: tokens.accessToken, type: tokens.tokenType, scopes: grant.grantedScopes,
+      account: grant.account, key: key, accessToken: tokens.accessToken, type: tokens.tokenType,
+      scopes: scopes ?? grant.grantedScopes,
       generation: grant.generation, issuedAt: issuedAt, expiresAt: tokens.expiresIn.map { issuedAt + $0 },
       refreshAt: tokens.refreshIn.map { issuedAt + $0 })
   }

@@ -10,12 +10,16 @@ extension Grant {
   }
 
   /// Begins a refresh, unless one is under way: one at a time for each grant.
-  public mutating func beginRefresh(at now: Timestamp) -> Begin {
+  ///
+  /// It asks for the token that a caller waits for longest, else for the one that is due.
+  public mutating func beginRefresh(at now: Timestamp, policy: RefreshPolicy = RefreshPolicy()) -> Begin {
     guard phase == .idle else { return .already }
     if case .loginRequired = saved.standing { return .impossible }
-    guard let refreshToken = saved.refreshToken else { return .impossible }
+    guard saved.isRenewable else { return .impossible }
+    let refreshToken = saved.refreshToken ?? Secret("")
     attempts += 1
-    let attempt = Attempt(number: attempts, sentAt: now, refreshToken: refreshToken)
+    let attempt = Attempt(
+      number: attempts, sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
     phase = .refreshing(attempt)
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
@@ -59,7 +63,8 @@ extension Grant {
     let tokens = issued.tokens
     var grant = saved
     // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
-    if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken {
+    // What needs no refresh token is given none (RFC 6749 §4.4.3).
+    if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken, !saved.kind.needsNobody {
       grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
       grant.refreshToken = rotated
       grant.refreshTokenExpiresAt = refreshTokenLifetime.map { attempt.sentAt + $0 }
@@ -71,14 +76,17 @@ extension Grant {
       grant.expiryAnnouncedAt = nil
     }
     if grant.refreshToken != saved.refreshToken { grant.expiryAnnouncedAt = nil }
-    if let scope = tokens.scope { grant.grantedScopes = scope }
     if let idToken = issued.idToken { grant.idToken = idToken }
     if let identity = issued.identity { grant.identity = identity }
-    if !tokens.extra.isEmpty { grant.extra = tokens.extra }
     grant.generation += 1
     grant.standing = .good
-    let renewal = Renewal(
-      grant: grant, token: SavedToken(tokens, grant: grant, issuedAt: attempt.sentAt))
+    // What a narrowed token may do says nothing of what was granted.
+    if !attempt.key.isNarrowed {
+      if let scope = tokens.scope { grant.grantedScopes = scope }
+      if !tokens.extra.isEmpty { grant.extra = tokens.extra }
+    }
+    let token = SavedToken(tokens, grant: grant, key: attempt.key, issuedAt: attempt.sentAt)
+    let renewal = Renewal(grant: grant, token: token, dropped: room(for: attempt.key, at: attempt.sentAt))
     phase = .committing(attempt, renewal)
     return .commit(renewal)
   }
@@ -94,18 +102,23 @@ extension Grant {
   /// The renewal is on disk, or can be kept in memory alone without harm. False: it was discarded meanwhile.
   public mutating func committed(_ attempt: Attempt, jitter: Double) -> Bool {
     guard case .committing(let current, let renewal) = phase, current == attempt else { return false }
-    stamps.token = true
     if renewal.grant.refreshToken != saved.refreshToken { stamps.refreshToken = true }
     followsUnanswered =
       renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
-    token = renewal.token
     intent = nil
-    rejectedGeneration = nil
     waitsForProvider = false
     fellBack = false
-    self.jitter = jitter
     phase = .idle
+    guard !attempt.key.isNarrowed else {
+      for key in renewal.dropped { narrowed[key] = nil }
+      narrowed[attempt.key] = Narrowed(token: renewal.token, isOfThisRun: true)
+      return true
+    }
+    stamps.token = true
+    token = renewal.token
+    rejectedGeneration = nil
+    self.jitter = jitter
     return true
   }
 
@@ -114,6 +127,8 @@ extension Grant {
     case retry(SavedGrant, at: Timestamp)
     case ended(SavedGrant, LoginReason)
     case misconfigured(SavedGrant)
+    /// The provider gives no token of the scope or resource that was asked for; the grant is as good as before.
+    case refused(SavedGrant)
     case discard
   }
 
@@ -126,7 +141,16 @@ extension Grant {
     phase = .idle
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     waitsForProvider = failure.isOfProvider
+    if refuses(attempt.key, failure, told) {
+      takeBackIntent()
+      return .refused(saved)
+    }
     switch failure {
+    // No person can help a grant that nobody signed in to.
+    case .ended where saved.kind.needsNobody:
+      saved.standing = .misconfigured(told)
+      takeBackIntent()
+      return .misconfigured(saved)
     case .ended(let reason, _, _):
       if reason == .refused, let retry = fallBack(told, at: now, rotation: rotation) { return retry }
       // An earlier request with this refresh token had no answer: it may have been the rotation that we never saw.
@@ -148,7 +172,7 @@ extension Grant {
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
     case .lost, .invalid:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
-    case .notSent:
+    case .notSent, .blocked:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false)
     }
   }

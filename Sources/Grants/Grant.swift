@@ -6,6 +6,10 @@ public struct Grant: Sendable {
   public internal(set) var saved: SavedGrant
   /// The current access token, committed; nil until the first is.
   public internal(set) var token: SavedToken?
+  /// Tokens for fewer scopes or another resource, each by itself.
+  public internal(set) var narrowed: [SavedToken.Key: Narrowed] = [:]
+  /// Which tokens callers wait for, in their order.
+  var wanted: [SavedToken.Key] = []
   public internal(set) var phase: Phase = .idle
   /// The unanswered request that is on disk, if any.
   public internal(set) var intent: RefreshIntent?
@@ -41,7 +45,17 @@ public struct Grant: Sendable {
     public let number: UInt64
     /// Expiry counts from when the request was sent.
     public internal(set) var sentAt: Timestamp
+    /// Empty where the grant needs none.
     public let refreshToken: Secret
+    /// Which of the account's tokens it asks for.
+    public let key: SavedToken.Key
+
+    init(number: UInt64, sentAt: Timestamp, refreshToken: Secret, key: SavedToken.Key = .init()) {
+      self.number = number
+      self.sentAt = sentAt
+      self.refreshToken = refreshToken
+      self.key = key
+    }
 
     public static func == (lhs: Self, rhs: Self) -> Bool {
       lhs.number == rhs.number && lhs.refreshToken == rhs.refreshToken
@@ -59,11 +73,16 @@ public struct Grant: Sendable {
   public struct Renewal: Sendable, Equatable {
     public var grant: SavedGrant
     public var token: SavedToken
+    /// Narrowed tokens that make room for it.
+    public var dropped: [SavedToken.Key] = []
   }
 
-  public init(saved: SavedGrant, token: SavedToken?, intent: RefreshIntent? = nil, jitter: Double) {
+  public init(
+    saved: SavedGrant, token: SavedToken?, narrowed: [SavedToken] = [], intent: RefreshIntent? = nil, jitter: Double
+  ) {
     self.saved = saved
     self.token = token
+    for token in narrowed.prefix(Narrowed.most) { self.narrowed[token.key] = Narrowed(token: token) }
     self.intent = intent
     self.jitter = jitter
     waitsForProvider = if case .failing = saved.standing { true } else { false }
@@ -86,10 +105,16 @@ extension Grant {
     case misconfigured(Failure)
     /// The last refresh failed, and it is not yet time to try again.
     case temporarilyUnavailable(Failure, retryAt: Timestamp)
+    /// The provider gives no token of this scope or resource.
+    case refused(Failure)
   }
 
   /// Answers a caller that wants a token with this much time left; nil: the policy's minimum.
-  public func answer(minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy) -> Answer {
+  public func answer(
+    minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key = .init()
+  ) -> Answer {
+    let token = self.token(for: key)
+    func lastResort(at now: Timestamp) -> Answer? { self.lastResort(at: now, key: key) }
     if let token, isUsable(token, minimumTTL: minimumTTL, at: now, policy: policy) { return .token(token) }
     switch phase {
     case .refreshing, .committing: return .wait
@@ -102,22 +127,24 @@ extension Grant {
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
     case .good, .failing: break
     }
-    guard saved.refreshToken != nil else {
+    if let failure = refusal(of: key, at: now) { return lastResort(at: now) ?? .refused(failure) }
+    guard saved.isRenewable else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
-    return stillborn(at: now) ?? refused(at: now, policy: policy) ?? .refresh
+    return stillborn(token, at: now) ?? refused(at: now, policy: policy, key: key) ?? .refresh
   }
 
   /// While the token is valid, a failing refresh is invisible: less time than asked for is better than none.
-  public func lastResort(at now: Timestamp) -> Answer? {
-    guard let token, token.generation != rejectedGeneration, token.expiresAt.map({ $0 > now }) ?? true else {
+  public func lastResort(at now: Timestamp, key: SavedToken.Key = .init()) -> Answer? {
+    guard let token = token(for: key), token.generation != rejectedGeneration, token.expiresAt.map({ $0 > now }) ?? true
+    else {
       return nil
     }
     return .token(token)
   }
 
   /// A token that was over as it came (`expires_in` of 0): the next one would be too, so callers do not each fetch one.
-  private func stillborn(at now: Timestamp) -> Answer? {
+  private func stillborn(_ token: SavedToken?, at now: Timestamp) -> Answer? {
     guard let token, token.generation != rejectedGeneration, let expiresAt = token.expiresAt,
       expiresAt - token.issuedAt < RefreshPolicy.shortestLifetime, token.issuedAt <= now
     else { return nil }
@@ -128,8 +155,10 @@ extension Grant {
   }
 
   /// Resource servers refuse each new token: callers that report them do not each get another.
-  private func refused(at now: Timestamp, policy: RefreshPolicy) -> Answer? {
-    guard refusals > Self.freeRefusals, let token, token.generation == rejectedGeneration, token.issuedAt <= now else {
+  private func refused(at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key) -> Answer? {
+    guard !key.isNarrowed, refusals > Self.freeRefusals, let token, token.generation == rejectedGeneration,
+      token.issuedAt <= now
+    else {
       return nil
     }
     let delays = policy.retryDelays
@@ -167,14 +196,20 @@ extension Grant {
     case .misconfigured(let failure): return failure.at > newest ? now : failure.at + Self.misconfiguredProbe
     case .good: break
     }
-    guard let token else { return saved.refreshToken == nil ? nil : min(saved.createdAt, now) }
-    guard saved.refreshToken != nil else { return token.expiresAt }
+    guard let token else { return saved.isRenewable ? min(saved.createdAt, now) : nil }
+    guard saved.isRenewable else { return token.expiresAt }
+    return [mainMoment(token, policy: policy, at: now), narrowedMoment(policy: policy, at: now)?.moment]
+      .compactMap(\.self).min()
+  }
+
+  /// When the login's own token should be refreshed, while the grant is good.
+  func mainMoment(_ token: SavedToken, policy: RefreshPolicy, at now: Timestamp) -> Timestamp? {
     let moments = [
       policy.softRefresh(of: token, jitter: jitter),
       saved.refreshTokenExpiresAt.flatMap { policy.keepAlive(of: token, refreshTokenEnd: $0) },
     ]
     guard let moment = moments.compactMap(\.self).min() else { return nil }
-    return token.issuedAt > newest ? now : moment
+    return token.issuedAt > now + RefreshPolicy.clockTolerance ? now : moment
   }
 
   /// How often a grant is tried whose provider refuses the client: somebody may have mended it over there.
@@ -190,7 +225,7 @@ extension Grant {
   /// What the time asks for.
   public mutating func due(at now: Timestamp, policy: RefreshPolicy) -> Due {
     guard let moment = nextMoment(policy: policy, at: now), moment <= now else { return .nothing }
-    guard saved.refreshToken == nil else { return .refresh }
+    guard !saved.isRenewable else { return .refresh }
     saved.standing = .loginRequired(
       .noRefreshToken, Failure(message: "the access token has expired and there is no refresh token", at: now))
     return .ended(saved)

@@ -14,15 +14,50 @@ public protocol Provider: Sendable {
   /// The request that fetches the server's signing keys; nil where there are none.
   func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest?
 
-  /// Where a person signs in (RFC 6749 §4.1.1).
-  func authorization(_ request: LoginRequest, metadata: ServerMetadata) throws(ProviderFailure) -> AuthorizationPlace
-  /// The authorization code that the browser brought back, once every check holds (RFC 6749 §4.1.2, RFC 9207).
-  func code(from callback: String, login: SavedLogin, metadata: ServerMetadata) throws(CallbackError) -> Secret
+  /// Where a person signs in (RFC 6749 §4.1.1); the request itself may go ahead by the back channel (RFC 9126).
+  func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace>
+  /// The authorization code that the browser brought back, once every check holds (RFC 6749 §4.1.2, RFC 9207, JARM).
+  func code(
+    from callback: String, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Result<Secret, CallbackError>>
+
+  /// Asks for a code that a person confirms on another device (RFC 8628 §3.1).
+  func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace>
+  /// Asks whether the person has confirmed it (RFC 8628 §3.4).
+  func poll(_ device: DeviceLogin, login: SavedLogin, metadata: ServerMetadata) -> Step<DeviceAnswer>
 
   /// Trades the code for tokens (RFC 6749 §4.1.3).
   func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<Issued>
-  /// Refreshes the grant's access token (RFC 6749 §6).
-  func refresh(_ grant: SavedGrant, token: Secret, metadata: ServerMetadata) -> Step<Issued>
+  /// Refreshes one of the grant's access tokens (RFC 6749 §6).
+  func refresh(
+    _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
+  ) -> Step<Issued>
+  /// Asks for an access token that needs nobody (RFC 6749 §4.4, RFC 7523 §2.1, RFC 8693 §2.1).
+  ///
+  /// - Parameters:
+  ///   - subject: the other account's access token, where the source trades one.
+  ///   - actor: the acting account's access token.
+  func issue(
+    _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
+    metadata: ServerMetadata
+  ) -> Step<Issued>
+  /// Trades a token for another (RFC 8693 §2.1).
+  func exchange(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse>
+  /// What the provider says of a token (RFC 7662 §2).
+  func introspection(of token: Secret, hint: String, metadata: ServerMetadata) -> Step<IntrospectionResponse>
+  /// What the provider says of the person (OpenID Connect Core §5.3).
+  func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo>
+
+  /// Where a browser ends the person's session at the provider (OpenID Connect RP-Initiated Logout §2); nil: nowhere.
+  ///
+  /// - Parameter returnTo: where the browser comes back with the state; nil: nowhere.
+  func endSession(
+    of grant: SavedGrant, returnTo: RedirectURI?, state: Secret, metadata: ServerMetadata
+  ) -> URL?
+  /// Whom the provider signed out, once every check holds (OpenID Connect Back-Channel Logout §2.6).
+  func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken>
 
   /// The request that revokes a token (RFC 7009); nil: the server cannot.
   func revocation(of token: Secret, hint: String, metadata: ServerMetadata) -> HTTPRequest?
@@ -54,6 +89,19 @@ public struct ProviderAbout: Sendable, Equatable {
   public var usesIDTokens: Bool
   public var usesPKCE: Bool
   public var prompt: String?
+  /// A refresh may ask for fewer scopes or another resource (RFC 6749 §6, RFC 8707 §2.2).
+  public var narrowsTokens = true
+  /// Tokens are bound to a key of the account (RFC 9449).
+  public var usesDPoP = false
+  /// Connections are proven by a certificate of the client's (RFC 8705).
+  public var usesCertificate = false
+  /// Takes the provider's word that a session has ended (OpenID Connect Back-Channel Logout).
+  public var takesLogouts = false
+  /// Where the browser comes back after it signed out at the provider, as registered; a loopback one without a port stands
+  /// for the port that the callback endpoint has.
+  public var postLogoutRedirect: RedirectURI?
+  /// `max_age` of each login's request, in seconds (OpenID Connect Core §3.1.2.1).
+  public var maxAge: Int64?
 
   public enum RedirectChoice: Sendable, Equatable {
     /// The broker's own endpoint, on the port it has.
@@ -87,18 +135,28 @@ public struct ProviderAbout: Sendable, Equatable {
 public struct LoginRequest: Sendable {
   public var scopes: [String]
   public var resource: String?
-  public var redirectURI: RedirectURI
+  /// Nil where no browser comes back.
+  public var redirectURI: RedirectURI?
   public var state: Secret
   public var nonce: Secret?
   public var verifier: CodeVerifier?
   public var prompt: String?
   public var loginHint: String?
   public var parameters: [String: String]
+  /// What the tokens will be bound to (RFC 9449).
+  public var dpopKey: DPoPKey?
+  /// When it was made, and a fresh `jti`: for a request that is signed (RFC 9101).
+  public var madeAt: Timestamp
+  public var identifier: String
 
   public init(
-    scopes: [String], resource: String?, redirectURI: RedirectURI, state: Secret, nonce: Secret?,
-    verifier: CodeVerifier?, prompt: String?, loginHint: String?, parameters: [String: String]
+    scopes: [String], resource: String?, redirectURI: RedirectURI?, state: Secret, nonce: Secret?,
+    verifier: CodeVerifier?, prompt: String?, loginHint: String?, parameters: [String: String],
+    dpopKey: DPoPKey? = nil, madeAt: Timestamp, identifier: String
   ) {
+    self.dpopKey = dpopKey
+    self.madeAt = madeAt
+    self.identifier = identifier
     self.scopes = scopes
     self.resource = resource
     self.redirectURI = redirectURI
@@ -121,6 +179,28 @@ public struct AuthorizationPlace: Sendable, Equatable {
     self.url = url
     self.warnings = warnings
   }
+}
+
+/// What a person confirms on another device, as the provider answered (RFC 8628 §3.2).
+public struct DevicePlace: Sendable, Equatable {
+  public var device: DeviceLogin
+  public var expiresIn: Duration
+  public var warnings: [String]
+
+  public init(device: DeviceLogin, expiresIn: Duration, warnings: [String]) {
+    self.device = device
+    self.expiresIn = expiresIn
+    self.warnings = warnings
+  }
+}
+
+/// How a login on another device stands (RFC 8628 §3.5).
+public enum DeviceAnswer: Sendable {
+  case issued(Issued)
+  /// Nobody has confirmed it yet: ask again after this.
+  case pending(interval: Duration)
+  case denied(OAuthError)
+  case expired
 }
 
 /// What a token response brought, every check done.
@@ -149,6 +229,27 @@ public enum Step<Output: Sendable>: Sendable {
   case keys(unknown: String?, then: @Sendable (Result<JWKSet, ProviderFailure>, Timestamp) -> Step<Output>)
 }
 
+extension Step {
+  /// How it ended; nil where something is still to be asked.
+  public var end: Result<Output, ProviderFailure>? {
+    switch self {
+    case .done(let output): .success(output)
+    case .failed(let failure): .failure(failure)
+    case .send, .keys: nil
+    }
+  }
+
+  /// The same conversation with another end.
+  public func map<Other: Sendable>(_ change: @escaping @Sendable (Output) -> Other) -> Step<Other> {
+    switch self {
+    case .done(let output): .done(change(output))
+    case .failed(let failure): .failed(failure)
+    case .send(let request, let then): .send(request) { then($0, $1).map(change) }
+    case .keys(let unknown, let then): .keys(unknown: unknown) { then($0, $1).map(change) }
+    }
+  }
+}
+
 /// Why a conversation with a provider failed; the case says what it means for the grant.
 public enum ProviderFailure: Error, Sendable, Equatable {
   /// The provider ended the grant with one of its permanent codes, or another person answered.
@@ -163,13 +264,16 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   case lost(message: String)
   /// Never sent. Tried again.
   case notSent(message: String)
+  /// Never sent, for want of something that is not this provider's: another account's token. Tried again.
+  case blocked(message: String)
   /// Answered against the protocol in a way that fails this login alone.
   case invalid(message: String, OAuthError?)
 
   public var message: String {
     switch self {
     case .ended(_, let message, _), .misconfigured(let message, _), .tryLater(let message, _, _),
-      .unclear(let message, _), .lost(let message), .notSent(let message), .invalid(let message, _):
+      .unclear(let message, _), .lost(let message), .notSent(let message), .blocked(let message),
+      .invalid(let message, _):
       message
     }
   }
@@ -178,14 +282,14 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   public var isOfProvider: Bool {
     switch self {
     case .tryLater, .unclear, .lost, .notSent: true
-    case .ended, .misconfigured, .invalid: false
+    case .ended, .misconfigured, .blocked, .invalid: false
     }
   }
 
   public var retryAfter: Duration? {
     switch self {
     case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter): retryAfter
-    case .ended, .misconfigured, .lost, .notSent, .invalid: nil
+    case .ended, .misconfigured, .lost, .notSent, .blocked, .invalid: nil
     }
   }
 
@@ -193,7 +297,7 @@ public enum ProviderFailure: Error, Sendable, Equatable {
     switch self {
     case .ended(_, _, let oauth), .misconfigured(_, let oauth), .tryLater(_, let oauth, _), .invalid(_, let oauth):
       oauth
-    case .unclear, .lost, .notSent: nil
+    case .unclear, .lost, .notSent, .blocked: nil
     }
   }
 }

@@ -29,13 +29,17 @@ public struct SavedGrant: Sendable, Equatable {
   public var loggedInAt: Timestamp
   /// Unknown members of the token response that the provider's settings keep: a JSON object.
   public var extra: Data?
+  public var kind: GrantKind
+  /// The private key that the tokens are bound to (RFC 9449), as ``DPoPKey`` writes it; nil: to none.
+  public var dpopKey: Secret?
 
   public init(
     account: AccountName, provider: ProviderName, identity: Identity?, requestedScopes: [String],
     grantedScopes: [String], resource: String? = nil, refreshToken: Secret?, previousRefreshToken: Secret? = nil,
     refreshTokenExpiresAt: Timestamp? = nil, refreshTokenIssuedAt: Timestamp? = nil,
     expiryAnnouncedAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
-    createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil
+    createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil, kind: GrantKind = .authorizationCode,
+    dpopKey: Secret? = nil
   ) {
     self.account = account
     self.provider = provider
@@ -54,7 +58,12 @@ public struct SavedGrant: Sendable, Equatable {
     self.createdAt = createdAt
     self.loggedInAt = loggedInAt
     self.extra = extra
+    self.kind = kind
+    self.dpopKey = dpopKey
   }
+
+  /// A new access token can be had without a person.
+  public var isRenewable: Bool { refreshToken != nil || kind.needsNobody }
 }
 
 /// Who signed in, as the provider said (OpenID Connect Core §5.1).
@@ -103,6 +112,15 @@ public struct SavedToken: Sendable, Equatable {
       self.scope = scope
       self.resource = resource
     }
+
+    /// Of these scopes, in whatever order, and this resource; nil: the login's.
+    public init(scopes: [String]?, resource: String?) {
+      self.init(scope: Set(scopes ?? []).sorted().joined(separator: " "), resource: resource ?? "")
+    }
+
+    /// The scopes that it is narrowed to; empty: to none.
+    public var scopes: [String] { scope.split(separator: " ").map(String.init) }
+    public var isNarrowed: Bool { self != Key() }
   }
 
   public init(
@@ -144,6 +162,8 @@ public enum LoginReason: String, Sendable, Codable {
   case refreshTokenExpired = "refresh_token_expired"
   /// The provider's answer names another person than the one who signed in.
   case identityChanged = "identity_changed"
+  /// The person signed out at the provider, which said so (OpenID Connect Back-Channel Logout).
+  case signedOut = "signed_out"
 }
 
 /// The latest failure, for people.
@@ -197,11 +217,15 @@ public struct SavedLogin: Sendable, Equatable {
   public var uid: UInt32
   public var startedAt: Timestamp
   public var expiresAt: Timestamp
+  /// The private key that the tokens will be bound to (RFC 9449); nil: to none.
+  public var dpopKey: Secret?
+  /// A login on another device (RFC 8628), which is asked for again and again.
+  public var device: DeviceLogin?
 
   public init(
     id: LoginID, provider: ProviderName, account: AccountName, state: Secret, nonce: Secret?, verifier: Secret?,
     redirectURI: String, scopes: [String], resource: String?, maxAge: Int64?, uid: UInt32, startedAt: Timestamp,
-    expiresAt: Timestamp
+    expiresAt: Timestamp, dpopKey: Secret? = nil, device: DeviceLogin? = nil
   ) {
     self.id = id
     self.provider = provider
@@ -216,6 +240,70 @@ public struct SavedLogin: Sendable, Equatable {
     self.uid = uid
     self.startedAt = startedAt
     self.expiresAt = expiresAt
+    self.dpopKey = dpopKey
+    self.device = device
+  }
+}
+
+/// A login on another device, as the provider answered (RFC 8628 §3.2).
+public struct DeviceLogin: Sendable, Equatable {
+  /// What the token endpoint is asked with.
+  public var deviceCode: Secret
+  /// What the person enters, and where; a secret of whoever started the login.
+  public var userCode: String
+  public var verificationURI: String
+  public var verificationURIComplete: String?
+  /// Between two requests; `slow_down` makes it longer for good (RFC 8628 §3.5).
+  public var interval: Duration
+
+  public init(
+    deviceCode: Secret, userCode: String, verificationURI: String, verificationURIComplete: String?,
+    interval: Duration
+  ) {
+    self.deviceCode = deviceCode
+    self.userCode = userCode
+    self.verificationURI = verificationURI
+    self.verificationURIComplete = verificationURIComplete
+    self.interval = interval
+  }
+}
+
+/// A client that was registered at run time (RFC 7591), and the provider that it makes.
+public struct SavedRegistration: Sendable, Equatable {
+  public var provider: ProviderName
+  public var issuer: Issuer
+  /// Where its metadata are.
+  public var discovery: DiscoveryStyle
+  public var clientID: String
+  public var clientSecret: Secret?
+  /// `token_endpoint_auth_method` as registered.
+  public var authMethod: String
+  public var scopes: [String]
+  /// As registered, where it is not the broker's own endpoint.
+  public var redirectURI: String?
+  /// What the registration is managed by (RFC 7592 §3); nil: it cannot be.
+  public var managementToken: Secret?
+  public var managementURL: URL?
+  public var secretExpiresAt: Timestamp?
+  public var createdAt: Timestamp
+
+  public init(
+    provider: ProviderName, issuer: Issuer, discovery: DiscoveryStyle, clientID: String, clientSecret: Secret?,
+    authMethod: String, scopes: [String], redirectURI: String?, managementToken: Secret?, managementURL: URL?,
+    secretExpiresAt: Timestamp?, createdAt: Timestamp
+  ) {
+    self.provider = provider
+    self.issuer = issuer
+    self.discovery = discovery
+    self.clientID = clientID
+    self.clientSecret = clientSecret
+    self.authMethod = authMethod
+    self.scopes = scopes
+    self.redirectURI = redirectURI
+    self.managementToken = managementToken
+    self.managementURL = managementURL
+    self.secretExpiresAt = secretExpiresAt
+    self.createdAt = createdAt
   }
 }
 

@@ -4,44 +4,40 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 import NIOPosix
-import NIOSSL
 public import OAuth
 
-/// Sends the broker's requests by AsyncHTTPClient: one client, no redirects, every body and time bounded.
+/// Sends the broker's requests by AsyncHTTPClient: no redirects, every body and time bounded, and a client of its own for
+/// each choice of certificates.
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
-  static let connectTimeout = TimeAmount.seconds(10)
   /// From the request's first byte to the response's last.
   public static let deadline = Duration.seconds(30)
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
 
-  private let client: HTTPClient
+  private let clients: Clients
   private let userAgent: String
   private let deadline: Duration
 
   /// - Parameter deadline: from the request's first byte to the response's last.
-  public init(userAgent: String, deadline: Duration = HTTPTransport.deadline) {
+  public convenience init(userAgent: String, deadline: Duration = HTTPTransport.deadline) {
+    self.init(userAgent: userAgent, deadline: deadline, clients: Clients())
+  }
+
+  init(userAgent: String, deadline: Duration = HTTPTransport.deadline, clients: Clients) {
     self.deadline = deadline
-    var configuration = HTTPClient.Configuration(
-      redirectConfiguration: .disallow,
-      timeout: .init(connect: Self.connectTimeout),
-      decompression: .disabled)
-    // A pooled connection that the server has closed would make a request look lost that was never taken.
-    configuration.connectionPool.idleTimeout = .seconds(5)
-    // The broker has its own pace for trying again.
-    configuration.connectionPool.retryConnectionEstablishment = false
-    configuration.httpVersion = .automatic
-    client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
     self.userAgent = userAgent
+    self.clients = clients
   }
 
   public func close() async {
-    try? await client.shutdown()
+    await clients.close()
   }
 
   public func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+    let client = try clients.take(request.tls)
+    defer { clients.giveBack(request.tls) }
     var message = HTTPClientRequest(url: request.url.absoluteString)
     message.method = .RAW(value: request.method)
     for header in request.headers { message.headers.add(name: header.name, value: header.value) }
@@ -52,7 +48,7 @@ public final class HTTPTransport: Transport {
     do {
       // The client's own deadline ends with the response's head; a body that stalls must end as well.
       return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
-        group.addTask { try await self.read(self.client.execute(sent, deadline: .now() + TimeAmount(limit))) }
+        group.addTask { try await self.read(client.execute(sent, deadline: .now() + TimeAmount(limit))) }
         group.addTask {
           try await Task.sleep(for: limit)
           throw HTTPClientError.deadlineExceeded

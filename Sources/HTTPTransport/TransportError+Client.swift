@@ -32,8 +32,26 @@ extension TransportError {
         .notSent, "no connection to \(host): \(Self.words(error.errnoCode))", cause: Self.cause(error.errnoCode))
     case NIOSSLError.handshakeFailed, is NIOSSLExtraError: self.init(handshake: error, host: host)
     default:
-      self.init(.lost, "the connection to \(host) failed: \(error)")
+      if let refusal = Self.clientRefusal("\(error)") {
+        self.init(.notSent, "\(host) \(refusal)", cause: .tls)
+      } else {
+        self.init(.lost, "the connection to \(host) failed: \(error)")
+      }
     }
+  }
+
+  /// A server may refuse our certificate once our side of the handshake is done (RFC 8446 §4.4.2.4): it then takes
+  /// nothing of what was sent.
+  private static func clientRefusal(_ text: String) -> String? {
+    let alerts = [
+      "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE", "CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN",
+      "UNKNOWN_CA", "ACCESS_DENIED",
+    ]
+    if text.contains("ALERT_CERTIFICATE_REQUIRED") {
+      return "takes no connection without a client certificate: set tls_certificate_file and tls_key_file"
+    }
+    guard let alert = alerts.first(where: { text.contains("ALERT_\($0)") }) else { return nil }
+    return "does not accept the client's certificate (\(alert.replacing("_", with: " ").lowercased()))"
   }
 
   /// Each address of the name was tried; the first one's failure speaks for all.
@@ -54,7 +72,9 @@ extension TransportError {
   /// The library tells what was wrong with a certificate in its text alone.
   private init(handshake error: any Error, host: String) {
     let text = "\(error)"
-    if text.contains("CERTIFICATE_VERIFY_FAILED") {
+    if let refusal = Self.clientRefusal(text) {
+      self.init(.notSent, "\(host) \(refusal)", cause: .tls)
+    } else if text.contains("CERTIFICATE_VERIFY_FAILED") {
       self.init(
         .notSent,
         "the certificate of \(host) is not to be trusted: expired, not yet valid, or of an unknown authority",

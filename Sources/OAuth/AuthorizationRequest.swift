@@ -1,7 +1,7 @@
 public import Foundation
 
-/// What the user agent is sent to ask (RFC 6749 §4.1.1), with PKCE (RFC 7636 §4.3), resource indicators (RFC 8707 §2) and
-/// OpenID Connect's parameters (Core §3.1.2.1).
+/// What the user agent is sent to ask (RFC 6749 §4.1.1), with PKCE (RFC 7636 §4.3), resource indicators (RFC 8707 §2),
+/// rich authorization requests (RFC 9396 §2) and OpenID Connect's parameters (Core §3.1.2.1).
 public struct AuthorizationRequest: Sendable {
   public var responseType = "code"
   public var clientID: String
@@ -15,6 +15,18 @@ public struct AuthorizationRequest: Sendable {
   public var resources: [String]
   public var prompt: String?
   public var loginHint: String?
+  /// How the answer comes back (OAuth 2.0 Multiple Response Types §2.1): `query.jwt` and its like ask for a signed one.
+  public var responseMode: String?
+  /// Seconds since the person last signed in, at most.
+  public var maxAge: Int64?
+  public var acrValues: [String] = []
+  public var uiLocales: [String] = []
+  /// A JSON object (OpenID Connect Core §5.5).
+  public var claims: String?
+  /// A JSON array (RFC 9396 §2).
+  public var authorizationDetails: String?
+  /// The thumbprint of the key that the code shall be bound to (RFC 9449 §10).
+  public var dpopThumbprint: String?
   /// What the provider wants besides. A name that the request has already is an error.
   public var extra: [Parameter]
 
@@ -54,16 +66,27 @@ public struct AuthorizationRequest: Sendable {
       result += [Parameter("code_challenge", challenge), Parameter("code_challenge_method", "S256")]
     }
     for resource in resources {
-      guard let uri = URI(resource), uri.fragment == nil else {
-        throw .invalidResource(resource.printable(limit: 512))
-      }
+      guard ResourceIndicator.isValid(resource) else { throw .invalidResource(resource.printable(limit: 512)) }
       result.append(Parameter("resource", resource))
     }
     if let prompt, !prompt.isEmpty { result.append(Parameter("prompt", prompt)) }
     if let loginHint, !loginHint.isEmpty { result.append(Parameter("login_hint", loginHint)) }
-    result += extra
+    result += try furtherParameters() + extra
     try Self.checkUnique(result)
     return result
+  }
+
+  private func furtherParameters() throws(AuthorizationRequestError) -> [Parameter] {
+    if let claims, JSON(claims.utf8)?.members == nil { throw .notJSON("claims", "an object") }
+    if let authorizationDetails, JSON(authorizationDetails.utf8)?.elements == nil {
+      throw .notJSON("authorization_details", "an array")
+    }
+    let values: [(String, String?)] = [
+      ("response_mode", responseMode), ("max_age", maxAge.map(String.init)),
+      ("acr_values", acrValues.joined(separator: " ")), ("ui_locales", uiLocales.joined(separator: " ")),
+      ("claims", claims), ("authorization_details", authorizationDetails), ("dpop_jkt", dpopThumbprint),
+    ]
+    return values.compactMap { name, value in value.flatMap { $0.isEmpty ? nil : Parameter(name, $0) } }
   }
 
   private static func checkUnique(_ parameters: [Parameter]) throws(AuthorizationRequestError) {
@@ -73,7 +96,7 @@ public struct AuthorizationRequest: Sendable {
     }
   }
 
-  private static func url(at endpoint: URL, adding parameters: [Parameter]) throws(AuthorizationRequestError) -> URL {
+  static func url(at endpoint: URL, adding parameters: [Parameter]) throws(AuthorizationRequestError) -> URL {
     guard let uri = URI(endpoint.absoluteString), let existing = FormEncoding.decode(uri.query ?? "") else {
       throw .unusableEndpoint(endpoint.absoluteString.printable(limit: 512))
     }
@@ -86,25 +109,6 @@ public struct AuthorizationRequest: Sendable {
       throw .unusableEndpoint(text.printable(limit: 512))
     }
     return url
-  }
-
-  /// The same request for the back channel (RFC 9126 §2.1).
-  public func pushed(
-    to endpoint: URL, client: ClientAuthentication
-  ) throws(AuthorizationRequestError) -> HTTPRequest {
-    // The client's authentication brings its own client_id where one belongs in the body.
-    let parameters = try parameters().filter { $0.name != "client_id" }
-    let named = client.isInHeader ? [Parameter("client_id", clientID)] : []
-    return .post(named + parameters, purpose: .token, to: endpoint, clientID: clientID, client: client)
-  }
-
-  /// The address to open after the request was pushed: client_id and request_uri alone (RFC 9126 §4).
-  public func url(
-    at endpoint: URL, pushedAs answer: PushedAuthorizationResponse
-  ) throws(AuthorizationRequestError) -> URL {
-    // Exposed to be sent: whoever holds it can start this one login.
-    let reference = Parameter("request_uri", answer.requestURI.exposed)
-    return try Self.url(at: endpoint, adding: [Parameter("client_id", clientID), reference])
   }
 }
 
@@ -119,6 +123,9 @@ public enum AuthorizationRequestError: Error, Equatable, Sendable, CustomStringC
   case duplicateParameter(String)
   case invalidResource(String)
   case unusableEndpoint(String)
+  /// A parameter that is no JSON text of the kind that it must be.
+  case notJSON(String, String)
+  case cannotSign(SigningKeyError)
 
   public var description: String {
     switch self {
@@ -129,27 +136,8 @@ public enum AuthorizationRequestError: Error, Equatable, Sendable, CustomStringC
       "the resource “\(text)” is not an absolute URI without a fragment (RFC 8707 §2)"
     case .unusableEndpoint(let text):
       "the authorization endpoint “\(text)” cannot be used: it must be a URL without a fragment (RFC 6749 §3.1)"
-    }
-  }
-}
-
-/// The answer to a pushed authorization request (RFC 9126 §2.2). It is used once.
-public struct PushedAuthorizationResponse: Sendable, Equatable {
-  public var requestURI: Secret
-  public var expiresIn: Duration
-
-  /// Asks for 201, a non-empty `request_uri` and a positive `expires_in`.
-  public static func parse(_ response: HTTPResponse) throws(ResponseError) -> PushedAuthorizationResponse {
-    let members = try response.successfulObject(status: 201)
-    do throws(WrongMember) {
-      let requestURI = try members.requiredText("request_uri")
-      guard let seconds = try members.number("expires_in"), seconds > 0 else {
-        throw WrongMember(name: "expires_in", wanted: "a positive number")
-      }
-      return PushedAuthorizationResponse(
-        requestURI: Secret(requestURI), expiresIn: Lifetime.duration(seconds, unit: .seconds))
-    } catch {
-      throw response.nonConforming(error)
+    case .notJSON(let name, let kind): "the parameter “\(name)” of the authorization request is not \(kind) in JSON"
+    case .cannotSign(let error): "the authorization request cannot be signed: \(error)"
     }
   }
 }

@@ -8,6 +8,8 @@ public struct AuthorizationResponse: Sendable {
   public var issuer: String?
   /// Whether a token came along, in the query or in the fragment.
   public var hasUnexpectedTokens: Bool
+  /// `response`: the whole response as a signed JWT, which ``JARM`` reads.
+  public var response: Secret?
   /// All other parameters, the first of each name. They may hold credentials.
   public var others: [String: Secret]
 
@@ -17,7 +19,7 @@ public struct AuthorizationResponse: Sendable {
   static let longestIssuer = 2048
   static let longestCode = 16 << 10
 
-  private static let single: Set<String> = ["code", "state", "error", "iss"]
+  private static let single: Set<String> = ["code", "state", "error", "iss", "response"]
   private static let tokens: Set<String> = ["access_token", "id_token"]
 
   /// Reads the whole URL, or the target of a request to the listener. The fragment is read for unexpected tokens alone.
@@ -38,7 +40,7 @@ public struct AuthorizationResponse: Sendable {
     return try AuthorizationResponse(values, fragmentNames: Set(fragment.map(\.name)))
   }
 
-  private init(_ values: [String: String], fragmentNames: Set<String>) throws(CallbackError) {
+  init(_ values: [String: String], fragmentNames: Set<String> = []) throws(CallbackError) {
     func take(_ name: String, _ limit: Int) throws(CallbackError) -> String? {
       guard let value = values[name] else { return nil }
       guard value.utf8.count <= limit else { throw .tooLarge }
@@ -46,6 +48,7 @@ public struct AuthorizationResponse: Sendable {
     }
     state = try take("state", Self.longestState).map(Secret.init)
     code = try take("code", Self.longestCode).map(Secret.init)
+    response = try take("response", Self.longestURL).map(Secret.init)
     // An empty `iss` is one that is wrong, not one that is missing.
     issuer = values["iss"]
     _ = try take("iss", Self.longestIssuer)
@@ -78,13 +81,18 @@ public struct AuthorizationResponse: Sendable {
   /// The code, if this response answers that login. The order matters: a forged error must not cancel a login, so issuer
   /// and state come first (RFC 9207 §2.4, RFC 9700 §4.7).
   public func code(for expected: Expectation) throws(CallbackError) -> Secret {
-    try checkIssuer(expected)
-    guard let state else { throw .missingState }
-    guard state == expected.state else { throw .wrongState }
+    try check(for: expected)
     if let error { throw .denied(error) }
     if hasUnexpectedTokens { throw .unexpectedToken }
     guard let code else { throw .neitherCodeNorError }
     return code
+  }
+
+  /// That this response is from the issuer that was asked, and belongs to that login.
+  func check(for expected: Expectation) throws(CallbackError) {
+    try checkIssuer(expected)
+    guard let state else { throw .missingState }
+    guard state == expected.state else { throw .wrongState }
   }
 
   private func checkIssuer(_ expected: Expectation) throws(CallbackError) {

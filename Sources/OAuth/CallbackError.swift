@@ -12,6 +12,12 @@ public enum CallbackError: Error, Equatable, Sendable {
   /// A token where only a code was asked for.
   case unexpectedToken
   case neitherCodeNorError
+  /// A token was asked for (the implicit grant), and what came is none, for the reason in words.
+  case noToken(String)
+  /// The provider was asked to sign its response (JARM), and this one is not signed.
+  case unsigned
+  /// The provider's signed response (JARM) is not taken, for the reason in words.
+  case invalidSignedResponse(String)
   /// The provider or the person said no: the one failure that ends the login.
   case denied(OAuthError)
 
@@ -20,7 +26,7 @@ public enum CallbackError: Error, Equatable, Sendable {
     switch self {
     case .denied: false
     case .unreadable, .tooLarge, .duplicateParameter, .missingIssuer, .wrongIssuer, .missingState, .wrongState,
-      .unexpectedToken, .neitherCodeNorError:
+      .unexpectedToken, .neitherCodeNorError, .noToken, .unsigned, .invalidSignedResponse:
       true
     }
   }
@@ -46,6 +52,11 @@ extension CallbackError: CustomStringConvertible {
       "The provider sent a token through the browser, which was not asked for. Check the client's registration."
     case .neitherCodeNorError:
       "This address has neither a code nor an error. Go back to the provider's page and sign in again."
+    case .noToken(let why): "The provider's answer has no token that can be used: \(why). Start the login again."
+    case .unsigned:
+      "The provider's answer is not signed, though it was asked to sign it. Start the login again; if it stays so, check "
+        + "response_mode."
+    case .invalidSignedResponse(let why): "The provider's answer cannot be trusted: \(why). Start the login again."
     case .denied(let error):
       error.code == .accessDenied
         ? "The sign-in was declined at the provider. Start the login again to allow it."

@@ -9,6 +9,10 @@ public enum ClientAuthentication: Sendable, Hashable {
   case basic(secret: Secret, encoding: BasicEncoding)
   /// `client_secret_post`: id and secret in the body.
   case post(secret: Secret)
+  /// `private_key_jwt` and `client_secret_jwt` (RFC 7523 §2.2): a signed assertion in the body, made at each sending.
+  case assertion(key: SigningKey, audience: String)
+  /// `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2): the connection proves it, `client_id` in the body.
+  case mutualTLS
 
   /// What is done to id and secret before base64.
   public enum BasicEncoding: String, Sendable, Codable, CaseIterable {
@@ -21,16 +25,25 @@ public enum ClientAuthentication: Sendable, Hashable {
   var isInHeader: Bool {
     switch self {
     case .basic: true
-    case .none, .post: false
+    case .none, .post, .assertion, .mutualTLS: false
     }
   }
 
   func parameters(clientID: String) -> [Parameter] {
     switch self {
-    case .none: [Parameter("client_id", clientID)]
+    // A service account's assertion may stand alone, without a client (RFC 7521 §4.1).
+    case .none: clientID.isEmpty ? [] : [Parameter("client_id", clientID)]
+    case .assertion, .mutualTLS: [Parameter("client_id", clientID)]
     case .basic: []
     // Exposed to be sent.
     case .post(let secret): [Parameter("client_id", clientID), Parameter("client_secret", secret.exposed)]
+    }
+  }
+
+  func signatures(clientID: String) -> [HTTPRequest.Signature] {
+    switch self {
+    case .assertion(let key, let audience): [.clientAssertion(key: key, clientID: clientID, audience: audience)]
+    case .none, .basic, .post, .mutualTLS: []
     }
   }
 
@@ -80,6 +93,8 @@ extension HTTPRequest {
     let taken = Set(headers.map { $0.name.lowercased() })
     headers += extraHeaders.filter { !taken.contains($0.name.lowercased()) }
     let body = format.encode(parameters + client.parameters(clientID: clientID))
-    return HTTPRequest(purpose: purpose, method: "POST", url: endpoint, headers: headers, body: body)
+    var request = HTTPRequest(purpose: purpose, method: "POST", url: endpoint, headers: headers, body: body)
+    request.signatures = client.signatures(clientID: clientID)
+    return request
   }
 }

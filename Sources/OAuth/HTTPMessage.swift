@@ -4,7 +4,7 @@ public import Foundation
 public struct HTTPRequest: Sendable, Equatable {
   /// What the request is for: decides deadlines, size limits and what a log line may say.
   public enum Purpose: String, Sendable {
-    case discovery, keys, token, revocation, userinfo
+    case discovery, keys, token, revocation, userinfo, par, device, introspection, registration, resource
   }
 
   public var purpose: Purpose
@@ -12,6 +12,10 @@ public struct HTTPRequest: Sendable, Equatable {
   public var url: URL
   public var headers: [Header]
   public var body: Data?
+  /// What ``signed(at:identifier:nonce:)`` makes anew for each sending.
+  public var signatures: [Signature] = []
+  /// How the connection is secured; nil: with the system's authorities, and no certificate of our own.
+  public var tls: TLSChoice?
 
   public struct Header: Sendable, Equatable {
     public var name: String
@@ -30,6 +34,36 @@ public struct HTTPRequest: Sendable, Equatable {
     self.headers = headers
     self.body = body
   }
+
+  /// Scheme, host and port, in lower case and always with the port (RFC 6454 §4): what a DPoP nonce belongs to.
+  public var origin: String {
+    let scheme = (url.scheme ?? "").lowercased()
+    let host = (URI(url.absoluteString)?.host ?? "").lowercased()
+    return "\(scheme)://\(host):\(url.port ?? (scheme == "http" ? 80 : 443))"
+  }
+}
+
+/// Certificates for a connection, as PEM: authorities besides the system's, and a certificate of our own (RFC 8705).
+/// It prints nothing.
+public struct TLSChoice: Sendable, Hashable {
+  /// The authorities to trust besides the system's.
+  public var authorities: Data?
+  /// Our certificate, and those between it and its authority.
+  public var certificates: Data?
+  /// The private key of our certificate.
+  public var key: Secret?
+
+  public init(authorities: Data? = nil, certificates: Data? = nil, key: Secret? = nil) {
+    self.authorities = authorities
+    self.certificates = certificates
+    self.key = key
+  }
+}
+
+extension TLSChoice: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "TLS choice" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

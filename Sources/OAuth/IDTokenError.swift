@@ -28,31 +28,49 @@ public enum IDTokenError: Error, Sendable, Equatable {
   case changed(claim: String)
 }
 
+extension IDTokenError {
+  /// What is wrong with any JWT is wrong with an ID token.
+  init(_ error: JWTError) {
+    self =
+      switch error {
+      case .tooLarge: .tooLarge
+      case .malformed(let what): .malformed(what)
+      case .criticalHeader: .criticalHeader
+      case .unsigned: .unsigned
+      case .algorithmNotAllowed(let name): .algorithmNotAllowed(name)
+      case .unknownKey(let kid): .unknownKey(kid: kid)
+      case .badSignature: .badSignature
+      case .wrongIssuer(let expected, let found): .wrongIssuer(expected: expected, found: found)
+      case .wrongAudience: .wrongAudience
+      case .expired(let by): .expired(by: by)
+      case .notYetValid(let by): .notYetValid(by: by)
+      case .issuedInFuture(let by): .issuedInFuture(by: by)
+      }
+  }
+}
+
 extension IDTokenError: CustomStringConvertible {
+  private static let noun = "the ID token"
+
   public var description: String {
     switch self {
-    case .tooLarge: "the ID token is larger than \(IDToken.maximumBytes) bytes"
-    case .malformed(let what): "the ID token is malformed: \(what); report it to the provider"
-    case .criticalHeader: "the ID token asks for an extension (crit) that is not understood"
-    case .unsigned: "the ID token is not signed; choose a signature algorithm in the client's registration"
-    case .algorithmNotAllowed(let name):
-      "the ID token is signed with \(name), which is not allowed for this provider; allow it in the configuration, or "
-        + "change the client's registration"
-    case .unknownKey(let kid):
-      "the ID token is signed with a key\(kid.map { " “\($0)”" } ?? "") that the provider does not publish"
-    case .badSignature: "the ID token's signature is wrong: it was altered, or another key made it"
-    case .wrongIssuer(let expected, let found): "the ID token is from “\(found)”, not from “\(expected)”"
-    case .wrongAudience: "the ID token is for another client; check client_id"
+    case .tooLarge: JWTError.tooLarge.description(of: Self.noun)
+    case .malformed(let what): JWTError.malformed(what).description(of: Self.noun)
+    case .criticalHeader: JWTError.criticalHeader.description(of: Self.noun)
+    case .unsigned: JWTError.unsigned.description(of: Self.noun)
+    case .algorithmNotAllowed(let name): JWTError.algorithmNotAllowed(name).description(of: Self.noun)
+    case .unknownKey(let kid): JWTError.unknownKey(kid: kid).description(of: Self.noun)
+    case .badSignature: JWTError.badSignature.description(of: Self.noun)
+    case .wrongIssuer(let expected, let found):
+      JWTError.wrongIssuer(expected: expected, found: found).description(of: Self.noun)
+    case .wrongAudience: JWTError.wrongAudience.description(of: Self.noun)
+    case .expired(let by): JWTError.expired(by: by).description(of: Self.noun)
+    case .notYetValid(let by): JWTError.notYetValid(by: by).description(of: Self.noun)
+    case .issuedInFuture(let by): JWTError.issuedInFuture(by: by).description(of: Self.noun)
     case .untrustedAudience(let name): "the ID token is also for “\(name)”, which is not a trusted audience"
     case .wrongAuthorizedParty(let found):
       found.map { "the ID token was issued to “\($0)” (azp), not to this client; check client_id" }
         ?? "the ID token has several audiences and does not say (azp) that it was issued to this client"
-    case .expired(let by):
-      "the ID token had expired \(Self.seconds(by)) s before it came: your clock is off by \(Self.seconds(by)) s "
-        + "(ahead) or more, or the provider's is behind; set the clock (timedatectl)"
-    case .notYetValid(let by), .issuedInFuture(let by):
-      "the ID token is from \(Self.seconds(by)) s in the future: your clock is off by \(Self.seconds(by)) s (behind), "
-        + "or the provider's is ahead; set the clock (timedatectl)"
     case .missingNonce: "the ID token has no nonce, though one was sent; sign in again"
     case .wrongNonce: "the ID token belongs to another login (nonce); sign in again"
     case .unexpectedNonce: "the ID token has a nonce, though none was sent; sign in again"
@@ -60,15 +78,9 @@ extension IDTokenError: CustomStringConvertible {
     case .wrongCodeHash: "the code is not the one that the ID token came with (c_hash); sign in again"
     case .missingAuthTime: "the ID token does not say when the person signed in (auth_time), which was asked for"
     case .authenticatedTooLongAgo(let by):
-      "the person signed in \(Self.seconds(by)) s longer ago than is allowed; sign in again with prompt=login"
+      "the person signed in \(JWTError.seconds(by)) s longer ago than is allowed; sign in again with prompt=login"
     case .changed(let claim):
       "after a refresh the ID token's \(claim) is another than before; the account must be signed in again"
     }
   }
-
-  private static func seconds(_ duration: Duration) -> Int64 { (duration.milliseconds.clampedForDisplay + 999) / 1000 }
-}
-
-extension Int64 {
-  fileprivate var clampedForDisplay: Int64 { Swift.min(self, .max - 999) }
 }

@@ -24,7 +24,7 @@ extension IDToken {
     public var maxAge: Duration?
     /// After a refresh, the token of the login.
     public var previous: IDToken?
-    /// The key of HS256; nil refuses it.
+    /// The key of HS256, HS384 and HS512; nil refuses them.
     public var clientSecret: Secret?
 
     public init(
@@ -54,7 +54,7 @@ extension IDToken {
   public static func algorithms(configured: [String]?, metadata: [String]?) -> [String] {
     if let configured, !configured.isEmpty { return configured }
     let offered = (metadata ?? []).filter { name in
-      SignatureAlgorithm(rawValue: name).map { $0 != .hs256 } ?? false
+      SignatureAlgorithm(rawValue: name).map { !$0.isSymmetric } ?? false
     }
     return offered.isEmpty ? [SignatureAlgorithm.rs256.rawValue] : offered
   }
@@ -63,8 +63,13 @@ extension IDToken {
   ///
   /// After `unknownKey`, fetch the keys again once and verify again.
   public func verify(_ checks: Checks, keys: JWKSet) throws(IDTokenError) {
-    let algorithm = try allowedAlgorithm(checks)
-    try verifySignature(algorithm, checks, keys: keys)
+    let algorithm: SignatureAlgorithm
+    do throws(JWTError) {
+      algorithm = try jwt.verifySignature(
+        algorithms: checks.algorithms, clientSecret: checks.clientSecret, keys: keys)
+    } catch {
+      throw IDTokenError(error)
+    }
     guard checks.issuerRule.acceptsMessage(issuer, expected: checks.issuer, tenant: tenant) else {
       throw .wrongIssuer(expected: checks.issuer.printable(limit: 512), found: issuer.printable(limit: 512))
     }
@@ -75,35 +80,6 @@ extension IDToken {
     try verifyHash(accessTokenHash, of: checks.accessToken, algorithm, otherwise: .wrongAccessTokenHash)
     try verifyHash(codeHash, of: checks.code, algorithm, otherwise: .wrongCodeHash)
     try verifyUnchanged(since: checks.previous)
-  }
-
-  private func allowedAlgorithm(_ checks: Checks) throws(IDTokenError) -> SignatureAlgorithm {
-    let refusal = IDTokenError.algorithmNotAllowed(algorithm.printable(limit: 32))
-    guard let known = SignatureAlgorithm(rawValue: algorithm) else { throw refusal }
-    let allowed = checks.algorithms.isEmpty ? [SignatureAlgorithm.rs256.rawValue] : checks.algorithms
-    guard allowed.contains(where: { SignatureAlgorithm(rawValue: $0)?.canonical == known.canonical }) else {
-      throw refusal
-    }
-    if known == .hs256, checks.clientSecret?.isEmpty ?? true { throw refusal }
-    return known
-  }
-
-  private func verifySignature(
-    _ algorithm: SignatureAlgorithm, _ checks: Checks, keys: JWKSet
-  ) throws(IDTokenError) {
-    // Exposed to be verified: what is signed is the text itself (RFC 7515 §5.2).
-    let text = raw.exposed
-    let message = Data(text[..<(text.lastIndex(of: ".") ?? text.endIndex)].utf8)
-    if algorithm == .hs256, let secret = checks.clientSecret {
-      guard SignatureAlgorithm.verifyHS256(signature, of: message, secret: secret) else { throw .badSignature }
-      return
-    }
-    let candidates = keys.keys.filter { $0.fits(algorithm, kid: kid) }
-    let named = kid.map { $0.printable(limit: 128) }
-    guard !candidates.isEmpty else { throw .unknownKey(kid: named) }
-    if candidates.contains(where: { algorithm.verify(signature, of: message, with: $0) }) { return }
-    // A token that names no key may be signed with one that is newer than the set.
-    throw kid == nil ? .unknownKey(kid: nil) : .badSignature
   }
 
   private func verifyAudience(_ checks: Checks) throws(IDTokenError) {

@@ -1,20 +1,22 @@
 /// JSON text as a value (RFC 8259). Foundation's decoder is not used for messages: it keeps the first of two members
 /// with one name, where RFC 7519 §4 demands the last or a refusal (here: a refusal), and its numbers lose their text,
 /// so that a huge or fractional one cannot be judged. The same bytes give the same answer on every platform.
-enum JSON: Sendable, Equatable {
+///
+/// Under this name in public, since the socket's own values are called `JSON`.
+public enum JSONValue: Sendable, Hashable {
   case null
   case bool(Bool)
   /// The number as it was written, grammar checked.
   case number(String)
   case string(String)
-  case array([JSON])
-  case object([String: JSON])
+  case array([JSONValue])
+  case object([String: JSONValue])
 
   static let maximumDepth = 32
   static let maximumBytes = 1 << 20
 
   /// Nil where the bytes are no JSON text, are larger or deeper than the limits, or name a member twice.
-  init?(_ bytes: some Collection<UInt8>) {
+  public init?(_ bytes: some Collection<UInt8>) {
     guard bytes.count <= Self.maximumBytes else { return nil }
     var reader = JSONReader(bytes: Array(bytes))
     guard let value = reader.text() else { return nil }
@@ -22,12 +24,17 @@ enum JSON: Sendable, Equatable {
   }
 
   /// The members where this is an object.
-  var members: [String: JSON]? {
+  public var members: [String: JSONValue]? {
     if case .object(let members) = self { members } else { nil }
   }
 
+  /// The elements where this is an array.
+  public var elements: [JSONValue]? {
+    if case .array(let elements) = self { elements } else { nil }
+  }
+
   /// Compact text with sorted names, so that equal values give equal bytes.
-  var serialized: String {
+  public var serialized: String {
     switch self {
     case .null: "null"
     case .bool(let value): value ? "true" : "false"
@@ -56,6 +63,9 @@ enum JSON: Sendable, Equatable {
     return result + "\""
   }
 }
+
+/// How this room calls it.
+typealias JSON = JSONValue
 
 /// A member that has another type than its specification gives it.
 struct WrongMember: Error, Equatable {

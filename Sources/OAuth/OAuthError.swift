@@ -35,6 +35,16 @@ extension OAuthErrorCode {
   // RFC 9449 §5 and §8
   public static let invalidDPoPProof = Self(rawValue: "invalid_dpop_proof")
   public static let useDPoPNonce = Self(rawValue: "use_dpop_nonce")
+  // RFC 7591 §3.2.2
+  public static let invalidRedirectURI = Self(rawValue: "invalid_redirect_uri")
+  public static let invalidClientMetadata = Self(rawValue: "invalid_client_metadata")
+  public static let invalidSoftwareStatement = Self(rawValue: "invalid_software_statement")
+  public static let unapprovedSoftwareStatement = Self(rawValue: "unapproved_software_statement")
+  // RFC 9101 §6
+  public static let invalidRequestObject = Self(rawValue: "invalid_request_object")
+  public static let invalidRequestURI = Self(rawValue: "invalid_request_uri")
+  // RFC 9396 §5
+  public static let invalidAuthorizationDetails = Self(rawValue: "invalid_authorization_details")
   // OpenID Connect Core §3.1.2.6
   public static let interactionRequired = Self(rawValue: "interaction_required")
   public static let loginRequired = Self(rawValue: "login_required")

@@ -75,13 +75,13 @@ extension HTTPResponse {
       guard let members else { throw nonConforming("the body is not a JSON object of at most 1 MiB") }
       return members
     }
-    throw refusal(members)
+    throw refusal(members.flatMap(OAuthError.init(members:)))
   }
 
   /// What an answer that is no success means: an OAuth error where a 4xx says so. At 5xx the server is out of order, and
   /// no word of it ends a grant.
-  func refusal(_ members: [String: JSON]?) -> ResponseError {
-    if (400..<500).contains(status), let members, let error = OAuthError(members: members) {
+  func refusal(_ error: OAuthError?) -> ResponseError {
+    if (400..<500).contains(status), let error {
       return .oauth(error, status: status, retryAfter: retryAfter)
     }
     return nonConforming("the status is not that of a success, and the body is no OAuth error")

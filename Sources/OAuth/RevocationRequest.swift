@@ -23,14 +23,16 @@ public struct RevocationRequest: Sendable, Equatable {
     ].compactMap(\.self)
   }
 
+  /// - Parameter extra: what the provider wants besides.
   public func httpRequest(
-    to endpoint: URL, clientID: String, client: ClientAuthentication, format: BodyFormat = .form
+    to endpoint: URL, clientID: String, client: ClientAuthentication, format: BodyFormat = .form,
+    extra: [Parameter] = []
   ) -> HTTPRequest {
     // Exposed to be sent.
     let parameters =
       [Parameter("token", token.exposed)] + (hint.map { [Parameter("token_type_hint", $0.rawValue)] } ?? [])
     return .post(
-      parameters, purpose: .revocation, to: endpoint, clientID: clientID, client: client, format: format)
+      parameters + extra, purpose: .revocation, to: endpoint, clientID: clientID, client: client, format: format)
   }
 
   public enum Outcome: Sendable, Equatable {

@@ -23,6 +23,26 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public var idTokenSigningAlgValuesSupported: [String]?
   public var authorizationResponseIssParameterSupported: Bool
   public var requirePushedAuthorizationRequests: Bool
+  public var introspectionEndpointAuthMethodsSupported: [String]?
+  /// RFC 9449 §5.1.
+  public var dpopSigningAlgValuesSupported: [String]?
+  /// Where a client with a certificate of its own goes instead (RFC 8705 §5).
+  public var mtlsEndpointAliases: [Endpoint: URL] = [:]
+  /// Whether tokens are bound to the client's certificate (RFC 8705 §3.3).
+  public var tlsClientCertificateBoundAccessTokens = false
+  /// OpenID Connect Back-Channel Logout §2.1.
+  public var backchannelLogoutSupported = false
+  public var backchannelLogoutSessionSupported = false
+  public var responseModesSupported: [String]?
+  public var requestObjectSigningAlgValuesSupported: [String]?
+  /// Whether each authorization request must be signed (RFC 9101 §10.5).
+  public var requireSignedRequestObject = false
+  /// JARM §3.
+  public var authorizationSigningAlgValuesSupported: [String]?
+  public var userinfoSigningAlgValuesSupported: [String]?
+  public var tokenEndpointAuthSigningAlgValuesSupported: [String]?
+  /// RFC 9396 §10.
+  public var authorizationDetailsTypesSupported: [String]?
   /// Endpoints that the document names but that cannot be used, with what it says there.
   public private(set) var invalidEndpoints: [Endpoint: String] = [:]
 
@@ -77,10 +97,12 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     for endpoint in Endpoint.allCases {
       metadata.read(endpoint, from: members[endpoint.rawValue], allowInsecureHTTP: allowInsecureHTTP)
     }
+    metadata.readAliases(members["mtls_endpoint_aliases"]?.members ?? [:], allowInsecureHTTP: allowInsecureHTTP)
     return metadata
   }
 
-  /// A list of another type is passed over, since all lists are advice. The two flags are not: they ask for a check.
+  /// A list of another type is passed over, since all lists are advice, and so is a flag that only says what is on offer.
+  /// The flags that demand something are not.
   private mutating func readFeatures(_ members: [String: JSON]) throws(WrongMember) {
     func list(_ name: String) -> [String]? { try? members.texts(name) }
     scopesSupported = list("scopes_supported")
@@ -89,6 +111,19 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     codeChallengeMethodsSupported = list("code_challenge_methods_supported")
     tokenEndpointAuthMethodsSupported = list("token_endpoint_auth_methods_supported")
     idTokenSigningAlgValuesSupported = list("id_token_signing_alg_values_supported")
+    dpopSigningAlgValuesSupported = list("dpop_signing_alg_values_supported")
+    responseModesSupported = list("response_modes_supported")
+    requestObjectSigningAlgValuesSupported = list("request_object_signing_alg_values_supported")
+    authorizationSigningAlgValuesSupported = list("authorization_signing_alg_values_supported")
+    userinfoSigningAlgValuesSupported = list("userinfo_signing_alg_values_supported")
+    tokenEndpointAuthSigningAlgValuesSupported = list("token_endpoint_auth_signing_alg_values_supported")
+    introspectionEndpointAuthMethodsSupported = list("introspection_endpoint_auth_methods_supported")
+    authorizationDetailsTypesSupported = list("authorization_details_types_supported")
+    backchannelLogoutSupported = (try? members.flag("backchannel_logout_supported")) ?? false
+    backchannelLogoutSessionSupported = (try? members.flag("backchannel_logout_session_supported")) ?? false
+    tlsClientCertificateBoundAccessTokens =
+      (try? members.flag("tls_client_certificate_bound_access_tokens")) ?? false
+    requireSignedRequestObject = try members.flag("require_signed_request_object")
     authorizationResponseIssParameterSupported = try members.flag("authorization_response_iss_parameter_supported")
     requirePushedAuthorizationRequests = try members.flag("require_pushed_authorization_requests")
   }
@@ -101,6 +136,20 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
       if self[keyPath: endpoint.property] == nil { invalidEndpoints[endpoint] = text.printable(limit: 512) }
     case .some(let other): invalidEndpoints[endpoint] = other.serialized.printable(limit: 512)
     }
+  }
+
+  /// An alias that cannot be used is passed over: the endpoint itself is still there.
+  private mutating func readAliases(_ members: [String: JSON], allowInsecureHTTP: Bool) {
+    for endpoint in Endpoint.allCases {
+      guard case .string(let text)? = members[endpoint.rawValue] else { continue }
+      mtlsEndpointAliases[endpoint] = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
+    }
+  }
+
+  /// The endpoint for a client with a certificate of its own (RFC 8705 §5): the alias, where there is one.
+  public func endpoint(_ endpoint: Endpoint, mutualTLS: Bool) throws(EndpointError) -> URL {
+    if mutualTLS, let alias = mtlsEndpointAliases[endpoint] { return alias }
+    return try self.endpoint(endpoint)
   }
 
   /// The endpoint, or why there is none: not named, and named but not to be used, are two things.

@@ -1,10 +1,16 @@
 public import Foundation
 
-/// What the token endpoint is asked (RFC 6749 §4.1.3 and §6). It holds a code or a refresh token and prints neither.
+/// What the token endpoint is asked: for each grant type one way to make it. It holds codes, tokens and passwords, and
+/// prints none.
 public struct TokenRequest: Sendable {
   private enum Grant: Sendable {
     case code(Secret, redirectURI: RedirectURI, verifier: CodeVerifier?)
     case refresh(Secret, scopes: [String])
+    case device(Secret)
+    case client(scopes: [String])
+    case assertion(SigningKey, GrantAssertionClaims, scopes: [String])
+    case exchange(TokenExchangeRequest)
+    case password(username: String, password: Secret, scopes: [String])
   }
 
   private let grant: Grant
@@ -15,7 +21,7 @@ public struct TokenRequest: Sendable {
   /// A header that the request has by itself is not replaced.
   public var extraHeaders: [HTTPRequest.Header] = []
 
-  /// Exchanges a code. The redirect URI is the string that the authorization request carried (RFC 6749 §4.1.3).
+  /// Exchanges a code (RFC 6749 §4.1.3). The redirect URI is the string that the authorization request carried.
   public static func code(
     _ code: Secret, redirectURI: RedirectURI, verifier: CodeVerifier?, resources: [String] = []
   ) -> TokenRequest {
@@ -27,6 +33,33 @@ public struct TokenRequest: Sendable {
     TokenRequest(grant: .refresh(token, scopes: scopes), resources: resources)
   }
 
+  /// Asks whether a person has allowed a device (RFC 8628 §3.4).
+  public static func deviceCode(_ code: Secret, resources: [String] = []) -> TokenRequest {
+    TokenRequest(grant: .device(code), resources: resources)
+  }
+
+  /// Asks for a token of the client's own (RFC 6749 §4.4.2).
+  public static func clientCredentials(scopes: [String], resources: [String] = []) -> TokenRequest {
+    TokenRequest(grant: .client(scopes: scopes), resources: resources)
+  }
+
+  /// Asks for a token with a signed assertion as the grant (RFC 7523 §2.1), which is made when the request is sent.
+  public static func jwtBearer(
+    key: SigningKey, claims: GrantAssertionClaims, scopes: [String] = [], resources: [String] = []
+  ) -> TokenRequest {
+    TokenRequest(grant: .assertion(key, claims, scopes: scopes), resources: resources)
+  }
+
+  /// Exchanges a token for another (RFC 8693 §2.1).
+  public static func exchange(_ request: TokenExchangeRequest) -> TokenRequest {
+    TokenRequest(grant: .exchange(request), resources: request.resources)
+  }
+
+  /// Gives a person's password away (RFC 6749 §4.3.2), which RFC 9700 §2.4 forbids: for providers that have nothing else.
+  public static func password(username: String, password: Secret, scopes: [String]) -> TokenRequest {
+    TokenRequest(grant: .password(username: username, password: password, scopes: scopes), resources: [])
+  }
+
   private init(grant: Grant, resources: [String]) {
     self.grant = grant
     self.resources = resources
@@ -36,26 +69,51 @@ public struct TokenRequest: Sendable {
     to endpoint: URL, clientID: String, client: ClientAuthentication, format: BodyFormat = .form,
     scopeSeparator: String = " "
   ) -> HTTPRequest {
-    var parameters = grantParameters(scopeSeparator: scopeSeparator)
+    var parameters = [Parameter("grant_type", grantType)] + grantParameters(scopeSeparator: scopeSeparator)
     parameters += resources.map { Parameter("resource", $0) }
-    let taken = Set(parameters.map(\.name)).union(["client_id", "client_secret"])
+    let taken = Set(parameters.map(\.name)).union(Self.reserved)
     parameters += extraParameters.filter { !taken.contains($0.name) }
-    return .post(
+    var request = HTTPRequest.post(
       parameters, purpose: .token, to: endpoint, clientID: clientID, client: client, format: format,
       extraHeaders: extraHeaders)
+    if case .assertion(let key, let claims, _) = grant {
+      request.signatures.append(.grantAssertion(key: key, claims: claims))
+    }
+    return request
   }
 
-  // Code, verifier and refresh token are exposed to be sent.
+  /// What only the client's authentication and signing may put in.
+  private static let reserved: Set<String> = [
+    "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion",
+  ]
+
+  private var grantType: String {
+    switch grant {
+    case .code: "authorization_code"
+    case .refresh: "refresh_token"
+    case .device: "urn:ietf:params:oauth:grant-type:device_code"
+    case .client: "client_credentials"
+    case .assertion: "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    case .exchange: "urn:ietf:params:oauth:grant-type:token-exchange"
+    case .password: "password"
+    }
+  }
+
+  // Codes, verifier, tokens and password are exposed to be sent.
   private func grantParameters(scopeSeparator: String) -> [Parameter] {
+    func scope(_ scopes: [String]) -> [Parameter] {
+      scopes.isEmpty ? [] : [Parameter("scope", scopes.joined(separator: scopeSeparator))]
+    }
     switch grant {
     case .code(let code, let redirectURI, let verifier):
-      return [
-        Parameter("grant_type", "authorization_code"), Parameter("code", code.exposed),
-        Parameter("redirect_uri", redirectURI.rawValue),
-      ] + (verifier.map { [Parameter("code_verifier", $0.secret.exposed)] } ?? [])
-    case .refresh(let token, let scopes):
-      return [Parameter("grant_type", "refresh_token"), Parameter("refresh_token", token.exposed)]
-        + (scopes.isEmpty ? [] : [Parameter("scope", scopes.joined(separator: scopeSeparator))])
+      return [Parameter("code", code.exposed), Parameter("redirect_uri", redirectURI.rawValue)]
+        + (verifier.map { [Parameter("code_verifier", $0.secret.exposed)] } ?? [])
+    case .refresh(let token, let scopes): return [Parameter("refresh_token", token.exposed)] + scope(scopes)
+    case .device(let code): return [Parameter("device_code", code.exposed)]
+    case .client(let scopes), .assertion(_, _, let scopes): return scope(scopes)
+    case .exchange(let request): return request.parameters(scopeSeparator: scopeSeparator)
+    case .password(let username, let password, let scopes):
+      return [Parameter("username", username), Parameter("password", password.exposed)] + scope(scopes)
     }
   }
 }
@@ -65,6 +123,11 @@ extension TokenRequest: CustomStringConvertible, CustomDebugStringConvertible, C
     switch grant {
     case .code: "token request for a code"
     case .refresh: "token request for a refresh token"
+    case .device: "token request for a device code"
+    case .client: "token request for the client itself"
+    case .assertion: "token request for an assertion"
+    case .exchange: "token request for another token"
+    case .password: "token request for a password"
     }
   }
   public var debugDescription: String { description }

@@ -14,10 +14,23 @@ public struct TokenResponseQuirks: Sendable, Codable, Equatable {
   public var lifetimeUnit: LifetimeUnit
   /// The members to descend through to the token (`["authed_user"]`); empty for the object itself.
   public var path: [String]
+  /// The type of tokens where the provider does not say.
+  public var tokenType: String?
+  /// What the provider calls a bearer token besides `Bearer` (`bot`, `user`), in any case.
+  public var bearerNames: [String]
+  /// A member that is `false` in a refusal, whatever the status says (`ok`).
+  public var successMember: String?
+  /// Where an error's code may be besides `error`, as dotted paths (`error.type`, `errcode`): the first that holds a text
+  /// or a number, but not zero.
+  public var errorMembers: [String]
+  /// Where its description may be besides `error_description`, as dotted paths.
+  public var errorDescriptionMembers: [String]
 
   public init(
     acceptsForm: Bool = false, scopeSeparator: String = " ", keepMembers: [String] = [],
-    fixedLifetime: Duration? = nil, lifetimeUnit: LifetimeUnit = .seconds, path: [String] = []
+    fixedLifetime: Duration? = nil, lifetimeUnit: LifetimeUnit = .seconds, path: [String] = [],
+    tokenType: String? = nil, bearerNames: [String] = [], successMember: String? = nil, errorMembers: [String] = [],
+    errorDescriptionMembers: [String] = []
   ) {
     self.acceptsForm = acceptsForm
     self.scopeSeparator = scopeSeparator
@@ -25,6 +38,38 @@ public struct TokenResponseQuirks: Sendable, Codable, Equatable {
     self.fixedLifetime = fixedLifetime
     self.lifetimeUnit = lifetimeUnit
     self.path = path
+    self.tokenType = tokenType
+    self.bearerNames = bearerNames
+    self.successMember = successMember
+    self.errorMembers = errorMembers
+    self.errorDescriptionMembers = errorDescriptionMembers
+  }
+
+  /// What an answer refuses with, in OAuth's words or in the provider's own.
+  func error(in members: [String: JSON]) -> OAuthError? {
+    let description = Self.text(at: errorDescriptionMembers, in: members)
+    if let error = OAuthError(members: members) {
+      return OAuthError(code: error.code, description: error.description ?? description, uri: error.uri)
+    }
+    if let code = Self.text(at: errorMembers, in: members) {
+      let own = (try? members.text("error_description")) ?? nil
+      return OAuthError(code: OAuthErrorCode(rawValue: code), description: own ?? description)
+    }
+    guard let successMember, members[successMember] == .bool(false) else { return nil }
+    return OAuthError(code: OAuthErrorCode(rawValue: "\(successMember) is false"), description: description)
+  }
+
+  private static func text(at paths: [String], in members: [String: JSON]) -> String? {
+    for path in paths {
+      var value: JSON? = .object(members)
+      for name in path.split(separator: ".") { value = value?.members?[String(name)] }
+      switch value {
+      case .string(let text) where !text.isEmpty: return text
+      case .number(let text) where Double(text) != 0: return text
+      default: continue
+      }
+    }
+    return nil
   }
 }
 
@@ -60,20 +105,43 @@ public struct TokenResponse: Sendable, Equatable {
   /// Nil where the provider does not say: then it granted what was asked.
   public var scope: [String]?
   public var idToken: Secret?
+  /// What kind of token it is (RFC 8693 §2.2.1); nil outside a token exchange, where it must be there.
+  public var issuedTokenType: String?
   /// A JSON object of the members that ``TokenResponseQuirks/keepMembers`` names, as far as they came.
   public var extra: Data
 
   private static let tokenTypes = ["bearer": "Bearer", "dpop": "DPoP"]
+  /// What an exchange may give is no access token, and has no type of use (RFC 8693 §2.2.1).
+  private static let exchangedTokenTypes = tokenTypes.merging(["n_a": "N_A"]) { old, _ in old }
 
   /// Reads a token response: 200 with a JSON object, and no `error` in it, whatever the status says.
   public static func parse(
     _ response: HTTPResponse, quirks: TokenResponseQuirks
   ) throws(ResponseError) -> TokenResponse {
+    try parse(response, quirks: quirks, types: tokenTypes)
+  }
+
+  /// Reads the answer to a token exchange (RFC 8693 §2.2.1): `issued_token_type` must be there, and `token_type` may be
+  /// `N_A`.
+  public static func parseExchange(
+    _ response: HTTPResponse, quirks: TokenResponseQuirks
+  ) throws(ResponseError) -> TokenResponse {
+    let answer = try parse(response, quirks: quirks, types: exchangedTokenTypes)
+    guard answer.issuedTokenType != nil else {
+      throw response.nonConforming(WrongMember(name: "issued_token_type", wanted: "a non-empty string"))
+    }
+    return answer
+  }
+
+  private static func parse(
+    _ response: HTTPResponse, quirks: TokenResponseQuirks, types: [String: String]
+  ) throws(ResponseError) -> TokenResponse {
     guard !(300..<400).contains(response.status) else { throw .redirect(status: response.status) }
     let outer = members(of: response, quirks: quirks)
-    guard response.status == 200 else { throw response.refusal(outer) }
+    let refusal = outer.flatMap(quirks.error)
+    guard response.status == 200 else { throw response.refusal(refusal) }
     guard let outer else { throw response.nonConforming("the body is not a JSON object of at most 1 MiB") }
-    if let error = OAuthError(members: outer) {
+    if let error = refusal {
       throw .oauth(error, status: response.status, retryAfter: response.retryAfter)
     }
     if let error = outer["error"], error != .null, error != .string("") {
@@ -85,7 +153,7 @@ public struct TokenResponse: Sendable, Equatable {
       inner = members
     }
     do throws(WrongMember) {
-      return try TokenResponse(inner, outer: outer, quirks: quirks)
+      return try TokenResponse(inner, outer: outer, quirks: quirks, types: types)
     } catch {
       throw response.nonConforming(error)
     }
@@ -107,22 +175,35 @@ public struct TokenResponse: Sendable, Equatable {
   }
 
   private init(
-    _ members: [String: JSON], outer: [String: JSON], quirks: TokenResponseQuirks
+    _ members: [String: JSON], outer: [String: JSON], quirks: TokenResponseQuirks, types: [String: String]
   ) throws(WrongMember) {
     accessToken = Secret(try members.requiredText("access_token"))
-    guard let type = Self.tokenTypes[try members.requiredText("token_type").lowercased()] else {
+    let isTyped = members["token_type"] != nil && members["token_type"] != .null
+    let named = if !isTyped, let assumed = quirks.tokenType { assumed } else { try members.requiredText("token_type") }
+    let isBearer = quirks.bearerNames.contains { $0.lowercased() == named.lowercased() }
+    guard let type = isBearer ? "Bearer" : types[named.lowercased()] else {
       throw WrongMember(name: "token_type", wanted: "one that is known (Bearer, DPoP)")
     }
     tokenType = type
+    let issued = try members.text("issued_token_type")
+    issuedTokenType = issued?.isEmpty ?? true ? nil : issued
     expiresIn = try Self.lifetime(members, quirks) ?? quirks.fixedLifetime
     refreshIn = Self.hint("refresh_in", members, quirks)
     refreshToken = try Self.optionalSecret("refresh_token", members)
     refreshTokenExpiresIn =
       Self.hint("refresh_token_expires_in", members, quirks) ?? Self.hint("x_refresh_token_expires_in", members, quirks)
+      ?? Self.keycloakHint(members, quirks)
     scope = try Self.scopes(members, separator: quirks.scopeSeparator)
     idToken = try Self.optionalSecret("id_token", members)
     let kept = outer.merging(members) { _, inner in inner }.filter { quirks.keepMembers.contains($0.key) }
     extra = Data(JSON.object(kept).serialized.utf8)
+  }
+
+  /// The parameters of a fragment (RFC 6749 §4.2.2), all of them text. A refresh token has no business there.
+  init(fragment values: [String: String], quirks: TokenResponseQuirks) throws(WrongMember) {
+    let members = values.mapValues(JSON.string)
+    try self.init(members, outer: members, quirks: quirks, types: Self.tokenTypes)
+    refreshToken = nil
   }
 
   private static func optionalSecret(
@@ -145,6 +226,11 @@ public struct TokenResponse: Sendable, Equatable {
   private static func hint(_ name: String, _ members: [String: JSON], _ quirks: TokenResponseQuirks) -> Duration? {
     guard let number = try? members.number(name, orText: true), number >= 0 else { return nil }
     return Lifetime.duration(number, unit: quirks.lifetimeUnit)
+  }
+
+  /// Keycloak writes 0 for a refresh token that does not end.
+  private static func keycloakHint(_ members: [String: JSON], _ quirks: TokenResponseQuirks) -> Duration? {
+    hint("refresh_expires_in", members, quirks).flatMap { $0 == .zero ? nil : $0 }
   }
 
   private static func scopes(_ members: [String: JSON], separator: String) throws(WrongMember) -> [String]? {

@@ -10,12 +10,16 @@ public struct UserInfo: Sendable, Equatable {
   /// The whole answer, a JSON object.
   public var claims: Data
 
-  public static func httpRequest(to endpoint: URL, accessToken: Secret) -> HTTPRequest {
-    // Exposed to be sent (RFC 6750 §2.1).
-    let headers = [
-      HTTPRequest.Header("Accept", "application/json"), .init("Authorization", "Bearer \(accessToken.exposed)"),
-    ]
-    return HTTPRequest(purpose: .userinfo, method: "GET", url: endpoint, headers: headers)
+  /// The request, with the token as RFC 6750 §2.1 has it, or with a proof where the token is bound to a key (RFC 9449 §7).
+  public static func httpRequest(
+    to endpoint: URL, accessToken: Secret, proof key: DPoPKey? = nil
+  ) -> HTTPRequest {
+    // Exposed to be sent.
+    let credentials = "\(key == nil ? "Bearer" : "DPoP") \(accessToken.exposed)"
+    return HTTPRequest(
+      purpose: .userinfo, method: "GET", url: endpoint,
+      headers: [.init("Accept", "application/json, application/jwt"), .init("Authorization", credentials)]
+    ).proving(key, accessToken: accessToken)
   }
 
   /// Reads the answer, which must be about the ID token's subject (OpenID Connect Core §5.3.4).
@@ -23,19 +27,84 @@ public struct UserInfo: Sendable, Equatable {
   /// - Parameter subject: the ID token's `sub`; nil where there was no ID token.
   public static func parse(_ response: HTTPResponse, subject: String?) throws(ResponseError) -> UserInfo {
     let members = try response.successfulObject()
-    let found: String
+    let info: UserInfo
     do throws(WrongMember) {
-      found = try members.requiredText("sub")
+      info = try UserInfo(members, response.body)
     } catch {
       throw response.nonConforming(error)
     }
-    if let subject, subject != found {
-      throw .subjectMismatch(expected: subject.printable(limit: 255), found: found.printable(limit: 255))
+    try info.check(subject: subject)
+    return info
+  }
+
+  /// The signed answer, where the provider signs (OpenID Connect Core §5.3.2); nil where the answer is JSON or none.
+  public static func compact(_ response: HTTPResponse) -> Secret? {
+    guard response.status == 200, response.mediaType == "application/jwt",
+      let text = String(validating: response.body, as: UTF8.self)
+    else { return nil }
+    return Secret(text.trimmingCharacters(in: .whitespacesAndNewlines))
+  }
+
+  /// Reads a signed answer (OpenID Connect Core §5.3.2): the signature always, `iss`, `aud` and times where they are
+  /// there, and the subject as ``parse(_:subject:)`` does.
+  ///
+  /// After ``UserInfoError/token(_:)`` with `unknownKey`, fetch the keys again once and parse again.
+  public static func parse(
+    signed compact: Secret, checks: JWTChecks, keys: JWKSet, subject: String?
+  ) throws(UserInfoError) -> UserInfo {
+    let info: UserInfo
+    do throws(JWTError) {
+      let token = try SignedJWT.parse(compact)
+      try token.verify(try token.registeredClaims(), checks, keys: keys)
+      do throws(WrongMember) {
+        info = try UserInfo(token.claims, token.payload)
+      } catch {
+        throw .malformed("\(error.name) is not \(error.wanted)")
+      }
+    } catch {
+      throw .token(error)
     }
+    do throws(ResponseError) {
+      try info.check(subject: subject)
+    } catch {
+      throw .response(error)
+    }
+    return info
+  }
+
+  private init(_ members: [String: JSON], _ claims: Data) throws(WrongMember) {
+    subject = try members.requiredText("sub")
     // Optional claims of a wrong type are passed over: they decorate, and identify nobody.
     func optional(_ name: String) -> String? { try? members.text(name) }
-    return UserInfo(
-      subject: found, name: optional("name"), preferredUsername: optional("preferred_username"),
-      email: optional("email"), isEmailVerified: members["email_verified"] == .bool(true), claims: response.body)
+    name = optional("name")
+    preferredUsername = optional("preferred_username")
+    email = optional("email")
+    isEmailVerified = members["email_verified"] == .bool(true)
+    self.claims = claims
+  }
+
+  private func check(subject expected: String?) throws(ResponseError) {
+    guard let expected, expected != subject else { return }
+    throw .subjectMismatch(expected: expected.printable(limit: 255), found: subject.printable(limit: 255))
+  }
+}
+
+extension UserInfo: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "user information" }
+  public var debugDescription: String { description }
+  /// Claims are about a person, and stay out of logs.
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// Why a signed UserInfo answer is not taken.
+public enum UserInfoError: Error, Sendable, Equatable, CustomStringConvertible {
+  case token(JWTError)
+  case response(ResponseError)
+
+  public var description: String {
+    switch self {
+    case .token(let error): error.description(of: "the signed user information")
+    case .response(let error): error.description
+    }
   }
 }

@@ -22,7 +22,9 @@ extension OAuthProvider {
       if status == 429 || status == 408 || Self.passingCodes.contains(oauth.code) {
         return .tryLater(message: text, oauth, retryAfter: retryAfter)
       }
-      if isPermanent(oauth.code.rawValue) { return .ended(.refused, message: text, oauth) }
+      if isPermanent(oauth.code.rawValue) || isPermanent(oauth.description ?? "") {
+        return .ended(.refused, message: text, oauth)
+      }
       if Self.permanentCodes.contains(oauth.code) { return .ended(.refused, message: text, oauth) }
       if Self.configurationCodes.contains(oauth.code) { return .misconfigured(message: text, oauth) }
       return .tryLater(message: text, oauth, retryAfter: retryAfter)
@@ -39,9 +41,10 @@ extension OAuthProvider {
     }
   }
 
-  /// Whether the settings name this code as one that ends a grant.
-  private func isPermanent(_ code: String) -> Bool {
-    settings.permanentErrors.contains(code)
+  /// Whether the settings name this code or description as one that ends a grant. Some providers have one code for many
+  /// things (Zoom: `invalid_request`).
+  private func isPermanent(_ words: String) -> Bool {
+    settings.permanentErrors.contains(words)
   }
 
   /// Whether the settings name this status of an answer without a code (`http_400`). A page for people is a proxy's or

@@ -163,21 +163,18 @@ extension OAuthProvider {
   }
 
   private func clientAuthentication(_ metadata: ServerMetadata) -> Finding {
-    let method: String
-    switch settings.client {
-    case .none:
-      // Servers seldom name `none`, and take public clients all the same.
-      return Finding(.clientAuthentication, .ok, "none: a public client")
-    case .basic: method = "client_secret_basic"
-    case .post: method = "client_secret_post"
-    }
-    guard let methods = metadata.tokenEndpointAuthMethodsSupported, !methods.contains(method) else {
+    // Servers seldom name `none`, and take public clients all the same.
+    if settings.client == .none { return Finding(.clientAuthentication, .ok, "none: a public client") }
+    let usable = settings.client.methods
+    let method = usable[0]
+    guard let methods = metadata.tokenEndpointAuthMethodsSupported, !methods.contains(where: usable.contains) else {
       return Finding(.clientAuthentication, .ok, method)
     }
-    let other = ["client_secret_basic", "client_secret_post"].first(where: methods.contains)
+    let withSecret = ["client_secret_basic", "client_secret_post", "client_secret_jwt"]
+    let other = withSecret.contains(method) ? withSecret.first(where: methods.contains) : nil
     let hint =
       other.map { "Write token_endpoint_auth_method = \"\($0)\" in [provider.\(name)], then `grantctl reload`." }
-      ?? "The provider wants a way that this version does not have: register a client with a secret."
+      ?? "Register a client that proves itself as the provider wants, and say so by token_endpoint_auth_method."
     let named = methods.prefix(8).joined(separator: ", ").printable(limit: 200)
     return Finding(.clientAuthentication, .warning(hint: hint), "\(method) is used; the metadata name \(named)")
   }

@@ -5,12 +5,16 @@ import OAuth
 extension OAuthProvider {
   /// OpenID Connect Core §3.1.3.7: a login without a sound ID token is no login.
   func checkLogin(
-    _ tokens: TokenResponse, login: SavedLogin, code: Secret, metadata: ServerMetadata, at now: Timestamp
+    _ tokens: TokenResponse, login: SavedLogin, code: Secret?, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
     guard about.usesIDTokens, login.scopes.contains("openid") else {
       return .done(Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil))
     }
     guard let compact = tokens.idToken else {
+      // Many servers give none to devices; then nobody says who signed in.
+      if code == nil {
+        return .done(Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil))
+      }
       return .failed(.invalid(message: "the provider gave no ID token though openid was asked for", nil))
     }
     return parsed(compact) { token in
@@ -74,7 +78,7 @@ extension OAuthProvider {
     checks.tolerance = settings.idToken.tolerance
     checks.accessToken = accessToken
     switch settings.client {
-    case .none: break
+    case .none, .assertion, .mutualTLS: checks.clientSecret = settings.clientSecret
     // The key of HS256 (OpenID Connect Core §10.1), where the settings allow that.
     case .basic(let secret, _), .post(let secret): checks.clientSecret = secret
     }

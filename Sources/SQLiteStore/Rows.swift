@@ -1,3 +1,4 @@
+import Foundation
 import Grants
 import OAuth
 
@@ -7,7 +8,8 @@ extension SavedGrant: StoredRow {
     columns: [
       "account", "provider", "identity", "requested_scopes", "granted_scopes", "resource", "generation", "standing",
       "standing_detail", "created_at", "logged_in_at", "refresh_token_expires_at",
-      "refresh_token_issued_at", "expiry_announced_at", "refresh_token", "previous_refresh_token", "id_token", "extra",
+      "refresh_token_issued_at", "expiry_announced_at", "kind", "refresh_token", "previous_refresh_token", "id_token",
+      "extra", "dpop_key",
     ])
 
   /// With the provider: changing it must not send the refresh token to another one.
@@ -29,10 +31,12 @@ extension SavedGrant: StoredRow {
     row.time(refreshTokenExpiresAt)
     row.time(refreshTokenIssuedAt)
     row.time(expiryAnnouncedAt)
+    row.text(kind.rawValue)
     try row.sealed(refreshToken)
     try row.sealed(previousRefreshToken)
     try row.sealed(idToken)
     try row.sealed(extra)
+    try row.sealed(dpopKey)
   }
 
   init(from row: inout RowReader) throws {
@@ -52,13 +56,15 @@ extension SavedGrant: StoredRow {
     let refreshTokenExpiresAt = try row.optionalTime()
     let refreshTokenIssuedAt = try row.optionalTime()
     let expiryAnnouncedAt = try row.optionalTime()
+    let grantKind = try row.name(GrantKind.self)
     self.init(
       account: account, provider: provider, identity: identity, requestedScopes: requestedScopes,
       grantedScopes: grantedScopes, resource: resource, refreshToken: try row.optionalSealed(),
       previousRefreshToken: try row.optionalSealed(), refreshTokenExpiresAt: refreshTokenExpiresAt,
       refreshTokenIssuedAt: refreshTokenIssuedAt, expiryAnnouncedAt: expiryAnnouncedAt,
       idToken: try row.optionalSealed(), generation: generation, standing: standing, createdAt: createdAt,
-      loggedInAt: loggedInAt, extra: try row.optionalSealedData())
+      loggedInAt: loggedInAt, extra: try row.optionalSealedData(), kind: grantKind,
+      dpopKey: try row.optionalSealed())
   }
 }
 
@@ -126,7 +132,7 @@ extension SavedLogin: StoredRow {
     "logins", key: ["id"],
     columns: [
       "id", "provider", "account", "redirect_uri", "scopes", "resource", "max_age", "uid", "started_at", "expires_at",
-      "state", "nonce", "verifier",
+      "state", "nonce", "verifier", "dpop_key", "device",
     ])
 
   /// With what the login is for: changing it must not sign a person in elsewhere.
@@ -146,6 +152,8 @@ extension SavedLogin: StoredRow {
     try row.sealed(state)
     try row.sealed(nonce)
     try row.sealed(verifier)
+    try row.sealed(dpopKey)
+    try row.sealed(device.map(DeviceRecord.init)?.encoded)
   }
 
   init(from row: inout RowReader) throws {
@@ -163,7 +171,10 @@ extension SavedLogin: StoredRow {
     self.init(
       id: id, provider: provider, account: account, state: try row.sealed(), nonce: try row.optionalSealed(),
       verifier: try row.optionalSealed(), redirectURI: redirectURI, scopes: scopes, resource: resource, maxAge: maxAge,
-      uid: uid, startedAt: startedAt, expiresAt: expiresAt)
+      uid: uid, startedAt: startedAt, expiresAt: expiresAt, dpopKey: try row.optionalSealed(),
+      device: try row.optionalSealedData().map { data in
+        try row.required(try? JSONDecoder().decode(DeviceRecord.self, from: data)).login
+      })
   }
 }
 

@@ -7,7 +7,7 @@ enum Schema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
   static let applicationID: Int32 = 0x6772_6e74
   /// `user_version` of what this program writes.
-  static let version = 2
+  static let version = 3
 
   /// Each migration is one transaction: what ends the process leaves the version before or the one after.
   static func migrate(_ database: DatabaseQueue, onWritePoint: (@Sendable (WritePoint) -> Void)? = nil) throws {
@@ -19,7 +19,7 @@ enum Schema {
 
   /// Whether nothing was ever committed.
   static func isEmpty(_ db: Database) throws -> Bool {
-    try ["grants", "tokens", "refresh_intents", "logins", "revocations", "settings"].allSatisfy {
+    try ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"].allSatisfy {
       try Int.fetchOne(db, sql: "SELECT count(*) FROM \($0)") == 0
     }
   }
@@ -36,6 +36,11 @@ enum Schema {
       try db.execute(sql: "PRAGMA user_version = 2")
       onWritePoint?(.migrated(to: 2))
     }
+    migrator.registerMigration("v3") { db in
+      try db.execute(sql: v3)
+      try db.execute(sql: "PRAGMA user_version = 3")
+      onWritePoint?(.migrated(to: 3))
+    }
     return migrator
   }
 
@@ -43,6 +48,21 @@ enum Schema {
   private static let v2 = """
     ALTER TABLE grants ADD COLUMN refresh_token_issued_at INTEGER;
     ALTER TABLE grants ADD COLUMN expiry_announced_at INTEGER;
+    """
+
+  /// How a grant was come by, the key that its tokens are bound to, logins on other devices, registered clients.
+  private static let v3 = """
+    ALTER TABLE grants ADD COLUMN kind TEXT NOT NULL DEFAULT 'authorization_code';
+    ALTER TABLE grants ADD COLUMN dpop_key BLOB;
+    ALTER TABLE logins ADD COLUMN dpop_key BLOB;
+    ALTER TABLE logins ADD COLUMN device BLOB;
+    CREATE TABLE registrations (
+      provider TEXT NOT NULL PRIMARY KEY,
+      issuer TEXT NOT NULL,
+      client_id TEXT NOT NULL,
+      created_at INTEGER NOT NULL,
+      detail BLOB NOT NULL
+    ) STRICT;
     """
 
   // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.

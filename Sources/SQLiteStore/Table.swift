@@ -61,6 +61,7 @@ extension StoredState {
     state.intents = try RefreshIntent.all(in: db, sealer: sealer)
     state.logins = try SavedLogin.all(in: db, sealer: sealer)
     state.revocations = try PendingRevocation.all(in: db, sealer: sealer)
+    state.registrations = try SavedRegistration.all(in: db, sealer: sealer)
     for setting in try Setting.all(in: db, sealer: sealer) { state.values[setting.name] = setting.value }
     return state
   }
@@ -68,7 +69,8 @@ extension StoredState {
   /// What makes this state from nothing.
   var changes: [Change] {
     grants.map(Change.putGrant) + tokens.map(Change.putToken) + intents.map(Change.putIntent)
-      + logins.map(Change.putLogin) + revocations.map(Change.putRevocation) + values.map(Change.putValue)
+      + logins.map(Change.putLogin) + revocations.map(Change.putRevocation)
+      + registrations.map(Change.putRegistration) + values.map(Change.putValue)
   }
 }
 
@@ -79,6 +81,9 @@ extension Change {
     case .removeGrant(let account): try Self.delete("DELETE FROM grants WHERE account = ?", account.rawValue, in: db)
     case .putToken(let token): try token.put(in: db, sealer: sealer)
     case .removeTokens(let account): try Self.delete("DELETE FROM tokens WHERE account = ?", account.rawValue, in: db)
+    case .removeToken(let account, let key):
+      let sql = "DELETE FROM tokens WHERE account = ? AND scope = ? AND resource = ?"
+      try db.cachedStatement(sql: sql).execute(arguments: [account.rawValue, key.scope, key.resource])
     case .putIntent(let intent): try intent.put(in: db, sealer: sealer)
     case .removeIntent(let account):
       try Self.delete("DELETE FROM refresh_intents WHERE account = ?", account.rawValue, in: db)
@@ -86,6 +91,9 @@ extension Change {
     case .removeLogin(let id): try Self.delete("DELETE FROM logins WHERE id = ?", id.rawValue, in: db)
     case .putRevocation(let revocation): try revocation.put(in: db, sealer: sealer)
     case .removeRevocation(let id): try Self.delete("DELETE FROM revocations WHERE id = ?", plain(id), in: db)
+    case .putRegistration(let registration): try registration.put(in: db, sealer: sealer)
+    case .removeRegistration(let provider):
+      try Self.delete("DELETE FROM registrations WHERE provider = ?", provider.rawValue, in: db)
     case .putValue(let name, let value): try Setting(name: name, value: value).put(in: db, sealer: sealer)
     }
   }

@@ -69,8 +69,15 @@ struct ShowCommand: BrokerCommand {
     fields.add("Subject", account.identity?.subject)
     fields.add("Issuer", account.identity?.issuer)
     fields.add("Scopes", account.scopes.joined(separator: " "))
+    fields.add("Grant", account.grant?.replacing("_", with: " "))
     fields.add("Token", "generation \(account.generation)")
+    fields.add("Bound to", account.token_binding.map(Self.words(binding:)))
     fields.add("Expires", time(account.expires_at, inFuture))
+    for token in account.tokens ?? [] {
+      let place = token.resource.map { " at \($0)" } ?? ""
+      let expiry = time(token.expires_at, inFuture).map { ", expires \($0)" } ?? ""
+      fields.add("Narrowed to", token.scopes.joined(separator: " ") + place + expiry)
+    }
     fields.add("Next refresh", time(account.next_refresh_at, inFuture))
     fields.add("Last refresh", time(account.last_refresh_at) { TimeText.ago($0, now: $1) })
     let source = account.refresh_expiry_learned == true ? ", as earlier ones ended" : ""
@@ -86,51 +93,58 @@ struct ShowCommand: BrokerCommand {
     }
     return fields
   }
+
+  /// A binding of a newer broker is said as it came.
+  private static func words(binding: String) -> String {
+    switch binding {
+    case "dpop": "a key of the broker's (DPoP): requests need a proof too, by grantctl proof"
+    case "mtls": "the client's certificate (mutual TLS)"
+    default: binding
+    }
+  }
 }
 
 struct LogoutCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "logout", abstract: "Revoke an account's tokens and forget the account.",
     discussion: """
-      The account is forgotten here whatever the provider answers; a revocation that fails is tried again later.
+      The account is forgotten here whatever the provider answers; a revocation that fails is tried again later. \
+      With --end-session the person is signed out at the provider too, where it has such a page: the address is \
+      printed, for their browser.
 
-      Example:
+      Examples:
         grantctl logout work
+        grantctl logout work --end-session --open
       """)
 
   @Argument(help: "The account's name.")
   var account: String
   @Flag(help: "Do not revoke at the provider: only forget here.")
   var noRevoke = false
+  @Flag(help: "End the session at the provider too: print the address that does it.")
+  var endSession = false
+  @Flag(help: "With --end-session: open the address in the browser.")
+  var open = false
   @OptionGroup var options: GlobalOptions
 
+  func validate() throws {
+    guard endSession || !open else { throw ValidationError("--open goes with --end-session.") }
+  }
+
   func run(in shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(AccountLogout.self, .init(account: account, revoke: noRevoke ? false : nil))
-    if shell.isJSON { return shell.say(answer.json) }
-    var fields = Fields()
-    for step in try answer.value().steps {
-      let result = Self.words(result: step.result) + (step.message.map { ": \($0)" } ?? "")
-      fields.add(Self.words(step: step.step), result, step.result == "refused" ? .bad : .plain)
+    let answer = try await shell.ask(
+      AccountLogout.self,
+      .init(account: account, revoke: noRevoke ? false : nil, end_session: endSession ? true : nil))
+    let purpose = "end the session at the provider"
+    if shell.isJSON {
+      shell.say(answer.json)
+      // The address is in the answer: without --open there is no more to say.
+      if open, let url = answer.json["end_session_url"]?.string { _ = shell.show(url, to: purpose, inBrowser: true) }
+      return
     }
-    shell.say(fields)
+    let result = try answer.value()
+    shell.say(Fields(result.steps, forgotten: "account"))
     shell.terminal.say("Signed out: \(Cell(account).text)")
-  }
-
-  /// A step of a newer broker is said as it came.
-  private static func words(step: String) -> String {
-    switch step {
-    case "revoke_refresh_token": "Revoke the refresh token"
-    case "revoke_access_token": "Revoke the access token"
-    case "forget": "Forget the account"
-    default: step
-    }
-  }
-
-  private static func words(result: String) -> String {
-    switch result {
-    case "queued": "not yet, it is tried again by itself"
-    case "unsupported": "the provider cannot do that"
-    default: result
-    }
+    if let url = result.end_session_url { _ = shell.show(url, to: purpose, inBrowser: open) }
   }
 }

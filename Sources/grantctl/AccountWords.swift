@@ -17,6 +17,32 @@ extension AccountView.Identity {
   var bestName: String { email ?? username ?? name ?? subject }
 }
 
+extension Fields {
+  /// What each step of a logout, or of the end of a registration, came to. One of a newer broker is said as it came.
+  init(_ steps: [AccountLogout.Step], forgotten: String) {
+    for step in steps {
+      let name =
+        switch step.step {
+        case "revoke_refresh_token": "Revoke the refresh token"
+        case "revoke_access_token": "Revoke the access token"
+        case "end_session": "End the session"
+        case "delete_registration": "Delete the registration"
+        case "forget": "Forget the \(forgotten)"
+        default: step.step
+        }
+      let result =
+        switch step.result {
+        // Only a person's browser can do that.
+        case "queued" where step.step == "end_session": "not yet"
+        case "queued": "not yet, it is tried again by itself"
+        case "unsupported": "the provider cannot do that"
+        default: step.result
+        }
+      add(name, result + (step.message.map { ": \($0)" } ?? ""), step.result == "refused" ? .bad : .plain)
+    }
+  }
+}
+
 extension Shell {
   /// What went wrong with an account and what to do, for the lines below it.
   func notes(_ error: AccountView.LastError?) -> [String] {

@@ -8,13 +8,15 @@ enum Browser: Equatable, Sendable {
   static func choose(
     for url: String, isWanted: Bool, environment: [String: String], find: (String) -> String?
   ) -> Browser {
-    // What is no web address could start anything.
-    guard isWanted, url.hasPrefix("https://") || url.hasPrefix("http://") else { return .show }
+    guard isWanted, isWebAddress(url) else { return .show }
     if let browser = environment["BROWSER"], let command = command(browser, url, find) { return .open(command) }
     let hasDisplay = ["DISPLAY", "WAYLAND_DISPLAY"].contains { environment[$0]?.isEmpty == false }
     guard hasDisplay, let opener = find("xdg-open") else { return .show }
     return .open([opener, url])
   }
+
+  /// What is no web address could start anything.
+  static func isWebAddress(_ url: String) -> Bool { url.hasPrefix("https://") || url.hasPrefix("http://") }
 
   /// `$BROWSER` is a list of commands separated by colons; `%s` stands for the address, which else comes last.
   private static func command(_ list: String, _ url: String, _ find: (String) -> String?) -> [String]? {

@@ -47,7 +47,10 @@ struct GlobalOptions: ParsableArguments {
       }
     }
     guard index > 0, index < arguments.count, !arguments[index].hasPrefix("-") else { return arguments }
-    return [arguments[index]] + arguments[..<index] + arguments[(index + 1)...]
+    // The commands that have commands.
+    let isNested = arguments[index] == ProviderCommand.configuration.commandName
+    let end = isNested && index + 1 < arguments.count && !arguments[index + 1].hasPrefix("-") ? index + 2 : index + 1
+    return Array(arguments[index..<end] + arguments[..<index] + arguments[end...])
   }
 }
 

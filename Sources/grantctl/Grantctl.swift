@@ -20,10 +20,17 @@ struct Grantctl: AsyncParsableCommand {
       """,
     version: GrantdVersion.current,
     groupedSubcommands: [
-      CommandGroup(name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self]),
-      CommandGroup(name: "Token", subcommands: [TokenCommand.self, RefreshCommand.self]),
+      CommandGroup(name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self, ImportCommand.self]),
       CommandGroup(
-        name: "Account", subcommands: [ListCommand.self, ShowCommand.self, ProvidersCommand.self]),
+        name: "Token",
+        subcommands: [
+          TokenCommand.self, RefreshCommand.self, ExchangeCommand.self, IntrospectCommand.self, ProofCommand.self,
+        ]),
+      CommandGroup(
+        name: "Account",
+        subcommands: [
+          ListCommand.self, ShowCommand.self, UserinfoCommand.self, ProvidersCommand.self, ProviderCommand.self,
+        ]),
       CommandGroup(
         name: "Broker",
         subcommands: [

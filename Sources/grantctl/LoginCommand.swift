@@ -3,15 +3,17 @@ import BrokerAPI
 
 struct LoginCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "login", abstract: "Sign in at a provider in the browser.",
+    commandName: "login", abstract: "Sign in at a provider in the browser, or on another device.",
     discussion: """
       Opens the browser where there is one, else prints the address to open, and waits until you have signed in. \
-      On a machine without a browser, use --manual: open the address anywhere, and paste the address that the \
-      browser ends at.
+      On a machine without a browser, use --device: open a short address on your telephone and enter the code that \
+      is shown here (RFC 8628). Where the provider has no such thing, use --manual: open the address anywhere, and \
+      paste the address that the browser ends at.
 
       Examples:
         grantctl login google work
         grantctl login google work --scope openid --scope email
+        grantctl login google work --device
         grantctl login google work --manual
         grantctl login --list
       """)
@@ -35,6 +37,10 @@ struct LoginCommand: BrokerCommand {
   var noBrowser = false
   @Flag(help: "Read the address that the browser ended at from standard input.")
   var manual = false
+  @Flag(help: "Sign in on another device, with a code that is shown here (RFC 8628).")
+  var device = false
+  @Option(help: "With --device: draw a QR code. By default, where the terminal can show it.")
+  var qr: QRWish?
   @Flag(help: "List the logins that wait for a person.")
   var list = false
   @Option(help: ArgumentHelp("End a login that waits.", valueName: "id"))
@@ -48,6 +54,8 @@ struct LoginCommand: BrokerCommand {
           ? "Missing expected argument '<provider>'. “grantctl providers” lists the configured ones."
           : "Only one of a provider, --list and --cancel can be given.")
     }
+    guard !(device && manual) else { throw ValidationError("Only one of --device and --manual can be given.") }
+    guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
     _ = try parameters()
   }
 
@@ -58,8 +66,11 @@ struct LoginCommand: BrokerCommand {
     let scopes = Self.words(scope)
     let params = LoginStart.Params(
       provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
-      destinations: manual ? ["manual"] : nil, prompt: prompt, login_hint: loginHint, params: try? parameters())
-    try await LoginFlow(shell: shell, client: shell.connect(), isBrowserWanted: !noBrowser && !manual).run(params)
+      destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt, login_hint: loginHint,
+      params: try? parameters())
+    let flow = LoginFlow(
+      shell: shell, client: try await shell.connect(), isBrowserWanted: !noBrowser, qr: qr ?? .auto)
+    try await flow.run(params)
   }
 
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).

@@ -26,29 +26,39 @@ struct LoginFlow: Sendable {
   let shell: Shell
   let client: SocketClient
   let isBrowserWanted: Bool
+  var qr = QRWish.auto
+
+  /// Where a person can sign in, of what the broker offers.
+  private enum Place {
+    case browser(String)
+    case manual(String)
+    case device(DevicePage)
+
+    init?(_ destination: Destination) {
+      switch (destination.kind, destination.url) {
+      case ("browser", let url?): self = .browser(url)
+      case ("manual", let url?): self = .manual(url)
+      case ("device", _):
+        guard let page = DevicePage(destination) else { return nil }
+        self = .device(page)
+      default: return nil
+      }
+    }
+  }
 
   private var terminal: Terminal { shell.terminal }
 
   func run(_ params: LoginStart.Params) async throws(Failure) {
     let login = try await shell.ask(LoginStart.self, params, on: client).value()
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
-    guard
-      let destination = login.destinations.first(where: { ["browser", "manual"].contains($0.kind) && $0.url != nil }),
-      let url = destination.url
-    else {
+    guard let place = login.destinations.lazy.compactMap(Place.init).first else {
       await cancel(login)
       throw Failure(
         .failure, "the broker offers no way to sign in that grantctl knows",
         hints: ["grantctl and grantd may be of different versions: `grantctl version`."])
     }
-    let isManual = destination.kind == "manual"
-    let isOpen = present(url, provider: params.provider, isManual: isManual)
-    let reads = isManual || (!isOpen && terminal.canAsk && login.destinations.contains { $0.kind == "manual" })
-    if reads {
-      let who = isManual ? "Then paste" : "Where the browser is on another machine, paste"
-      terminal.note("\(who) the whole address that it ends at here, and press Enter.")
-    }
-    let progress = Progress(terminal: terminal, expiresAt: login.expires_at, isQuiet: reads)
+    let (reads, isManual, expiresAt) = present(place, of: login, provider: params.provider)
+    let progress = Progress(terminal: terminal, expiresAt: expiresAt, isQuiet: reads)
     progress.begin()
     let result: JSON
     do throws(Failure) {
@@ -61,20 +71,29 @@ struct LoginFlow: Sendable {
     try conclude(result, params)
   }
 
-  /// Brings the address before the person; whether a browser opened.
-  private func present(_ url: String, provider: String, isManual: Bool) -> Bool {
-    let choice = Browser.choose(
-      for: url, isWanted: isBrowserWanted && !isManual, environment: terminal.environment, find: terminal.find)
-    let address = SafeText.line(url)
-    if case .open(let command) = choice, terminal.launch(command) {
-      terminal.note(
-        "Your browser opens to sign in at \(Cell(provider).text). If it does not, open this address:\n\n\(address)\n")
-      return true
+  /// Brings the place before the person: whether an address is to be pasted, whether there is no other way, and when it
+  /// is too late.
+  private func present(
+    _ place: Place, of login: LoginStart.Result, provider: String
+  ) -> (reads: Bool, isManual: Bool, expiresAt: Int64) {
+    let purpose = "sign in at \(Cell(provider).text)"
+    switch place {
+    case .browser(let url):
+      let isOpen = shell.show(url, to: purpose, inBrowser: isBrowserWanted)
+      let reads = !isOpen && terminal.canAsk && login.destinations.contains { $0.kind == "manual" }
+      if reads {
+        terminal.note(
+          "Where the browser is on another machine, paste the whole address that it ends at here, and press Enter.")
+      }
+      return (reads, false, login.expires_at)
+    case .manual(let url):
+      _ = shell.show(url, to: purpose, inBrowser: false)
+      terminal.note("Then paste the whole address that it ends at here, and press Enter.")
+      return (true, true, login.expires_at)
+    case .device(let page):
+      page.show(provider: provider, qr, in: shell)
+      return (false, false, min(page.expiresAt ?? .max, login.expires_at))
     }
-    terminal.note("To sign in at \(Cell(provider).text), open this address in a browser:")
-    // With --json standard output is for the result alone.
-    if shell.isJSON { terminal.note(address) } else { terminal.say(address) }
-    return false
   }
 
   private func conclude(_ result: JSON, _ params: LoginStart.Params) throws(Failure) {

@@ -101,6 +101,21 @@ extension Shell {
     for hint in failure.hints.flatMap(SafeText.lines) { terminal.note("  " + adapted(hint)) }
   }
 
+  /// Brings an address before the person; whether a browser opened.
+  func show(_ url: String, to purpose: String, inBrowser isWanted: Bool) -> Bool {
+    let choice = Browser.choose(
+      for: url, isWanted: isWanted, environment: terminal.environment, find: terminal.find)
+    let address = SafeText.line(url)
+    if case .open(let command) = choice, terminal.launch(command) {
+      terminal.note("Your browser opens to \(purpose). If it does not, open this address:\n\n\(address)\n")
+      return true
+    }
+    terminal.note("To \(purpose), open this address in a browser:")
+    // With --json standard output is for the result alone.
+    if isJSON { terminal.note(address) } else { terminal.say(address) }
+    return false
+  }
+
   /// A command for people to copy that reaches the same broker: `grantctl token work --system`.
   func command(_ words: String) -> String { "grantctl \(words)\(settings.wish.options)" }
 

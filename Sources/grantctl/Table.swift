@@ -93,6 +93,8 @@ struct Table {
 struct Fields {
   private(set) var pairs: [(name: String, value: Cell)] = []
 
+  init() {}
+
   /// A nil or empty value is left out.
   mutating func add(_ name: String, _ value: String?, _ tone: Cell.Tone = .plain) {
     guard let value, !value.isEmpty else { return }

@@ -8,10 +8,11 @@ extension Terminal {
     let environment = ProcessInfo.processInfo.environment
     return Terminal(
       write: { stream, text in ProcessStreams.write(text, to: stream) }, isOutTTY: isatty(1) == 1,
-      isErrTTY: isatty(2) == 1, canAsk: isatty(0) == 1 && tcgetpgrp(0) == getpgrp(),
-      width: isatty(1) == 1 ? ProcessStreams.columns() : nil, environment: environment, uid: getuid(),
-      now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
-      interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
+      isErrTTY: isatty(2) == 1, isInTTY: isatty(0) == 1, canAsk: isatty(0) == 1 && tcgetpgrp(0) == getpgrp(),
+      width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2), environment: environment,
+      uid: getuid(), now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
+      hideEcho: { ProcessStreams.hideEcho(0) }, file: ProcessStreams.file, interrupts: ProcessSignals.interrupts,
+      launch: launch, fileExists: { access($0, F_OK) == 0 },
       find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
   }
 
@@ -32,7 +33,7 @@ extension Terminal {
   }
 }
 
-private enum ProcessStreams {
+enum ProcessStreams {
   /// Bytes of one line of standard input; the rest of a longer one is a line of its own.
   static let longestLine = 256 * 1024
 
@@ -56,10 +57,50 @@ private enum ProcessStreams {
     }
   }
 
-  static func columns() -> Int? {
+  static func screen(_ descriptor: Int32) -> Terminal.Screen? {
     var size = winsize()
-    guard ioctl(1, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return nil }
-    return Int(size.ws_col)
+    guard isatty(descriptor) == 1, ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return nil }
+    return Terminal.Screen(columns: Int(size.ws_col), rows: Int(size.ws_row))
+  }
+
+  static func hideEcho(_ descriptor: Int32) -> (@Sendable () -> Void)? {
+    var settings = termios()
+    guard tcgetattr(descriptor, &settings) == 0 else { return nil }
+    let before = settings
+    settings.c_lflag &= ~tcflag_t(ECHO)
+    // The newline that ends the line may show.
+    settings.c_lflag |= tcflag_t(ECHONL)
+    guard tcsetattr(descriptor, TCSAFLUSH, &settings) == 0 else { return nil }
+    return {
+      var before = before
+      tcsetattr(descriptor, TCSADRAIN, &before)
+    }
+  }
+
+  /// Bytes of a file; a longer one is refused.
+  private static let longestFile = 64 * 1024
+
+  static func file(_ path: String) -> Terminal.FileText {
+    func reason() -> Terminal.FileText { .unreadable(String(cString: strerror(errno))) }
+    // A pipe without a writer must not keep us.
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+    guard descriptor >= 0 else { return reason() }
+    defer { close(descriptor) }
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else { return reason() }
+    guard status.st_mode & S_IFMT == S_IFREG else { return .unreadable("it is no file") }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while bytes.count <= longestFile {
+      let count = read(descriptor, &buffer, buffer.count)
+      if count < 0, errno == EINTR { continue }
+      guard count >= 0 else { return reason() }
+      guard count > 0 else {
+        return .text(String(decoding: bytes, as: UTF8.self), isOpenToOthers: status.st_mode & S_IROTH != 0)
+      }
+      bytes += buffer[..<count]
+    }
+    return .unreadable("it is longer than \(longestFile / 1024) KiB")
   }
 
   /// A thread of its own, because a read cannot be cancelled; it ends with the input or the process. By read(2): a lock

@@ -4,14 +4,29 @@ import Foundation
 struct Terminal: Sendable {
   enum Stream: Sendable { case out, err }
 
+  struct Screen: Sendable, Equatable {
+    var columns: Int
+    var rows: Int
+  }
+
+  enum FileText: Sendable, Equatable {
+    /// `isOpenToOthers`: more than its owner and its group may read it.
+    case text(String, isOpenToOthers: Bool)
+    /// Why it cannot be read.
+    case unreadable(String)
+  }
+
   /// Written at once: nothing is held back.
   var write: @Sendable (Stream, String) -> Void
   var isOutTTY = false
   var isErrTTY = false
+  var isInTTY = false
   /// Somebody sits at standard input and may be asked.
   var canAsk = false
   /// Columns of the terminal that standard output is; nil where it is none.
   var width: Int?
+  /// The terminal that standard error is; nil where it is none.
+  var screen: Screen?
   var environment: [String: String] = [:]
   var uid: UInt32 = 0
   var timeZone = TimeZone.current
@@ -19,6 +34,10 @@ struct Terminal: Sendable {
   var now: @Sendable () -> Int64
   /// The lines of standard input.
   var lines: @Sendable () -> AsyncStream<String>
+  /// What is typed shows no more, until the function that this returns is called; nil: that is not possible.
+  var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
+  /// A small file.
+  var file: @Sendable (String) -> FileText = { _ in .unreadable("there are no files here") }
   /// One element for each Ctrl-C or SIGTERM from now on; before the first call they end the process.
   var interrupts: @Sendable () -> AsyncStream<Void>
   /// Starts a program apart from this one; false where it could not be started.
@@ -29,9 +48,10 @@ struct Terminal: Sendable {
   var machine = Machine.blind
 
   /// Colour is for people, unless they asked for none (no-color.org).
-  var usesColour: Bool {
-    isOutTTY && (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb"
-  }
+  var usesColour: Bool { isOutTTY && allowsColour }
+
+  /// Where it goes to a terminal.
+  var allowsColour: Bool { (environment["NO_COLOR"] ?? "").isEmpty && environment["TERM"] != "dumb" }
 
   /// A line that is drawn again and again.
   var canRedraw: Bool { isErrTTY && environment["TERM"] != "dumb" }

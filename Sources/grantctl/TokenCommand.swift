@@ -38,13 +38,16 @@ struct TokenCommand: BrokerCommand {
         timeout: options.timeout))
     if shell.isJSON { return shell.say(answer.json) }
     let result = try answer.value()
-    // RFC 6749 appendix A.12: 1*VSCHAR. Anything else could end a header or a line early.
-    let token = result.access_token
-    guard !token.isEmpty, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-      throw Failure(
-        .failure, "the token has characters that no token may have", hints: ["`grantctl token --json` shows it."])
-    }
+    let token = try Self.printable(result.access_token)
     shell.terminal.say(header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+  }
+
+  /// RFC 6749 appendix A.12: 1*VSCHAR. Anything else could end a header or a line early.
+  static func printable(_ token: String) throws(Failure) -> String {
+    guard !token.isEmpty, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+      throw Failure(.failure, "the token has characters that no token may have", hints: ["With --json it is shown."])
+    }
+    return token
   }
 }
 

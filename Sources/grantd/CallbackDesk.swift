@@ -7,7 +7,7 @@ import OAuth
 import Providers
 
 /// The callback listeners: one for the broker's own port, and one for each other loopback port that a provider's
-/// registered redirect URI fixes. A port that is taken stops no token from being served.
+/// registered redirect URIs fix. A port that is taken stops no token from being served.
 actor CallbackDesk {
   /// How often a taken port is tried again.
   private static let retryPause = Duration.seconds(30)
@@ -51,7 +51,7 @@ actor CallbackDesk {
     guard settings.callback.enabled else { return warnings }
     let paths = wantedPaths()
     if let main { main.update(paths: paths) } else { main = await listen(mainPort(), paths, &warnings) }
-    let ports = Set(settings.providers.compactMap(Self.fixedPort)).subtracting([main?.port].compactMap(\.self))
+    let ports = Set(settings.providers.flatMap(Self.fixedPorts)).subtracting([main?.port].compactMap(\.self))
     for (port, listener) in fixed where !ports.contains(port) {
       await listener.stop()
       fixed[port] = nil
@@ -118,11 +118,21 @@ actor CallbackDesk {
       case .fixed(let uri): uri.isLoopback ? uri.path : "/callback"
       }
     }
-    return Set(paths + ["/callback"]).sorted()
+    let returns = settings.providers.compactMap(Self.postLogoutRedirect).filter(\.isLoopback).map(\.path)
+    return Set(paths + returns + ["/callback"]).sorted()
   }
 
-  private static func fixedPort(_ provider: ProviderSettings) -> Int? {
-    guard case .fixed(let uri) = provider.redirect, uri.isLoopback else { return nil }
-    return uri.port
+  private static func fixedPorts(_ provider: ProviderSettings) -> [Int] {
+    let uris = [postLogoutRedirect(provider), fixedRedirect(provider)]
+    return uris.compactMap { $0.flatMap { $0.isLoopback ? $0.port : nil } }
+  }
+
+  private static func fixedRedirect(_ provider: ProviderSettings) -> RedirectURI? {
+    guard case .fixed(let uri) = provider.redirect else { return nil }
+    return uri
+  }
+
+  private static func postLogoutRedirect(_ provider: ProviderSettings) -> RedirectURI? {
+    provider.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
   }
 }

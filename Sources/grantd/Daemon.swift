@@ -40,7 +40,7 @@ struct Daemon: Sendable {
     let broker = Broker(
       store: store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid()),
-      configuration: brokerConfiguration(settings), logger: logger,
+      configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       readConfiguration: { [self] () async throws(RPCError) in try await reread(desk, metrics, hooks) })
     do throws(StoreError) {
       try await broker.start()
@@ -160,7 +160,7 @@ struct Daemon: Sendable {
     BrokerConfiguration(
       providers: settings.providers.map { OAuthProvider($0) },
       policy: Policy(instance: places.instance, owner: geteuid(), rules: settings.rules), refresh: settings.refresh,
-      path: settings.files.first, warnings: settings.warnings)
+      accounts: settings.accounts, path: settings.files.first, warnings: settings.warnings)
   }
 
   /// Reads the configuration again; what only a restart can change is said.

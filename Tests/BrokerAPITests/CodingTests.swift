@@ -77,6 +77,32 @@ struct CodingTests {
     #expect(JSON(encoding: [1.0, -.infinity]) == [1, .null])
   }
 
+  @Test("a secret parameter is a plain string on the wire, and prints nowhere else")
+  func secretText() throws {
+    let params = AccountImport.Params(account: "work", provider: "google", refresh_token: SecretText("1//secret"))
+    let json: JSON = ["account": "work", "provider": "google", "refresh_token": "1//secret"]
+    #expect(JSON(encoding: params) == json)
+    #expect(try json.decode(AccountImport.Params.self) == params)
+    var dumped = ""
+    dump(params, to: &dumped)
+    for text in ["\(params)", "\(params.refresh_token)", String(reflecting: params), dumped] {
+      #expect(!text.contains("secret") && text.contains("‹redacted›"))
+    }
+    let registration = ProviderRegister.Params(issuer: "https://a", initial_access_token: SecretText("iat-secret"))
+    #expect(!"\(registration)".contains("iat-secret"))
+    let proof = DPoPProof.Params(account: "a", method: "GET", url: "https://a", access_token: SecretText("at-secret"))
+    #expect(!"\(proof)".contains("at-secret"))
+  }
+
+  @Test("the claims of a provider are an object, and nothing else")
+  func claims() throws {
+    let json: JSON = ["active": true, "claims": ["aud": ["a"], "exp": 1_767_229_199]]
+    #expect(JSON(encoding: try json.decode(TokenIntrospect.Result.self)) == json)
+    let wrong: JSON = ["claims": ["sub"]]
+    let error = #expect(throws: ParamsError.self) { try wrong.decode(AccountUserinfo.Result.self, root: "result") }
+    #expect(error?.description == "result.claims: expected an object, got an array")
+  }
+
   @Test("other coders carry JSON as well")
   func foundation() throws {
     let json: JSON = ["a": [1, true, .null, "x", .number("0.5")]]

@@ -48,6 +48,7 @@ struct ReferenceTests {
     check(AccountView.self)
     check(AccountView.Identity.self)
     check(AccountView.LastError.self)
+    check(AccountView.NarrowedToken.self)
     check(AccountLogout.Step.self)
     check(Destination.self)
     check(LoginList.LoginView.self)

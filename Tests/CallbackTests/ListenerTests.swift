@@ -14,11 +14,20 @@ import Testing
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
   }
 
-  /// Somebody else's socket.
-  static func squat(_ host: String, port: Int = 0) async throws -> any Channel {
-    try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+  /// Somebody else's socket, on a port that nobody has on the other family: the tests beside this one have many.
+  static func squat(_ host: String) async throws -> any Channel {
+    let bootstrap = ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .bind(host: host, port: port).get()
+    for _ in 0..<16 {
+      let socket = try await bootstrap.bind(host: host, port: 0).get()
+      let port = try #require(socket.localAddress?.port)
+      if let probe = try? await bootstrap.bind(host: host == "::1" ? "127.0.0.1" : "::1", port: port).get() {
+        try await probe.close().get()
+        return socket
+      }
+      try await socket.close().get()
+    }
+    throw CallbackListenerError.noCommonPort(attempts: 16)
   }
 
   @Test("Both families are served on one port", arguments: ["127.0.0.1", "::1"])

@@ -20,6 +20,9 @@ import Testing
       outcome: .completed(account: "ann@example", provider: "Exam ple"), status: 200,
       shown: ["Signed in", "You can close this window.", "ann@example", "Exam ple"]),
     Case(outcome: .alreadyCompleted, status: 200, shown: ["Already completed", "You can close this window."]),
+    Case(
+      outcome: .signedOut(provider: "Exam ple"), status: 200,
+      shown: ["Signed out", "You can close this window.", "Exam ple"]),
     Case(outcome: .denied(message: "access_denied"), status: 200, shown: ["Sign-in declined", "access_denied"]),
     Case(
       outcome: .refused(message: "duplicate state", hint: "log in again"), status: 400,
@@ -72,7 +75,7 @@ import Testing
   ]
 
   static let echoes: [@Sendable (String) -> CallbackOutcome] = [
-    { .completed(account: $0, provider: "p") }, { .completed(account: "a", provider: $0) }, { .denied(message: $0) },
+    { .signedOut(provider: $0) }, { .completed(account: $0, provider: "p") }, { .completed(account: "a", provider: $0) }, { .denied(message: $0) },
     { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
     { .failed(message: "m", hint: $0) },
   ]

@@ -84,6 +84,13 @@ struct RawClient {
       try? await channel.close().get()
     }
 
+    /// Returns once this came, or the server ended the connection.
+    func received(_ text: String) async throws {
+      let timeout = channel.eventLoop.scheduleTask(in: RawClient.patience) { channel.close(promise: nil) }
+      await collector.received(text)
+      timeout.cancel()
+    }
+
     /// What came until the end.
     func response() async throws -> Response {
       let timeout = channel.eventLoop.scheduleTask(in: RawClient.patience) { channel.close(promise: nil) }
@@ -95,17 +102,48 @@ struct RawClient {
 }
 
 private final class Collector: Sendable {
-  private let bytes = Mutex<[UInt8]>([])
+  private struct State {
+    var bytes: [UInt8] = []
+    var isOver = false
+    var awaited: (text: String, continuation: CheckedContinuation<Void, Never>)?
+
+    var text: String { String(decoding: bytes, as: UTF8.self) }
+
+    mutating func arrived() -> CheckedContinuation<Void, Never>? {
+      guard let awaited, isOver || text.contains(awaited.text) else { return nil }
+      self.awaited = nil
+      return awaited.continuation
+    }
+  }
+
+  private let state = Mutex(State())
   let ended: EventLoopPromise<Void>
 
   init(ended: EventLoopPromise<Void>) {
     self.ended = ended
   }
 
-  var text: String { bytes.withLock { String(decoding: $0, as: UTF8.self) } }
+  var text: String { state.withLock { $0.text } }
 
   func append(_ more: [UInt8]) {
-    bytes.withLock { $0 += more }
+    change { $0.bytes += more }
+  }
+
+  func end() {
+    change { $0.isOver = true }
+    ended.succeed()
+  }
+
+  func received(_ text: String) async {
+    await withCheckedContinuation { continuation in change { $0.awaited = (text, continuation) } }
+  }
+
+  private func change(_ change: (inout State) -> Void) {
+    let arrived = state.withLock { state in
+      change(&state)
+      return state.arrived()
+    }
+    arrived?.resume()
   }
 
   func handler() -> Handler { Handler(self) }
@@ -124,11 +162,11 @@ private final class Collector: Sendable {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-      if case ChannelEvent.inputClosed = event { collector.ended.succeed() }
+      if case ChannelEvent.inputClosed = event { collector.end() }
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-      collector.ended.succeed()
+      collector.end()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {

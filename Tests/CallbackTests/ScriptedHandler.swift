@@ -1,13 +1,23 @@
 import Broker
 import Callback
+import Foundation
 import Logging
 import NIOPosix
 import Synchronization
 
-/// Answers every callback with one outcome, at once or when it is let go, and notes what it was asked.
+/// Answers every callback and every logout token with one outcome, at once or when it is let go, and notes what it was
+/// asked.
 final class ScriptedHandler: CallbackHandler {
+  struct Logout: Sendable, Equatable {
+    var provider: String
+    var form: String
+  }
+
   private struct State {
     var urls: [String] = []
+    var logouts: [Logout] = []
+    /// Callbacks and logouts.
+    var count: Int { urls.count + logouts.count }
     var isOpen: Bool
     var held: [CheckedContinuation<Void, Never>] = []
     var watchers: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
@@ -15,20 +25,37 @@ final class ScriptedHandler: CallbackHandler {
   }
 
   private let outcome: CallbackOutcome
+  private let logoutOutcome: LogoutOutcome
   private let state: Mutex<State>
 
-  init(_ outcome: CallbackOutcome = .completed(account: "ann", provider: "demo"), holds: Bool = false) {
+  init(
+    _ outcome: CallbackOutcome = .completed(account: "ann", provider: "demo"), logout: LogoutOutcome = .taken,
+    holds: Bool = false
+  ) {
     self.outcome = outcome
+    logoutOutcome = logout
     state = Mutex(State(isOpen: !holds))
   }
 
   var urls: [String] { state.withLock { $0.urls } }
+  var logouts: [Logout] { state.withLock { $0.logouts } }
   var wasCancelled: Bool { state.withLock { $0.wasCancelled } }
 
   func handleCallback(url: String) async -> CallbackOutcome {
+    await noted { $0.urls.append(url) }
+    return outcome
+  }
+
+  func handleLogout(provider: String, form: Data) async -> LogoutOutcome {
+    let logout = Logout(provider: provider, form: String(decoding: form, as: UTF8.self))
+    await noted { $0.logouts.append(logout) }
+    return logoutOutcome
+  }
+
+  private func noted(_ note: @Sendable (inout State) -> Void) async {
     let reached = state.withLock { state in
-      state.urls.append(url)
-      let count = state.urls.count
+      note(&state)
+      let count = state.count
       let reached = state.watchers.filter { $0.count <= count }
       state.watchers.removeAll { $0.count <= count }
       return reached.map(\.continuation)
@@ -42,15 +69,14 @@ final class ScriptedHandler: CallbackHandler {
       if isOpen { continuation.resume() }
     }
     if Task.isCancelled { state.withLock { $0.wasCancelled = true } }
-    return outcome
   }
 
   /// Returns once it was asked `count` times.
   func asked(_ count: Int) async {
     await withCheckedContinuation { continuation in
       let isReached = state.withLock { state in
-        if state.urls.count < count { state.watchers.append((count, continuation)) }
-        return state.urls.count >= count
+        if state.count < count { state.watchers.append((count, continuation)) }
+        return state.count >= count
       }
       if isReached { continuation.resume() }
     }

@@ -6,6 +6,10 @@ import Testing
 @Suite struct ErrorTests {
   private static let durations = "such as \"30s\", \"5m\", \"1h\" or \"90d\""
 
+  private static let profiles =
+    "7pass, auth0, dropbox, github, github-oauth, gitlab, google, google-service-account, keycloak, linkedin, microsoft, "
+    + "oauth2, oidc, okta, quickbooks, salesforce, slack, slack-bot, spotify, uber, xero, zoom"
+
   /// A configuration, and what is printed of it.
   static let cases: [(text: String, complaint: String)] = [
     ("[calback]", "grantd.toml:1: unknown section [calback]: did you mean [callback]?"),
@@ -169,13 +173,11 @@ import Testing
     ),
     (
       "[provider.work]\nprofile = \"googel\"\nclient_id = \"x\"",
-      "grantd.toml:2: unknown profile \"googel\" in [provider.work]; known are 7pass, dropbox, github, gitlab, google, "
-        + "microsoft, oidc, uber: did you mean \"google\"?"
+      "grantd.toml:2: unknown profile \"googel\" in [provider.work]; known are \(profiles): did you mean \"google\"?"
     ),
     (
       "[provider.work]\nprofile = \"../google\"\nclient_id = \"x\"",
-      "grantd.toml:2: unknown profile \"../google\" in [provider.work]; known are 7pass, dropbox, github, gitlab, "
-        + "google, microsoft, oidc, uber"
+      "grantd.toml:2: unknown profile \"../google\" in [provider.work]; known are \(profiles)"
     ),
     (
       "[provider.work]\nprofile = \"gitlab\"\nclient_id = \"x\"\nhost = \"a/b\"",

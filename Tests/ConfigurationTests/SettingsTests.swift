@@ -27,28 +27,52 @@ import Testing
       jwks_uri = "https://login.example.com/k"
       userinfo_endpoint = "https://login.example.com/u"
       revocation_endpoint = "http://127.0.0.1:8080/v"
+      introspection_endpoint = "https://login.example.com/i"
+      end_session_endpoint = "https://login.example.com/e"
+      pushed_authorization_request_endpoint = "https://login.example.com/p"
+      device_authorization_endpoint = "https://login.example.com/d"
+      registration_endpoint = "https://login.example.com/reg"
       client_id = "client"
       client_secret_file = "\(fixture.folder)/secret"
       token_endpoint_auth_method = "client_secret_basic_raw"
       scopes = ["a", "b"]
-      scope_separator = ","
+      scope_separator = " "
+      answered_scope_separator = ","
       resource = "https://api.example.com"
       redirect_uri = "de.example:/cb"
       pkce = false
       prompt = "login consent"
+      acr_values = ["gold", "silver"]
+      ui_locales = ["de"]
+      claims = { id_token = { acr = { essential = true, values = ["a", 1, 1.5] } } }
+      authorization_details = [{ type = "t", actions = ["read"] }]
+      par = "always"
+      allow_password = true
       authorization_parameters = { a = "1" }
+      device_parameters = { e = "5" }
       token_parameters = { b = "2" }
       refresh_parameters = { c = "3" }
       token_headers = { X-D = "4" }
+      refresh_headers = { X-E = "6" }
       body_format = "json"
       accept_form_response = true
       token_path = ["authed_user"]
+      token_path_in_refresh = []
       keep_members = ["realmId"]
+      assumed_token_type = "Bearer"
+      bearer_names = ["bot"]
+      success_member = "ok"
+      error_members = ["error.type"]
+      error_description_members = ["reason"]
       lifetime_unit = "milliseconds"
       access_token_lifetime = 3600
       rotation = { grace = "30m" }
       permanent_errors = ["invalid_code"]
       refresh_token_lifetime = "90d"
+      narrow_tokens = false
+      revocation_style = "bearer"
+      revocation_parameters = { f = "7" }
+      post_logout_redirect_uri = "http://127.0.0.1/bye"
       id_token_algorithms = ["ES256"]
       clock_tolerance = "1m"
       trusted_audiences = ["other"]
@@ -65,24 +89,43 @@ import Testing
     expected.endpoints.keys = "https://login.example.com/k"
     expected.endpoints.userinfo = "https://login.example.com/u"
     expected.endpoints.revocation = "http://127.0.0.1:8080/v"
+    expected.endpoints.introspection = "https://login.example.com/i"
+    expected.endpoints.endSession = "https://login.example.com/e"
+    expected.endpoints.pushedAuthorizationRequest = "https://login.example.com/p"
+    expected.endpoints.deviceAuthorization = "https://login.example.com/d"
+    expected.endpoints.registration = "https://login.example.com/reg"
     expected.client = .basic(secret: Secret("s3cret"), encoding: .raw)
     expected.scopes = ["a", "b"]
-    expected.scopeSeparator = ","
+    expected.scopeSeparator = " "
     expected.resource = "https://api.example.com"
     expected.redirect = .fixed(try RedirectURI("de.example:/cb"))
     expected.pkce = false
     expected.prompt = "login consent"
+    expected.acrValues = ["gold", "silver"]
+    expected.uiLocales = ["de"]
+    expected.claims = #"{"id_token":{"acr":{"essential":true,"values":["a",1,1.5]}}}"#
+    expected.authorizationDetails = #"[{"actions":["read"],"type":"t"}]"#
+    expected.par = .always
+    expected.allowPassword = true
+    expected.deviceParameters = ["e": "5"]
     expected.authorizationParameters = ["a": "1"]
     expected.tokenParameters = ["b": "2"]
     expected.refreshParameters = ["c": "3"]
     expected.tokenHeaders = ["X-D": "4"]
+    expected.refreshHeaders = ["X-E": "6"]
     expected.bodyFormat = .json
     expected.response = TokenResponseQuirks(
       acceptsForm: true, scopeSeparator: ",", keepMembers: ["realmId"], fixedLifetime: .seconds(3600),
-      lifetimeUnit: .milliseconds, path: ["authed_user"])
+      lifetimeUnit: .milliseconds, path: ["authed_user"], tokenType: "Bearer", bearerNames: ["bot"],
+      successMember: "ok", errorMembers: ["error.type"], errorDescriptionMembers: ["reason"])
+    expected.refreshPath = []
     expected.rotation = .grace(.seconds(1800))
     expected.permanentErrors = ["invalid_code"]
     expected.refreshTokenLifetime = .seconds(90 * 86_400)
+    expected.narrowsTokens = false
+    expected.revocation = .bearer
+    expected.revocationParameters = ["f": "7"]
+    expected.postLogoutRedirectURI = "http://127.0.0.1/bye"
     expected.idToken.algorithms = ["ES256"]
     expected.idToken.tolerance = .seconds(60)
     expected.idToken.trustedAudiences = ["other"]

@@ -29,6 +29,13 @@ import Testing
   func exampleInUse() throws {
     let fixture = try Fixture()
     for name in ["google.secret", "company.secret", "gitlab-secret"] { try fixture.write(name, "x", mode: 0o600) }
+    for name in [
+      "bank.key", "bank-client.key", "bank-requests.key", "insurer-key", "insurer-tls", "insurer-requests", "clerk-key",
+    ] { try fixture.write(name, TestKey.pem, mode: 0o600) }
+    for name in ["bank-authority.pem", "bank-client.pem", "insurer.pem"] {
+      try fixture.write(name, TestKey.certificate)
+    }
+    try fixture.write("robot.json", TestKey.googleServiceAccount, mode: 0o600)
     let commented = /#(\[|[a-z_0-9]+ = ).*/
     let lines = try file("config/grantd.toml").split(separator: "\n", omittingEmptySubsequences: false).map { line in
       line.wholeMatch(of: commented) == nil ? line : line.dropFirst()
@@ -36,11 +43,16 @@ import Testing
     let text = lines.joined(separator: "\n")
     var settings = try fixture.load(
       text.replacing("/etc/grantd", with: fixture.folder), credentials: fixture.folder)
-    #expect(settings.providers.map(\.name.rawValue) == ["google", "work", "company", "gitlab"])
+    #expect(
+      settings.providers.map(\.name.rawValue) == [
+        "google", "work", "company", "gitlab", "bank", "insurer", "relic", "google-robots",
+      ])
+    #expect(settings.accounts.map(\.source.kind) == [.clientCredentials, .jwtBearer, .jwtBearer, .tokenExchange])
     #expect(settings.rules.count == 4)
     #expect(settings.hooks.count == 1)
     #expect(settings.warnings.isEmpty)
     settings.providers = []
+    settings.accounts = []
     settings.rules = []
     settings.hooks = []
     settings.files = []
@@ -112,13 +124,14 @@ import Testing
     #expect(own.discovery == .openID)
   }
 
-  @Test("Dropbox: offline tokens, no rotation, no revocation endpoint, a fixed port")
+  @Test("Dropbox: offline tokens, no rotation, revocation of its own, a fixed port")
   func dropbox() throws {
     let provider = try provider("dropbox", "authorization_parameters = { locale = \"de\" }")
     #expect(provider.kind == .oauth2)
     #expect(provider.endpoints.authorization == "https://www.dropbox.com/oauth2/authorize")
     #expect(provider.endpoints.token == "https://api.dropboxapi.com/oauth2/token")
-    #expect(provider.endpoints.revocation == nil)
+    #expect(provider.endpoints.revocation == "https://api.dropboxapi.com/2/auth/token/revoke")
+    #expect(provider.revocation == .bearer)
     #expect(provider.authorizationParameters == ["token_access_type": "offline", "locale": "de"])
     #expect(provider.rotation == .none)
     #expect(provider.redirect == .fixed(try RedirectURI("http://127.0.0.1:17827/callback")))
@@ -158,9 +171,57 @@ import Testing
   }
 
   @Test(
+    "Servers of one's own: the issuer is made of what the section says, or written out in place of it",
+    arguments: [
+      ("keycloak", "host = \"a.example:8443\"\nrealm = \"r\"", "https://a.example:8443/realms/r"),
+      ("keycloak", "issuer = \"https://a.example/auth/realms/r\"", "https://a.example/auth/realms/r"),
+      ("auth0", "domain = \"a.eu.auth0.com\"", "https://a.eu.auth0.com/"),
+      ("okta", "domain = \"a.okta.com\"", "https://a.okta.com/oauth2/default"),
+      ("okta", "domain = \"a.okta.com\"\nserver = \"aus1\"", "https://a.okta.com/oauth2/aus1"),
+      ("okta", "issuer = \"https://a.okta.com\"", "https://a.okta.com"),
+      ("xero", "", "https://identity.xero.com"),
+    ])
+  func issuers(profile: String, keys: String, issuer: String) throws {
+    let provider = try provider(profile, keys)
+    #expect(provider.issuer?.rawValue == issuer)
+    #expect(provider.discovery == .openID)
+    #expect(provider.scopes.contains("offline_access"))
+    // None is asked for, and nobody is warned.
+    #expect(provider.prompt == "")
+  }
+
+  @Test("A server of one's own must be named")
+  func unnamed() throws {
+    for (profile, variable) in [("keycloak", "host"), ("auth0", "domain"), ("okta", "domain")] {
+      let complaint = try Fixture().complaint("[provider.x]\nprofile = \"\(profile)\"\nclient_id = \"c\"\n")
+      #expect(complaint == "grantd.toml:1: [provider.x] has no \"\(variable)\", which its profile needs")
+    }
+  }
+
+  @Test(
+    "Refreshes: whose old refresh token stays good, whose a while, and whose not",
+    arguments: [
+      ("linkedin", Rotation.none, 365 as Int64?, true), ("salesforce", .strict, nil, true),
+      ("xero", .grace(.seconds(1800)), 60, false), ("quickbooks", .strict, 100, true), ("zoom", .strict, 90, true),
+      ("spotify", .strict, nil, false), ("slack", .strict, 30, false), ("github-oauth", .strict, nil, true),
+    ])
+  func rotations(profile: String, rotation: Rotation, days: Int64?, hasSecret: Bool) throws {
+    let fixture = try Fixture()
+    let secret = try fixture.write("secret", "x", mode: 0o600)
+    let provider = try provider(profile, hasSecret ? "client_secret_file = \"\(secret)\"" : "")
+    #expect(provider.rotation == rotation)
+    #expect(provider.refreshTokenLifetime == days.map { .seconds($0 * 86_400) })
+    #expect(!provider.narrowsTokens)
+    #expect((provider.client == .none) == !hasSecret)
+  }
+
+  @Test(
     "Every template's own example is right",
     arguments: [
-      "google", "microsoft", "github", "gitlab", "dropbox", "uber", "7pass", "oidc",
+      "google", "google-service-account", "microsoft", "github", "github-oauth", "gitlab", "slack", "slack-bot",
+      "linkedin", "salesforce", "xero", "quickbooks", "zoom", "spotify", "dropbox", "uber", "7pass", "keycloak",
+      "auth0",
+      "okta", "oidc", "oauth2",
     ])
   func examples(name: String) throws {
     let lines = try file("config/providers.d/\(name).toml").split(separator: "\n").filter {
@@ -170,6 +231,7 @@ import Testing
     #expect(example.contains("profile = \"\(name)\""))
     let fixture = try Fixture()
     try fixture.write("\(name).secret", "x", mode: 0o600)
+    try fixture.write("robot.json", TestKey.googleServiceAccount, mode: 0o600)
     let settings = try fixture.load(example.replacing("/etc/grantd", with: fixture.folder))
     #expect(settings.providers.count == 1)
     #expect(settings.warnings.isEmpty)

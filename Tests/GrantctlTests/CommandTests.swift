@@ -304,7 +304,10 @@ import UnixSocket
       ["login"], ["login", "a", "--list"], ["login", "a", "--param", "k"], ["token"],
       ["token", "a", "--json", "--header"],
       ["list", "--system", "--user"], ["list", "--timeout", "0"], ["list", "--timeout", "nan"],
-      ["token", "a", "--min-ttl=-1"],
+      ["token", "a", "--min-ttl=-1"], ["login", "a", "--device", "--manual"], ["login", "a", "--qr", "always"],
+      ["login", "a", "--device", "--qr", "big"], ["logout", "a", "--open"], ["import", "a"],
+      ["import", "a", "token", "--provider", "p"], ["exchange", "a", "--json", "--header"], ["proof", "a", "GET"],
+      ["proof", "a", "GET", "https://a", "--json", "--header"], ["provider", "register"], ["provider", "unregister"],
     ])
   func wrongArgumentsEndWithTheStatusFor(arguments: [String]) {
     let error = #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(arguments) }

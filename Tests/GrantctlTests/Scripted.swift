@@ -87,18 +87,25 @@ final class ScriptedBroker: Dispatcher {
   }
 
   /// Runs a command line against this broker.
-  func run(_ arguments: [String], _ recorder: Recorder, environment: [String: String] = [:]) async throws -> ExitStatus
-  {
+  func run(
+    _ arguments: [String], _ recorder: Recorder, environment: [String: String] = [:],
+    adjust: (inout Terminal) -> Void = { _ in }
+  ) async throws -> ExitStatus {
     var environment = environment
     environment["GRANTD_SOCKET"] = environment["GRANTD_SOCKET"] ?? path
-    return try await perform(arguments, recorder, environment: environment)
+    return try await perform(arguments, recorder, environment: environment, adjust: adjust)
   }
 }
 
-func perform(_ arguments: [String], _ recorder: Recorder, environment: [String: String]) async throws -> ExitStatus {
+func perform(
+  _ arguments: [String], _ recorder: Recorder, environment: [String: String],
+  adjust: (inout Terminal) -> Void = { _ in }
+) async throws -> ExitStatus {
   let command = try Grantctl.parseAsRoot(GlobalOptions.moved(arguments))
   guard let command = command as? any BrokerCommand else { throw NoCommand() }
-  return await command.perform(in: recorder.terminal(environment: environment))
+  var terminal = recorder.terminal(environment: environment)
+  adjust(&terminal)
+  return await command.perform(in: terminal)
 }
 
 struct NoCommand: Error {}

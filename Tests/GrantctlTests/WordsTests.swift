@@ -38,11 +38,16 @@ import UnixSocket
     let rows = text.split(separator: "\n").filter { $0.hasPrefix("| ") }.map(String.init)
     let statuses = rows.filter { $0.dropFirst(2).first?.isNumber == true }
     #expect(statuses == ExitStatus.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
-    let commands = Grantctl.configuration.groupedSubcommands.flatMap(\.subcommands).compactMap {
-      $0.configuration.commandName
+    var commands: [String] = []
+    for command in Grantctl.configuration.groupedSubcommands.flatMap(\.subcommands) {
+      let name = command.configuration.commandName ?? ""
+      let nested = command.configuration.subcommands.compactMap { $0.configuration.commandName }
+      commands += nested.isEmpty ? [name] : nested.map { "\(name) \($0)" }
     }
+    // Words of the command come before its arguments, which are in capitals.
     let documented = rows.filter { $0.hasPrefix("| `") && !$0.hasPrefix("| `--") }
-      .compactMap { $0.dropFirst(3).split(whereSeparator: { $0 == " " || $0 == "`" }).first.map(String.init) }
+      .compactMap { $0.dropFirst(3).split(separator: "`").first?.split(separator: " ") }
+      .map { $0.prefix { $0.allSatisfy(\.isLowercase) }.joined(separator: " ") }
     #expect(documented == commands)
     let checks = rows.drop { $0 != "| check | what is looked at |" }.dropFirst().prefix(CheckName.allCases.count)
     #expect(Array(checks) == CheckName.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
@@ -164,6 +169,9 @@ import UnixSocket
       (["--json", "list"], ["list", "--json"]),
       (["--socket", "/s", "--timeout=3", "token", "a"], ["token", "--socket", "/s", "--timeout=3", "a"]),
       (["list", "--json"], ["list", "--json"]), (["--help"], ["--help"]), (["--json"], ["--json"]),
+      (["--json", "provider", "register", "https://a"], ["provider", "register", "--json", "https://a"]),
+      (["--json", "provider", "--help"], ["provider", "--json", "--help"]),
+      (["--json", "provider"], ["provider", "--json"]),
       (["--json", "--help"], ["--json", "--help"]), (["--nonsense", "list"], ["--nonsense", "list"]),
     ]
     for (given, moved) in table { #expect(GlobalOptions.moved(given) == moved) }

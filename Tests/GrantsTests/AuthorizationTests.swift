@@ -13,7 +13,17 @@ import Testing
       scopes: scopes, resource: nil, redirectURI: try! RedirectURI("http://127.0.0.1:4711/callback"),
       state: Secret("the-state"), nonce: Secret("the-nonce"),
       verifier: CodeVerifier(rawValue: Secret("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")), prompt: prompt,
-      loginHint: nil, parameters: parameters)
+      loginHint: nil, parameters: parameters, madeAt: start, identifier: "jti-1")
+  }
+
+  /// Where a person is sent, with nothing to ask before.
+  private func place(
+    _ provider: OAuthProvider, _ request: LoginRequest, metadata: ServerMetadata
+  ) throws(ProviderFailure) -> AuthorizationPlace {
+    guard let end = provider.authorization(request, metadata: metadata).end else {
+      throw .unclear(message: "something is asked first", retryAfter: nil)
+    }
+    return try end.get()
   }
 
   private func query(_ url: URL) -> [String: String] {
@@ -27,16 +37,16 @@ import Testing
       $0.authorizationParameters = ["access_type": "offline", "audience": "settings"]
       $0.prompt = "consent"
     }
-    let place = try provider.authorization(request(parameters: ["audience": "asked"]), metadata: metadata)
-    #expect(place.url.absoluteString.hasPrefix(issuerText + "/authorize?"))
+    let sent = try place(provider, request(parameters: ["audience": "asked"]), metadata: metadata)
+    #expect(sent.url.absoluteString.hasPrefix(issuerText + "/authorize?"))
     #expect(
-      query(place.url).filter { $0.key != "scope" } == [
+      query(sent.url).filter { $0.key != "scope" } == [
         "response_type": "code", "client_id": "client", "redirect_uri": "http://127.0.0.1:4711/callback",
         "state": "the-state", "nonce": "the-nonce", "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
         "code_challenge_method": "S256", "access_type": "offline", "audience": "asked", "prompt": "consent",
       ])
-    #expect(place.warnings.isEmpty)
-    let asked = try provider.authorization(request(prompt: "login"), metadata: metadata)
+    #expect(sent.warnings.isEmpty)
+    let asked = try place(provider, request(prompt: "login"), metadata: metadata)
     #expect(query(asked.url)["prompt"] == "login")
   }
 
@@ -49,32 +59,32 @@ import Testing
       $0.prompt = "login"
     }
     #expect(
-      thrown { () throws(ProviderFailure) in try bySettings.authorization(request(), metadata: metadata) } == "invalid")
+      thrown { () throws(ProviderFailure) in try place(bySettings, request(), metadata: metadata) } == "invalid")
     let plain = provider { $0.prompt = "login" }
     let asked = request(parameters: [name: "evil"])
-    #expect(thrown { () throws(ProviderFailure) in try plain.authorization(asked, metadata: metadata) } == "invalid")
+    #expect(thrown { () throws(ProviderFailure) in try place(plain, asked, metadata: metadata) } == "invalid")
   }
 
   @Test("offline_access without consent, and metadata without S256, are warned of")
   func warnings() throws {
     let offline = request(scopes: ["openid", "offline_access"])
-    #expect(try provider().authorization(offline, metadata: metadata).warnings.count == 1)
-    #expect(try provider(.oauth2).authorization(offline, metadata: metadata).warnings.isEmpty)
+    #expect(try place(provider(), offline, metadata: metadata).warnings.count == 1)
+    #expect(try place(provider(.oauth2), offline, metadata: metadata).warnings.isEmpty)
     let consenting = provider { $0.prompt = "login consent" }
-    #expect(try consenting.authorization(offline, metadata: metadata).warnings.isEmpty)
+    #expect(try place(consenting, offline, metadata: metadata).warnings.isEmpty)
     var plain = metadata
     plain.codeChallengeMethodsSupported = ["plain"]
-    #expect(try provider().authorization(request(), metadata: plain).warnings.count == 1)
+    #expect(try place(provider(), request(), metadata: plain).warnings.count == 1)
     plain.codeChallengeMethodsSupported = ["plain", "S256"]
-    #expect(try provider().authorization(request(), metadata: plain).warnings.isEmpty)
+    #expect(try place(provider(), request(), metadata: plain).warnings.isEmpty)
   }
 
-  @Test("A provider that demands pushed requests is refused, in words that say so")
+  @Test("A provider that demands pushed requests is refused where the settings forbid them, in words that say so")
   func pushedRequired() {
     var demanding = metadata
     demanding.requirePushedAuthorizationRequests = true
     do throws(ProviderFailure) {
-      _ = try provider().authorization(request(), metadata: demanding)
+      _ = try place(provider { $0.par = .never }, request(), metadata: demanding)
       Issue.record("sent all the same")
     } catch {
       #expect(name(error) == "misconfigured")
@@ -107,7 +117,7 @@ import Testing
     let provider = provider()
     let found = try provider.metadata(from: insecure)
     #expect(
-      thrown { () throws(ProviderFailure) in try provider.authorization(request(), metadata: found) } == "misconfigured"
+      thrown { () throws(ProviderFailure) in try place(provider, request(), metadata: found) } == "misconfigured"
     )
     #expect(thrown { () throws(ProviderFailure) in try provider.keysRequest(found) } == "misconfigured")
     #expect(try Providers.OAuthProvider(settings(.oauth2)).keysRequest(found) == nil)
@@ -130,7 +140,8 @@ import Testing
     }
     #expect(thrown { () throws(ProviderFailure) in try provider.metadata(from: nil) } == meaning)
     var script = Script(answer(tokenBody()))
-    let result = script.run(provider.refresh(savedGrant(), token: Secret("r"), metadata: metadata))
+    let result = script.run(
+      provider.refresh(savedGrant(), token: Secret("r"), key: SavedToken.Key(), metadata: metadata))
     #expect(name(result) == (meaning == "none" ? "taken" : "misconfigured"))
     #expect(script.sent.isEmpty == (meaning != "none"))
   }

@@ -35,6 +35,9 @@ import Testing
       Answered(error("bad_refresh_token"), "try later"),
       Answered(error("invalid_request"), permanent: ["invalid_request"], "ended refused"),
       Answered(error("invalid_request"), "try later"),
+      Answered(
+        answer(#"{"error":"invalid_request","error_description":"Gone"}"#, status: 400), permanent: ["Gone"],
+        "ended refused"),
       Answered(error("invalid_client", 401), "misconfigured"), Answered(error("unauthorized_client"), "misconfigured"),
       Answered(error("unsupported_grant_type"), "misconfigured"), Answered(error("invalid_scope"), "misconfigured"),
       Answered(error("invalid_target"), "misconfigured"),
@@ -64,7 +67,8 @@ import Testing
   func refresh(_ answered: Answered) {
     let provider = provider { $0.permanentErrors = answered.permanent }
     var script = Script(answered.response)
-    let result = script.run(provider.refresh(savedGrant(), token: Secret("refresh-1"), metadata: metadata))
+    let result = script.run(
+      provider.refresh(savedGrant(), token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata))
     #expect(name(result) == answered.meaning)
     #expect(script.sent.count == 1)
     #expect(script.asked.isEmpty)
@@ -74,7 +78,7 @@ import Testing
   func details() {
     let body = #"{"error":"invalid_grant","error_description":"Token has been expired or revoked."}"#
     var script = Script(answer(body, status: 400))
-    let step = provider().refresh(savedGrant(), token: Secret("refresh-1"), metadata: metadata)
+    let step = provider().refresh(savedGrant(), token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata)
     guard case .failure(let failure) = script.run(step) else {
       Issue.record("taken")
       return
@@ -97,7 +101,7 @@ import Testing
   func noSecrets() {
     for body in [#"{"access_token":"SECRET"}"#, "<html>SECRET</html>", #"{"refresh_token":"SECRET"#] {
       var script = Script(answer(body))
-      let step = provider().refresh(savedGrant(), token: Secret("SECRET"), metadata: metadata)
+      let step = provider().refresh(savedGrant(), token: Secret("SECRET"), key: SavedToken.Key(), metadata: metadata)
       #expect(!"\(script.run(step))".contains("SECRET"))
     }
   }

@@ -99,6 +99,11 @@ import Testing
       .clientAuthentication, ["token_endpoint_auth_methods_supported": nil], { $0.client = .post(secret: Secret("s")) },
       "ok", "client_secret_post"
     ),
+    (.clientAuthentication, [:], { $0.client = .mutualTLS }, "warning", "tls_client_auth is used"),
+    (
+      .clientAuthentication, ["token_endpoint_auth_methods_supported": #"["self_signed_tls_client_auth"]"#],
+      { $0.client = .mutualTLS }, "ok", "tls_client_auth"
+    ),
     (.pkce, ["code_challenge_methods_supported": nil], { _ in }, "ok", "do not say"),
     (.pkce, ["code_challenge_methods_supported": #"["plain"]"#], { _ in }, "warning", "S256"),
     (.pkce, [:], { $0.pkce = false }, "warning", "switched off"),

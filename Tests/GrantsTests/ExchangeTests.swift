@@ -121,7 +121,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
 
   private func refresh(_ script: inout Script, idToken: String? = key.idToken()) -> Result<Issued, ProviderFailure> {
     let grant = savedGrant(idToken: idToken.map(Secret.init), identity: alice)
-    return script.run(provider().refresh(grant, token: Secret("refresh-1"), metadata: metadata))
+    return script.run(provider().refresh(grant, token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata))
   }
 
   @Test("A refreshed ID token may be absent, may lack the nonce, and is taken where it is of the same person")
@@ -188,7 +188,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     var grant = savedGrant()
     grant.resource = "https://api.example.com"
     var script = Script(answer(tokenBody()))
-    _ = script.run(provider.refresh(grant, token: Secret("refresh-1"), metadata: metadata))
+    _ = script.run(provider.refresh(grant, token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata))
     let request = script.sent[0]
     #expect(request.url.absoluteString == issuerText + "/refresh")
     let pairs = String(decoding: request.body ?? Data(), as: UTF8.self).split(separator: "&").map(String.init)

@@ -12,6 +12,7 @@ import Testing
     var clock = 0.0
     /// What is on disk.
     var disk: (grant: SavedGrant, token: SavedToken)
+    var narrowed: [SavedToken.Key: SavedToken] = [:]
     var intent: RefreshIntent?
     /// Attempts that have had no answer, the latest last; also late ones.
     var open: [Grant.Attempt] = []
@@ -47,8 +48,16 @@ import Testing
       }
     }
 
+    /// The login's own token, and narrowed ones: more than are kept.
+    private mutating func anyKey() -> SavedToken.Key {
+      guard random.below(3) == 0 else { return SavedToken.Key() }
+      return SavedToken.Key(scope: "scope-\(random.below(Grant.Narrowed.most + 8))")
+    }
+
     mutating func begin() {
       let wasIdle = grant.phase == .idle
+      if random.below(2) == 0 { grant.wants(anyKey()) }
+      if let key = grant.narrowed.keys.randomElement(using: &random) { _ = grant.served(key) }
       guard case .begun(let attempt, let intent) = grant.beginRefresh(at: at(clock)) else { return }
       demand(wasIdle, "two attempts in flight")
       demand(attempt.refreshToken == grant.saved.refreshToken, "another refresh token was sent")
@@ -78,8 +87,12 @@ import Testing
       let jitter = Double(random.below(101)) / 100
       let taken = grant.committed(attempt, jitter: jitter)
       demand(taken, "a commit was not taken")
-      disk = (renewal.grant, renewal.token)
+      demand(renewal.token.key == attempt.key, "another token came than was asked for")
+      disk.grant = renewal.grant
       intent = nil
+      guard attempt.key.isNarrowed else { return disk.token = renewal.token }
+      for key in renewal.dropped { narrowed[key] = nil }
+      narrowed[attempt.key] = renewal.token
     }
 
     mutating func fail() {
@@ -98,7 +111,10 @@ import Testing
         demand(retryAt <= at(clock) + policy.longestRetryAfter, "a wait is too long")
         disk.grant = saved
         intent = grant.intent
-      case .ended(let saved, _), .misconfigured(let saved):
+      case .ended(let saved, _), .misconfigured(let saved), .refused(let saved):
+        if case .refused = outcome {
+          demand(attempt.key.isNarrowed && saved == disk.grant, "a refused scope says something of the grant")
+        }
         disk.grant = saved
         intent = grant.intent
       case .discard: break
@@ -106,10 +122,17 @@ import Testing
     }
 
     mutating func reject() {
-      let generation = max(1, grant.saved.generation - Int64(random.below(2)))
+      var generation = max(1, disk.token.generation - Int64(random.below(2)))
+      if random.below(3) == 0, let token = narrowed.values.randomElement(using: &random) {
+        generation = token.generation
+      }
       switch grant.rejected(generation: generation, at: at(clock)) {
       case .stale: break
       case .refresh: rejected.insert(generation)
+      case .refreshNarrowed(let key):
+        demand(narrowed[key]?.generation == generation, "another token was dropped")
+        narrowed[key] = nil
+        rejected.insert(generation)
       case .ended(let saved):
         rejected.insert(generation)
         disk.grant = saved
@@ -122,7 +145,8 @@ import Testing
 
     /// A crash: what is under way is lost, with every answer that was not committed.
     mutating func restart() {
-      grant = Grant(saved: disk.grant, token: disk.token, intent: intent, jitter: 0.5)
+      grant = Grant(
+        saved: disk.grant, token: disk.token, narrowed: Array(narrowed.values), intent: intent, jitter: 0.5)
       // Rejections live in memory, except those that ended the grant.
       if case .loginRequired(.noRefreshToken, _) = disk.grant.standing {} else { rejected = [] }
     }
@@ -135,6 +159,7 @@ import Testing
       let token = savedToken(lifetime: random.below(3) == 0 ? nil : 3600, issued: clock, generation: generation)
       grant.replaced(by: saved, token: token, jitter: 0.5)
       disk = (saved, token)
+      narrowed = [:]
       intent = nil
     }
 
@@ -142,20 +167,30 @@ import Testing
       let generation = grant.saved.generation
       demand(generation >= highest, "the generation went back")
       highest = max(highest, generation)
-      demand(grant.token?.generation == generation, "token and grant have two generations")
+      let newest = ([disk.token] + narrowed.values).map(\.generation).max() ?? 0
+      demand(newest <= generation, "a token is newer than its grant")
+      let generations = ([disk.token] + narrowed.values).map(\.generation)
+      demand(Set(generations).count == generations.count, "two tokens have one generation")
+      demand(narrowed.count <= Grant.Narrowed.most, "too many tokens are kept")
+      demand(
+        Dictionary(uniqueKeysWithValues: narrowed.map { ($0, $1) })
+          == grant.narrowed.compactMapValues(\.token), "memory and disk disagree about narrowed tokens")
       var saved = disk.grant
       // Trying now is not worth a write.
       saved.standing = grant.saved.standing
       demand(grant.saved == saved && grant.token == disk.token, "memory and disk disagree")
       let minimum = [nil, .zero, .seconds(60), .seconds(1_000_000)][random.below(4)] as Duration?
-      switch grant.answer(minimumTTL: minimum, at: at(clock), policy: policy) {
+      let key = anyKey()
+      switch grant.answer(minimumTTL: minimum, at: at(clock), policy: policy, key: key) {
       case .token(let token):
-        demand(token == disk.token, "a token was served that is not on disk")
+        demand(token.key == key, "another token was served than was asked for")
+        demand(token == (key.isNarrowed ? narrowed[key] : disk.token), "a token was served that is not on disk")
         demand(token.expiresAt.map { $0 > at(clock) } ?? true, "an expired token was served")
         demand(!rejected.contains(token.generation), "a rejected token was served")
       case .wait: demand(grant.phase != .idle, "a wait for nothing")
       case .refresh: demand(grant.phase == .idle && grant.saved.refreshToken != nil, "no refresh is possible")
       case .temporarilyUnavailable(_, let retryAt): demand(retryAt > at(clock), "a wait until before now")
+      case .refused: demand(key.isNarrowed && grant.phase == .idle, "a scope is refused that was granted")
       case .loginRequired, .misconfigured: demand(grant.phase == .idle, "an end while a refresh is under way")
       }
       let moment = grant.nextMoment(policy: policy, at: at(clock))

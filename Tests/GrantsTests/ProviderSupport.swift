@@ -129,6 +129,7 @@ func name(_ failure: ProviderFailure) -> String {
   case .unclear: "unclear"
   case .lost: "lost"
   case .notSent: "not sent"
+  case .blocked: "blocked"
   case .invalid: "invalid"
   }
 }

@@ -111,20 +111,113 @@ struct AuthorizationRequestTests {
     if let url { #expect(url.parameters.filter { $0.name == "resource" }.map(\.value) == resources) }
   }
 
-  @Test("15. a pushed request goes by the back channel, and client_id and request_uri alone by the front")
+  @Test("14. `resource` is repeatable in a pushed and in a signed request too, and checked there")
+  func resourcesElsewhere() throws {
+    let request = try request { $0.resources = ["https://api.example/a", "urn:b"] }
+    let par = try #require(URL(string: "https://id.example/par"))
+    #expect(try request.pushed(to: par, client: .none).form["resource"] == "https://api.example/a AND urn:b")
+    let key = try KeyFiles.read(KeyFiles.ed25519)
+    let signed = try request.requestObject(key: key, audience: "a", at: Tokens.now, identifier: "j")
+    #expect(
+      try SignedJWT.parse(signed).claims["resource"] == .array([.string("https://api.example/a"), .string("urn:b")]))
+    let wrong = try self.request { $0.resources = ["https://api.example/#f"] }
+    #expect(throws: AuthorizationRequestError.invalidResource("https://api.example/#f")) {
+      try wrong.requestObject(key: key, audience: "a", at: Tokens.now, identifier: "j")
+    }
+    #expect(throws: AuthorizationRequestError.self) { try wrong.pushed(to: par, client: .none) }
+  }
+
+  @Test("what a person, an API or a key adds to the request, each by its name")
+  func further() throws {
+    let full = try request {
+      $0.responseMode = "query.jwt"
+      $0.maxAge = 0
+      $0.acrValues = ["one", "two"]
+      $0.uiLocales = ["de", "en"]
+      $0.claims = #"{"userinfo":{"email":null}}"#
+      $0.authorizationDetails = #"[{"type":"payment"}]"#
+      $0.dpopThumbprint = "jkt"
+    }
+    let url = try full.url(at: Self.endpoint)
+    let found = Dictionary(url.parameters.map { ($0.name, $0.value) }) { first, _ in first }
+    #expect(found["response_mode"] == "query.jwt" && found["max_age"] == "0" && found["acr_values"] == "one two")
+    #expect(found["ui_locales"] == "de en" && found["claims"] == #"{"userinfo":{"email":null}}"#)
+    #expect(found["authorization_details"] == #"[{"type":"payment"}]"# && found["dpop_jkt"] == "jkt")
+    for change in [
+      { $0.claims = "[]" }, { $0.claims = "{" }, { $0.authorizationDetails = "{}" },
+      { $0.extra = [Parameter("scope", "x")] },
+    ] as [(inout AuthorizationRequest) -> Void] {
+      #expect(throws: AuthorizationRequestError.self) { try request(change).url(at: Self.endpoint) }
+    }
+  }
+
+  static let clients: [ClientAuthentication] = [
+    .none, .post(secret: Secret("s")), .basic(secret: Secret("s"), encoding: .form), .mutualTLS,
+  ]
+
+  @Test("15. PAR: the whole request goes by the back channel, with the client's authentication")
   func pushed() throws {
     let par = try #require(URL(string: "https://id.example/par"))
-    for client in [ClientAuthentication.none, .post(secret: Secret("s")), .basic(secret: Secret("s"), encoding: .form)]
-    {
+    for client in Self.clients {
       let sent = try request().pushed(to: par, client: client)
       #expect(sent.form["client_id"] == "client" && sent.form["code_challenge_method"] == "S256")
-      #expect(sent.method == "POST" && sent.url == par)
+      #expect(sent.method == "POST" && sent.url == par && sent.purpose == .par)
     }
+    let key = try KeyFiles.read(KeyFiles.ed25519)
+    let asserted = try request().pushed(to: par, client: .assertion(key: key, audience: "aud"))
+    #expect(asserted.signatures == [.clientAssertion(key: key, clientID: "client", audience: "aud")])
+  }
+
+  @Test("15. the front channel then carries client_id and request_uri alone")
+  func front() throws {
     let pushed = try PushedAuthorizationResponse.parse(
       answer(#"{"request_uri":"urn:x:1","expires_in":60}"#, status: 201))
     #expect(pushed.expiresIn == .seconds(60))
     let url = try request().url(at: Self.endpoint, pushedAs: pushed)
     #expect(url.parameters == [Parameter("client_id", "client"), Parameter("request_uri", "urn:x:1")])
+  }
+
+  @Test("15. a signed request is pushed with nothing beside it but who the client is")
+  func pushedSigned() throws {
+    let par = try #require(URL(string: "https://id.example/par"))
+    for client in Self.clients {
+      let sent = try request().pushed(to: par, client: client, requestObject: Secret("a.b.c"))
+      var names = ["client_id", "request"]
+      if case .post = client { names.append("client_secret") }
+      #expect(sent.form.keys.sorted() == names.sorted() && sent.form["request"] == "a.b.c" && sent.purpose == .par)
+    }
+  }
+
+  @Test("a signed request (RFC 9101) holds all parameters as claims, for a while, for the provider alone")
+  func requestObject() throws {
+    let key = try KeyFiles.read(KeyFiles.ec256)
+    let full = try request {
+      $0.maxAge = 60
+      $0.claims = #"{"userinfo":{}}"#
+      $0.authorizationDetails = #"[{"type":"p"}]"#
+      $0.extra = [Parameter("audience", "api"), Parameter("request", "x"), Parameter("iss", "forged")]
+    }
+    let compact = try full.requestObject(key: key, audience: "https://id.example", at: Tokens.now, identifier: "j")
+    let token = try SignedJWT.parse(compact)
+    #expect(token.type == "oauth-authz-req+jwt" && token.algorithm == "ES256" && token.kid == "k1")
+    #expect(
+      token.claims == [
+        "iss": .string("client"), "aud": .string("https://id.example"), "jti": .string("j"),
+        "iat": .number("1800000000"), "nbf": .number("1800000000"), "exp": .number("1800000300"),
+        "client_id": .string("client"), "response_type": .string("code"), "scope": .string("openid e-mail"),
+        "redirect_uri": .string("http://127.0.0.1:8400/cb"), "state": .string("st&te"), "nonce": .string("n"),
+        "code_challenge": .string("ch"), "code_challenge_method": .string("S256"), "max_age": .number("60"),
+        "claims": .object(["userinfo": .object([:])]), "audience": .string("api"),
+        "authorization_details": .array([.object(["type": .string("p")])]),
+      ])
+    let url = try full.url(at: Self.endpoint, requestObject: compact)
+    #expect(
+      url.parameters == [
+        Parameter("client_id", "client"), Parameter("response_type", "code"), Parameter("scope", "openid e-mail"),
+        Parameter("request", compact.exposed),
+      ])
+    let plain = try request { $0.scopes = ["x"] }.url(at: Self.endpoint, requestObject: compact)
+    #expect(plain.parameters.map(\.name) == ["client_id", "response_type", "request"])
   }
 
   @Test(

@@ -190,3 +190,50 @@ struct CallbackTests {
     #expect(request.form["redirect_uri"] == text)
   }
 }
+
+@Suite("Implicit grant")
+struct ImplicitTests {
+  static let expected = AuthorizationResponse.Expectation(
+    state: Secret("s"), issuer: "https://id.example", issuerPromised: false)
+
+  func tokens(_ url: String) throws(CallbackError) -> TokenResponse {
+    try AuthorizationResponse.implicitTokens(url, for: Self.expected, quirks: .init(keepMembers: ["uid"]))
+  }
+
+  @Test("58. a token is taken from the fragment alone, after iss, state and error")
+  func good() throws {
+    let found = try tokens(
+      "db-KEY://2/token#access_token=a%2Bb&token_type=bearer&expires_in=3600&scope=x+y&uid=7&state=s&refresh_token=r")
+    #expect(found.accessToken.exposed == "a+b" && found.tokenType == "Bearer" && found.expiresIn == .seconds(3600))
+    #expect(found.scope == ["x", "y"] && found.refreshToken == nil)
+    #expect(String(decoding: found.extra, as: UTF8.self) == #"{"uid":"7"}"#)
+  }
+
+  @Test(
+    "58. anything else is refused, and only a refusal of the provider's ends the login",
+    arguments: [
+      ("/cb#access_token=a&token_type=bearer&state=t", .wrongState),
+      ("/cb#access_token=a&token_type=bearer", .missingState),
+      ("/cb?state=s&access_token=a&token_type=bearer", .unexpectedToken),
+      ("/cb?state=s#access_token=a&token_type=bearer", .missingState),
+      ("/cb#access_token=a&access_token=b&token_type=bearer&state=s", .duplicateParameter("access_token")),
+      ("/cb#access_token=a&token_type=bearer&state=s&iss=https://evil.example", .wrongIssuer("https://evil.example")),
+      (
+        "/cb#error=access_denied&error_description=The+user+chose&state=s",
+        .denied(OAuthError(code: .accessDenied, description: "The user chose"))
+      ),
+      ("/cb?error=access_denied&state=s", .denied(OAuthError(code: .accessDenied))),
+      ("/cb#error=access_denied&state=t", .wrongState),
+      ("/cb?code=c&state=s", .noToken("it has a code, and a token was asked for")),
+      ("/cb#token_type=bearer&state=s", .noToken("access_token is not a non-empty string")),
+      ("/cb#access_token=a&state=s&token_type=mac", .noToken("token_type is not one that is known (Bearer, DPoP)")),
+      ("/cb#access_token=a&token_type=bearer&expires_in=soon&state=s", .noToken("expires_in is not a number")),
+      ("/cb#%", .unreadable), ("/cb", .missingState), ("/cb#", .missingState),
+    ] as [(String, CallbackError)])
+  func refused(url: String, error: CallbackError) {
+    #expect(throws: error) { try tokens(url) }
+    if case .denied = error {} else { #expect(error.leavesLoginPending) }
+    let long = "/cb#access_token=\(String(repeating: "a", count: 65 << 10))"
+    #expect(throws: CallbackError.tooLarge) { try tokens(long) }
+  }
+}

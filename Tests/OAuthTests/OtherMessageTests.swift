@@ -168,13 +168,49 @@ struct SecretTests {
       },
       PushedAuthorizationResponse(requestURI: secret, expiresIn: .zero),
       UserInfo.httpRequest(to: url, accessToken: secret),
+    ] + (try moreBearers())
+  }
+
+  private static func moreBearers() throws -> [Any] {
+    let url = URL(string: "https://id.example/e?state=S3CRET")!
+    let key = try SigningKey.shared(secret, algorithm: .hs256)
+    let claims = GrantAssertionClaims(issuer: "i", audience: "a")
+    let exchange = try TokenExchangeRequest(
+      subjectToken: secret, actorToken: secret, actorTokenType: .jwt, audiences: [text])
+    let logout = Signed.make(LogoutTokenTests.claims, ["sub": .string(text), "sid": .string(text)])
+    var endSession = EndSessionRequest(idTokenHint: secret, clientID: nil, postLogoutRedirectURI: nil, state: secret)
+    endSession.extra = [Parameter("x", text)]
+    let tls = TLSChoice(authorities: Data(text.utf8), certificates: Data(text.utf8), key: secret)
+    var request = HTTPRequest(purpose: .token, method: "POST", url: url, body: Data(text.utf8))
+    request.tls = tls
+    request.signatures = [.clientAssertion(key: key, clientID: "id", audience: "a")]
+    return [
+      key, ClientAssertion(key: key, audience: .issuer), ClientAuthentication.assertion(key: key, audience: "a"), tls,
+      request, HTTPRequest.Signature.proof(key: DPoPKey(randomBytes: Array(1...32)), accessToken: secret), exchange,
+      TokenRequest.exchange(exchange), TokenRequest.deviceCode(secret),
+      TokenRequest.password(username: text, password: secret, scopes: []),
+      TokenRequest.jwtBearer(key: key, claims: claims), try LogoutToken.parse(logout), endSession,
+      try DeviceAuthorizationResponse.parse(
+        answer(
+          #"{"device_code":"S3CRET","user_code":"S3CRET","verification_uri":"https://x.example","expires_in":1}"#)),
+      IntrospectionRequest(token: secret, hint: nil),
+      try IntrospectionResponse.parse(answer(#"{"active":true,"username":"S3CRET"}"#)),
+      ClientRegistrationRequest(members: ["software_statement": .string(text)], initialAccessToken: secret),
+      try ClientRegistration.parse(
+        answer(
+          #"{"client_id":"c","client_secret":"S3CRET","registration_access_token":"S3CRET","registration_client_uri":"https://x.example"}"#
+        )),
+      Signed.checks { $0.clientSecret = secret },
+      try UserInfo.parse(
+        signed: Signed.make(["sub": .string(text), "email": .string(text)]), checks: Signed.checks(),
+        keys: Signed.keys, subject: nil),
     ]
   }
 
-  @Test("no type that bears a secret shows it, by interpolation, dump or reflection", arguments: 0..<17)
+  @Test("no type that bears a secret shows it, by interpolation, dump or reflection", arguments: 0..<37)
   func redaction(index: Int) throws {
     let bearers = try Self.bearers()
-    try #require(bearers.count == 17)
+    try #require(bearers.count == 37)
     let bearer = bearers[index]
     var dumped = ""
     dump(bearer, to: &dumped)

@@ -49,6 +49,8 @@ struct RoundTripTests {
     arguments: [
       (.removeGrant(Sample.account("full")), [4, 1, 0, 2, 1]),
       (.removeTokens(Sample.account("full")), [5, 1, 1, 2, 1]),
+      (.removeToken(Sample.account("full"), SavedToken.Key()), [5, 2, 1, 2, 1]),
+      (.removeToken(Sample.account("full"), SavedToken.Key(scope: "none such")), [5, 3, 1, 2, 1]),
       (.removeIntent(Sample.account("full")), [5, 3, 0, 2, 1]),
       (.removeLogin(Sample.login("l1")), [5, 3, 1, 1, 1]),
       (.removeRevocation("r1"), [5, 3, 1, 2, 0]),

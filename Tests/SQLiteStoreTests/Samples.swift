@@ -97,7 +97,8 @@ enum Sample {
       previousRefreshToken: Secret("previous-of-\(name)"), refreshTokenExpiresAt: time(.max),
       refreshTokenIssuedAt: time(3), expiryAnnouncedAt: time(4), idToken: Secret("id-of-\(name)-é\0"), generation: .max,
       standing: standing, createdAt: time(.min),
-      loggedInAt: time(0), extra: Data(#"{"tenant":"extra-of-\#(name)"}"#.utf8))
+      loggedInAt: time(0), extra: Data(#"{"tenant":"extra-of-\#(name)"}"#.utf8), kind: .deviceCode,
+      dpopKey: Secret("dpop-key-of-\(name)"))
   }
 
   static func token(
@@ -115,7 +116,25 @@ enum Sample {
       nonce: full ? Secret("nonce-of-\(name)") : nil, verifier: full ? Secret("verifier-of-\(name)") : nil,
       redirectURI: "http://127.0.0.1:4711/callback", scopes: full ? ["openid", "email"] : [],
       resource: full ? "https://api.example/" : nil, maxAge: full ? 3600 : nil, uid: full ? .max : 0,
-      startedAt: time(5), expiresAt: time(6))
+      startedAt: time(5), expiresAt: time(6), dpopKey: full ? Secret("dpop-key-of-\(name)") : nil,
+      device: full ? device(name) : nil)
+  }
+
+  static func device(_ name: String) -> DeviceLogin {
+    DeviceLogin(
+      deviceCode: Secret("device-code-of-\(name)"), userCode: "user-code-of-\(name)",
+      verificationURI: "https://op.example/device", verificationURIComplete: "https://op.example/device?code=1",
+      interval: .milliseconds(7500))
+  }
+
+  static func registration(_ name: String, full: Bool) -> SavedRegistration {
+    SavedRegistration(
+      provider: provider(name), issuer: Issuer(rawValue: "https://\(name).example")!, discovery: .oauth,
+      clientID: "client-of-\(name)", clientSecret: full ? Secret("client-secret-of-\(name)") : nil,
+      authMethod: "client_secret_post", scopes: full ? ["openid", "with space"] : [],
+      redirectURI: full ? "com.example:/cb" : nil, managementToken: full ? Secret("management-of-\(name)") : nil,
+      managementURL: full ? URL(string: "https://\(name).example/register/1") : nil,
+      secretExpiresAt: full ? time(11) : nil, createdAt: time(12))
   }
 
   static func revocation(_ id: String) -> PendingRevocation {
@@ -140,6 +159,7 @@ enum Sample {
     .putGrant(fullGrant("login", standing: .loginRequired(.lostRotation, Failure(message: "", at: time(0))))),
     .putGrant(fullGrant("config", standing: .misconfigured(failure))),
     .putIntent(intent("full")), .putLogin(login("l1", full: true)), .putLogin(login("l2", full: false)),
+    .putRegistration(registration("full", full: true)), .putRegistration(registration("minimal", full: false)),
     .putRevocation(revocation("r1")), .putValue("callback_port", "4711"), .putValue("empty", ""),
   ]
 
@@ -152,8 +172,10 @@ enum Sample {
       case .putIntent(let intent): state.intents.append(intent)
       case .putLogin(let login): state.logins.append(login)
       case .putRevocation(let revocation): state.revocations.append(revocation)
+      case .putRegistration(let registration): state.registrations.append(registration)
+      case .removeRegistration: break
       case .putValue(let name, let value): state.values[name] = value
-      case .removeGrant, .removeTokens, .removeIntent, .removeLogin, .removeRevocation: break
+      case .removeGrant, .removeTokens, .removeToken, .removeIntent, .removeLogin, .removeRevocation: break
       }
     }
     state.grants.sort { $0.account < $1.account }

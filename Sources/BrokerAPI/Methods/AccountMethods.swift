@@ -18,12 +18,15 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var last_refresh_at: Int64?
   public var logged_in_at: Int64
   public var last_error: LastError?
+  public var grant: String?
+  public var token_binding: String?
+  public var tokens: [NarrowedToken]?
 
   public init(
     account: String, provider: String, state: AccountState, identity: Identity?, scopes: [String], generation: Int64,
     expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, refresh_expiry_learned: Bool? = nil,
     refresh_expires_soon: Bool? = nil, refresh_issued_at: Int64? = nil, last_refresh_at: Int64?, logged_in_at: Int64,
-    last_error: LastError?
+    last_error: LastError?, grant: String? = nil, token_binding: String? = nil, tokens: [NarrowedToken]? = nil
   ) {
     self.account = account
     self.provider = provider
@@ -40,6 +43,9 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     self.last_refresh_at = last_refresh_at
     self.logged_in_at = logged_in_at
     self.last_error = last_error
+    self.grant = grant
+    self.token_binding = token_binding
+    self.tokens = tokens
   }
 
   /// Who the provider says signed in (OpenID Connect Core §5.1).
@@ -92,6 +98,25 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     ]
   }
 
+  /// A token for fewer scopes or for one resource, beside the account's own; each is refreshed and expires on its own.
+  public struct NarrowedToken: Codable, Sendable, Equatable, Documented {
+    public var scopes: [String]
+    public var resource: String?
+    public var expires_at: Int64?
+
+    public init(scopes: [String], resource: String? = nil, expires_at: Int64? = nil) {
+      self.scopes = scopes
+      self.resource = resource
+      self.expires_at = expires_at
+    }
+
+    public static let docs = [
+      "scopes": "The scopes it has.",
+      "resource": "The resource it is for (RFC 8707).",
+      "expires_at": "When it ends, in Unix seconds; absent where the provider did not say.",
+    ]
+  }
+
   public static let docs = [
     "account": "The account's name.",
     "provider": "The provider's name in the configuration.",
@@ -111,6 +136,12 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "logged_in_at": "When a person last signed in, in Unix seconds.",
     "last_error":
       "The latest failure: `reason`, `message`, `hint` (what to do), `at` (Unix seconds), `oauth` (the provider's own words).",
+    "grant":
+      "How the account was got: `authorization_code`, `device_code`, `client_credentials`, `jwt_bearer`, `token_exchange`, `import`.",
+    "token_binding":
+      "What beside the token a caller must have: `dpop`, a proof by `dpop.proof` (RFC 9449); `mtls`, the client's certificate (RFC 8705). Absent: nothing.",
+    "tokens":
+      "The tokens for fewer scopes or for one resource that callers asked for: `scopes`, `resource`, `expires_at`.",
   ]
 }
 
@@ -178,26 +209,30 @@ public enum AccountLogout: RPCMethod {
   public struct Params: Codable, Sendable, Equatable {
     public var account: String
     public var revoke: Bool?
+    public var end_session: Bool?
 
-    public init(account: String, revoke: Bool? = nil) {
+    public init(account: String, revoke: Bool? = nil, end_session: Bool? = nil) {
       self.account = account
       self.revoke = revoke
+      self.end_session = end_session
     }
   }
 
   public struct Result: Codable, Sendable, Equatable {
     public var steps: [Step]
+    public var end_session_url: String?
 
-    public init(steps: [Step]) {
+    public init(steps: [Step], end_session_url: String? = nil) {
       self.steps = steps
+      self.end_session_url = end_session_url
     }
   }
 
-  /// What one step of the logout came to.
+  /// What one step of a logout, or of the end of a registration, came to.
   public struct Step: Codable, Sendable, Equatable, Documented {
-    /// `revoke_refresh_token`, `revoke_access_token` or `forget`.
+    /// `revoke_refresh_token`, `revoke_access_token`, `end_session`, `delete_registration` or `forget`.
     public var step: String
-    /// `done`, `queued` (is tried again by itself), `unsupported` or `refused`.
+    /// `done`, `queued` (is tried again by itself), `unsupported`, `refused` or `skipped`.
     public var result: String
     public var message: String?
 
@@ -208,7 +243,8 @@ public enum AccountLogout: RPCMethod {
     }
 
     public static let docs = [
-      "step": "`revoke_refresh_token`, `revoke_access_token` or `forget`.",
+      "step":
+        "`revoke_refresh_token`, `revoke_access_token`, `end_session`, `delete_registration` (of a provider) or `forget`.",
       "result": "`done`; `queued`: it is tried again by itself; `unsupported`; `refused`; `skipped`.",
       "message": "Why, for people.",
     ]
@@ -217,9 +253,13 @@ public enum AccountLogout: RPCMethod {
   public static let paramDocs = [
     "account": "The account's name.",
     "revoke": "Whether to revoke at the provider as well. Default true.",
+    "end_session":
+      "Whether the person's session at the provider is to end too (OpenID Connect RP-Initiated Logout): a browser has to open `end_session_url`. Default false.",
   ]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`."
+      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`.",
+    "end_session_url":
+      "The address that ends the person's session at the provider, to be opened in their browser. It names the person: a secret of theirs.",
   ]
 }

@@ -7,8 +7,8 @@ public enum LoginStart: RPCMethod {
   public static let summary =
     "Starts a login: returns where a person signs in. The login completes when the provider calls back."
   public static let errors: [ErrorReason] = [
-    .unknownProvider, .temporarilyUnavailable, .providerMisconfigured, .providerError, .timedOut, .overloaded,
-    .storeFailure,
+    .unknownProvider, .temporarilyUnavailable, .providerMisconfigured, .providerError, .unsupportedByProvider,
+    .timedOut, .overloaded, .storeFailure,
   ]
 
   public struct Params: Codable, Sendable, Equatable {
@@ -60,7 +60,8 @@ public enum LoginStart: RPCMethod {
       "The name the account will have; an account of that name is signed in again. Default: the provider's name.",
     "scopes": "The scopes to ask for, instead of the provider's configured ones.",
     "resource": "The resource the tokens are for (RFC 8707).",
-    "destinations": "Which kinds of destination the caller can use (`browser`, `manual`), in its order. Default: all.",
+    "destinations":
+      "Which kinds of destination the caller can use (`browser`, `manual`, `device`), in its order. `device` has to be named (RFC 8628). Default: `browser`, `manual`.",
     "prompt": "How the provider should prompt (OpenID Connect Core §3.1.2.1), such as `consent` or `select_account`.",
     "login_hint": "Who is expected to sign in, such as an e-mail address (OpenID Connect Core §3.1.2.1).",
     "params": "Further parameters of the authorization request. Those the broker sets itself are refused.",
@@ -70,7 +71,7 @@ public enum LoginStart: RPCMethod {
     "account": "The name the account will have.",
     "expires_at": "When the login ends unless it is completed, in Unix seconds.",
     "destinations":
-      "Where to sign in, in the order to try: `kind` (`browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`), `url`, `redirect_uri`.",
+      "Where to sign in, in the order to try: `kind` (`browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
     "warnings": "What will not be as asked, for a person to read.",
   ]
 }
@@ -80,18 +81,38 @@ public struct Destination: Codable, Sendable, Equatable, Documented {
   public var kind: String
   public var url: String?
   public var redirect_uri: String?
+  public var user_code: String?
+  public var verification_uri: String?
+  public var verification_uri_complete: String?
+  public var expires_at: Int64?
+  public var interval: Int64?
 
-  public init(kind: String, url: String?, redirect_uri: String?) {
+  public init(
+    kind: String, url: String? = nil, redirect_uri: String? = nil, user_code: String? = nil,
+    verification_uri: String? = nil, verification_uri_complete: String? = nil, expires_at: Int64? = nil,
+    interval: Int64? = nil
+  ) {
     self.kind = kind
     self.url = url
     self.redirect_uri = redirect_uri
+    self.user_code = user_code
+    self.verification_uri = verification_uri
+    self.verification_uri_complete = verification_uri_complete
+    self.expires_at = expires_at
+    self.interval = interval
   }
 
   public static let docs = [
     "kind":
-      "`browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`.",
+      "`browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device (RFC 8628).",
     "url": "The address to open.",
     "redirect_uri": "Where the provider will send the browser back to (RFC 6749 §3.1.2).",
+    "user_code": "The code for the person to enter (RFC 8628 §3.3).",
+    "verification_uri": "Where to enter it.",
+    "verification_uri_complete":
+      "The same address with the code in it, for a link or a QR code (RFC 8628 §3.3.1); absent where the provider has none.",
+    "expires_at": "When the code ends, in Unix seconds.",
+    "interval": "Seconds between the broker's questions whether the person is done (RFC 8628 §3.5).",
   ]
 }
 

@@ -39,10 +39,11 @@ public enum TokenGet: RPCMethod {
     public var provider: String
     public var issuer: String?
     public var generation: Int64
+    public var dpop_thumbprint: String?
 
     public init(
       access_token: String, token_type: String, expires_at: Int64?, expires_in: Int64?, scope: [String],
-      account: String, provider: String, issuer: String?, generation: Int64
+      account: String, provider: String, issuer: String?, generation: Int64, dpop_thumbprint: String? = nil
     ) {
       self.access_token = access_token
       self.token_type = token_type
@@ -53,6 +54,7 @@ public enum TokenGet: RPCMethod {
       self.provider = provider
       self.issuer = issuer
       self.generation = generation
+      self.dpop_thumbprint = dpop_thumbprint
     }
   }
 
@@ -66,7 +68,8 @@ public enum TokenGet: RPCMethod {
   ]
   public static let resultDocs = [
     "access_token": "The access token (RFC 6749 §1.4). Send it only to the provider's resource servers.",
-    "token_type": "How to present the token: `Bearer` (RFC 6750).",
+    "token_type":
+      "How to present the token: `Bearer` (RFC 6750), or `DPoP` with a proof by `dpop.proof` (RFC 9449 §7).",
     "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",
     "expires_in": "Seconds from now until the token ends; absent where the provider did not say.",
     "scope": "The scopes granted.",
@@ -74,6 +77,8 @@ public enum TokenGet: RPCMethod {
     "provider": "The provider's name in the configuration.",
     "issuer": "The provider's issuer, where it has one.",
     "generation": "Counts the account's tokens; name it in `token.report_rejected`.",
+    "dpop_thumbprint":
+      "The thumbprint (RFC 7638) of the account's key that the token is bound to (RFC 9449 §6); absent: to none.",
   ]
 }
 

@@ -17,6 +17,25 @@ public struct MethodExample: Sendable {
       ]),
     "token.report_rejected": MethodExample(
       params: ["account": "work", "generation": 7], result: ["refreshed": true, "generation": 8]),
+    "token.exchange": MethodExample(
+      params: ["account": "work", "audience": ["reports"], "scopes": ["reports.read"]],
+      result: [
+        "access_token": "eyJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJyZXBvcnRzIn0.c2ln",
+        "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer",
+        "expires_at": 1_767_225_900, "expires_in": 300, "scope": ["reports.read"],
+      ]),
+    "token.introspect": MethodExample(
+      params: ["account": "work"],
+      result: [
+        "active": true,
+        "claims": ["active": true, "exp": 1_767_229_199, "scope": "openid email", "sub": "110169484474386276334"],
+      ]),
+    "dpop.proof": MethodExample(
+      params: ["account": "work", "method": "GET", "url": "https://api.example.com/me"],
+      result: [
+        "proof": "eyJ0eXAiOiJkcG9wK2p3dCJ9.eyJodG0iOiJHRVQifQ.c2ln",
+        "thumbprint": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
+      ]),
     "account.list": MethodExample(params: ["provider": "google"], result: ["accounts": [account]]),
     "account.get": MethodExample(params: ["account": "work"], result: account),
     "account.logout": MethodExample(
@@ -28,6 +47,16 @@ public struct MethodExample: Sendable {
           ["step": "forget", "result": "done"],
         ]
       ]),
+    "account.userinfo": MethodExample(
+      params: ["account": "work"],
+      result: [
+        "claims": [
+          "email": "ada@example.com", "email_verified": true, "name": "Ada Lovelace", "sub": "110169484474386276334",
+        ]
+      ]),
+    "account.import": MethodExample(
+      params: ["account": "work", "provider": "google", "refresh_token": "1//0gXk", "scopes": ["openid", "email"]],
+      result: account),
     "login.start": MethodExample(
       params: ["provider": "google", "account": "work", "scopes": ["openid", "email"]],
       result: [
@@ -86,6 +115,15 @@ public struct MethodExample: Sendable {
           ],
         ],
       ]),
+    "provider.register": MethodExample(
+      params: ["issuer": "https://login.example.com", "provider": "example"],
+      result: [
+        "provider": "example", "client_id": "s6BhdRkqt3", "issuer": "https://login.example.com",
+        "warnings": ["the client's registration ends in 30 days"],
+      ]),
+    "provider.unregister": MethodExample(
+      params: ["provider": "example"],
+      result: ["steps": [["step": "delete_registration", "result": "done"], ["step": "forget", "result": "done"]]]),
     "events.subscribe": MethodExample(
       params: ["events": ["token.refreshed", "login.required"]],
       result: ["subscribed": ["token.refreshed", "login.required"]]),

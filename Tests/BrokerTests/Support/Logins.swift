@@ -55,17 +55,52 @@ struct NamingProvider: Provider {
   func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest? {
     try base.keysRequest(metadata)
   }
-  func authorization(_ request: LoginRequest, metadata: ServerMetadata) throws(ProviderFailure) -> AuthorizationPlace {
-    try base.authorization(request, metadata: metadata)
+  func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
+    base.authorization(request, metadata: metadata)
   }
-  func code(from callback: String, login: SavedLogin, metadata: ServerMetadata) throws(CallbackError) -> Secret {
-    try base.code(from: callback, login: login, metadata: metadata)
+  func code(
+    from callback: String, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Result<Secret, CallbackError>> {
+    base.code(from: callback, login: login, metadata: metadata)
+  }
+  func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace> {
+    base.deviceAuthorization(request, metadata: metadata)
+  }
+  func poll(_ device: DeviceLogin, login: SavedLogin, metadata: ServerMetadata) -> Step<DeviceAnswer> {
+    base.poll(device, login: login, metadata: metadata)
+  }
+  func issue(
+    _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
+    metadata: ServerMetadata
+  ) -> Step<Issued> {
+    base.issue(source, to: grant, key: key, subject: subject, actor: actor, metadata: metadata)
+  }
+  func exchange(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse> {
+    base.exchange(request, of: grant, metadata: metadata)
+  }
+  func introspection(of token: Secret, hint: String, metadata: ServerMetadata) -> Step<IntrospectionResponse> {
+    base.introspection(of: token, hint: hint, metadata: metadata)
+  }
+  func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
+    base.userInfo(of: grant, token: token, metadata: metadata)
+  }
+  func endSession(
+    of grant: SavedGrant, returnTo: RedirectURI?, state: Secret, metadata: ServerMetadata
+  ) -> URL? {
+    base.endSession(of: grant, returnTo: returnTo, state: state, metadata: metadata)
+  }
+  func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> {
+    base.logout(token, metadata: metadata)
   }
   func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<Issued> {
     named(base.exchange(code: code, login: login, metadata: metadata))
   }
-  func refresh(_ grant: SavedGrant, token: Secret, metadata: ServerMetadata) -> Step<Issued> {
-    base.refresh(grant, token: token, metadata: metadata)
+  func refresh(
+    _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
+  ) -> Step<Issued> {
+    base.refresh(grant, token: token, key: key, metadata: metadata)
   }
   func revocation(of token: Secret, hint: String, metadata: ServerMetadata) -> HTTPRequest? {
     base.revocation(of: token, hint: hint, metadata: metadata)
@@ -73,25 +108,22 @@ struct NamingProvider: Provider {
   func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome { base.revocationOutcome(response) }
 
   private func named(_ step: Step<Issued>) -> Step<Issued> {
-    switch step {
-    case .done(var issued):
-      let token = issued.tokens.accessToken.exposed
-      issued.identity = Identity(subject: token.components(separatedBy: "-a")[0])
-      return .done(issued)
-    case .failed: return step
-    case .send(let request, let then): return .send(request) { response, now in self.named(then(response, now)) }
-    case .keys(let unknown, let then): return .keys(unknown: unknown) { keys, now in self.named(then(keys, now)) }
+    step.map { issued in
+      var issued = issued
+      issued.identity = Identity(subject: issued.tokens.accessToken.exposed.components(separatedBy: "-a")[0])
+      return issued
     }
   }
 }
 
 extension CallbackOutcome {
-  enum Kind { case completed, alreadyCompleted, denied, refused, failed, redirect }
+  enum Kind { case completed, alreadyCompleted, signedOut, denied, refused, failed, redirect }
 
   var kind: Kind {
     switch self {
     case .completed: .completed
     case .alreadyCompleted: .alreadyCompleted
+    case .signedOut: .signedOut
     case .denied: .denied
     case .refused: .refused
     case .failed: .failed

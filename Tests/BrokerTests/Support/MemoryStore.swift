@@ -21,6 +21,8 @@ final class MemoryStore: Store {
     var hanging: [CheckedContinuation<Void, Never>] = []
     var grants: [AccountName: SavedGrant] = [:]
     var tokens: [AccountName: SavedToken] = [:]
+    var registrations: [ProviderName: SavedRegistration] = [:]
+    var narrowed: [AccountName: [SavedToken.Key: SavedToken]] = [:]
     var intents: [AccountName: RefreshIntent] = [:]
     var logins: [LoginID: SavedLogin] = [:]
     var revocations: [String: PendingRevocation] = [:]
@@ -40,6 +42,9 @@ final class MemoryStore: Store {
 
   func grant(_ name: String) -> SavedGrant? { state.withLock { $0.grants[account(name)] } }
   func token(_ name: String) -> SavedToken? { state.withLock { $0.tokens[account(name)] } }
+  func narrowed(_ name: String) -> [SavedToken.Key: SavedToken] {
+    state.withLock { $0.narrowed[account(name)] ?? [:] }
+  }
   func intent(_ name: String) -> RefreshIntent? { state.withLock { $0.intents[account(name)] } }
 
   func set(_ mode: Mode, concerning concerns: @escaping @Sendable ([Change]) -> Bool = { _ in true }) {
@@ -56,7 +61,8 @@ final class MemoryStore: Store {
     state.withLock { state in
       var stored = StoredState()
       stored.grants = Array(state.grants.values)
-      stored.tokens = Array(state.tokens.values)
+      stored.registrations = Array(state.registrations.values)
+      stored.tokens = Array(state.tokens.values) + state.narrowed.values.flatMap(\.values)
       stored.intents = Array(state.intents.values)
       stored.logins = Array(state.logins.values)
       stored.revocations = Array(state.revocations.values)
@@ -102,7 +108,9 @@ final class MemoryStore: Store {
       state.found = nil
       state.rebuilt.append(whole)
       state.grants = Dictionary(uniqueKeysWithValues: whole.grants.map { ($0.account, $0) })
-      state.tokens = Dictionary(uniqueKeysWithValues: whole.tokens.map { ($0.account, $0) })
+      state.tokens = [:]
+      state.narrowed = [:]
+      for token in whole.tokens { Self.apply(.putToken(token), to: &state) }
       state.intents = Dictionary(uniqueKeysWithValues: whole.intents.map { ($0.account, $0) })
       state.logins = Dictionary(uniqueKeysWithValues: whole.logins.map { ($0.id, $0) })
       state.revocations = Dictionary(uniqueKeysWithValues: whole.revocations.map { ($0.id, $0) })
@@ -120,7 +128,8 @@ final class MemoryStore: Store {
     let isSound = state.withLock { state in
       var next = state
       for change in changes { Self.apply(change, to: &next) }
-      guard (Array(next.tokens.keys) + next.intents.keys).allSatisfy({ next.grants[$0] != nil }) else { return false }
+      let owners = Array(next.tokens.keys) + next.intents.keys + next.narrowed.keys
+      guard owners.allSatisfy({ next.grants[$0] != nil }) else { return false }
       next.log.append(changes)
       state = next
       return true
@@ -134,15 +143,27 @@ final class MemoryStore: Store {
     case .removeGrant(let account):
       state.grants[account] = nil
       state.tokens[account] = nil
+      state.narrowed[account] = nil
       state.intents[account] = nil
-    case .putToken(let token): state.tokens[token.account] = token
-    case .removeTokens(let account): state.tokens[account] = nil
+    case .putToken(let token):
+      if token.key.isNarrowed {
+        state.narrowed[token.account, default: [:]][token.key] = token
+      } else {
+        state.tokens[token.account] = token
+      }
+    case .removeTokens(let account):
+      state.tokens[account] = nil
+      state.narrowed[account] = nil
+    case .removeToken(let account, let key) where key.isNarrowed: state.narrowed[account]?[key] = nil
+    case .removeToken(let account, _): state.tokens[account] = nil
     case .putIntent(let intent): state.intents[intent.account] = intent
     case .removeIntent(let account): state.intents[account] = nil
     case .putLogin(let login): state.logins[login.id] = login
     case .removeLogin(let id): state.logins[id] = nil
     case .putRevocation(let revocation): state.revocations[revocation.id] = revocation
     case .removeRevocation(let id): state.revocations[id] = nil
+    case .putRegistration(let registration): state.registrations[registration.provider] = registration
+    case .removeRegistration(let provider): state.registrations[provider] = nil
     case .putValue(let name, let value): state.values[name] = value
     }
   }

@@ -112,8 +112,8 @@ extension World {
         account.session = nil
         account.saved = nil
         counts.add("accounts forgotten")
-      case .putToken, .removeTokens, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
-        .removeRevocation, .putValue:
+      case .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
+        .removeRevocation, .putRegistration, .removeRegistration, .putValue:
         break
       }
     }

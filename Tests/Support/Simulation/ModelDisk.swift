@@ -168,13 +168,14 @@ struct StoredContents: Equatable {
       tokens[account] = nil
       intents[account] = nil
     case .putToken(let token): tokens[token.account] = token
-    case .removeTokens(let account): tokens[account] = nil
+    case .removeTokens(let account), .removeToken(let account, _): tokens[account] = nil
     case .putIntent(let intent): intents[intent.account] = intent
     case .removeIntent(let account): intents[account] = nil
     case .putLogin(let login): logins[login.id] = login
     case .removeLogin(let id): logins[id] = nil
     case .putRevocation(let revocation): revocations[revocation.id] = revocation
     case .removeRevocation(let id): revocations[id] = nil
+    case .putRegistration, .removeRegistration: break
     case .putValue(let name, let value): values[name] = value
     }
   }

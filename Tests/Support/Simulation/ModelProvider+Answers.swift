@@ -8,6 +8,7 @@ extension ModelProvider {
     case .discovery: return json(metadata)
     case .keys: return json(#"{"keys":[]}"#)
     case .userinfo: return json("{}")
+    case .par, .device, .introspection, .registration, .resource: return HTTPResponse(status: 404)
     case .revocation:
       if let token = exchange.form["token"].flatMap(Token.init), let session = session(token), token.kind == .refresh {
         if session.isAlive { session.ended = .revoked }

@@ -90,8 +90,8 @@ extension Target {
   /// A code is taken with the right state alone, and only where nothing says otherwise.
   private static func checkCode(_ address: String) throws {
     let provider = provider(.oidc)
-    let found = Result { () throws(CallbackError) in
-      try provider.code(from: address, login: login, metadata: metadata)
+    guard case .success(let found) = provider.code(from: address, login: login, metadata: metadata).end else {
+      throw Broken(description: "a callback that is not signed asks for something")
     }
     let response = try? AuthorizationResponse.parse(address)
     switch found {

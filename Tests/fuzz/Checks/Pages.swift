@@ -1,4 +1,6 @@
 import Broker
+import BrokerAPI
+import Grants
 import NIOCore
 import NIOEmbedded
 import NIOHTTP1
@@ -9,11 +11,14 @@ import OAuth
 extension Target {
   /// What a browser, or somebody who poses as one, sends to the redirection endpoint; and the pages with its texts in them.
   static let http = Target(name: "http", longest: 4096) { bytes in
-    let desk = Desk(port: port, paths: Paths(["/callback"]), requestLineLimit: limits.requestLine)
+    let desk = Desk(
+      port: port, paths: Paths(["/callback"]), requestLineLimit: limits.requestLine, formLimit: limits.form)
     if let head = head(bytes) {
       switch desk.ruling(on: head) {
       case .callback(let url): try checkCallback(url, head)
       case .page(let page): try check(Response(page, withBody: head.method != .HEAD))
+      case .logout(let provider): try checkLogout(provider, head)
+      case .refusal(let refusal): try check(Response(refusal, withBody: head.method != .HEAD))
       case .nothing: try expect(head.uri.hasPrefix("/favicon.ico"), "nothing is said to \(head.uri)")
       }
     }
@@ -77,6 +82,11 @@ extension Target {
     _ = try? AuthorizationResponse.parse(url)
   }
 
+  private static func checkLogout(_ provider: String, _ head: HTTPRequestHead) throws {
+    try expect(head.method == .POST && head.uri.hasPrefix(LogoutPath.prefix), "\(head.method) \(head.uri) signs out")
+    try expect(ProviderName(rawValue: provider) != nil, "a provider named \(provider.debugDescription)")
+  }
+
   /// Outcomes that show a text, and the marks of their pages with a harmless one.
   private static let outcomes: [(outcome: @Sendable (String) -> CallbackOutcome, harmless: [Int])] = {
     let outcomes: [@Sendable (String) -> CallbackOutcome] = [
@@ -95,6 +105,12 @@ extension Target {
       let found = marks(response)
       try expect(found == harmless, "a page with \(found) marks, not \(harmless)")
     }
+    let refusal = Response(.refused(text))
+    try check(refusal)
+    guard case .object(let members) = try? BrokerAPI.JSON.parse((refusal.body ?? "").utf8) else {
+      throw Broken(description: "a refusal that is no JSON")
+    }
+    try expect(members.map(\.name) == ["error", "error_description"], "a refusal without its members")
     let response = Response(Page(.redirect(url: text)))
     try check(response)
     let location = response.head.headers.first(name: "Location")

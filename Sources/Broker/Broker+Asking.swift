@@ -1,0 +1,163 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+
+// What a caller may ask the provider by an account's token, beside the token itself.
+extension Broker {
+  /// The metadata, once they name the endpoint; `unsupported_by_provider` where they do not.
+  func metadata(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ServerMetadata {
+    switch await metadata(of: name) {
+    case .success(let metadata):
+      try demand(endpoint, of: metadata, name)
+      return metadata
+    case .failure(let failure): throw error(failure, provider: name)
+    }
+  }
+
+  func demand(_ endpoint: Endpoint, of metadata: ServerMetadata, _ name: ProviderName) throws(RPCError) {
+    do throws(EndpointError) {
+      _ = try metadata.endpoint(endpoint)
+    } catch {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name): \(error.description)",
+        hint: "If the provider has it: set \(endpoint.rawValue) in [provider.\(name)], then `grantctl reload`.")
+    }
+  }
+
+  /// A conversation that a caller waits for, no longer than it said.
+  private func talk<Output: Sendable>(
+    _ step: Step<Output>, _ name: ProviderName, until deadline: Duration
+  ) async throws(RPCError) -> Output {
+    let key = Waiting.Key.work(waiting.ticket())
+    let box = Answer<Output>()
+    Task {
+      let result = await converse(step, with: name)
+      box.result = result
+      waiting.wake(key)
+    }
+    await wait(for: key, until: deadline)
+    switch box.result {
+    case .success(let output): return output
+    case .failure(let failure): throw error(failure, provider: name)
+    case nil:
+      throw RPCError(
+        .timedOut, "provider \(name) did not answer in time",
+        hint: "Ask again, with a longer `timeout`. `grantctl doctor \(name)` tells how the provider is.")
+    }
+  }
+
+  private func provider(of account: AccountName) throws(RPCError) -> any Provider {
+    guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
+    guard let provider = providers[grant.saved.provider]?.provider else {
+      throw misconfigured(grant, Failure(message: "", at: now))
+    }
+    return provider
+  }
+
+  /// `token.exchange` (RFC 8693). The answer is the caller's alone: nothing of it is kept.
+  func exchange(_ params: TokenExchange.Params, caller: Caller) async throws(RPCError) -> TokenExchange.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(of: account)
+    let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    var actor: Secret?
+    if let name = params.actor {
+      let acting = try accountName(name)
+      try check(.use, method: TokenExchange.name, account: name, caller: caller)
+      actor = try await self.token(of: acting, SavedToken.Key(), minimumTTL: nil, until: deadline).0.accessToken
+    }
+    let request: TokenExchangeRequest
+    do throws(TokenExchangeRequestError) {
+      request = try TokenExchangeRequest(
+        subjectToken: token.accessToken, subjectTokenType: .accessToken, actorToken: actor,
+        actorTokenType: actor == nil ? nil : .accessToken,
+        requestedTokenType: params.requested_token_type.map(TokenExchangeRequest.TokenType.init),
+        audiences: params.audience ?? [], resources: params.resource ?? [], scopes: params.scopes ?? [])
+    } catch {
+      throw .invalidParams(error.description)
+    }
+    let metadata = try await metadata(of: provider.name, with: .token)
+    let sentAt = now
+    let issued = try await talk(
+      provider.exchange(request, of: saved, metadata: metadata), provider.name, until: deadline)
+    let end = issued.expiresIn.map { sentAt + $0 }
+    return .init(
+      // Exposed to be handed out: this is what the method is for.
+      access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
+      token_type: issued.tokenType, expires_at: end?.seconds,
+      expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
+  }
+
+  /// `token.introspect` (RFC 7662).
+  func introspect(_ params: TokenIntrospect.Params) async throws(RPCError) -> TokenIntrospect.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(of: account)
+    let metadata = try await metadata(of: provider.name, with: .introspection)
+    let (token, _) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let answer = try await talk(
+      provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
+      until: deadline)
+    return .init(active: answer.active, claims: try claims(JSONValue.object(answer.members).serialized))
+  }
+
+  /// `account.userinfo` (OpenID Connect Core §5.3).
+  func userInfo(_ params: AccountUserinfo.Params) async throws(RPCError) -> AccountUserinfo.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(of: account)
+    let metadata = try await metadata(of: provider.name, with: .userinfo)
+    let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let info = try await talk(
+      provider.userInfo(of: saved, token: token, metadata: metadata), provider.name, until: deadline)
+    return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
+  }
+
+  private func claims(_ text: String) throws(RPCError) -> [String: JSON] {
+    guard let value = try? JSON.parse(Array(text.utf8)), case .object(let members) = value else {
+      throw RPCError(.providerError, "the provider's answer is no JSON object that can be passed on")
+    }
+    return Dictionary(members.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// `dpop.proof` (RFC 9449 §4.2): signed here, so that the key stays here.
+  func proof(_ params: DPoPProof.Params) async throws(RPCError) -> DPoPProof.Result {
+    let account = try accountName(params.account)
+    guard let grant = grants[account] else { throw unknownAccount(params.account) }
+    guard let key = grant.saved.dpopKey.flatMap(DPoPKey.init(raw:)) else {
+      throw RPCError(
+        .unsupportedByProvider, "the tokens of account \(account) are bound to no key",
+        hint: "Set dpop = true in [provider.\(grant.saved.provider)], reload, and sign in again. "
+          + loginHint(grant.saved))
+    }
+    let isMethod =
+      !params.method.isEmpty && params.method.utf8.count <= 32
+      && params.method.utf8.allSatisfy { (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0) || $0 == 0x2D }
+    guard isMethod else { throw .invalidParams("params.method: expected an HTTP method, such as GET") }
+    guard params.url.utf8.count <= 8192, let url = Endpoint.url(params.url, allowInsecureHTTP: true) else {
+      throw .invalidParams("params.url: expected an https address without a fragment")
+    }
+    guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
+    var token = params.access_token.map { Secret($0.exposed) }
+    if token == nil {
+      token = try await self.token(
+        of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Timeouts.standard
+      ).0.accessToken
+    }
+    do throws(SigningKeyError) {
+      let proof = try key.proof(
+        method: params.method, url: url, accessToken: token, nonce: params.nonce,
+        identifier: surroundings.token(bytes: 16), at: now)
+      // Exposed to be handed out: it is good for one request.
+      return .init(proof: proof.exposed, thumbprint: key.thumbprint)
+    } catch {
+      throw .internalError(error.description)
+    }
+  }
+}
+
+/// What a conversation came to, for the caller that may have stopped waiting. Touched on the broker's actor alone.
+private final class Answer<Output: Sendable> {
+  var result: Result<Output, ProviderFailure>?
+}

@@ -1,0 +1,88 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+// Logins on another device (RFC 8628): the provider is asked again and again until the person has confirmed the code. The
+// login is on disk, so that a restart goes on asking.
+extension Broker {
+  func startPolling(_ id: LoginID) {
+    Task { await poll(id) }
+  }
+
+  private func poll(_ id: LoginID) async {
+    var failures = 0
+    var wait = logins[id]?.saved.device?.interval ?? .zero
+    while true {
+      await surroundings.sleep(wait)
+      guard let login = logins[id], login.isPending, let device = login.saved.device, !isDraining else { return }
+      // The clockwork ends it.
+      guard login.saved.expiresAt > now else { return }
+      switch await ask(device, login.saved) {
+      case .again(let interval):
+        failures = 0
+        wait = interval
+        await keep(interval, of: id)
+      case .silence:
+        failures += 1
+        wait = DevicePoll.afterSilence(interval: device.interval, failures: failures)
+      case .ended: return
+      }
+    }
+  }
+
+  private enum Polled {
+    case again(Duration)
+    /// No answer that says anything.
+    case silence
+    case ended
+  }
+
+  private func ask(_ device: DeviceLogin, _ login: SavedLogin) async -> Polled {
+    guard let provider = providers[login.provider]?.provider else {
+      await end(login.id, .failed(error(gone(login.provider), provider: login.provider)))
+      return .ended
+    }
+    // A restart waits for an answer that may hold the tokens.
+    exchangesInFlight += 1
+    defer { exchangesInFlight -= 1 }
+    guard case .success(let metadata) = await self.metadata(of: login.provider) else { return .silence }
+    guard logins[login.id]?.isPending == true, !isDraining else { return .ended }
+    let sentAt = now
+    switch await converse(provider.poll(device, login: login, metadata: metadata), with: provider.name) {
+    case .failure(let failure) where failure.isOfProvider: return .silence
+    case .failure(let failure): await end(login.id, .failed(error(failure, provider: provider.name)))
+    case .success(.pending(let interval)): return .again(interval)
+    case .success(.denied(let oauth)):
+      let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
+      await end(login.id, .failed(error))
+    case .success(.expired):
+      await end(login.id, .failed(RPCError(.loginExpired, "nobody confirmed the code in time")))
+    case .success(.issued(let issued)): await take(issued, login, provider, sentAt: sentAt)
+    }
+    return .ended
+  }
+
+  private func take(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp) async {
+    // It was cancelled, or completed in a browser, while the answer was on its way.
+    guard logins[login.id]?.isPending == true else {
+      let tokens = issued.tokens
+      if let token = tokens.refreshToken { await queueRevocations([(token, "refresh_token")], provider: provider.name) }
+      return
+    }
+    logins[login.id]?.phase = .exchanging
+    if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: .deviceCode) {
+      await end(login.id, .failed(error))
+    } else {
+      await end(login.id, .completed(login.account))
+    }
+  }
+
+  /// `slow_down` counts for good, over a restart too (RFC 8628 §3.5).
+  private func keep(_ interval: Duration, of id: LoginID) async {
+    guard let known = logins[id]?.saved.device?.interval, interval > known else { return }
+    logins[id]?.saved.device?.interval = interval
+    guard let saved = logins[id]?.saved, logins[id]?.isPending == true else { return }
+    await commitOrWarn([.putLogin(saved)], "the interval of a login on another device")
+  }
+}

@@ -1,0 +1,44 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// A grant that another program was given.
+public enum AccountImport: RPCMethod {
+  public static let name = "account.import"
+  public static let access = Access.login
+  public static let summary =
+    "Makes an account of a refresh token that was issued to the provider's client elsewhere; it is tried at once."
+  public static let errors: [ErrorReason] = [
+    .unknownProvider, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
+    .scopeNotGranted, .unsupportedByProvider, .storeFailure,
+  ]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var provider: String
+    public var refresh_token: SecretText
+    public var scopes: [String]?
+    public var resource: String?
+
+    public init(
+      account: String, provider: String, refresh_token: SecretText, scopes: [String]? = nil, resource: String? = nil
+    ) {
+      self.account = account
+      self.provider = provider
+      self.refresh_token = refresh_token
+      self.scopes = scopes
+      self.resource = resource
+    }
+  }
+
+  public typealias Result = AccountView
+
+  public static let paramDocs = [
+    "account": "The name the account will have; an account of that name gets this grant in place of its own.",
+    "provider": "The provider's name in the configuration; its client must be the one the token was issued to.",
+    "refresh_token": "The refresh token (RFC 6749 §1.5). From now on only the broker may use it.",
+    "scopes":
+      "The scopes it was granted for, where the provider does not say. Default: the provider's configured ones.",
+    "resource": "The resource it was granted for (RFC 8707).",
+  ]
+  public static let resultDocs = AccountView.docs
+}

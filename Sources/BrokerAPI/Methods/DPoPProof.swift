@@ -1,0 +1,55 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// The proof that goes with a token bound to a key (RFC 9449 §4).
+public enum DPoPProof: RPCMethod {
+  public static let name = "dpop.proof"
+  public static let access = Access.use
+  public static let summary =
+    "Signs the proof that one request to a resource server needs beside a token bound to the account's key (RFC 9449)."
+  public static let errors: [ErrorReason] = [
+    .unknownAccount, .loginRequired, .temporarilyUnavailable, .providerMisconfigured, .unsupportedByProvider,
+    .storeFailure,
+  ]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var method: String
+    public var url: String
+    public var nonce: String?
+    public var access_token: SecretText?
+
+    public init(
+      account: String, method: String, url: String, nonce: String? = nil, access_token: SecretText? = nil
+    ) {
+      self.account = account
+      self.method = method
+      self.url = url
+      self.nonce = nonce
+      self.access_token = access_token
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var proof: String
+    public var thumbprint: String
+
+    public init(proof: String, thumbprint: String) {
+      self.proof = proof
+      self.thumbprint = thumbprint
+    }
+  }
+
+  public static let paramDocs = [
+    "account": "The account's name.",
+    "method": "The request's HTTP method, such as `GET`.",
+    "url": "The request's address; its query and fragment do not count (RFC 9449 §4.2).",
+    "nonce": "The nonce of the resource server's last `DPoP-Nonce` header field (RFC 9449 §9).",
+    "access_token":
+      "The token the proof goes with, where it is not the account's current one: one that is narrowed, or older.",
+  ]
+  public static let resultDocs = [
+    "proof": "The value of the `DPoP` header field, for this one request; beside it, `Authorization: DPoP TOKEN`.",
+    "thumbprint": "The thumbprint of the account's key (RFC 7638), the same as `token.get`'s `dpop_thumbprint`.",
+  ]
+}

@@ -1,0 +1,92 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// A provider from its issuer alone (RFC 7591).
+public enum ProviderRegister: RPCMethod {
+  public static let name = "provider.register"
+  public static let access = Access.manage
+  public static let summary =
+    "Registers a client at an issuer (RFC 7591) and makes a provider of it, which is there at once and after a restart."
+  public static let errors: [ErrorReason] = [
+    .registrationRejected, .unsupportedByProvider, .temporarilyUnavailable, .timedOut, .providerMisconfigured,
+    .providerError, .storeFailure,
+  ]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var issuer: String
+    public var provider: String?
+    public var initial_access_token: SecretText?
+    public var scopes: [String]?
+    public var redirect_uri: String?
+
+    public init(
+      issuer: String, provider: String? = nil, initial_access_token: SecretText? = nil, scopes: [String]? = nil,
+      redirect_uri: String? = nil
+    ) {
+      self.issuer = issuer
+      self.provider = provider
+      self.initial_access_token = initial_access_token
+      self.scopes = scopes
+      self.redirect_uri = redirect_uri
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var provider: String
+    public var client_id: String
+    public var issuer: String
+    public var warnings: [String]
+
+    public init(provider: String, client_id: String, issuer: String, warnings: [String]) {
+      self.provider = provider
+      self.client_id = client_id
+      self.issuer = issuer
+      self.warnings = warnings
+    }
+  }
+
+  public static let paramDocs = [
+    "issuer": "The issuer's address, whose metadata must name a registration endpoint (RFC 8414 §2).",
+    "provider": "The name the provider will have. Default: made from the issuer's host.",
+    "initial_access_token": "The token that the issuer wants for registrations, where it does (RFC 7591 §3).",
+    "scopes": "The scopes that logins will ask for. Default: those of OpenID Connect that the issuer supports.",
+    "redirect_uri": "The redirection endpoint to register. Default: the broker's own.",
+  ]
+  public static let resultDocs = [
+    "provider": "The provider's name, for `login.start`.",
+    "client_id": "The client identifier that the issuer gave (RFC 7591 §3.2.1).",
+    "issuer": "The issuer as its metadata name it.",
+    "warnings": "What is not as asked, or will end, for a person to read.",
+  ]
+}
+
+/// The end of a registration (RFC 7592 §2.3).
+public enum ProviderUnregister: RPCMethod {
+  public static let name = "provider.unregister"
+  public static let access = Access.manage
+  public static let summary =
+    "Deletes the client that `provider.register` made (RFC 7592) and forgets the provider, whatever the issuer answers."
+  public static let errors: [ErrorReason] = [.unknownProvider, .unsupportedByProvider, .storeFailure]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var provider: String
+
+    public init(provider: String) {
+      self.provider = provider
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var steps: [AccountLogout.Step]
+
+    public init(steps: [AccountLogout.Step]) {
+      self.steps = steps
+    }
+  }
+
+  public static let paramDocs = ["provider": "The provider's name, as `provider.register` returned it."]
+  public static let resultDocs = [
+    "steps":
+      "In order: `step` (`delete_registration`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`."
+  ]
+}

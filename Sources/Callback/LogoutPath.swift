@@ -1,0 +1,35 @@
+import Foundation
+
+/// Where providers say that a person signed out there (OpenID Connect Back-Channel Logout §2.5): the prefix, then the
+/// provider's name in the configuration.
+enum LogoutPath {
+  static let prefix = "/backchannel-logout/"
+  /// Characters of a provider's name.
+  static let longestName = 64
+
+  /// Of a request's target; its query is not looked at (§2.2 allows one).
+  static func leads(_ target: Substring) -> Bool {
+    target.utf8.starts(with: prefix.utf8)
+  }
+
+  /// The name behind the prefix, percent-decoded (RFC 3986 §2.1). Nil: no provider can have it.
+  static func provider(in path: Substring) -> String? {
+    let segment = path.utf8.dropFirst(prefix.utf8.count)
+    // An encoded character takes three.
+    guard leads(path), segment.count <= 3 * longestName, let text = String(segment),
+      let name = text.removingPercentEncoding, (1...longestName).contains(name.utf8.count),
+      name.utf8.allSatisfy(isNameByte)
+    else { return nil }
+    return name
+  }
+
+  private static func isNameByte(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "@"),
+      UInt8(ascii: "+"), UInt8(ascii: "-"):
+      true
+    default: false
+    }
+  }
+}

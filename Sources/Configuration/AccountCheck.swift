@@ -1,0 +1,121 @@
+import Grants
+import OAuth
+
+/// Makes an account of a draft: what the keys say together.
+struct AccountCheck {
+  var name: AccountName
+  var draft: AccountDraft
+  var table: [String: Item]
+  /// Where the section begins.
+  var place: Place
+  var sources: Settings.Sources
+
+  private var title: String { "[account.\(name)]" }
+  private func place(of key: String) -> Place { table[key]?.place ?? place }
+
+  /// The account; nil, and a report, where it does not hold together.
+  func account(report: inout Report) -> DeclaredAccount? {
+    for key in ["provider", "grant"] where table[key] == nil {
+      report.problem("\(title) has no \"\(key)\"", at: place)
+    }
+    if let resource = draft.resource, (try? RedirectURI(resource)) == nil {
+      report.problem("\"resource\" in \(title) must be an absolute URI without a fragment", at: place(of: "resource"))
+    }
+    guard let provider = draft.provider, let grant = draft.grant else { return nil }
+    checkUses(grant, report: &report)
+    let source: GrantSource?
+    switch grant {
+    case .clientCredentials: source = .clientCredentials
+    case .jwtBearer: source = jwtBearer(report: &report).map(GrantSource.jwtBearer)
+    case .tokenExchange: source = exchange(report: &report).map(GrantSource.exchange)
+    }
+    return source.map { source in
+      DeclaredAccount(
+        name: name, provider: provider, source: source, scopes: draft.scopes, resource: draft.resource)
+    }
+  }
+
+  private func checkUses(_ grant: AccountDraft.Grant, report: inout Report) {
+    for (key, item) in table.inOrder {
+      let isForeign = Sections.grant(of: key).map { $0 != grant } ?? false
+      guard isForeign || (key == "audience" && grant == .clientCredentials) else { continue }
+      report.problem(
+        "\"\(key)\" in \(title) has no use with grant = \"\(grant.rawValue)\"", at: item.place,
+        suggestion: key == "audience" ? "put it into token_parameters of the provider" : "remove it")
+    }
+  }
+
+  // MARK: JWT bearer
+
+  private func jwtBearer(report: inout Report) -> JWTBearerSource? {
+    let keys = KeyReader(title: title, sources: sources)
+    guard ["key_file", "key_credential"].contains(where: { table[$0] != nil }) else {
+      report.problem(
+        "\(title) has no key to sign with", at: place, suggestion: "add key_file or key_credential")
+      return nil
+    }
+    guard let text = keys.text("key", draft.key, table, report: &report) else { return nil }
+    let google = GoogleServiceAccount(text)
+    var draft = draft
+    draft.key.id = draft.key.id ?? google?.keyID
+    if let algorithm = draft.key.algorithm, algorithm.isSymmetric {
+      report.problem(
+        "\"algorithm\" in \(title) is \"\(algorithm.rawValue)\", by which a private key does not sign",
+        at: place(of: "algorithm"))
+      return nil
+    }
+    let key = keys.signingKey(google?.key ?? text, "key", draft.key, table, report: &report)
+    guard let issuer = draft.issuer ?? google?.email else {
+      if table["issuer"] == nil {
+        report.problem(
+          "\(title) has no \"issuer\"", at: place, suggestion: "write who asserts, as the provider knows it")
+      }
+      return nil
+    }
+    guard let key else { return nil }
+    return JWTBearerSource(
+      key: key, issuer: issuer, subject: draft.subject, audience: draft.audience ?? google?.tokenURI,
+      lifetime: draft.lifetime ?? .seconds(3600), scopeInAssertion: draft.scopeInAssertion ?? (google != nil))
+  }
+
+  // MARK: Token exchange
+
+  private func exchange(report: inout Report) -> ExchangeSource? {
+    guard let from = draft.from else {
+      if table["from"] == nil {
+        report.problem(
+          "\(title) has no \"from\"", at: place, suggestion: "name the account whose token is traded")
+      }
+      return nil
+    }
+    for (key, other) in [("from", from), ("actor", draft.actor)] where other == name {
+      report.problem("\"\(key)\" in \(title) is the account itself", at: place(of: key))
+      return nil
+    }
+    return ExchangeSource(
+      from: from, actor: draft.actor, audience: draft.audience, requestedTokenType: draft.requestedTokenType)
+  }
+}
+
+/// The JSON that Google gives for the key of a service account.
+struct GoogleServiceAccount {
+  var key: Secret
+  var email: String?
+  var keyID: String?
+  var tokenURI: String?
+
+  /// Nil where the text is something else.
+  init?(_ text: Secret) {
+    // Exposed to be read.
+    guard let members = JSONValue(Array(text.exposed.utf8))?.members, case .string(let key)? = members["private_key"]
+    else { return nil }
+    func member(_ name: String) -> String? {
+      guard case .string(let value)? = members[name], !value.isEmpty else { return nil }
+      return value
+    }
+    self.key = Secret(key)
+    email = member("client_email")
+    keyID = member("private_key_id")
+    tokenURI = member("token_uri")
+  }
+}

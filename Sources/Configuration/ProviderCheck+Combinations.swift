@@ -1,0 +1,77 @@
+import Grants
+import OAuth
+import Providers
+
+/// Keys that need another one, or that no other may stand beside.
+extension ProviderCheck {
+  func checkCombinations(discovery: DiscoveryStyle?, report: inout Report) {
+    checkNeeds(discovery: discovery, report: &report)
+    checkTypes(report: &report)
+    checkImplicit(report: &report)
+    let parameters = ["response_mode", "acr_values", "ui_locales", "claims", "authorization_details"]
+    for key in parameters where table[key] != nil && draft.authorizationParameters[key] != nil {
+      report.problem(
+        "\(title) has \"\(key)\" both as a key and in \"authorization_parameters\"", at: place(of: key),
+        suggestion: "keep one of them")
+    }
+  }
+
+  /// What a key needs to be of any use, with discovery off: the metadata could bring it.
+  private func checkNeeds(discovery: DiscoveryStyle?, report: inout Report) {
+    let needs: [(key: String, isThere: Bool, needed: String)] = [
+      ("par", draft.par == .always, "pushed_authorization_request_endpoint"),
+      ("revocation_style", draft.revocation == .bearer, "revocation_endpoint"),
+      ("post_logout_redirect_uri", draft.postLogoutRedirectURI != nil, "end_session_endpoint"),
+      ("response_mode", draft.responseMode != nil, "jwks_uri"),
+      ("device_parameters", !draft.deviceParameters.isEmpty, "device_authorization_endpoint"),
+    ]
+    guard discovery == nil else { return }
+    for need in needs where need.isThere && table[need.needed] == nil {
+      report.problem(
+        "\"\(need.key)\" in \(title) needs \"\(need.needed)\", which is not there", at: place(of: need.key),
+        suggestion: "add it, or remove \(need.key)")
+    }
+  }
+
+  private func checkTypes(report: inout Report) {
+    if draft.backchannelLogout, kind != .oidc {
+      report.problem(
+        "\"backchannel_logout\" in \(title) is of OpenID Connect, and its kind is \"\(kind.rawValue)\"",
+        at: place(of: "backchannel_logout"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
+    }
+    if draft.maxAge != nil, kind != .oidc {
+      report.problem(
+        "\"max_age\" in \(title) cannot be checked: there are ID tokens with kind \"oidc\" alone",
+        at: place(of: "max_age"), suggestion: "remove it, or write kind = \"oidc\" if the provider is one")
+    }
+    if draft.dpop, draft.response.tokenType == "Bearer" {
+      report.problem(
+        "\"assumed_token_type\" in \(title) is \"Bearer\", and tokens are asked for with dpop",
+        at: place(of: "assumed_token_type"), suggestion: "remove one of them")
+    } else if !draft.dpop, draft.response.tokenType == "DPoP" {
+      report.problem(
+        "\"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop", at: place(of: "assumed_token_type"),
+        suggestion: "set dpop = true")
+    }
+    if draft.dpop, draft.revocation == .bearer {
+      report.problem(
+        "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are no bearer tokens",
+        at: place(of: "revocation_style"), suggestion: "remove one of them")
+    }
+  }
+
+  /// Tokens in the address of a callback are bound to nothing and signed by nobody.
+  private func checkImplicit(report: inout Report) {
+    guard draft.allowImplicit else { return }
+    if draft.dpop {
+      report.problem(
+        "\(title) has both \"dpop\" and \"allow_implicit\": tokens from a callback are bound to no key",
+        at: place(of: "allow_implicit"), suggestion: "keep one of them")
+    }
+    if draft.responseMode != nil {
+      report.problem(
+        "\(title) has both \"response_mode\" and \"allow_implicit\"", at: place(of: "allow_implicit"),
+        suggestion: "keep one of them")
+    }
+  }
+}

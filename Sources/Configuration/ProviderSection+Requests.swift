@@ -1,0 +1,187 @@
+import OAuth
+import Providers
+
+/// What is asked of a provider, and how: the other half of `[provider.NAME]`.
+extension Sections {
+  static let authorization: [Key<ProviderDraft>] = [
+    Key("scopes", .scopes, \.scopes, standard: "[]", "The scopes that a login asks for."),
+    Key("scope_separator", .separator, \.scopeSeparator, standard: "\" \"", "Between scopes on the wire."),
+    Key(
+      "answered_scope_separator", .separator, \.answeredScopeSeparator, standard: "`scope_separator`",
+      "Between scopes in answers."),
+    Key("resource", .name, \.resource, "The resource that tokens are for, an absolute URI (RFC 8707)."),
+    Key("pkce", .flag, \.pkce, standard: "true", "Send a code challenge (RFC 7636, S256)."),
+    Key(
+      "prompt", .text, \.prompt,
+      "`consent`, `login`, `select_account` or `none`, several joined by a space; empty: none, and on purpose."),
+    Key(
+      "max_age", .duration(.zero ... .days(365)), \.maxAge,
+      "How long ago a person may have signed in at the provider; checked in the ID token."),
+    Key("acr_values", .names, \.acrValues, standard: "[]", "How people should sign in, the best first."),
+    Key("ui_locales", .names, \.uiLocales, standard: "[]", "The languages of the sign-in page, the best first."),
+    Key(
+      "claims", .jsonObject, \.claims, "The claims that are asked for one by one (OpenID Connect Core §5.5)."),
+    Key(
+      "authorization_details", .jsonArray, \.authorizationDetails,
+      "What is asked for in detail (RFC 9396): tables, each with a `type`."),
+    Key(
+      "par", .word, \.par, standard: "\"when_required\"",
+      "Whether authorization requests are pushed ahead (RFC 9126): `when_required` where the metadata demand it."),
+    Key(
+      "request_object", .flag, \.signsRequests, standard: "false",
+      "Sign authorization requests (RFC 9101), with the client's key or the following."),
+    Key(
+      "request_object_key_file", .path, \.requestKey.file, standard: "the client's key",
+      "The file with the private key for it, PEM or JWK."),
+    Key("request_object_key_credential", .name, \.requestKey.credential, "The systemd credential with that key."),
+    Key("request_object_key_id", .name, \.requestKey.id, standard: "the JWK's `kid`, else none", "That key's id."),
+    Key(
+      "request_object_algorithm", .word, \.requestKey.algorithm, standard: "as for the client's key",
+      "How it is signed."),
+    Key(
+      "response_mode", .choice(["jwt", "query.jwt"]), \.responseMode, standard: "none",
+      "`jwt` or `query.jwt`: the callback is signed (JARM)."),
+    Key(
+      "allow_implicit", .flag, \.allowImplicit, standard: "false",
+      "Take tokens from the callback's address (RFC 6749 §4.2). Only for a provider that gives them no other way."),
+    Key(
+      "allow_password", .flag, \.allowPassword, standard: "false",
+      "Take a person's name and password (RFC 6749 §4.3). Only for a provider that gives tokens no other way."),
+    Key(
+      "authorization_parameters",
+      .parameters(
+        reserved: [
+          "response_type", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge",
+          "code_challenge_method", "resource", "prompt", "max_age", "request", "request_uri",
+        ]), \.authorizationParameters, standard: "{}", "More parameters for the authorization request."),
+    Key(
+      "device_parameters", .parameters(reserved: ["client_id", "client_secret", "scope", "resource"] + assertions),
+      \.deviceParameters, standard: "{}", "More parameters for a login on another device."),
+    Key(
+      "login_timeout", .duration(.seconds(10)...(.days(1))), \.loginLifetime, standard: "\"10m\"",
+      "How long a person may take to sign in."),
+  ]
+
+  private static let assertions = ["client_assertion", "client_assertion_type"]
+  private static let reservedAtToken =
+    [
+      "grant_type", "code", "redirect_uri", "code_verifier", "refresh_token", "client_id", "client_secret", "scope",
+      "resource", "assertion", "device_code", "subject_token", "actor_token", "username", "password",
+    ] + assertions
+
+  static let token: [Key<ProviderDraft>] = [
+    Key(
+      "token_parameters", .parameters(reserved: reservedAtToken), \.tokenParameters, standard: "{}",
+      "More parameters for the exchange of a code."),
+    Key(
+      "refresh_parameters", .parameters(reserved: reservedAtToken), \.refreshParameters, standard: "{}",
+      "More parameters for a refresh."),
+    Key("token_headers", .headers, \.tokenHeaders, standard: "{}", "More headers for both."),
+    Key("refresh_headers", .headers, \.refreshHeaders, standard: "{}", "More headers for a refresh."),
+    Key(
+      "dpop", .flag, \.dpop, standard: "false", "Bind tokens to a key that never leaves the broker (RFC 9449)."),
+    Key("body_format", .word, \.bodyFormat, standard: "\"form\"", "`form` or `json`: how those requests are written."),
+    Key(
+      "accept_form_response", .flag, \.response.acceptsForm, standard: "false",
+      "Take answers in `application/x-www-form-urlencoded` as well."),
+    Key(
+      "token_path", .names, \.response.path, standard: "[]",
+      "The members to descend through to the token, such as `[\"authed_user\"]`."),
+    Key(
+      "token_path_in_refresh", .names, \.refreshPath, standard: "`token_path`",
+      "The same in the answer to a refresh; `[]`: there the token is in the answer itself."),
+    Key(
+      "keep_members", .names, \.response.keepMembers, standard: "[]", "Members of the answer to keep with the grant."),
+    Key(
+      "assumed_token_type", .choice(["Bearer", "DPoP"]), \.response.tokenType,
+      "The type of tokens where the provider does not say."),
+    Key(
+      "bearer_names", .names, \.response.bearerNames, standard: "[]",
+      "What the provider calls the type of a bearer token besides `Bearer`, such as `[\"user\"]`."),
+    Key(
+      "success_member", .name, \.response.successMember,
+      "A member that is `false` in a refusal, whatever the status says, such as `ok`."),
+    Key(
+      "error_members", .names, \.response.errorMembers, standard: "[]",
+      "Where an error's code may be besides `error`, as dotted paths, such as `[\"error.type\"]`."),
+    Key(
+      "error_description_members", .names, \.response.errorDescriptionMembers, standard: "[]",
+      "Where its description may be besides `error_description`, the same way."),
+    Key(
+      "lifetime_unit", .word, \.response.lifetimeUnit, standard: "\"seconds\"",
+      "`seconds` or `milliseconds`: what `expires_in` is counted in."),
+    Key(
+      "access_token_lifetime", .duration(.seconds(1)...(.days(3650))), \.response.fixedLifetime,
+      "How long access tokens live where the provider does not say."),
+  ]
+
+  static let refreshing: [Key<ProviderDraft>] = [
+    Key(
+      "rotation", .rotation, \.rotation, standard: "\"strict\"",
+      "What becomes of the old refresh token when there is a new one. `none`: it stays good; `grace 30s`: for so long; "
+        + "`strict`: it is dead at once. When in doubt leave `strict`."),
+    Key(
+      "permanent_errors", .names, \.permanentErrors, standard: "[]",
+      "What means \"sign in again\" beside `invalid_grant`: error codes, descriptions, or a status without a code, such as "
+        + "`http_400`."),
+    Key(
+      "refresh_token_lifetime", .duration(.minutes(1)...(.days(3650))), \.refreshTokenLifetime,
+      "How long a refresh token is good, counted from its issue, where the provider does not say."),
+    Key(
+      "narrow_tokens", .flag, \.narrowsTokens, standard: "true",
+      "A refresh may ask for fewer scopes or another resource, for a token beside the account's own. false where a "
+        + "provider refuses that, or where each refresh ends the tokens before it."),
+  ]
+
+  static let ending: [Key<ProviderDraft>] = [
+    Key(
+      "revocation_style", .word, \.revocation, standard: "\"rfc7009\"",
+      "How tokens are revoked. `bearer`: an empty request with the access token in its header, which ends the grant."),
+    Key(
+      "revocation_parameters",
+      .parameters(reserved: ["token", "token_type_hint", "client_id", "client_secret"] + assertions),
+      \.revocationParameters, standard: "{}", "More parameters for a revocation."),
+    Key(
+      "post_logout_redirect_uri", .name, \.postLogoutRedirectURI, standard: "none",
+      "Where the browser comes back after it signed out at the provider, as registered."),
+    Key(
+      "backchannel_logout", .flag, \.backchannelLogout, standard: "false",
+      "Take the provider's word that a session has ended (OpenID Connect Back-Channel Logout). It must reach the callback "
+        + "endpoint."),
+  ]
+
+  static let limits: [Key<ProviderDraft>] = [
+    Key(
+      "id_token_algorithms", .list(.word(SignatureAlgorithm.allCases), of: "signature algorithms"), \.idTokenWords,
+      standard: "what the metadata say, else RS256", "The signature algorithms that an ID token may have."),
+    Key(
+      "clock_tolerance", .duration(.zero ... .minutes(10)), \.idToken.tolerance, standard: "\"30s\"",
+      "How far the clocks may differ."),
+    Key(
+      "trusted_audiences", .names, \.idToken.trustedAudiences, standard: "any, where `azp` is the client",
+      "Audiences that may stand beside the client in an ID token."),
+    Key(
+      "allow_insecure_http", .flag, \.allowInsecureHTTP, standard: "false",
+      "Allow plain http to other machines: everybody on the way can read the tokens. Loopback is always allowed."),
+  ]
+}
+
+extension Form where Output == [String] {
+  static var scopes: Form { list(scope, of: "scopes") }
+
+  private static var scope: Form<String> {
+    Form<String>.text.map("texts without spaces, quotes or commas") { text throws(Unfit) in
+      // RFC 6749 §3.3, less the comma, which some providers put between scopes.
+      let fits = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"\"\\,".utf8.contains($0) }
+      guard !text.isEmpty, fits else { throw .found(quoted(text)) }
+      return text
+    }
+  }
+}
+
+extension ProviderDraft {
+  fileprivate var idTokenWords: [SignatureAlgorithm] {
+    get { idToken.algorithms.compactMap(SignatureAlgorithm.init) }
+    set { idToken.algorithms = newValue.map(\.rawValue) }
+  }
+}

@@ -1,0 +1,45 @@
+import Foundation
+
+extension Settings {
+  /// What the configuration is read from.
+  public struct Sources: Sendable {
+    /// The main file. Beside it, `grantd.d/*.toml` (its name with `.d` for `.toml`) is read, sorted by name.
+    public var file: String
+    /// Whether the main file was asked for by name, so that its absence is an error.
+    public var mustExist: Bool
+    /// Where templates are, the first found counting.
+    public var templateFolders: [String]
+    /// The value of `CREDENTIALS_DIRECTORY`.
+    public var credentialsDirectory: String?
+    /// The groups of this process, which may read client secrets.
+    public var groups: Set<UInt32>
+    public var user: @Sendable (String) -> UInt32?
+    public var group: @Sendable (String) -> UInt32?
+
+    public init(
+      file: String, mustExist: Bool, templateFolders: [String], credentialsDirectory: String? = nil,
+      groups: Set<UInt32> = ownGroups(), user: @escaping @Sendable (String) -> UInt32?,
+      group: @escaping @Sendable (String) -> UInt32?
+    ) {
+      self.file = file
+      self.mustExist = mustExist
+      self.templateFolders = templateFolders
+      self.credentialsDirectory = credentialsDirectory.flatMap { $0.isEmpty ? nil : $0 }
+      self.groups = groups
+      self.user = user
+      self.group = group
+    }
+
+    /// `/etc/grantd/grantd.d` for `/etc/grantd/grantd.toml`.
+    public var folder: String { (file.hasSuffix(".toml") ? String(file.dropLast(5)) : file) + ".d" }
+
+    static func tomlFiles(in folder: String) -> [String] {
+      (try? tomlFiles(orFailIn: folder)) ?? []
+    }
+
+    static func tomlFiles(orFailIn folder: String) throws -> [String] {
+      let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+      return names.filter { $0.hasSuffix(".toml") && !$0.hasPrefix(".") }.sorted()
+    }
+  }
+}

@@ -1,0 +1,84 @@
+public import OAuth
+
+/// An account that the configuration declares: it needs nobody to sign in.
+public struct DeclaredAccount: Sendable, Equatable {
+  public var name: AccountName
+  public var provider: ProviderName
+  public var source: GrantSource
+  /// Nil: the provider's.
+  public var scopes: [String]?
+  /// Nil: the provider's (RFC 8707).
+  public var resource: String?
+
+  public init(
+    name: AccountName, provider: ProviderName, source: GrantSource, scopes: [String]? = nil, resource: String? = nil
+  ) {
+    self.name = name
+    self.provider = provider
+    self.source = source
+    self.scopes = scopes
+    self.resource = resource
+  }
+}
+
+/// What a declared account's tokens are had by.
+public enum GrantSource: Sendable, Equatable {
+  /// The client's own authentication (RFC 6749 §4.4).
+  case clientCredentials
+  /// A signed assertion (RFC 7523 §2.1).
+  case jwtBearer(JWTBearerSource)
+  /// Another account's access token (RFC 8693 §2.1).
+  case exchange(ExchangeSource)
+
+  public var kind: GrantKind {
+    switch self {
+    case .clientCredentials: .clientCredentials
+    case .jwtBearer: .jwtBearer
+    case .exchange: .tokenExchange
+    }
+  }
+}
+
+/// A service account: a key, and what its assertions say (RFC 7523 §3).
+public struct JWTBearerSource: Sendable, Equatable {
+  public var key: SigningKey
+  public var issuer: String
+  /// For whom; nil: the issuer itself.
+  public var subject: String?
+  /// Nil: the token endpoint.
+  public var audience: String?
+  public var lifetime: Duration
+  /// Scopes go into the assertion, as Google wants it, not into the request.
+  public var scopeInAssertion: Bool
+
+  public init(
+    key: SigningKey, issuer: String, subject: String? = nil, audience: String? = nil,
+    lifetime: Duration = .seconds(3600), scopeInAssertion: Bool = false
+  ) {
+    self.key = key
+    self.issuer = issuer
+    self.subject = subject
+    self.audience = audience
+    self.lifetime = lifetime
+    self.scopeInAssertion = scopeInAssertion
+  }
+}
+
+/// Whose token is traded, and for what (RFC 8693 §2.1).
+public struct ExchangeSource: Sendable, Equatable {
+  /// The account whose access token is the subject token.
+  public var from: AccountName
+  /// The account whose access token is the actor token.
+  public var actor: AccountName?
+  public var audience: String?
+  public var requestedTokenType: String?
+
+  public init(
+    from: AccountName, actor: AccountName? = nil, audience: String? = nil, requestedTokenType: String? = nil
+  ) {
+    self.from = from
+    self.actor = actor
+    self.audience = audience
+    self.requestedTokenType = requestedTokenType
+  }
+}

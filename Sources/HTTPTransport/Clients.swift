@@ -1,0 +1,124 @@
+import AsyncHTTPClient
+import Broker
+import NIOCore
+import NIOPosix
+import NIOSSL
+import OAuth
+import Synchronization
+
+/// One HTTP client for each choice of certificates: a connection that one certificate opened never serves another.
+final class Clients: Sendable {
+  /// Choices in use at once. Each provider has one, and most have none.
+  static let most = 64
+  /// What nobody used for so long is closed.
+  static let idle = TimeAmount.seconds(300)
+  static let connectTimeout = TimeAmount.seconds(10)
+
+  private struct Entry {
+    let client: HTTPClient
+    var users = 0
+    /// Counts the uses of all, so that the least is the one that was unused the longest.
+    var lastUse: UInt64
+    var end: Scheduled<Void>?
+  }
+
+  private struct State {
+    var entries: [TLSChoice: Entry] = [:]
+    var uses: UInt64 = 0
+    var isClosed = false
+  }
+
+  private let plain: HTTPClient
+  private let state = Mutex(State())
+  private let most: Int
+  private let idle: TimeAmount
+
+  init(most: Int = Clients.most, idle: TimeAmount = Clients.idle) {
+    self.most = most
+    self.idle = idle
+    plain = Self.client(.makeClientConfiguration())
+  }
+
+  /// How many choices have a client now.
+  var count: Int { state.withLock { $0.entries.count } }
+
+  /// The client for a choice, to be given back after use.
+  func take(_ choice: TLSChoice?) throws(TransportError) -> HTTPClient {
+    guard let choice else { return plain }
+    var evicted: HTTPClient?
+    defer { evicted.map(Self.shutDown) }
+    // Made under the lock: it takes milliseconds, once for each choice.
+    let taken = state.withLock { state -> Result<HTTPClient, TransportError> in
+      guard !state.isClosed else { return .failure(TransportError(.notSent, "the broker is ending")) }
+      state.uses += 1
+      if var entry = state.entries[choice] {
+        entry.users += 1
+        entry.lastUse = state.uses
+        entry.end?.cancel()
+        entry.end = nil
+        state.entries[choice] = entry
+        return .success(entry.client)
+      }
+      do throws(TransportError) {
+        evicted = try makeRoom(&state)
+        let client = Self.client(try choice.configuration())
+        state.entries[choice] = Entry(client: client, users: 1, lastUse: state.uses)
+        return .success(client)
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try taken.get()
+  }
+
+  func giveBack(_ choice: TLSChoice?) {
+    guard let choice else { return }
+    state.withLock { state in
+      guard var entry = state.entries[choice] else { return }
+      entry.users -= 1
+      if entry.users == 0 {
+        let lastUse = entry.lastUse
+        entry.end = MultiThreadedEventLoopGroup.singleton.any().scheduleTask(in: idle) { [weak self] in
+          self?.closeUnused(choice, since: lastUse)
+        }
+      }
+      state.entries[choice] = entry
+    }
+  }
+
+  func close() async {
+    let clients = state.withLock { state in
+      state.isClosed = true
+      defer { state.entries = [:] }
+      for entry in state.entries.values { entry.end?.cancel() }
+      return state.entries.values.map(\.client)
+    }
+    for client in clients + [plain] { try? await client.shutdown() }
+  }
+
+  private func closeUnused(_ choice: TLSChoice, since lastUse: UInt64) {
+    let unused = state.withLock { state -> HTTPClient? in
+      guard let entry = state.entries[choice], entry.users == 0, entry.lastUse == lastUse else { return nil }
+      state.entries[choice] = nil
+      return entry.client
+    }
+    unused.map(Self.shutDown)
+  }
+
+  /// Where all places are taken, the client that was unused the longest goes; it is returned to be shut down.
+  private func makeRoom(_ state: inout State) throws(TransportError) -> HTTPClient? {
+    guard state.entries.count >= most else { return nil }
+    let unused = state.entries.filter { $0.value.users == 0 }.min { $0.value.lastUse < $1.value.lastUse }
+    guard let (choice, entry) = unused else {
+      throw TransportError(.notSent, "\(most) different certificates are in use at once")
+    }
+    entry.end?.cancel()
+    state.entries[choice] = nil
+    return entry.client
+  }
+
+  private static func shutDown(_ client: HTTPClient) {
+    // It stays alive until that is done.
+    client.shutdown { _ in }
+  }
+}

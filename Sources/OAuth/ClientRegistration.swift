@@ -1,0 +1,157 @@
+public import Foundation
+
+/// Asks a provider to know us as a client (RFC 7591 §2, §3.1).
+public struct ClientRegistrationRequest: Sendable, Equatable {
+  /// The client's metadata (RFC 7591 §2, OpenID Connect Registration §2).
+  public var members: [String: JSONValue]
+  /// What allows the registration, where not everybody may (RFC 7591 §3.1).
+  public var initialAccessToken: Secret?
+
+  public init(members: [String: JSONValue], initialAccessToken: Secret? = nil) {
+    self.members = members
+    self.initialAccessToken = initialAccessToken
+  }
+
+  /// A client of the usual kind.
+  ///
+  /// - Parameters:
+  ///   - authMethod: `token_endpoint_auth_method`.
+  ///   - keys: the public keys, for `private_key_jwt` and signed requests.
+  ///   - extra: what the provider wants besides; it replaces the others.
+  public init(
+    name: String, redirectURIs: [String], grantTypes: [String] = ["authorization_code", "refresh_token"],
+    responseTypes: [String] = ["code"], authMethod: String, scopes: [String] = [], keys: [SigningKey] = [],
+    initialAccessToken: Secret? = nil, extra: [String: JSONValue] = [:]
+  ) {
+    func list(_ texts: [String]) -> JSON { .array(texts.map(JSON.string)) }
+    var members: [String: JSON] = [
+      "client_name": .string(name), "redirect_uris": list(redirectURIs), "grant_types": list(grantTypes),
+      "response_types": list(responseTypes), "token_endpoint_auth_method": .string(authMethod),
+      // Loopback and custom schemes belong to native clients (OpenID Connect Registration §2).
+      "application_type": .string("native"),
+    ]
+    if !scopes.isEmpty { members["scope"] = .string(scopes.joined(separator: " ")) }
+    let published = keys.compactMap(\.publicJWK).map(JSON.object)
+    if !published.isEmpty { members["jwks"] = .object(["keys": .array(published)]) }
+    self.init(members: members.merging(extra) { _, new in new }, initialAccessToken: initialAccessToken)
+  }
+
+  public func httpRequest(to endpoint: URL) -> HTTPRequest {
+    var headers = [
+      HTTPRequest.Header("Accept", "application/json"), .init("Content-Type", BodyFormat.json.mediaType),
+    ]
+    // Exposed to be sent.
+    if let initialAccessToken { headers.append(.init("Authorization", "Bearer \(initialAccessToken.exposed)")) }
+    return HTTPRequest(
+      purpose: .registration, method: "POST", url: endpoint, headers: headers,
+      body: Data(JSON.object(members).serialized.utf8))
+  }
+}
+
+extension ClientRegistrationRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "client registration request" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// What the provider made of it (RFC 7591 §3.2.1).
+public struct ClientRegistration: Sendable, Equatable {
+  public var clientID: String
+  public var clientSecret: Secret?
+  /// Nil where the secret does not end.
+  public var clientSecretExpiresAt: Timestamp?
+  /// For reading and removing the registration later (RFC 7592 §3): both, or neither.
+  public var management: Management?
+  public var tokenEndpointAuthMethod: String?
+  /// The whole answer. It holds the secrets, and never prints.
+  public var members: [String: JSONValue]
+
+  public struct Management: Sendable, Equatable {
+    public var accessToken: Secret
+    public var url: URL
+
+    public init(accessToken: Secret, url: URL) {
+      self.accessToken = accessToken
+      self.url = url
+    }
+  }
+
+  public var registrationAccessToken: Secret? { management?.accessToken }
+  public var registrationClientURI: URL? { management?.url }
+
+  /// Longest texts, in bytes.
+  static let longestClientID = 2048
+  static let longestSecret = 16 << 10
+
+  /// Reads the answer: 201, or the 200 of some servers, and of reading a registration (RFC 7592 §2.1).
+  public static func parse(
+    _ response: HTTPResponse, allowInsecureHTTP: Bool = false
+  ) throws(ResponseError) -> ClientRegistration {
+    let members = try response.successfulObject(status: response.status == 200 ? 200 : 201)
+    if members["client_id"] == nil, let error = OAuthError(members: members) {
+      throw .oauth(error, status: response.status, retryAfter: response.retryAfter)
+    }
+    do throws(WrongMember) {
+      return try ClientRegistration(members, allowInsecureHTTP: allowInsecureHTTP)
+    } catch {
+      throw response.nonConforming(error)
+    }
+  }
+
+  private init(_ members: [String: JSON], allowInsecureHTTP: Bool) throws(WrongMember) {
+    self.members = members
+    clientID = try members.requiredText("client_id")
+    guard clientID.utf8.count <= Self.longestClientID, clientID.printable(limit: Self.longestClientID) == clientID
+    else {
+      throw WrongMember(name: "client_id", wanted: "a text of at most \(Self.longestClientID) printable characters")
+    }
+    let secret = try members.text("client_secret") ?? ""
+    guard secret.utf8.count <= Self.longestSecret else {
+      throw WrongMember(name: "client_secret", wanted: "a text of at most \(Self.longestSecret) bytes")
+    }
+    clientSecret = secret.isEmpty ? nil : Secret(secret)
+    // Zero: never (RFC 7591 §3.2.1).
+    let end = try members.date("client_secret_expires_at")
+    clientSecretExpiresAt = end.flatMap { $0.milliseconds == 0 ? nil : $0 }
+    tokenEndpointAuthMethod = try members.text("token_endpoint_auth_method")
+    // Without management the client works all the same.
+    if let token = try? members.text("registration_access_token"), !token.isEmpty,
+      let text = try? members.text("registration_client_uri"),
+      let url = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
+    {
+      management = Management(accessToken: Secret(token), url: url)
+    }
+  }
+}
+
+extension ClientRegistration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "client registration (\(clientID))" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension ClientRegistration.Management {
+  /// Asks how the registration is (RFC 7592 §2.1); the answer is read as a registration is.
+  public func readRequest() -> HTTPRequest { request("GET") }
+
+  /// Removes the registration (RFC 7592 §2.3).
+  public func deleteRequest() -> HTTPRequest { request("DELETE") }
+
+  private func request(_ method: String) -> HTTPRequest {
+    // Exposed to be sent.
+    let headers = [
+      HTTPRequest.Header("Accept", "application/json"), .init("Authorization", "Bearer \(accessToken.exposed)"),
+    ]
+    return HTTPRequest(purpose: .registration, method: method, url: url, headers: headers)
+  }
+
+  /// Whether the registration is gone (RFC 7592 §2.3): removed now, or not known any more.
+  public static func isDeleted(_ response: HTTPResponse) throws(ResponseError) -> Bool {
+    switch response.status {
+    case 200, 202, 204, 401, 404, 410: return true
+    case 405, 501: return false
+    case 300..<400: throw .redirect(status: response.status)
+    default: throw response.refusal(JSON(response.body)?.members.flatMap(OAuthError.init(members:)))
+    }
+  }
+}

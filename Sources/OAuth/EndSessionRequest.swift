@@ -1,0 +1,60 @@
+public import Foundation
+
+/// Where a person is sent to end the session at the provider (OpenID Connect RP-Initiated Logout §2).
+public struct EndSessionRequest: Sendable {
+  public var idTokenHint: Secret?
+  public var clientID: String?
+  /// Where the provider sends the person afterwards, as it is registered.
+  public var postLogoutRedirectURI: String?
+  /// Comes back with the person; only with ``postLogoutRedirectURI``.
+  public var state: Secret?
+  /// What the provider wants besides. A parameter that is there already is not replaced.
+  public var extra: [Parameter] = []
+
+  public init(idTokenHint: Secret?, clientID: String?, postLogoutRedirectURI: String?, state: Secret?) {
+    self.idTokenHint = idTokenHint
+    self.clientID = clientID
+    self.postLogoutRedirectURI = postLogoutRedirectURI
+    self.state = state
+  }
+
+  /// The address to open; nil where the endpoint is no address that can have parameters. The endpoint's own query is kept.
+  public func url(at endpoint: URL) -> URL? {
+    let text = endpoint.absoluteString
+    guard let uri = URI(text), uri.fragment == nil, let existing = FormEncoding.decode(uri.query ?? "") else {
+      return nil
+    }
+    var parameters: [Parameter] = []
+    // ID token and state are exposed to be sent: they travel through the user agent, as the specification has it.
+    if let idTokenHint { parameters.append(Parameter("id_token_hint", idTokenHint.exposed)) }
+    if let clientID, !clientID.isEmpty { parameters.append(Parameter("client_id", clientID)) }
+    if let postLogoutRedirectURI {
+      parameters.append(Parameter("post_logout_redirect_uri", postLogoutRedirectURI))
+      if let state { parameters.append(Parameter("state", state.exposed)) }
+    }
+    let own = Set(existing.map(\.name))
+    parameters.removeAll { own.contains($0.name) }
+    let taken = own.union(parameters.map(\.name))
+    parameters += extra.filter { !taken.contains($0.name) }
+    guard !parameters.isEmpty else { return endpoint }
+    let joint = uri.query == nil ? "?" : text.hasSuffix("?") || text.hasSuffix("&") ? "" : "&"
+    return URL(string: text + joint + FormEncoding.query(parameters), encodingInvalidCharacters: false)
+  }
+
+  /// Whether a person who came to `url` came back from this logout: the address is the one that was sent, and the state
+  /// is there once and equal (§3). Without a state of ours there must be none.
+  public func isReturn(_ url: String) -> Bool {
+    guard let postLogoutRedirectURI, let redirectURI = RedirectURI(rawValue: postLogoutRedirectURI),
+      url.utf8.count <= AuthorizationResponse.longestURL, redirectURI.matches(url), let uri = URI(url),
+      let parameters = FormEncoding.decode(uri.query ?? "")
+    else { return false }
+    let states = parameters.filter { $0.name == "state" }.map { Secret($0.value) }
+    return states == (state.map { [$0] } ?? [])
+  }
+}
+
+extension EndSessionRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  public var description: String { "end-session request" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,35 @@
+extension AuthorizationResponse {
+  /// The token that came in the fragment (RFC 6749 §4.2.2), if this response answers that login. The implicit grant gives
+  /// tokens to whatever reads the address, and RFC 9700 §2.1.2 advises against it: only for providers that have nothing
+  /// else, where the configuration names it. There is never a refresh token.
+  ///
+  /// - Parameter url: the whole address, fragment and all.
+  public static func implicitTokens(
+    _ url: String, for expected: Expectation, quirks: TokenResponseQuirks
+  ) throws(CallbackError) -> TokenResponse {
+    guard url.utf8.count <= longestURL else { throw .tooLarge }
+    // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
+    let halves = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
+    guard let parameters = FormEncoding.decode(Substring(halves.count == 2 ? halves[1] : Substring().utf8)) else {
+      throw .unreadable
+    }
+    // A refusal may come in the query, where a server knows no better; a token there is in somebody's log already.
+    guard !parameters.isEmpty else {
+      let plain = try parse(url)
+      _ = try plain.code(for: expected)
+      throw .noToken("it has a code, and a token was asked for")
+    }
+    var values: [String: String] = [:]
+    for parameter in parameters where values.updateValue(parameter.value, forKey: parameter.name) != nil {
+      throw .duplicateParameter(parameter.name.printable(limit: 64))
+    }
+    let response = try AuthorizationResponse(values)
+    try response.check(for: expected)
+    if let error = response.error { throw .denied(error) }
+    do throws(WrongMember) {
+      return try TokenResponse(fragment: values, quirks: quirks)
+    } catch {
+      throw .noToken("\(error.name) is not \(error.wanted)")
+    }
+  }
+}

@@ -1,0 +1,129 @@
+import Foundation
+
+/// A signed JWT in compact form (RFC 7515 §7.1, RFC 7519): what all tokens that a provider signs have in common.
+struct SignedJWT: Sendable, Equatable {
+  /// The token as it came.
+  let raw: Secret
+  let algorithm: String
+  let kid: String?
+  /// The header's `typ`.
+  let type: String?
+  let claims: [String: JSON]
+  /// The claims as they came.
+  let payload: Data
+  private let signature: Data
+
+  /// The largest token that is read, in bytes. Groups and roles make them grow.
+  static let maximumBytes = 64 << 10
+
+  /// Reads header and claims, which proves nothing yet.
+  static func parse(_ compact: Secret) throws(JWTError) -> SignedJWT {
+    // Exposed to be read.
+    let text = compact.exposed
+    guard text.utf8.count <= maximumBytes else { throw .tooLarge }
+    let segments = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).map(Substring.init)
+    guard segments.count == 3 else {
+      throw .malformed(
+        segments.count == 5
+          ? "it is encrypted, which is not supported" : "it has not three segments but \(segments.count)")
+    }
+    guard let header = decodeBase64URL(segments[0]).flatMap({ JSON($0) })?.members else {
+      throw .malformed("its header is not a JSON object")
+    }
+    guard let payload = decodeBase64URL(segments[1]), let claims = JSON(payload)?.members else {
+      throw .malformed("its claims are not a JSON object")
+    }
+    guard let signature = decodeBase64URL(segments[2]) else { throw .malformed("its signature is not base64url") }
+    guard header["crit"] == nil else { throw .criticalHeader }
+    let token: SignedJWT
+    do throws(WrongMember) {
+      token = SignedJWT(
+        raw: compact, algorithm: try header.requiredText("alg"), kid: try header.text("kid"),
+        type: try header.text("typ"), claims: claims, payload: payload, signature: signature)
+    } catch {
+      throw .malformed("\(error.name) is not \(error.wanted)")
+    }
+    if token.algorithm.lowercased() == "none" { throw .unsigned }
+    return token
+  }
+
+  /// Proves that the provider made it, by an algorithm that is allowed.
+  ///
+  /// - Parameters:
+  ///   - algorithms: from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
+  ///   - clientSecret: the key of the symmetric algorithms; nil refuses them.
+  /// - Returns: the algorithm.
+  func verifySignature(
+    algorithms: [String], clientSecret: Secret?, keys: JWKSet
+  ) throws(JWTError) -> SignatureAlgorithm {
+    let refusal = JWTError.algorithmNotAllowed(algorithm.printable(limit: 32))
+    guard let known = SignatureAlgorithm(rawValue: algorithm) else { throw refusal }
+    let allowed = algorithms.isEmpty ? [SignatureAlgorithm.rs256.rawValue] : algorithms
+    guard allowed.contains(where: { SignatureAlgorithm(rawValue: $0)?.canonical == known.canonical }) else {
+      throw refusal
+    }
+    // Exposed to be verified: what is signed is the text itself (RFC 7515 §5.2).
+    let text = raw.exposed
+    let message = Data(text[..<(text.lastIndex(of: ".") ?? text.endIndex)].utf8)
+    if known.isSymmetric {
+      guard let clientSecret, !clientSecret.isEmpty else { throw refusal }
+      guard known.verify(signature, of: message, secret: clientSecret) else { throw .badSignature }
+      return known
+    }
+    let candidates = keys.keys.filter { $0.fits(known, kid: kid) }
+    guard !candidates.isEmpty else { throw .unknownKey(kid: kid.map { $0.printable(limit: 128) }) }
+    if candidates.contains(where: { known.verify(signature, of: message, with: $0) }) { return known }
+    // A token that names no key may be signed with one that is newer than the set.
+    throw kid == nil ? .unknownKey(kid: nil) : .badSignature
+  }
+}
+
+/// Why a signed JWT is not taken. Texts from the token are bounded and escaped.
+public enum JWTError: Error, Sendable, Equatable {
+  case tooLarge
+  case malformed(String)
+  /// A header parameter that must be understood, and is not (RFC 7515 §4.1.11).
+  case criticalHeader
+  /// `alg: none`.
+  case unsigned
+  case algorithmNotAllowed(String)
+  /// No published key fits. Fetch the keys again once, and verify again.
+  case unknownKey(kid: String?)
+  case badSignature
+  case wrongIssuer(expected: String, found: String)
+  case wrongAudience
+  case expired(by: Duration)
+  case notYetValid(by: Duration)
+  case issuedInFuture(by: Duration)
+
+  /// The error in a sentence about `noun`, such as “the logout token”.
+  func description(of noun: String) -> String {
+    switch self {
+    case .tooLarge: "\(noun) is larger than \(SignedJWT.maximumBytes) bytes"
+    case .malformed(let what): "\(noun) is malformed: \(what); report it to the provider"
+    case .criticalHeader: "\(noun) asks for an extension (crit) that is not understood"
+    case .unsigned: "\(noun) is not signed; choose a signature algorithm in the client's registration"
+    case .algorithmNotAllowed(let name):
+      "\(noun) is signed with \(name), which is not allowed for this provider; allow it in the configuration, or "
+        + "change the client's registration"
+    case .unknownKey(let kid):
+      "\(noun) is signed with a key\(kid.map { " “\($0)”" } ?? "") that the provider does not publish"
+    case .badSignature: "\(noun)'s signature is wrong: it was altered, or another key made it"
+    case .wrongIssuer(let expected, let found): "\(noun) is from “\(found)”, not from “\(expected)”"
+    case .wrongAudience: "\(noun) is for another client; check client_id"
+    case .expired(let by):
+      "\(noun) had expired \(Self.seconds(by)) s before it came: your clock is off by \(Self.seconds(by)) s "
+        + "(ahead) or more, or the provider's is behind; set the clock (timedatectl)"
+    case .notYetValid(let by), .issuedInFuture(let by):
+      "\(noun) is from \(Self.seconds(by)) s in the future: your clock is off by \(Self.seconds(by)) s (behind), "
+        + "or the provider's is ahead; set the clock (timedatectl)"
+    }
+  }
+
+  /// Whole seconds, rounded up.
+  static func seconds(_ duration: Duration) -> Int64 { (min(duration.milliseconds, .max - 999) + 999) / 1000 }
+}
+
+extension JWTError: CustomStringConvertible {
+  public var description: String { description(of: "the token") }
+}

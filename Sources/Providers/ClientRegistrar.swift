@@ -1,0 +1,117 @@
+import Foundation
+public import Grants
+public import OAuth
+
+/// Registers clients at OpenID providers and OAuth servers (RFC 7591, OpenID Connect Registration).
+public struct ClientRegistrar: Registrar {
+  public init() {}
+
+  public func candidates(issuer text: String, name: ProviderName) throws(ProviderFailure) -> [any Provider] {
+    let issuer: Issuer
+    do throws(IssuerError) {
+      issuer = try Issuer(text, allowInsecureHTTP: false)
+    } catch {
+      throw .invalid(message: error.description, nil)
+    }
+    return [DiscoveryStyle.openID, .oauth].map { style in
+      OAuthProvider(Self.settings(name, issuer, style, clientID: "", scopes: []))
+    }
+  }
+
+  public func registration(
+    _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
+  ) -> Step<SavedRegistration> {
+    guard let candidate = candidate as? OAuthProvider, let issuer = candidate.settings.issuer,
+      let discovery = candidate.settings.discovery
+    else { return .failed(.misconfigured(message: "this provider registers no clients", nil)) }
+    let endpoint: URL
+    do throws(ProviderFailure) {
+      endpoint = try candidate.endpoint(.registration, metadata)
+    } catch {
+      return .failed(error)
+    }
+    let method = Self.authMethod(metadata)
+    let scopes = asked.scopes ?? Self.scopes(metadata)
+    let request = ClientRegistrationRequest(
+      name: asked.clientName, redirectURIs: asked.fixedRedirectURI.map { [$0] } ?? asked.redirectURIs,
+      authMethod: method, scopes: scopes, initialAccessToken: asked.initialAccessToken)
+    return .send(request.httpRequest(to: endpoint)) { response, now in
+      do throws(ResponseError) {
+        let client = try ClientRegistration.parse(response)
+        // What the server decided counts (RFC 7591 §3.2.1).
+        let used = client.tokenEndpointAuthMethod ?? (client.clientSecret == nil ? "none" : method)
+        let saved = SavedRegistration(
+          provider: asked.provider, issuer: issuer, discovery: discovery, clientID: client.clientID,
+          clientSecret: client.clientSecret, authMethod: used, scopes: scopes, redirectURI: asked.fixedRedirectURI,
+          managementToken: client.management?.accessToken, managementURL: client.management?.url,
+          secretExpiresAt: client.clientSecretExpiresAt, createdAt: now)
+        guard Self.credential(saved) != nil else {
+          return .failed(
+            .misconfigured(message: "the issuer registered the client with \(used), which it was not asked for", nil))
+        }
+        return .done(saved)
+      } catch {
+        return .failed(candidate.refusedRequest(error))
+      }
+    }
+  }
+
+  public func provider(_ registration: SavedRegistration) -> (any Provider)? {
+    guard let credential = Self.credential(registration) else { return nil }
+    var settings = Self.settings(
+      registration.provider, registration.issuer, registration.discovery, clientID: registration.clientID,
+      scopes: registration.scopes)
+    settings.client = credential
+    if let text = registration.redirectURI {
+      guard let uri = try? RedirectURI(text) else { return nil }
+      settings.redirect = .fixed(uri)
+    }
+    return OAuthProvider(settings)
+  }
+
+  public func removal(of registration: SavedRegistration) -> HTTPRequest? {
+    guard let token = registration.managementToken, let url = registration.managementURL else { return nil }
+    return ClientRegistration.Management(accessToken: token, url: url).deleteRequest()
+  }
+
+  public func isRemoved(_ response: HTTPResponse) -> Bool {
+    (try? ClientRegistration.Management.isDeleted(response)) ?? false
+  }
+
+  // MARK: What is asked for
+
+  private static func settings(
+    _ name: ProviderName, _ issuer: Issuer, _ discovery: DiscoveryStyle, clientID: String, scopes: [String]
+  ) -> ProviderSettings {
+    let kind: ProviderSettings.Kind = discovery == .openID ? .oidc : .oauth2
+    var settings = ProviderSettings(
+      name: name, kind: kind, displayName: name.rawValue, clientID: clientID)
+    settings.issuer = issuer
+    settings.discovery = discovery
+    settings.scopes = scopes
+    return settings
+  }
+
+  /// A client without a secret where the server takes one: what runs on people's machines keeps none (RFC 8252 §8.4).
+  private static func authMethod(_ metadata: ServerMetadata) -> String {
+    let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
+    if offered.contains("none") { return "none" }
+    // Absent means client_secret_basic (RFC 8414 §2).
+    if offered.isEmpty || offered.contains("client_secret_basic") { return "client_secret_basic" }
+    return offered.contains("client_secret_post") ? "client_secret_post" : "client_secret_basic"
+  }
+
+  private static func scopes(_ metadata: ServerMetadata) -> [String] {
+    let supported = metadata.scopesSupported ?? []
+    return ["openid", "profile", "email", "offline_access"].filter(supported.contains)
+  }
+
+  private static func credential(_ registration: SavedRegistration) -> ClientCredential? {
+    switch (registration.authMethod, registration.clientSecret) {
+    case ("none", _): ClientCredential.none
+    case ("client_secret_basic", let secret?): .basic(secret: secret, encoding: .form)
+    case ("client_secret_post", let secret?): .post(secret: secret)
+    default: nil
+    }
+  }
+}

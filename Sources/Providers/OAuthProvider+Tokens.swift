@@ -1,0 +1,150 @@
+import Foundation
+public import Grants
+public import OAuth
+
+// The road of a token: refreshed, issued to nobody, traded.
+extension OAuthProvider {
+  public func refresh(
+    _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
+  ) -> Step<Issued> {
+    let endpoint: URL
+    do throws(ProviderFailure) {
+      endpoint =
+        if let text = settings.endpoints.refresh { try url(text, "refresh_endpoint") } else {
+          try self.endpoint(.token, metadata)
+        }
+    } catch {
+      return .failed(error)
+    }
+    let request = TokenRequest.refresh(token, scopes: key.scopes, resources: resources(grant, key))
+    return ask(request, at: endpoint, metadata, bound: grant.dpopKey, isRefresh: true) { tokens, _ in
+      checkRefresh(tokens, grant: grant, metadata: metadata, secondTry: false)
+    }
+  }
+
+  public func issue(
+    _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
+    metadata: ServerMetadata
+  ) -> Step<Issued> {
+    let endpoint: URL
+    do throws(ProviderFailure) {
+      endpoint = try self.endpoint(.token, metadata)
+    } catch {
+      return .failed(error)
+    }
+    let scopes = key.scope.isEmpty ? grant.requestedScopes : key.scopes
+    let resources = resources(grant, key)
+    @Sendable func bare(_ tokens: TokenResponse, _: Timestamp) -> Step<Issued> {
+      .done(Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil))
+    }
+    switch source {
+    case .clientCredentials:
+      let request = TokenRequest.clientCredentials(scopes: scopes, resources: resources)
+      return ask(request, at: endpoint, metadata, bound: grant.dpopKey, then: bare)
+    case .jwtBearer(let account):
+      let claims = GrantAssertionClaims(
+        issuer: account.issuer, subject: account.subject, audience: account.audience ?? endpoint.absoluteString,
+        lifetime: account.lifetime,
+        scope: account.scopeInAssertion ? scopes.joined(separator: settings.scopeSeparator) : nil)
+      let request = TokenRequest.jwtBearer(
+        key: account.key, claims: claims, scopes: account.scopeInAssertion ? [] : scopes, resources: resources)
+      return ask(request, at: endpoint, metadata, bound: grant.dpopKey, then: bare)
+    case .exchange(let source):
+      guard let subject else {
+        return .failed(.misconfigured(message: "the account \(source.from) has no token to trade", nil))
+      }
+      let exchange: TokenExchangeRequest
+      do throws(TokenExchangeRequestError) {
+        exchange = try TokenExchangeRequest(
+          subjectToken: subject, subjectTokenType: .accessToken, actorToken: actor,
+          actorTokenType: actor == nil ? nil : .accessToken,
+          requestedTokenType: source.requestedTokenType.map(TokenExchangeRequest.TokenType.init),
+          audiences: source.audience.map { [$0] } ?? [], resources: resources, scopes: scopes)
+      } catch {
+        return .failed(.misconfigured(message: error.description, nil))
+      }
+      return self.exchange(exchange, of: grant, metadata: metadata).map {
+        Issued(tokens: $0, idToken: nil, identity: nil, warning: nil)
+      }
+    }
+  }
+
+  public func exchange(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse> {
+    let endpoint: URL
+    do throws(ProviderFailure) {
+      endpoint = try self.endpoint(.token, metadata)
+    } catch {
+      return .failed(error)
+    }
+    let message = http(.exchange(request), to: endpoint, metadata).proving(boundKey(grant.dpopKey))
+    return .send(message) { response, _ in
+      do throws(ResponseError) {
+        return .done(try TokenResponse.parseExchange(response, quirks: settings.response))
+      } catch {
+        return .failed(classify(error))
+      }
+    }
+  }
+
+  private func resources(_ grant: SavedGrant, _ key: SavedToken.Key) -> [String] {
+    if !key.resource.isEmpty { return [key.resource] }
+    return grant.resource.map { [$0] } ?? []
+  }
+
+  // MARK: The token endpoint
+
+  func ask(
+    _ request: TokenRequest, at endpoint: URL, _ metadata: ServerMetadata, bound key: Secret?,
+    isRefresh: Bool = false, then: @escaping @Sendable (TokenResponse, Timestamp) -> Step<Issued>
+  ) -> Step<Issued> {
+    let message = http(request, to: endpoint, metadata, isRefresh: isRefresh).proving(boundKey(key))
+    return .send(message) { response, now in
+      do throws(ResponseError) {
+        let quirks = isRefresh ? settings.refreshResponse : settings.response
+        let tokens = try TokenResponse.parse(response, quirks: quirks)
+        if let failure = wrongBinding(tokens, key) { return .failed(failure) }
+        return then(tokens, now)
+      } catch {
+        return .failed(classify(error))
+      }
+    }
+  }
+
+  func http(
+    _ request: TokenRequest, to endpoint: URL, _ metadata: ServerMetadata, isRefresh: Bool = false
+  ) -> HTTPRequest {
+    var request = request
+    let own = isRefresh ? settings.refreshParameters : [:]
+    request.extraParameters = settings.tokenParameters.merging(own) { $1 }.asParameters
+    request.extraHeaders = settings.tokenHeaders.merging(isRefresh ? settings.refreshHeaders : [:]) { $1 }.asHeaders
+    return secured(
+      request.httpRequest(
+        to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
+        scopeSeparator: settings.scopeSeparator))
+  }
+
+  func boundKey(_ raw: Secret?) -> DPoPKey? { raw.flatMap(DPoPKey.init(raw:)) }
+
+  /// RFC 9449 §5: a token that cannot be used as the grant's others are is none. A bearer token in its place would hide
+  /// that the provider does not bind.
+  private func wrongBinding(_ tokens: TokenResponse, _ key: Secret?) -> ProviderFailure? {
+    guard tokens.tokenType == "DPoP", key == nil else { return nil }
+    return .invalid(message: "the provider gave a DPoP token, though none was asked for (RFC 9449 §5)", nil)
+  }
+
+  func client(_ metadata: ServerMetadata) -> ClientAuthentication {
+    settings.client.authentication(issuer: metadata.issuer, tokenEndpoint: metadata.tokenEndpoint)
+  }
+
+  var usesCertificate: Bool { settings.client == .mutualTLS }
+
+  /// The client's secret, where it has one: the key of symmetric signatures.
+  var clientSecret: Secret? {
+    switch settings.client {
+    case .basic(let secret, _), .post(let secret): secret
+    case .none, .assertion, .mutualTLS: nil
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import ArgumentParser
+import BrokerAPI
+
+struct IntrospectCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "introspect", abstract: "Ask the provider what it says of an account's token.",
+    discussion: """
+      Token introspection (RFC 7662): whether the provider takes the token now, its scopes, whom and what it is for.
+
+      Example:
+        grantctl introspect work
+      """)
+
+  @Argument(help: "The account's name.")
+  var account: String
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(TokenIntrospect.self, .init(account: account, timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    var fields = Fields()
+    fields.add("active", result.active ? "yes" : "no", result.active ? .good : .bad)
+    fields.add(result.claims.filter { $0.key != "active" }, shell)
+    shell.say(fields)
+  }
+}
+
+struct UserinfoCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "userinfo", abstract: "Ask the provider who an account's person is.",
+    discussion: """
+      The claims of the UserInfo endpoint (OpenID Connect Core §5.3), asked anew.
+
+      Examples:
+        grantctl userinfo work
+        grantctl userinfo work --json
+      """)
+
+  @Argument(help: "The account's name.")
+  var account: String
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(AccountUserinfo.self, .init(account: account, timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    var fields = Fields()
+    fields.add(try answer.value().claims, shell)
+    shell.say(fields)
+  }
+}
+
+extension Fields {
+  /// Claims that are moments, in Unix seconds (RFC 7519 §4.1, OpenID Connect Core §2, §5.1).
+  private static let moments: Set<String> = ["exp", "iat", "nbf", "auth_time", "updated_at"]
+
+  /// The claims of a provider by name, as they are called on the wire.
+  mutating func add(_ claims: [String: JSON], _ shell: Shell) {
+    for (name, value) in claims.sorted(by: { $0.key < $1.key }) {
+      switch value {
+      case .string(let text): add(name, text)
+      case .bool(let flag): add(name, flag ? "yes" : "no")
+      case .array(let elements) where !elements.isEmpty && elements.allSatisfy({ $0.string != nil }):
+        add(name, elements.compactMap(\.string).joined(separator: " "))
+      case .number where Self.moments.contains(name) && value.integer.map(Self.isDate) == true:
+        add(name, value.integer.map { TimeText.date($0, in: shell.terminal.timeZone) })
+      case .null: break
+      case .number, .array, .object: add(name, Shell.line(value))
+      }
+    }
+  }
+
+  /// Of the years that have four digits.
+  private static func isDate(_ moment: Int64) -> Bool { (0..<253_402_300_800).contains(moment) }
+}

@@ -1,0 +1,104 @@
+import ArgumentParser
+import BrokerAPI
+
+struct ExchangeCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "exchange", abstract: "Exchange an account's token for one that another service takes.",
+    discussion: """
+      Token exchange (RFC 8693). The bare token is all that goes to standard output.
+
+      Examples:
+        grantctl exchange work --audience reports
+        grantctl exchange work --resource https://api.example.com --scope read
+        grantctl exchange work --audience reports --actor robot
+      """)
+
+  /// RFC 8693 §3.
+  private static let typePrefix = "urn:ietf:params:oauth:token-type:"
+
+  @Argument(help: "The account's name.")
+  var account: String
+  @Option(help: "The provider's name for a service that the token is for; may be repeated.")
+  var audience: [String] = []
+  @Option(help: "The address of a service that the token is for (RFC 8707); may be repeated.")
+  var resource: [String] = []
+  @Option(help: "A scope that the token is to have; may be repeated.")
+  var scope: [String] = []
+  @Option(
+    help: ArgumentHelp("The type of token: access_token, jwt, saml2, … or a whole URI.", valueName: "type"))
+  var requestedTokenType: String?
+  @Option(help: ArgumentHelp("The account that acts for the other.", valueName: "account"))
+  var actor: String?
+  @Flag(help: "Print the HTTP header field instead: “Authorization: Bearer …”.")
+  var header = false
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    if header, options.json { throw ValidationError("Only one of --header and --json can be given.") }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    let scopes = LoginCommand.words(scope)
+    let type = requestedTokenType.map { $0.contains(":") ? $0 : Self.typePrefix + $0 }
+    let answer = try await shell.ask(
+      TokenExchange.self,
+      .init(
+        account: account, audience: audience.isEmpty ? nil : audience, resource: resource.isEmpty ? nil : resource,
+        scopes: scopes.isEmpty ? nil : scopes, requested_token_type: type, actor: actor, timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    let token = try TokenCommand.printable(result.access_token)
+    // RFC 8693 §2.2.1: no access token, so there is no way to present it.
+    if header, result.token_type == "N_A" {
+      throw Failure(.failure, "what was issued is no access token: \(result.issued_token_type)")
+    }
+    shell.terminal.say(header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+  }
+}
+
+struct ProofCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "proof", abstract: "Print the proof that a request with a DPoP token needs.",
+    discussion: """
+      For an account whose tokens are bound to a key (RFC 9449). A proof is good for one request, at once. Where the \
+      server answers 401 with a DPoP-Nonce header field, ask again with --nonce.
+
+      Example:
+        url=https://api.example.com/me
+        curl -H "$(grantctl token work --header)" \\
+             -H "$(grantctl proof work GET $url --header)" $url
+      """)
+
+  @Argument(help: "The account's name.")
+  var account: String
+  @Argument(help: "The request's HTTP method.")
+  var method: String
+  @Argument(help: "The request's address.")
+  var url: String
+  @Option(help: "The nonce that the server asked for.")
+  var nonce: String?
+  @Option(
+    help: ArgumentHelp(
+      "The token that it goes with, where that is not the account's current one; “-” reads standard input.",
+      valueName: "path"), completion: .file())
+  var accessTokenFile: String?
+  @Flag(help: "Print the HTTP header field instead: “DPoP: …”.")
+  var header = false
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    if header, options.json { throw ValidationError("Only one of --header and --json can be given.") }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    var token: SecretText?
+    if let accessTokenFile {
+      token = try await SecretInput(shell: shell, what: "access token").read(from: accessTokenFile)
+    }
+    let answer = try await shell.ask(
+      DPoPProof.self, .init(account: account, method: method, url: url, nonce: nonce, access_token: token))
+    if shell.isJSON { return shell.say(answer.json) }
+    let proof = try TokenCommand.printable(try answer.value().proof)
+    shell.terminal.say(header ? "DPoP: \(proof)" : proof)
+  }
+}

@@ -1,0 +1,84 @@
+import ArgumentParser
+import BrokerAPI
+
+struct ProviderCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "provider", abstract: "Make a provider from an issuer's address, and end it again.",
+    discussion: "“grantctl providers” lists the providers.",
+    subcommands: [ProviderRegisterCommand.self, ProviderUnregisterCommand.self])
+}
+
+struct ProviderRegisterCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "register", abstract: "Register a client at an issuer and make a provider of it.",
+    discussion: """
+      Dynamic client registration (RFC 7591): the issuer's address is all that is needed, where the issuer allows it. \
+      Some want a token that their operator gives out; it is read from a file, or from standard input (“-”).
+
+      Examples:
+        grantctl provider register https://login.example.com
+        grantctl provider register https://login.example.com --name example --scope openid --scope email
+        grantctl provider register https://login.example.com --initial-access-token-file - < token
+      """)
+
+  @Argument(help: "The issuer's address.")
+  var issuer: String
+  @Option(help: "The name that the provider will have. Default: made from the issuer's host.")
+  var name: String?
+  @Option(help: "A scope that logins will ask for; may be repeated.")
+  var scope: [String] = []
+  @Option(help: ArgumentHelp("The redirection endpoint to register. Default: the broker's own.", valueName: "uri"))
+  var redirectUri: String?
+  @Option(
+    help: ArgumentHelp("The token that the issuer wants for this; “-” reads standard input.", valueName: "path"),
+    completion: .file())
+  var initialAccessTokenFile: String?
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    var token: SecretText?
+    if let initialAccessTokenFile {
+      // As for `import`.
+      _ = try await shell.connect()
+      token = try await SecretInput(shell: shell, what: "initial access token").read(from: initialAccessTokenFile)
+    }
+    let scopes = LoginCommand.words(scope)
+    let answer = try await shell.ask(
+      ProviderRegister.self,
+      .init(
+        issuer: issuer, provider: name, initial_access_token: token, scopes: scopes.isEmpty ? nil : scopes,
+        redirect_uri: redirectUri))
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
+    var fields = Fields()
+    fields.add("Provider", result.provider)
+    fields.add("Issuer", result.issuer)
+    fields.add("Client", result.client_id)
+    shell.say(fields)
+    let login = shell.command("login \(ShellWord.quoted(result.provider))")
+    shell.terminal.say(SafeText.line("Sign in with: \(login)"))
+  }
+}
+
+struct ProviderUnregisterCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "unregister", abstract: "Delete a client that was registered, and forget the provider.",
+    discussion: """
+      For providers that “grantctl provider register” made. The provider is forgotten here whatever the issuer answers.
+
+      Example:
+        grantctl provider unregister example
+      """)
+
+  @Argument(help: "The provider's name.")
+  var provider: String
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(ProviderUnregister.self, .init(provider: provider))
+    if shell.isJSON { return shell.say(answer.json) }
+    shell.say(Fields(try answer.value().steps, forgotten: "provider"))
+    shell.terminal.say("Forgotten: \(Cell(provider).text)")
+  }
+}

@@ -1,0 +1,93 @@
+import BrokerAPI
+
+/// A secret that is handed to a command. Never in its arguments: every process can read those.
+struct SecretInput {
+  /// The kernel's terminals give no longer lines (`N_TTY`): one that is as long is cut off.
+  private static let longestTyped = 4095
+
+  let shell: Shell
+  /// Such as `refresh token`.
+  let what: String
+
+  private enum Typed: Sendable {
+    case line(String?)
+    case interrupted
+  }
+
+  /// A path, or `-` for standard input.
+  func read(from path: String) async throws(Failure) -> SecretText {
+    if path == "-" { return try await readStandardInput() }
+    switch shell.terminal.file(path) {
+    case .unreadable(let reason):
+      throw Failure(.usage, "the \(what) cannot be read from \(path): \(reason)")
+    case .text(let text, let isOpenToOthers):
+      if isOpenToOthers {
+        shell.terminal.note("warning: every user of this machine can read \(SafeText.line(path)): `chmod 600` it.")
+      }
+      return try parse(text)
+    }
+  }
+
+  func readStandardInput() async throws(Failure) -> SecretText {
+    if shell.terminal.isInTTY { return try await ask() }
+    var lines: [String] = []
+    for await line in shell.terminal.lines() { lines.append(line) }
+    return try parse(lines.joined(separator: "\n"))
+  }
+
+  private func ask() async throws(Failure) -> SecretText {
+    let terminal = shell.terminal
+    // First: whoever interrupts must find the terminal as it was.
+    let interrupts = terminal.interrupts()
+    guard terminal.canAsk, let restore = terminal.hideEcho() else {
+      throw Failure(
+        .usage, "standard input is a terminal that would show the \(what)",
+        hints: ["Give it by a pipe or from a file: … < FILE"])
+    }
+    terminal.write(.err, "\(what.prefix(1).uppercased())\(what.dropFirst()) (it is not shown): ")
+    let typed = await firstLine(interrupts)
+    restore()
+    switch typed {
+    case .interrupted:
+      terminal.note("")
+      throw Failure(.interrupted, "interrupted")
+    case .line(let line):
+      guard let line, line.utf8.count < Self.longestTyped else {
+        throw Failure(
+          .usage, line == nil ? "no \(what) was given" : "the \(what) is too long to be typed",
+          hints: line == nil ? [] : ["Give it by a pipe or from a file: … < FILE"])
+      }
+      return try parse(line)
+    }
+  }
+
+  private func firstLine(_ interrupts: AsyncStream<Void>) async -> Typed {
+    let (typed, feed) = AsyncStream.makeStream(of: Typed.self)
+    let lines = shell.terminal.lines()
+    let tasks = [
+      Task {
+        for await line in lines {
+          feed.yield(.line(line))
+          return
+        }
+        feed.yield(.line(nil))
+      },
+      Task { for await _ in interrupts { feed.yield(.interrupted) } },
+    ]
+    defer { for task in tasks { task.cancel() } }
+    for await first in typed { return first }
+    return .interrupted
+  }
+
+  /// 1*VSCHAR (RFC 6749 appendix A.12, A.17), without the white space around it. What it is instead is not said.
+  private func parse(_ text: String) throws(Failure) -> SecretText {
+    let bytes = Array(text.utf8).drop { $0 <= 0x20 }
+    let secret = bytes.prefix((bytes.lastIndex { $0 > 0x20 } ?? bytes.startIndex - 1) - bytes.startIndex + 1)
+    guard !secret.isEmpty else { throw Failure(.usage, "no \(what) was given") }
+    guard secret.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+      throw Failure(
+        .usage, "what was given is no \(what)", hints: ["It is one line of printable ASCII, and nothing else."])
+    }
+    return SecretText(String(decoding: secret, as: UTF8.self))
+  }
+}

@@ -1,0 +1,206 @@
+import Broker
+import Foundation
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+import OAuth
+import Testing
+
+@testable import HTTPTransport
+
+/// A server of HTTP over TLS, which says the name in the client's certificate.
+private struct SecureServer {
+  static func with(
+    _ certificates: Certificates, asksForCertificate: Bool, _ body: (URL) async throws -> Void
+  ) async throws {
+    var tls = TLSConfiguration.makeServerConfiguration(
+      certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("server"))).map { .certificate($0) },
+      privateKey: .privateKey(try NIOSSLPrivateKey(bytes: Array(certificates.key("server").utf8), format: .pem)))
+    if asksForCertificate {
+      tls.certificateVerification = .noHostnameVerification
+      tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("authority"))))
+    }
+    let context = try NIOSSLContext(configuration: tls)
+    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .childChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture {
+          let pipeline = channel.pipeline.syncOperations
+          let secure = NIOSSLServerHandler(context: context)
+          try pipeline.addHandler(secure)
+          try pipeline.configureHTTPServerPipeline()
+          try pipeline.addHandler(Answering(secure: secure))
+        }
+      }.bind(host: "127.0.0.1", port: 0).get()
+    let port = try #require(channel.localAddress?.port)
+    let url = try #require(URL(string: "https://127.0.0.1:\(port)/token"))
+    do {
+      try await body(url)
+    } catch {
+      try await channel.close()
+      throw error
+    }
+    try await channel.close()
+  }
+
+  private final class Answering: ChannelInboundHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private let secure: NIOSSLServerHandler
+
+    init(secure: NIOSSLServerHandler) {
+      self.secure = secure
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      guard case .end = unwrapInboundIn(data) else { return }
+      let subject = secure.peerCertificate.map { "\($0)" } ?? "nobody"
+      let name = ["other-client", "client"].first { subject.contains($0) }
+      let body = ByteBuffer(string: name ?? "nobody")
+      let head = HTTPResponseHead(
+        version: .http1_1, status: .ok, headers: ["Content-Length": "\(body.readableBytes)"])
+      context.write(wrapOutboundOut(.head(head)), promise: nil)
+      context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
+      context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+      context.close(promise: nil)
+    }
+  }
+}
+
+@Suite("Connections with certificates of their own")
+struct TLSTests {
+  private let certificates: Certificates
+
+  init() throws {
+    certificates = try Certificates()
+  }
+
+  private func choice(authority: String? = "authority", client: String? = nil, key: String? = nil) throws -> TLSChoice {
+    TLSChoice(
+      authorities: try authority.map(certificates.pem), certificates: try client.map(certificates.pem),
+      key: try (key ?? client).map { Secret(try certificates.key($0)) })
+  }
+
+  private func ask(
+    _ transport: HTTPTransport, _ url: URL, _ choice: TLSChoice?
+  ) async -> Result<String, TransportError> {
+    var request = HTTPRequest(purpose: .token, method: "POST", url: url)
+    request.tls = choice
+    do throws(TransportError) {
+      return .success(String(decoding: try await transport.send(request).body, as: UTF8.self))
+    } catch {
+      return .failure(error)
+    }
+  }
+
+  private func error(_ result: Result<String, TransportError>) -> TransportError? {
+    if case .failure(let error) = result { error } else { nil }
+  }
+
+  @Test("An authority of one's own is trusted where it is named, and nowhere else")
+  func privateAuthority() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let named = try choice()
+    let wrong = try choice(authority: "other-authority")
+    try await SecureServer.with(certificates, asksForCertificate: false) { url in
+      #expect(await ask(transport, url, named) == .success("nobody"))
+      for choice in [nil, wrong] {
+        let error = error(await ask(transport, url, choice))
+        #expect(error?.cause == .certificate && error?.kind == .notSent, "\(String(describing: error))")
+      }
+      // What one choice opened is not used for another.
+      #expect(await ask(transport, url, named) == .success("nobody"))
+    }
+    await transport.close()
+  }
+
+  @Test("A server that asks for a certificate gets the one of this choice (RFC 8705 §2)")
+  func clientCertificate() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let client = try choice(client: "client")
+    let other = try choice(client: "other-client")
+    let without = try choice()
+    let unknown = try choice(client: "other-authority")
+    try await SecureServer.with(certificates, asksForCertificate: true) { url in
+      #expect(await ask(transport, url, client) == .success("client"))
+      #expect(await ask(transport, url, other) == .success("other-client"))
+      #expect(await ask(transport, url, client) == .success("client"))
+      #expect(
+        error(await ask(transport, url, without))
+          == TransportError(
+            .notSent,
+            "127.0.0.1 takes no connection without a client certificate: set tls_certificate_file and tls_key_file",
+            cause: .tls))
+      #expect(
+        error(await ask(transport, url, unknown))
+          == TransportError(
+            .notSent, "127.0.0.1 does not accept the client's certificate (unknown ca)", cause: .tls))
+    }
+    await transport.close()
+  }
+
+  @Test("Certificates that cannot be used are said before anything is sent, and without a word of them")
+  func unusable() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let url = try #require(URL(string: "https://127.0.0.1:1/token"))
+    var noKey = try choice(client: "client")
+    noKey.key = Secret("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+    let broken = Data("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".utf8)
+    let cases: [(TLSChoice, String)] = [
+      (TLSChoice(authorities: broken), "tls_ca_file has a certificate that cannot be read"),
+      (TLSChoice(certificates: broken), "tls_certificate_file has a certificate that cannot be read"),
+      (noKey, "the key of tls_certificate_file cannot be read"),
+      (
+        try choice(client: "client", key: "other-client"),
+        "tls_certificate_file and its key do not belong together, or cannot be used"
+      ),
+    ]
+    for (choice, reason) in cases {
+      let error = error(await ask(transport, url, choice))
+      #expect(error == TransportError(.notSent, "no secure connection is tried: \(reason)", cause: .tls))
+    }
+    await transport.close()
+  }
+
+  @Test("Clients are few: the one that was unused the longest makes room, and one in use never goes")
+  func bounded() async throws {
+    let clients = Clients(most: 2)
+    let choices = [try choice(), try choice(client: "client"), try choice(client: "other-client")]
+    let first = try clients.take(choices[0])
+    _ = try clients.take(choices[1])
+    #expect(throws: TransportError(.notSent, "2 different certificates are in use at once")) {
+      try clients.take(choices[2])
+    }
+    clients.giveBack(choices[0])
+    #expect(try clients.take(choices[0]) === first)
+    clients.giveBack(choices[0])
+    _ = try clients.take(choices[2])
+    #expect(clients.count == 2)
+    clients.giveBack(choices[1])
+    #expect(try clients.take(choices[0]) !== first)
+    await clients.close()
+    #expect(clients.count == 0)
+    #expect(throws: TransportError(.notSent, "the broker is ending")) { try clients.take(choices[0]) }
+  }
+
+  @Test("A client that nobody uses is closed after a time")
+  func closes() async throws {
+    let clients = Clients(idle: .milliseconds(20))
+    let choice = try choice()
+    let used = try clients.take(choice)
+    clients.giveBack(choice)
+    // Taken again before the time is over, or after: it stays as long as it is used.
+    let again = try clients.take(choice)
+    #expect(clients.count == 1)
+    clients.giveBack(choice)
+    _ = (used, again)
+    let deadline = ContinuousClock.now + .seconds(20)
+    while clients.count > 0, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
+    #expect(clients.count == 0)
+    await clients.close()
+  }
+}
