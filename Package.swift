@@ -125,8 +125,7 @@ let package = Package(
       "IntegrationTests",
       [
         "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl", "grantd-demo-provider", asyncHTTPClient,
-        nioCore,
-        nioPosix,
+        crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
       ]),
     // What fuzzing starts from and has found, without a fuzzer; with one below.
     .testTarget(

@@ -21,6 +21,12 @@ extension Broker {
   /// Forgets at once, with what has still to be revoked on disk in the same commit; then tells the provider.
   func logout(_ params: AccountLogout.Params) async throws(RPCError) -> AccountLogout.Result {
     let account = try accountName(params.account)
+    // It would be there again after the next reload.
+    if grants[account]?.saved.kind.needsNobody == true {
+      throw .invalidParams(
+        "account \(account) is declared in the configuration",
+        hint: "Remove [account.\(account)] from the configuration, then `grantctl reload`.")
+    }
     let (grant, pending) = try await forget(account, revoke: params.revoke ?? true)
     changed(account)
     logger.notice(
@@ -134,7 +140,7 @@ extension Broker {
     case .retryLater(let after):
       var later = revocation
       later.attempts += 1
-      let wait = min(.seconds(60 << min(later.attempts, 6)), Duration.seconds(3600))
+      let wait = Limit.revocationDelays[min(later.attempts, Limit.revocationDelays.count) - 1]
       later.retryAt = now + max(wait, after ?? .zero)
       // A clock that leapt is no week of trying.
       if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {

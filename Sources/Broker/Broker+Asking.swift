@@ -79,14 +79,31 @@ extension Broker {
     }
     let metadata = try await metadata(of: provider.name, with: .token)
     let sentAt = now
-    let issued = try await talk(
-      provider.exchange(request, of: saved, metadata: metadata), provider.name, until: deadline)
+    let issued: TokenResponse
+    do throws(RPCError) {
+      issued = try await talk(
+        provider.exchange(request, of: saved, metadata: metadata), provider.name, until: deadline)
+    } catch {
+      throw exchangeRefused(error)
+    }
     let end = issued.expiresIn.map { sentAt + $0 }
     return .init(
       // Exposed to be handed out: this is what the method is for.
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
       token_type: issued.tokenType, expires_at: end?.seconds,
       expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
+  }
+
+  /// The caller chose the target: what the provider has against it says nothing of the settings.
+  private func exchangeRefused(_ error: RPCError) -> RPCError {
+    switch error.oauth.map({ OAuthErrorCode(rawValue: $0.error) }) {
+    case .invalidTarget, .invalidScope:
+      RPCError(
+        .scopeNotGranted, error.message, hint: "Ask for another audience or resource, or for fewer scopes.",
+        oauth: error.oauth)
+    case .unsupportedGrantType: RPCError(.unsupportedByProvider, error.message, oauth: error.oauth)
+    default: error
+    }
   }
 
   /// `token.introspect` (RFC 7662).
@@ -135,8 +152,10 @@ extension Broker {
       !params.method.isEmpty && params.method.utf8.count <= 32
       && params.method.utf8.allSatisfy { (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0) || $0 == 0x2D }
     guard isMethod else { throw .invalidParams("params.method: expected an HTTP method, such as GET") }
-    guard params.url.utf8.count <= 8192, let url = Endpoint.url(params.url, allowInsecureHTTP: true) else {
-      throw .invalidParams("params.url: expected an https address without a fragment")
+    // A fragment is no part of a request, and none of its proof (RFC 9449 §4.2).
+    let target = String(params.url.prefix { $0 != "#" })
+    guard params.url.utf8.count <= 8192, let url = Endpoint.url(target, allowInsecureHTTP: true) else {
+      throw .invalidParams("params.url: expected an https address")
     }
     guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
     var token = params.access_token.map { Secret($0.exposed) }

@@ -62,7 +62,7 @@ extension Broker: CallbackHandler {
       return stray(url, error)
     }
     // Of a signed answer the claim alone; it is verified before anything of it counts.
-    guard let state = response.state ?? response.others["response"].flatMap(JARM.claimedState) else {
+    guard let state = response.state ?? response.response.flatMap(JARM.claimedState) else {
       return stray(url, .missingState)
     }
     // The comparison of secrets takes the same time for all, and so does the search.

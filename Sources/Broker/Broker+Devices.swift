@@ -19,13 +19,12 @@ extension Broker {
       // The clockwork ends it.
       guard login.saved.expiresAt > now else { return }
       switch await ask(device, login.saved) {
-      case .again(let interval):
+      case .again(let answered):
         failures = 0
-        wait = interval
-        await keep(interval, of: id)
-      case .silence:
+        wait = answered
+      case .silence(let asked):
         failures += 1
-        wait = DevicePoll.afterSilence(interval: device.interval, failures: failures)
+        wait = max(asked, DevicePoll.afterSilence(interval: device.interval, failures: failures))
       case .ended: return
       }
     }
@@ -33,8 +32,8 @@ extension Broker {
 
   private enum Polled {
     case again(Duration)
-    /// No answer that says anything.
-    case silence
+    /// No answer that says anything but how long to wait at least.
+    case silence(Duration)
     case ended
   }
 
@@ -46,13 +45,17 @@ extension Broker {
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    guard case .success(let metadata) = await self.metadata(of: login.provider) else { return .silence }
+    guard case .success(let metadata) = await self.metadata(of: login.provider) else { return .silence(.zero) }
     guard logins[login.id]?.isPending == true, !isDraining else { return .ended }
     let sentAt = now
     switch await converse(provider.poll(device, login: login, metadata: metadata), with: provider.name) {
-    case .failure(let failure) where failure.isOfProvider: return .silence
+    case .failure(let failure) where failure.isOfProvider: return .silence(failure.retryAfter ?? .zero)
     case .failure(let failure): await end(login.id, .failed(error(failure, provider: provider.name)))
-    case .success(.pending(let interval)): return .again(interval)
+    case .success(.pending(let wait)): return .again(wait)
+    case .success(.slowDown(let interval)):
+      await keep(interval, of: login.id)
+      return .again(interval)
+    case .success(.backOff(let wait)): return .silence(wait)
     case .success(.denied(let oauth)):
       let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
       await end(login.id, .failed(error))

@@ -22,13 +22,16 @@ extension Broker {
         .unsupportedByProvider, "provider \(name) binds refresh tokens to a key, which an import does not have",
         hint: "Sign in instead: `grantctl login \(name) \(account)`.")
     }
+    let isNew = grants[account] == nil
     try await adopt(Secret(text), account, provider, params)
     do throws(RPCError) {
       _ = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Timeouts.standard)
     } catch {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
-      if error.reason == .loginRequired { _ = try? await forget(account, revoke: false) }
-      if error.reason == .loginRequired { changed(account) }
+      if error.reason == .loginRequired, isNew {
+        _ = try? await forget(account, revoke: false)
+        changed(account)
+      }
       throw error
     }
     guard let grant = grants[account] else { throw unknownAccount(params.account) }
@@ -41,6 +44,11 @@ extension Broker {
     await takeTurn(account)
     defer { leaveTurn(account) }
     if let old = grants[account] {
+      guard !old.saved.kind.needsNobody else {
+        throw .invalidParams(
+          "account \(account) is declared in the configuration",
+          hint: "Choose another name, or remove [account.\(account)] from the configuration.")
+      }
       // What works is not thrown away for what nobody has tried.
       guard case .loginRequired = old.saved.standing, old.saved.provider == provider.name else {
         throw .invalidParams(

@@ -79,22 +79,13 @@ extension Broker {
   /// What would change the request's meaning, or what is checked when the browser comes back.
   private static let ownParameters: Set<String> = [
     "scope", "resource", "request", "request_uri", "response_mode", "response_type", "nonce", "state", "client_id",
-    "client_secret", "redirect_uri", "code_challenge", "code_challenge_method",
+    "client_secret", "redirect_uri", "code_challenge", "code_challenge_method", "dpop_jkt",
   ]
 
   private func checkLogin(
     _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Caller
   ) throws(RPCError) {
-    if let grant = grants[account], grant.saved.kind.needsNobody {
-      throw .invalidParams(
-        "account \(account) is declared in the configuration and needs nobody to sign in",
-        hint: "Choose another name, or remove [account.\(account)] from the configuration.")
-    }
-    if let grant = grants[account], grant.saved.provider != provider {
-      throw .invalidParams(
-        "account \(account) is at provider \(grant.saved.provider)",
-        hint: "Choose another name, or forget it first with `grantctl logout \(account)`.")
-    }
+    try checkName(account, provider: provider)
     if let own = params.params?.keys.sorted().first(where: Self.ownParameters.contains) {
       throw .invalidParams(
         "params.params: the broker sets \(own) itself", hint: "Use the method's own parameters (`scopes`, `resource`).")
@@ -105,7 +96,21 @@ extension Broker {
     try checkRoom(account, caller: caller)
   }
 
-  private func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
+  /// Whether a login may make, or renew, an account of this name.
+  func checkName(_ account: AccountName, provider: ProviderName) throws(RPCError) {
+    if let grant = grants[account], grant.saved.kind.needsNobody {
+      throw .invalidParams(
+        "account \(account) is declared in the configuration and needs nobody to sign in",
+        hint: "Choose another name, or remove [account.\(account)] from the configuration.")
+    }
+    if let grant = grants[account], grant.saved.provider != provider {
+      throw .invalidParams(
+        "account \(account) is at provider \(grant.saved.provider)",
+        hint: "Choose another name, or forget it first with `grantctl logout \(account)`.")
+    }
+  }
+
+  func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
     let pending = logins.values.filter { $0.endedAt == nil }
     guard pending.count < Limit.pendingLogins,
       pending.filter({ $0.saved.uid == caller.uid }).count < Limit.pendingLoginsPerUser,
@@ -133,7 +138,7 @@ extension Broker {
   }
 
   /// The key of before where there is one: a refresh token that is kept is bound to it.
-  private func dpopKey(of account: AccountName) -> DPoPKey {
+  func dpopKey(of account: AccountName) -> DPoPKey {
     grants[account]?.saved.dpopKey.flatMap(DPoPKey.init(raw:)) ?? DPoPKey(randomBytes: surroundings.randomBytes(32))
   }
 

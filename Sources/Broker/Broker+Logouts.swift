@@ -19,6 +19,8 @@ extension Broker {
       do throws(LogoutTokenError) {
         step = line.provider.logout(try LogoutToken.parse(form: form), metadata: metadata)
       } catch {
+        // Whoever reaches the endpoint can cause this.
+        logger.info("refused a logout token of provider \(name): \(error)", metadata: ["provider": "\(name)"])
         return .refused(error.description)
       }
       switch await converse(step, with: name) {

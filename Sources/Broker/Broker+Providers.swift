@@ -180,7 +180,7 @@ extension Broker {
     do throws(TransportError) {
       let response = try await transport.send(request)
       measureSkew(response, from: provider, sent: sent)
-      return .success(response)
+      return .success(response.withoutEchoes(of: request))
     } catch {
       switch error.kind {
       case .notSent: return .failure(.notSent(message: error.message))

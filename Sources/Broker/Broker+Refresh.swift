@@ -194,9 +194,11 @@ extension Broker {
     }
   }
 
-  /// A scope or a resource that a login chose for itself says nothing of the provider's settings.
+  /// A scope or a resource that a login chose for itself says nothing of the provider's settings; nor does what is
+  /// refused to a declared account, unless it is the client that all of them are.
   private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ about: ProviderAbout) -> Bool {
-    switch failure.oauth?.code {
+    if saved.kind.needsNobody { return failure.oauth?.code != .invalidClient }
+    return switch failure.oauth?.code {
     case .invalidScope: Set(saved.requestedScopes) != Set(about.scopes)
     case .invalidTarget: saved.resource != about.resource
     default: false

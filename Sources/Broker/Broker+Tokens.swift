@@ -20,7 +20,7 @@ extension Broker {
     of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = grants[account]?.token(for: key)?.generation
-    for _ in 0..<Limit.rounds {
+    for _ in 0..<Limit.tokenRounds {
       guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
       let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: configuration.refresh, key: key)
       switch answer {

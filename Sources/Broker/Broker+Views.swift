@@ -118,6 +118,14 @@ extension Broker {
         .providerMisconfigured, "provider \(grant.saved.provider) is not in the configuration",
         hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")
     }
+    let name = grant.saved.account
+    if grant.saved.kind.needsNobody, failure.oauth?.code != .invalidClient {
+      return RPCError(
+        .providerMisconfigured,
+        "provider \(grant.saved.provider) gives account \(name) no token: \(failure.message)",
+        hint: "Mend [account.\(name)] in the configuration, or what the provider knows of it, then `grantctl reload`.",
+        oauth: failure.oauth.map { OAuthDetail($0) })
+    }
     return RPCError(
       .providerMisconfigured, "provider \(grant.saved.provider) refuses this client: \(failure.message)",
       hint: "Mend [provider.\(grant.saved.provider)] in the configuration, then `grantctl reload`.",

@@ -59,12 +59,16 @@ enum Limit {
   static let subscriptions = 256
   static let revocations = 4096
   static let revocationLife = Duration.seconds(7 * 86_400)
+  /// The waits after failed revocations; the last one repeats. The token is live meanwhile, so the first is short.
+  static let revocationDelays: [Duration] = [2, 30, 120, 600, 1800, 3600].map { .seconds($0) }
   /// What is tried for a week is tried at least so often.
   static let revocationAttempts = 100
   /// Requests in one conversation with a provider.
   static let steps = 8
   /// How often a waiter asks its grant again.
   static let rounds = 32
+  /// The same of whoever waits for a token: the account's other tokens may come before, one refresh at a time.
+  static let tokenRounds = 1024
   /// A wall clock that steps must not be slept through.
   static let longestSleep = Duration.seconds(30)
   static let metadataLife = Duration.seconds(86_400)

@@ -54,6 +54,10 @@ public struct Router: Dispatcher {
           params, session throws(RPCError) in
           try await broker.startLogin(params, caller: session.caller)
         },
+        Self.route(LoginPassword.self, broker, account: { $0.account ?? $0.provider }) {
+          params, session throws(RPCError) in
+          try await broker.signIn(params, caller: session.caller)
+        },
         Self.route(LoginWait.self, broker) { params, session throws(RPCError) in
           try await broker.waitForLogin(params, caller: session.caller)
         },

@@ -68,6 +68,7 @@ struct ClientCheck {
     switch draft.assertionAudience {
     case nil, "token_endpoint": .tokenEndpoint
     case "issuer": .issuer
+    case "endpoint": .endpoint
     case .some(let text): .fixed(text)
     }
   }

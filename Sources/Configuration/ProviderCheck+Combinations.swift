@@ -7,7 +7,6 @@ extension ProviderCheck {
   func checkCombinations(discovery: DiscoveryStyle?, report: inout Report) {
     checkNeeds(discovery: discovery, report: &report)
     checkTypes(report: &report)
-    checkImplicit(report: &report)
     let parameters = ["response_mode", "acr_values", "ui_locales", "claims", "authorization_details"]
     for key in parameters where table[key] != nil && draft.authorizationParameters[key] != nil {
       report.problem(
@@ -57,21 +56,6 @@ extension ProviderCheck {
       report.problem(
         "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are no bearer tokens",
         at: place(of: "revocation_style"), suggestion: "remove one of them")
-    }
-  }
-
-  /// Tokens in the address of a callback are bound to nothing and signed by nobody.
-  private func checkImplicit(report: inout Report) {
-    guard draft.allowImplicit else { return }
-    if draft.dpop {
-      report.problem(
-        "\(title) has both \"dpop\" and \"allow_implicit\": tokens from a callback are bound to no key",
-        at: place(of: "allow_implicit"), suggestion: "keep one of them")
-    }
-    if draft.responseMode != nil {
-      report.problem(
-        "\(title) has both \"response_mode\" and \"allow_implicit\"", at: place(of: "allow_implicit"),
-        suggestion: "keep one of them")
     }
   }
 }

@@ -34,7 +34,6 @@ struct ProviderDraft {
   var signsRequests = false
   var requestKey = KeyDraft()
   var responseMode: String?
-  var allowImplicit = false
   var allowPassword = false
   var authorizationParameters: [String: String] = [:]
   var deviceParameters: [String: String] = [:]
@@ -133,7 +132,6 @@ extension ProviderDraft {
     settings.authorizationDetails = authorizationDetails
     settings.par = par
     settings.responseMode = responseMode
-    settings.allowImplicit = allowImplicit
     settings.allowPassword = allowPassword
     settings.authorizationParameters = authorizationParameters
     settings.deviceParameters = deviceParameters

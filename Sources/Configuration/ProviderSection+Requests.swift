@@ -42,9 +42,6 @@ extension Sections {
       "response_mode", .choice(["jwt", "query.jwt"]), \.responseMode, standard: "none",
       "`jwt` or `query.jwt`: the callback is signed (JARM)."),
     Key(
-      "allow_implicit", .flag, \.allowImplicit, standard: "false",
-      "Take tokens from the callback's address (RFC 6749 §4.2). Only for a provider that gives them no other way."),
-    Key(
       "allow_password", .flag, \.allowPassword, standard: "false",
       "Take a person's name and password (RFC 6749 §4.3). Only for a provider that gives tokens no other way."),
     Key(
@@ -143,7 +140,8 @@ extension Sections {
       \.revocationParameters, standard: "{}", "More parameters for a revocation."),
     Key(
       "post_logout_redirect_uri", .name, \.postLogoutRedirectURI, standard: "none",
-      "Where the browser comes back after it signed out at the provider, as registered."),
+      "Where the browser comes back after it signed out at the provider, as registered. The callback endpoint answers a "
+        + "loopback one, which without a port stands for any port."),
     Key(
       "backchannel_logout", .flag, \.backchannelLogout, standard: "false",
       "Take the provider's word that a session has ended (OpenID Connect Back-Channel Logout). It must reach the callback "

@@ -98,7 +98,8 @@ extension Sections {
       "How the client's assertions are signed."),
     Key(
       "client_assertion_audience", .name, \.assertionAudience, standard: "\"token_endpoint\"",
-      "For whom the client's assertions are: `token_endpoint`, `issuer`, or a text that is used as it is."),
+      "For whom the client's assertions are: `token_endpoint`, `issuer`, `endpoint` (each for the one that is asked), or a "
+        + "text that is used as it is."),
     Key(
       "redirect_uri", .redirect, \.redirect, standard: "\"http://127.0.0.1/callback\"",
       "Where the browser comes back, as registered. A loopback address without a port stands for any port; with a port, or "

@@ -21,6 +21,11 @@ public protocol Provider: Sendable {
     from callback: String, login: SavedLogin, metadata: ServerMetadata
   ) -> Step<Result<Secret, CallbackError>>
 
+  /// Trades a person's name and password for tokens (RFC 6749 §4.3).
+  func exchange(
+    username: String, password: Secret, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Issued>
+
   /// Asks for a code that a person confirms on another device (RFC 8628 §3.1).
   func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace>
   /// Asks whether the person has confirmed it (RFC 8628 §3.4).
@@ -93,6 +98,8 @@ public struct ProviderAbout: Sendable, Equatable {
   public var narrowsTokens = true
   /// Tokens are bound to a key of the account (RFC 9449).
   public var usesDPoP = false
+  /// Takes a person's password (RFC 6749 §4.3).
+  public var takesPasswords = false
   /// Connections are proven by a certificate of the client's (RFC 8705).
   public var usesCertificate = false
   /// Takes the provider's word that a session has ended (OpenID Connect Back-Channel Logout).
@@ -198,7 +205,11 @@ public struct DevicePlace: Sendable, Equatable {
 public enum DeviceAnswer: Sendable {
   case issued(Issued)
   /// Nobody has confirmed it yet: ask again after this.
-  case pending(interval: Duration)
+  case pending(wait: Duration)
+  /// Asked too often: this is the interval from now on.
+  case slowDown(interval: Duration)
+  /// The provider is out of order: ask again after this, or later. The interval stays as it was.
+  case backOff(wait: Duration)
   case denied(OAuthError)
   case expired
 }
@@ -246,6 +257,16 @@ extension Step {
     case .failed(let failure): .failed(failure)
     case .send(let request, let then): .send(request) { then($0, $1).map(change) }
     case .keys(let unknown, let then): .keys(unknown: unknown) { then($0, $1).map(change) }
+    }
+  }
+
+  /// The same conversation with its failure told otherwise.
+  public func mapFailure(_ change: @escaping @Sendable (ProviderFailure) -> ProviderFailure) -> Step {
+    switch self {
+    case .done: self
+    case .failed(let failure): .failed(change(failure))
+    case .send(let request, let then): .send(request) { then($0, $1).mapFailure(change) }
+    case .keys(let unknown, let then): .keys(unknown: unknown) { then($0, $1).mapFailure(change) }
     }
   }
 }

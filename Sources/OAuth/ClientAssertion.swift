@@ -7,6 +7,8 @@ public struct ClientAssertion: Sendable, Hashable {
     case tokenEndpoint
     /// The issuer, which newer servers demand.
     case issuer
+    /// The endpoint that is asked, each its own.
+    case endpoint
     case fixed(String)
   }
 

@@ -10,7 +10,8 @@ public enum ClientAuthentication: Sendable, Hashable {
   /// `client_secret_post`: id and secret in the body.
   case post(secret: Secret)
   /// `private_key_jwt` and `client_secret_jwt` (RFC 7523 §2.2): a signed assertion in the body, made at each sending.
-  case assertion(key: SigningKey, audience: String)
+  /// Without an audience it is for the address that is asked.
+  case assertion(key: SigningKey, audience: String?)
   /// `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2): the connection proves it, `client_id` in the body.
   case mutualTLS
 

@@ -125,8 +125,12 @@ extension IDToken {
     _ claim: String?, of value: Secret?, _ algorithm: SignatureAlgorithm, otherwise error: IDTokenError
   ) throws(IDTokenError) {
     guard let claim, let value else { return }
-    let digest = algorithm.digest(Data(value.exposed.utf8))
-    guard constantTimeEqual(claim, base64URL(digest.prefix(digest.count / 2))) else { throw error }
+    let data = Data(value.exposed.utf8)
+    var digests = [algorithm.digest(data)]
+    // No specification names the hash that belongs to EdDSA: most take Ed25519's own, some SHA-256.
+    if algorithm == .edDSA || algorithm == .ed25519 { digests.append(SignatureAlgorithm.rs256.digest(data)) }
+    let halves = digests.map { base64URL($0.prefix($0.count / 2)) }
+    guard halves.contains(where: { constantTimeEqual(claim, $0) }) else { throw error }
   }
 
   private func verifyUnchanged(since previous: IDToken?) throws(IDTokenError) {

@@ -3,8 +3,8 @@ import Foundation
 extension HTTPRequest {
   /// What has to be signed anew each time a request is sent, since servers take each signature once.
   public enum Signature: Sendable, Equatable {
-    /// Who the client is (RFC 7523 §2.2).
-    case clientAssertion(key: SigningKey, clientID: String, audience: String)
+    /// Who the client is (RFC 7523 §2.2); without an audience, to the address that is asked.
+    case clientAssertion(key: SigningKey, clientID: String, audience: String?)
     /// The grant of a service account (RFC 7523 §2.1).
     case grantAssertion(key: SigningKey, claims: GrantAssertionClaims)
     /// Who holds the key that the token is bound to (RFC 9449 §4).
@@ -36,7 +36,7 @@ extension HTTPRequest {
       switch signature {
       case .clientAssertion(let key, let clientID, let audience):
         let assertion = try ClientAssertion.make(
-          key: key, clientID: clientID, audience: audience, identifier: identifier(), at: now)
+          key: key, clientID: clientID, audience: audience ?? url.absoluteString, identifier: identifier(), at: now)
         // Exposed to be sent.
         request.setParameters([
           Parameter("client_assertion_type", ClientAssertion.type), Parameter("client_assertion", assertion.exposed),

@@ -70,11 +70,13 @@ struct SignedJWT: Sendable, Equatable {
       guard known.verify(signature, of: message, secret: clientSecret) else { throw .badSignature }
       return known
     }
-    let candidates = keys.keys.filter { $0.fits(known, kid: kid) }
+    let named = keys.keys.filter { $0.fits(known, kid: kid) }
+    // Some servers name the key in the token and none in the set (RFC 7517 §4.5: it is optional there).
+    let candidates = named.isEmpty ? keys.keys.filter { $0.kid == nil && $0.fits(known, kid: nil) } : named
     guard !candidates.isEmpty else { throw .unknownKey(kid: kid.map { $0.printable(limit: 128) }) }
     if candidates.contains(where: { known.verify(signature, of: message, with: $0) }) { return known }
-    // A token that names no key may be signed with one that is newer than the set.
-    throw kid == nil ? .unknownKey(kid: nil) : .badSignature
+    // A token whose key is named on one side alone may be signed with one that is newer than the set.
+    throw kid == nil || named.isEmpty ? .unknownKey(kid: kid.map { $0.printable(limit: 128) }) : .badSignature
   }
 }
 

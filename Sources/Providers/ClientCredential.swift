@@ -38,10 +38,11 @@ public enum ClientCredential: Sendable, Equatable {
 }
 
 extension ClientAssertion.Audience {
-  fileprivate func text(issuer: String, tokenEndpoint: URL?) -> String {
+  fileprivate func text(issuer: String, tokenEndpoint: URL?) -> String? {
     switch self {
     case .tokenEndpoint: tokenEndpoint?.absoluteString ?? issuer
     case .issuer: issuer
+    case .endpoint: nil
     case .fixed(let text): text
     }
   }

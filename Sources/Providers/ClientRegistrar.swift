@@ -51,7 +51,7 @@ public struct ClientRegistrar: Registrar {
         }
         return .done(saved)
       } catch {
-        return .failed(candidate.refusedRequest(error))
+        return .failed(candidate.refusedQuestion(error))
       }
     }
   }

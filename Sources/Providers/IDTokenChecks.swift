@@ -19,7 +19,8 @@ extension OAuthProvider {
     }
     return parsed(compact) { token in
       var checks = checks(metadata, now: now, accessToken: tokens.accessToken)
-      checks.nonce = login.nonce
+      // RFC 8628 §3.1 sends none to begin with.
+      checks.nonce = code == nil ? nil : login.nonce
       checks.code = code
       checks.maxAge = login.maxAge.map { .seconds($0) }
       return verified(token, checks, secondTry: false) { result in

@@ -124,7 +124,7 @@ extension OAuthProvider {
   // MARK: The callback
 
   /// Whether callbacks are signed (JARM §2.3).
-  private var usesJARM: Bool { settings.responseMode.map { $0 == "jwt" || $0.hasSuffix(".jwt") } ?? false }
+  var usesJARM: Bool { settings.responseMode.map { $0 == "jwt" || $0.hasSuffix(".jwt") } ?? false }
 
   public func code(
     from callback: String, login: SavedLogin, metadata: ServerMetadata
@@ -137,7 +137,7 @@ extension OAuthProvider {
       let response = try AuthorizationResponse.parse(callback)
       guard usesJARM else { return .done(.success(try response.code(for: expected))) }
       // Nothing that is not signed counts.
-      guard let compact = response.others["response"] else { throw .unsigned }
+      guard let compact = response.response else { throw .unsigned }
       return .keys(unknown: nil) { keys, now in
         signedCode(compact, expected, metadata, keys: keys, at: now, secondTry: false)
       }
@@ -203,6 +203,21 @@ extension OAuthProvider {
     }
   }
 
+  public func exchange(
+    username: String, password: Secret, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Issued> {
+    let endpoint: URL
+    do throws(ProviderFailure) {
+      endpoint = try self.endpoint(.token, metadata)
+    } catch {
+      return .failed(error)
+    }
+    let request = TokenRequest.password(username: username, password: password, scopes: login.scopes)
+    return ask(request, at: endpoint, metadata, bound: login.dpopKey) { tokens, now in
+      checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now)
+    }
+  }
+
   // MARK: Another device (RFC 8628)
 
   public func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace> {
@@ -246,16 +261,25 @@ extension OAuthProvider {
     return .send(request) { response, now in
       do throws(ResponseError) {
         let tokens = try TokenResponse.parse(response, quirks: settings.response)
+        if let failure = wrongBinding(tokens, login.dpopKey) { return .failed(failure) }
+        // The device code is spent: asking again would bring no other answer.
         return checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now).map { .issued($0) }
+          .mapFailure { $0.settled }
       } catch {
         switch DevicePoll.next(error, interval: device.interval) {
-        case .pending(let interval), .slowDown(let interval), .backOff(let interval):
-          return .done(.pending(interval: interval))
+        case .pending(let wait): return .done(.pending(wait: wait))
+        case .slowDown(let interval): return .done(.slowDown(interval: interval))
+        case .backOff(let wait): return .done(.backOff(wait: wait))
         case .denied(let oauth): return .done(.denied(oauth))
         case .expired: return .done(.expired)
-        case .failed(let error): return .failed(refusedRequest(error))
+        case .failed(let error): return .failed(refusedRequest(error).settled)
         }
       }
     }
   }
+}
+
+extension ProviderFailure {
+  /// The same where there is nothing to try again.
+  fileprivate var settled: ProviderFailure { isOfProvider ? .invalid(message: message, oauth) : self }
 }

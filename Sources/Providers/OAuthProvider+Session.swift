@@ -16,7 +16,7 @@ extension OAuthProvider {
         do throws(ResponseError) {
           return .done(try IntrospectionResponse.parse(response))
         } catch {
-          return .failed(refusedRequest(error))
+          return .failed(refusedQuestion(error))
         }
       }
     } catch {
@@ -39,7 +39,7 @@ extension OAuthProvider {
         do throws(ResponseError) {
           return .done(try UserInfo.parse(response, subject: subject))
         } catch {
-          return .failed(refusedRequest(error))
+          return .failed(refusedQuestion(error))
         }
       }
     } catch {
@@ -71,6 +71,17 @@ extension OAuthProvider {
       }
       return .failed(.invalid(message: error.description, nil))
     }
+  }
+
+  /// What a failed answer means that no grant depends on: one that the server meant is no outage, whatever its form.
+  func refusedQuestion(_ error: ResponseError) -> ProviderFailure {
+    guard case .nonConforming(let status, let mediaType, _, _) = error, status != 408, status != 429 else {
+      return refusedRequest(error)
+    }
+    // A page for people is a proxy's or an outage's, whatever its status.
+    let isMeant = (400..<500).contains(status) && mediaType != "text/html"
+    let isJSON = (200..<300).contains(status) && (mediaType == "application/json" || mediaType.hasSuffix("+json"))
+    return isMeant || isJSON ? .invalid(message: error.description, nil) : refusedRequest(error)
   }
 
   // MARK: The end

@@ -83,7 +83,11 @@ extension OAuthProvider {
       do throws(ResponseError) {
         return .done(try TokenResponse.parseExchange(response, quirks: settings.response))
       } catch {
-        return .failed(classify(error))
+        // A refusal is about what is traded, or for what (RFC 8693 §2.2.2); and an answer without a member is no outage.
+        if case .nonConforming(200, let type, _, _) = error, type != "text/html" {
+          return .failed(.invalid(message: error.description, nil))
+        }
+        return .failed(refusedRequest(error))
       }
     }
   }
@@ -104,7 +108,7 @@ extension OAuthProvider {
       do throws(ResponseError) {
         let quirks = isRefresh ? settings.refreshResponse : settings.response
         let tokens = try TokenResponse.parse(response, quirks: quirks)
-        if let failure = wrongBinding(tokens, key) { return .failed(failure) }
+        if !isRefresh, let failure = wrongBinding(tokens, key) { return .failed(failure) }
         return then(tokens, now)
       } catch {
         return .failed(classify(error))
@@ -127,11 +131,19 @@ extension OAuthProvider {
 
   func boundKey(_ raw: Secret?) -> DPoPKey? { raw.flatMap(DPoPKey.init(raw:)) }
 
-  /// RFC 9449 §5: a token that cannot be used as the grant's others are is none. A bearer token in its place would hide
-  /// that the provider does not bind.
-  private func wrongBinding(_ tokens: TokenResponse, _ key: Secret?) -> ProviderFailure? {
-    guard tokens.tokenType == "DPoP", key == nil else { return nil }
-    return .invalid(message: "the provider gave a DPoP token, though none was asked for (RFC 9449 §5)", nil)
+  /// RFC 9449 §5: a login with a token that is bound otherwise than the settings say is none. A refresh is taken all the
+  /// same: it may bring a rotated refresh token, which is worth more.
+  func wrongBinding(_ tokens: TokenResponse, _ key: Secret?) -> ProviderFailure? {
+    switch (tokens.tokenType, key) {
+    case ("DPoP", nil):
+      .invalid(
+        message: "the provider gave a DPoP token, though none was asked for: set dpop = true (RFC 9449 §5)", nil)
+    case ("Bearer", .some):
+      .invalid(
+        message: "the provider gave a bearer token, though one bound to a key was asked for: it does not know DPoP, so "
+          + "remove dpop from [provider.\(name)] (RFC 9449 §5)", nil)
+    default: nil
+    }
   }
 
   func client(_ metadata: ServerMetadata) -> ClientAuthentication {

@@ -52,7 +52,8 @@ public struct OAuthProvider: Provider {
   }
 
   public func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest? {
-    guard about.usesIDTokens else { return nil }
+    // Signed answers and logout tokens are verified by them too.
+    guard about.usesIDTokens || usesJARM || about.takesLogouts else { return nil }
     return secured(
       HTTPRequest(
         purpose: .keys, method: "GET", url: try endpoint(.keys, metadata),
@@ -102,6 +103,7 @@ extension ProviderAbout {
       usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"), usesPKCE: settings.pkce,
       prompt: settings.prompt)
     usesDPoP = settings.dpop
+    takesPasswords = settings.allowPassword
     takesLogouts = settings.backchannelLogout
     postLogoutRedirect = settings.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
     usesCertificate = settings.client == .mutualTLS

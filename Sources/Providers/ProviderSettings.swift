@@ -50,8 +50,6 @@ public struct ProviderSettings: Sendable, Equatable {
   public var requestObjectKey: SigningKey?
   /// How the callback is written, if not as a plain query: `jwt` or `query.jwt` (JARM §2.3).
   public var responseMode: String?
-  /// Takes tokens from the callback (RFC 6749 §4.2), which this provider gives no other way.
-  public var allowImplicit = false
   /// Takes a person's password (RFC 6749 §4.3), which this provider gives no other way.
   public var allowPassword = false
   public var authorizationParameters: [String: String] = [:]

@@ -41,6 +41,10 @@ struct LoginCommand: BrokerCommand {
   var device = false
   @Option(help: "With --device: draw a QR code. By default, where the terminal can show it.")
   var qr: QRWish?
+  @Option(
+    help: ArgumentHelp(
+      "Sign in with this name, and a password from standard input (RFC 6749 §4.3).", valueName: "username"))
+  var password: String?
   @Flag(help: "List the logins that wait for a person.")
   var list = false
   @Option(help: ArgumentHelp("End a login that waits.", valueName: "id"))
@@ -55,6 +59,9 @@ struct LoginCommand: BrokerCommand {
           : "Only one of a provider, --list and --cancel can be given.")
     }
     guard !(device && manual) else { throw ValidationError("Only one of --device and --manual can be given.") }
+    guard password == nil || !(device || manual || resource != nil || !param.isEmpty) else {
+      throw ValidationError("--password goes with --scope alone.")
+    }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
     _ = try parameters()
   }
@@ -64,6 +71,7 @@ struct LoginCommand: BrokerCommand {
     if let cancel { return try await end(cancel, shell) }
     guard let provider else { return }
     let scopes = Self.words(scope)
+    if let password { return try await signIn(password, at: provider, scopes, shell) }
     let params = LoginStart.Params(
       provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
       destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt, login_hint: loginHint,
@@ -71,6 +79,22 @@ struct LoginCommand: BrokerCommand {
     let flow = LoginFlow(
       shell: shell, client: try await shell.connect(), isBrowserWanted: !noBrowser, qr: qr ?? .auto)
     try await flow.run(params)
+  }
+
+  private func signIn(
+    _ username: String, at provider: String, _ scopes: [String], _ shell: Shell
+  ) async throws(Failure) {
+    // Nobody should type a password for a broker that is not there.
+    _ = try await shell.connect()
+    let secret = try await SecretInput(shell: shell, what: "password").readStandardInput()
+    let answer = try await shell.ask(
+      LoginPassword.self,
+      .init(
+        provider: provider, account: account, username: username, password: secret,
+        scopes: scopes.isEmpty ? nil : scopes))
+    if shell.isJSON { return shell.say(answer.json) }
+    let view = try answer.value()
+    shell.terminal.say(SafeText.line("Signed in: \(view.account) at \(view.provider)"))
   }
 
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).

@@ -21,11 +21,17 @@ import Testing
     #expect(saved.redirectURI == "http://127.0.0.1:8400/callback")
   }
 
-  @Test func eachLoginHasSecretsOfItsOwn() async throws {
-    let rig = try await Rig()
+  @Test("10. state and nonce have 128 bits and more, fresh for each login")
+  func eachLoginHasSecretsOfItsOwn() async throws {
+    let rig = try await Rig(configuration: .plain([OAuthProvider(.oidc())]))
     let first = try await rig.start()
     let second = try await rig.start()
-    #expect(first.query["state"] != second.query["state"])
+    for name in ["state", "nonce"] {
+      let values = try [first, second].map { try #require($0.query[name]) }
+      // In base64url 22 characters bear 128 bits.
+      #expect(values[0] != values[1] && values.allSatisfy { $0.utf8.count >= 22 })
+    }
+    #expect(first.query["state"] != first.query["nonce"])
     #expect(first.query["code_challenge"] != second.query["code_challenge"])
     #expect(first.login_id != second.login_id)
   }

@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  @Test("It listens on nothing but the loopback literals")
+  @Test("17. It listens on nothing but the loopback literals")
   func otherAddresses() async throws {
     let handler = ScriptedHandler()
     try await withListener(handler: handler) { _, client async throws in

@@ -49,7 +49,7 @@ import Testing
     }
   }
 
-  @Test("Every page has the protective headers, and nothing to load or run", arguments: cases)
+  @Test("25. Every page has the protective headers, and nothing to load or run", arguments: cases)
   func headers(_ test: Case) async throws {
     try await withListener(handler: ScriptedHandler(test.outcome)) { _, client async throws in
       let response = try await client.request("GET", "/callback")
@@ -75,12 +75,13 @@ import Testing
   ]
 
   static let echoes: [@Sendable (String) -> CallbackOutcome] = [
-    { .signedOut(provider: $0) }, { .completed(account: $0, provider: "p") }, { .completed(account: "a", provider: $0) }, { .denied(message: $0) },
+    { .signedOut(provider: $0) }, { .completed(account: $0, provider: "p") },
+    { .completed(account: "a", provider: $0) }, { .denied(message: $0) },
     { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
     { .failed(message: "m", hint: $0) },
   ]
 
-  @Test("Markup in an echoed text stays text, wherever it is", arguments: attacks, 0..<echoes.count)
+  @Test("25. Markup in an echoed text stays text, wherever it is", arguments: attacks, 0..<echoes.count)
   func escaping(attack: String, place: Int) {
     let harmless = Page(Self.echoes[place]("harmless")).html
     let page = Page(Self.echoes[place](attack))

@@ -60,7 +60,7 @@ import Testing
     Case(name: "a favicon of a foreign host", target: "/favicon.ico", headers: ["Host: evil.example"], status: 421),
   ]
 
-  @Test("A request is answered by its method, path and host, and only a callback is handled", arguments: cases)
+  @Test("16. A request is answered by its method, path and host, and only a callback is handled", arguments: cases)
   func request(_ test: Case) async throws {
     let handler = ScriptedHandler()
     try await withListener(handler: handler) { listener, client async throws in

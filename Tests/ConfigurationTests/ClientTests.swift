@@ -44,6 +44,8 @@ struct ClientTests {
       ).client == .assertion(key: try key(.es256, kid: "k"), audience: .issuer))
     let own = try provider("client_key_file = \"DIR/jwk\"\nclient_assertion_audience = \"https://a.example/x\"").client
     #expect(own == .assertion(key: try key(kid: "of the JWK"), audience: .fixed("https://a.example/x")))
+    let each = try provider("client_key_file = \"DIR/jwk\"\nclient_assertion_audience = \"endpoint\"").client
+    #expect(each == .assertion(key: try key(kid: "of the JWK"), audience: .endpoint))
     #expect(own.methods == ["private_key_jwt"])
   }
 
@@ -102,9 +104,11 @@ struct ClientTests {
   func audiences() throws {
     let key = try key()
     let endpoint = try #require(URL(string: "https://login.example.com/token"))
-    let cases: [(ClientAssertion.Audience, URL?, String)] = [
+    let cases: [(ClientAssertion.Audience, URL?, String?)] = [
       (.tokenEndpoint, endpoint, "https://login.example.com/token"), (.tokenEndpoint, nil, "https://issuer.example"),
       (.issuer, endpoint, "https://issuer.example"), (.fixed("urn:x"), endpoint, "urn:x"),
+      // The endpoint that is asked, which only the request knows.
+      (.endpoint, endpoint, nil),
     ]
     for (audience, tokenEndpoint, text) in cases {
       let credential = ClientCredential.assertion(key: key, audience: audience)

@@ -51,14 +51,6 @@ struct CombinationTests {
         + "kind = \"oidc\" if the provider is one"
     ),
     (
-      "dpop = true\nallow_implicit = true",
-      "5: \(title) has both \"dpop\" and \"allow_implicit\": tokens from a callback are bound to no key: keep one of them"
-    ),
-    (
-      "response_mode = \"jwt\"\nallow_implicit = true",
-      "5: \(title) has both \"response_mode\" and \"allow_implicit\": keep one of them"
-    ),
-    (
       "dpop = true\nassumed_token_type = \"Bearer\"",
       "5: \"assumed_token_type\" in \(title) is \"Bearer\", and tokens are asked for with dpop: remove one of them"
     ),

@@ -100,11 +100,11 @@ struct Script {
     self.now = now
   }
 
-  mutating func run(_ first: Step<Issued>) -> Result<Issued, ProviderFailure> {
+  mutating func run<Value: Sendable>(_ first: Step<Value>) -> Result<Value, ProviderFailure> {
     var step = first
     for _ in 0..<10 {
       switch step {
-      case .done(let issued): return .success(issued)
+      case .done(let value): return .success(value)
       case .failed(let failure): return .failure(failure)
       case .send(let request, let then):
         sent.append(request)

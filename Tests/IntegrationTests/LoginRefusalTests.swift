@@ -58,7 +58,7 @@ struct LoginRefusalTests {
     }
   }
 
-  @Test("a second use says that the login is completed, and exchanges nothing")
+  @Test("24. a second use says that the login is completed, and exchanges nothing")
   func secondUse() async throws {
     try await Rig.with { rig in
       let login = try await rig.startLogin()

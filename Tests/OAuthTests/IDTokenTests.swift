@@ -216,6 +216,20 @@ struct IDTokenTests {
     #expect(verdict("c_hash", "x", "other") == .wrongCodeHash)
   }
 
+  @Test(
+    "44. with EdDSA, whose hash nobody names, SHA-256 is taken as well; with no other algorithm", arguments: algorithms)
+  func hashOfEdDSA(algorithm: String) {
+    let digest = SignatureAlgorithm.rs256.digest(Data("token".utf8))
+    let token = Tokens.make(["at_hash": .string(base64URL(digest.prefix(16)))], algorithm: algorithm)
+    let isTaken = algorithm.hasPrefix("Ed") || algorithm.hasSuffix("256")
+    for (access, error) in [
+      ("token", isTaken ? nil : IDTokenError.wrongAccessTokenHash), ("other", .wrongAccessTokenHash),
+    ] {
+      let checks = Tokens.checks(algorithm) { $0.accessToken = Secret(access) }
+      #expect(Tokens.verdict(token, checks, keys: Keys.set(Keys.jwk(algorithm))) == error)
+    }
+  }
+
   @Test("44. the at_hash of OpenID Connect Core's own example")
   func hashVector() {
     // OpenID Connect Core appendix A.3.
@@ -268,7 +282,8 @@ struct IDTokenTests {
     "45. a key fits by kid, kty, crv, alg, use and key_ops",
     arguments: [
       (Keys.jwk("ES256"), nil), (Keys.jwk("ES256", kid: "k2"), .unknownKey(kid: "k1")),
-      (Keys.jwk("ES256", kid: nil), .unknownKey(kid: "k1")), (Keys.jwk("RS256"), .unknownKey(kid: "k1")),
+      (Keys.jwk("ES256", kid: nil), nil), (Keys.jwk("RS256", kid: nil), .unknownKey(kid: "k1")),
+      (Keys.jwk("RS256"), .unknownKey(kid: "k1")),
       (Keys.jwk("ES384"), .unknownKey(kid: "k1")), (Keys.jwk("ES256", more: ["use": "enc"]), .unknownKey(kid: "k1")),
       (Keys.jwk("ES256", more: ["use": "sig", "alg": "ES256"]), nil),
       (Keys.jwk("ES256", more: ["alg": "ES384"]), .unknownKey(kid: "k1")),
@@ -278,6 +293,14 @@ struct IDTokenTests {
     ] as [(String, IDTokenError?)])
   func keyChoice(jwk: String, error: IDTokenError?) {
     #expect(Tokens.verdict(Tokens.make(), keys: Keys.set(jwk)) == error)
+  }
+
+  @Test("45. a key without a name is tried where none has the token's; where it does not fit: fetch the keys again")
+  func namelessKeys() {
+    let nameless = Keys.jwk("ES256", kid: nil)
+    let forged = Tokens.make().exposed.dropLast(8) + "AAAAAAAA"
+    #expect(Tokens.verdict(Secret(String(forged)), keys: Keys.set(nameless)) == .unknownKey(kid: "k1"))
+    #expect(Tokens.verdict(Secret(String(forged)), keys: Keys.set(nameless, Keys.jwk("ES256"))) == .badSignature)
   }
 
   @Test("45. a token without kid is tried with all keys that fit; none: fetch the keys again")

@@ -60,6 +60,17 @@ struct RequestSigningTests {
     }
   }
 
+  @Test("54. aud, where the provider wants that: the endpoint that is asked, each its own")
+  func endpointAudience() throws {
+    let client = ClientAuthentication.assertion(key: try KeyFiles.read(KeyFiles.ec256), audience: nil)
+    for text in ["https://id.example/token", "https://id.example/revoke?x=1"] {
+      let request = RevocationRequest(token: Secret("r"), hint: nil)
+        .httpRequest(to: try #require(URL(string: text)), clientID: "id", client: client)
+      let sent = try request.signed(at: Self.now, identifier: { "j" }, nonce: nil)
+      #expect(try claims(sent.form["client_assertion"])["aud"] == .string(text))
+    }
+  }
+
   func parameters(_ request: HTTPRequest, _ format: BodyFormat) -> [String: String] {
     guard format == .json else { return request.form }
     let members = JSON(request.body ?? Data())?.members ?? [:]

@@ -33,7 +33,7 @@ public enum AccountImport: RPCMethod {
   public typealias Result = AccountView
 
   public static let paramDocs = [
-    "account": "The name the account will have; an account of that name gets this grant in place of its own.",
+    "account": "The name the account will have; one of that name is replaced where its grant has ended, else refused.",
     "provider": "The provider's name in the configuration; its client must be the one the token was issued to.",
     "refresh_token": "The refresh token (RFC 6749 §1.5). From now on only the broker may use it.",
     "scopes":

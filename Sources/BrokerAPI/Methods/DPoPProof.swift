@@ -8,8 +8,8 @@ public enum DPoPProof: RPCMethod {
   public static let summary =
     "Signs the proof that one request to a resource server needs beside a token bound to the account's key (RFC 9449)."
   public static let errors: [ErrorReason] = [
-    .unknownAccount, .loginRequired, .temporarilyUnavailable, .providerMisconfigured, .unsupportedByProvider,
-    .storeFailure,
+    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
+    .unsupportedByProvider, .storeFailure,
   ]
 
   public struct Params: Codable, Sendable, Equatable {

@@ -60,8 +60,10 @@ public enum TokenGet: RPCMethod {
 
   public static let paramDocs = [
     "account": "The account's name.",
-    "scopes": "The token must have been granted all of these scopes; absent: whatever the account was granted.",
-    "resource": "The resource the token is for (RFC 8707); it must be the one the account was signed in for.",
+    "scopes":
+      "The scopes the token is to have (RFC 6749 §6), of those the account was granted; a part of them is a token of its own, where the provider narrows. Absent: all that was granted.",
+    "resource":
+      "The resource the token is for (RFC 8707); another one than the account's is a token of its own. Absent: the one the account was signed in for.",
     "min_ttl":
       "Seconds the token must still be valid for; a token with less is refreshed first. Clamped to what a fresh token offers. Default: `minimum_ttl` of the configuration, 30.",
     "timeout": "Seconds to wait for a refresh before `timed_out`; at most 300. Default 30.",
@@ -90,7 +92,7 @@ public enum TokenReportRejected: RPCMethod {
     "Reports that a resource server refused a token (HTTP 401): it is refreshed once, if it is still the current one."
   public static let errors: [ErrorReason] = [
     .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
-    .storeFailure,
+    .scopeNotGranted, .storeFailure,
   ]
 
   public struct Params: Codable, Sendable, Equatable {

@@ -57,6 +57,9 @@ public struct MethodExample: Sendable {
     "account.import": MethodExample(
       params: ["account": "work", "provider": "google", "refresh_token": "1//0gXk", "scopes": ["openid", "email"]],
       result: account),
+    "login.password": MethodExample(
+      params: ["provider": "relic", "account": "work", "username": "jane", "password": "open sesame"],
+      result: account),
     "login.start": MethodExample(
       params: ["provider": "google", "account": "work", "scopes": ["openid", "email"]],
       result: [

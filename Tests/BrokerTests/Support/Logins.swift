@@ -63,6 +63,11 @@ struct NamingProvider: Provider {
   ) -> Step<Result<Secret, CallbackError>> {
     base.code(from: callback, login: login, metadata: metadata)
   }
+  func exchange(
+    username: String, password: Secret, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Issued> {
+    base.exchange(username: username, password: password, login: login, metadata: metadata)
+  }
   func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace> {
     base.deviceAuthorization(request, metadata: metadata)
   }

@@ -90,9 +90,10 @@ extension World {
 
   // MARK: token.get
 
-  func getToken(_ account: ModelAccount, minTTL: Double?, timeout: Double?) {
+  func getToken(_ account: ModelAccount, minTTL: Double?, timeout: Double?, resource: String? = nil) {
     guard let machine, machine.isServing else { return }
     account.askedAt.append(now)
+    if let resource { return getToken(account, for: resource, minTTL: minTTL, timeout: timeout) }
     // As the socket does: what is plain is answered from the cache.
     if timeout == nil, minTTL.map({ $0.rounded() == $0 }) ?? true,
       let reply = machine.router.cachedToken(
@@ -112,6 +113,25 @@ extension World {
         self.trace.add(self.now, "token.get \(account.name) → \(token.access_token)")
         self.handedOut(token.access_token, generation: token.generation, to: account)
       case .failure(let error): self.refusedToken(error, account)
+      }
+    }
+  }
+
+  /// One for another resource, under the same grant (RFC 8707).
+  private func getToken(_ account: ModelAccount, for resource: String, minTTL: Double?, timeout: Double?) {
+    call(
+      TokenGet.self, .init(account: account.name, resource: resource, min_ttl: minTTL, timeout: timeout),
+      account: account, timeout: timeout, hasDeadline: true
+    ) { result, _ in
+      switch result {
+      case .success(let token):
+        self.counts.add("tokens for a resource")
+        self.trace.add(self.now, "token.get \(account.name) for \(resource) → \(token.access_token)")
+        if token.access_token == self.disk.contents.tokens[account.key]?.accessToken.exposed {
+          return self.violated(.isolation, "\(account.name) was handed its own token for \(resource)")
+        }
+        self.handedOut(token.access_token, generation: token.generation, to: account)
+      case .failure(let error): self.refusedToken(error, account, isForResource: true)
       }
     }
   }
@@ -146,7 +166,8 @@ extension World {
       violated(.expired, "\(account.name) was handed \(text), which had expired \((now - end) / second) s before")
     }
     // What this run got moves with the clock in memory first, and on disk a little later.
-    if record.run != run, let saved = disk.contents.tokens[account.key], saved.accessToken.exposed == text,
+    let onDisk = [disk.contents.tokens[account.key]] + (disk.contents.narrowed[account.key] ?? [:]).values.map { $0 }
+    if record.run != run, let saved = onDisk.compactMap(\.self).first(where: { $0.accessToken.exposed == text }),
       let end = saved.expiresAt, end <= wall
     {
       violated(.expired, "\(account.name) was handed \(text), which the disk says has expired")
@@ -179,7 +200,9 @@ extension World {
     time.after(1) { if run == self.run { account.rejected.insert(text) } }
   }
 
-  private func refusedToken(_ error: RPCError, _ account: ModelAccount, wasRejected: Bool = false) {
+  private func refusedToken(
+    _ error: RPCError, _ account: ModelAccount, wasRejected: Bool = false, isForResource: Bool = false
+  ) {
     counts.add("refused: \(error.reason?.rawValue ?? "?")")
     trace.add(now, "→ \(account.name): \(error.reason?.rawValue ?? "?"): \(error.message)")
     guard let session = account.session else { return }
@@ -187,7 +210,7 @@ extension World {
     if error.reason == .loginRequired, fate(account, session) == .live {
       return violated(.ended, "\(account.name) should sign in again, though the provider takes what is on disk")
     }
-    guard !wasRejected, error.reason != .loginRequired, error.reason != .shuttingDown,
+    guard !wasRejected, !isForResource, error.reason != .loginRequired, error.reason != .shuttingDown,
       let saved = disk.contents.tokens[account.key], !account.reported.contains(saved.accessToken.exposed),
       let end = saved.expiresAt, end > wall + .seconds(1), now - steppedAt > 31 * second,
       saved.issuedAt <= wall

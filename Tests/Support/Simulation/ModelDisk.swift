@@ -132,7 +132,9 @@ final class ModelDisk {
 /// The rows, as the store's contract has them: `put` replaces what has the same key.
 struct StoredContents: Equatable {
   var grants: [AccountName: SavedGrant] = [:]
+  /// Each account's own.
   var tokens: [AccountName: SavedToken] = [:]
+  var narrowed: [AccountName: [SavedToken.Key: SavedToken]] = [:]
   var intents: [AccountName: RefreshIntent] = [:]
   var logins: [LoginID: SavedLogin] = [:]
   var revocations: [String: PendingRevocation] = [:]
@@ -142,7 +144,7 @@ struct StoredContents: Equatable {
 
   init(_ state: StoredState) {
     for grant in state.grants { grants[grant.account] = grant }
-    for token in state.tokens { tokens[token.account] = token }
+    for token in state.tokens { apply(.putToken(token)) }
     for intent in state.intents { intents[intent.account] = intent }
     for login in state.logins { logins[login.id] = login }
     for revocation in state.revocations { revocations[revocation.id] = revocation }
@@ -152,7 +154,7 @@ struct StoredContents: Equatable {
   var state: StoredState {
     var state = StoredState()
     state.grants = Array(grants.values)
-    state.tokens = Array(tokens.values)
+    state.tokens = Array(tokens.values) + narrowed.values.flatMap(\.values)
     state.intents = Array(intents.values)
     state.logins = Array(logins.values)
     state.revocations = Array(revocations.values)
@@ -166,9 +168,18 @@ struct StoredContents: Equatable {
     case .removeGrant(let account):
       grants[account] = nil
       tokens[account] = nil
+      narrowed[account] = nil
       intents[account] = nil
+    case .putToken(let token) where token.key.isNarrowed:
+      narrowed[token.account, default: [:]][token.key] = token
     case .putToken(let token): tokens[token.account] = token
-    case .removeTokens(let account), .removeToken(let account, _): tokens[account] = nil
+    case .removeTokens(let account):
+      tokens[account] = nil
+      narrowed[account] = nil
+    case .removeToken(let account, let key) where key.isNarrowed:
+      let rest = narrowed[account, default: [:]].filter { $0.key != key }
+      narrowed[account] = rest.isEmpty ? nil : rest
+    case .removeToken(let account, _): tokens[account] = nil
     case .putIntent(let intent): intents[intent.account] = intent
     case .removeIntent(let account): intents[account] = nil
     case .putLogin(let login): logins[login.id] = login

@@ -212,9 +212,10 @@ struct Scenario {
       let account = world.plan.pick(world.accounts)
       let minTTL: Double? = world.plan.pick([nil, nil, nil, 0, 60, 600, 3000, 1e6])
       let timeout: Double? = world.plan.pick([nil, nil, nil, 0, 1, 5, 60, 300])
+      let resource: String? = world.plan.pick([nil, nil, nil, nil, "https://a.example", "https://b.example"])
       let at = moment()
       for _ in 0..<world.plan.pick([1, 1, 2, 4]) {
-        world.time.at(at) { world.getToken(account, minTTL: minTTL, timeout: timeout) }
+        world.time.at(at) { world.getToken(account, minTTL: minTTL, timeout: timeout, resource: resource) }
       }
     }
   }

@@ -75,7 +75,8 @@ extension Counts {
       "crashes after a commit", "crashes with an answer in hand", "restarts", "reboots", "wrong clocks at boot",
       "clock steps", "suspends", "outages", "probes seen", "recoveries seen", "disk: full", "disk: slow", "disk: gone",
       "disk: missing", "rebuilds", "logins saved", "accounts forgotten", "consents withdrawn", "reloads",
-      "tokens handed out", "token.get from the cache", "token.report_rejected", "ended by the provider",
+      "tokens handed out", "tokens for a resource", "token.get from the cache", "token.report_rejected",
+      "ended by the provider",
       "ended as lost_rotation", "ended without a refresh token", "at rest: ok", "at rest: login_required",
       "real stores",
     ]

@@ -90,7 +90,8 @@ extension Target {
   /// Outcomes that show a text, and the marks of their pages with a harmless one.
   private static let outcomes: [(outcome: @Sendable (String) -> CallbackOutcome, harmless: [Int])] = {
     let outcomes: [@Sendable (String) -> CallbackOutcome] = [
-      { .completed(account: $0, provider: $0) }, { .denied(message: $0) }, { .refused(message: $0, hint: $0) },
+      { .completed(account: $0, provider: $0) }, { .signedOut(provider: $0) }, { .denied(message: $0) },
+      { .refused(message: $0, hint: $0) },
       { .failed(message: $0, hint: $0) },
     ]
     return outcomes.map { ($0, marks(Response(Page($0("harmless"))))) }

@@ -1,0 +1,75 @@
+import Foundation
+
+extension HTTPResponse {
+  /// What stands in the place of a secret.
+  static let redacted = "(redacted)"
+  /// Bytes. Anything shorter is found in words that mean something else.
+  private static let shortestSecret = 8
+  private static let confidential: Set<String> = [
+    "code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "device_code", "token",
+    "subject_token", "actor_token", "password", "request",
+  ]
+
+  /// The response without what the request said in confidence: some servers repeat a refused token or secret in the words
+  /// of their errors, which are logged, shown and kept.
+  ///
+  /// An answer with tokens is left as it is: it may repeat the refresh token that goes on.
+  public func withoutEchoes(of request: HTTPRequest) -> HTTPResponse {
+    let isSuccess = (200..<300).contains(status)
+    guard !body.isEmpty, !isSuccess || (request.purpose == .token && body.range(of: Data("access_token".utf8)) == nil)
+    else { return self }
+    var response = self
+    for secret in request.secrets where secret.utf8.count >= Self.shortestSecret {
+      // As it is, as JSON may write it, and as a form does.
+      for text in Set([secret, secret.replacing("/", with: "\\/"), FormEncoding.encode(secret)]) {
+        response.replace(Data(text.utf8))
+      }
+    }
+    return response
+  }
+
+  private mutating func replace(_ secret: Data) {
+    let mark = Data(Self.redacted.utf8)
+    var start = body.startIndex
+    // Each turn goes on behind what it replaced, so it ends.
+    while let found = body.range(of: secret, in: start..<body.endIndex) {
+      body.replaceSubrange(found, with: mark)
+      start = found.lowerBound + mark.count
+    }
+  }
+
+  fileprivate static func isConfidential(_ name: String) -> Bool { confidential.contains(name) }
+}
+
+extension HTTPRequest {
+  /// The credentials in its headers and its body, the longest first: one may be within another.
+  fileprivate var secrets: [String] {
+    var found: [String] = []
+    for header in headers {
+      switch header.name.lowercased() {
+      case "dpop": found.append(header.value)
+      case "authorization":
+        let credentials = header.value.split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
+        found += [credentials] + Self.password(basic: credentials)
+      default: continue
+      }
+    }
+    if let body, let members = JSON(body)?.members {
+      for (name, value) in members where HTTPResponse.isConfidential(name) {
+        if case .string(let text) = value { found.append(text) }
+      }
+    } else if let body, let parameters = FormEncoding.decode(String(decoding: body, as: UTF8.self)) {
+      found += parameters.filter { HTTPResponse.isConfidential($0.name) }.map(\.value)
+    }
+    return found.sorted { $0.utf8.count > $1.utf8.count }
+  }
+
+  /// As it was sent, and as it was before that (RFC 6749 §2.3.1).
+  private static func password(basic credentials: String) -> [String] {
+    guard let bytes = Data(base64Encoded: credentials) else { return [] }
+    let pair = String(decoding: bytes, as: UTF8.self)
+    guard let colon = pair.utf8.firstIndex(of: UInt8(ascii: ":")) else { return [] }
+    let password = String(pair[pair.utf8.index(after: colon)...])
+    return [password] + (FormEncoding.decode("p=\(password)")?.map(\.value) ?? [])
+  }
+}

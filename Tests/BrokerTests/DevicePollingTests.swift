@@ -1,0 +1,115 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Synchronization
+import Testing
+
+@testable import Broker
+
+@Suite("A login on another device")
+struct DevicePollingTests {
+  private static let place = """
+    {"device_code":"d","user_code":"AB-CD","verification_uri":"https://id.example/device","expires_in":1800,\
+    "interval":5}
+    """
+
+  private static func configuration() -> BrokerConfiguration {
+    .plain([
+      OAuthProvider(.plain { $0.endpoints.deviceAuthorization = "https://id.example/device_authorization" })
+    ])
+  }
+
+  private static func begin() async throws -> (Rig, LoginStart.Result) {
+    let rig = try await Rig(configuration: configuration())
+    rig.transport.answer(.device) { _ in reply(place) }
+    let login = try await rig.call(
+      LoginStart.self, .init(provider: "example", account: "work", destinations: ["device"]))
+    return (rig, login)
+  }
+
+  private static func oauth(_ code: String, headers: [HTTPRequest.Header] = []) -> ScriptedTransport.Answer {
+    { _ in reply(#"{"error":"\#(code)"}"#, status: 400, headers: headers) }
+  }
+
+  private static func status(_ status: Int, retryAfter: String? = nil) -> ScriptedTransport.Answer {
+    { _ in HTTPResponse(status: status, headers: retryAfter.map { [.init("Retry-After", $0)] } ?? []) }
+  }
+
+  /// Lets exactly this long pass until the next poll; nothing is asked a second earlier.
+  private func expectPoll(_ rig: Rig, after seconds: Int, answered answer: @escaping ScriptedTransport.Answer) async {
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    let before = rig.transport.count(.token)
+    rig.transport.answer(.token, answer)
+    rig.clock.advance(.seconds(seconds - 1))
+    await settle()
+    #expect(rig.transport.count(.token) == before, "asked before \(seconds) s")
+    rig.clock.advance(.seconds(1))
+    #expect(await eventually { rig.transport.count(.token) == before + 1 }, "not asked after \(seconds) s")
+  }
+
+  @Test("49. interval 5 by default; `slow_down` adds 5 for good; a network error backs off and lengthens nothing")
+  func intervals() async throws {
+    let (rig, login) = try await Self.begin()
+    await expectPoll(rig, after: 5, answered: Self.oauth("authorization_pending"))
+    await expectPoll(rig, after: 5, answered: Self.oauth("slow_down"))
+    await expectPoll(rig, after: 10, answered: Self.status(503))
+    await expectPoll(rig, after: 20, answered: TokenServer.failing(.lost))
+    await expectPoll(rig, after: 40, answered: Self.status(500))
+    await expectPoll(rig, after: 60, answered: TokenServer.failing(.notSent))
+    let waiting = Self.oauth("authorization_pending", headers: [.init("Retry-After", "30")])
+    await expectPoll(rig, after: 60, answered: waiting)
+    await expectPoll(rig, after: 30, answered: Self.oauth("authorization_pending"))
+    await expectPoll(rig, after: 10, answered: Self.status(429, retryAfter: "25"))
+    await expectPoll(rig, after: 25, answered: Self.oauth("authorization_pending"))
+    await expectPoll(rig, after: 10, answered: Self.oauth("slow_down"))
+    #expect(try await rig.waitFor(login).state == .pending)
+    await expectPoll(rig, after: 15, answered: TokenServer.rotating)
+    #expect(try await eventually { try await rig.waitFor(login).state == .completed })
+    await settle()
+    #expect(rig.clock.sleepers == 0)
+    #expect(try await rig.view("work").grant == "device_code")
+  }
+
+  @Test("49. polling survives a restart, and so does what `slow_down` added")
+  func restart() async throws {
+    let (first, login) = try await Self.begin()
+    await expectPoll(first, after: 5, answered: Self.oauth("slow_down"))
+    #expect(await eventually { first.clock.sleepers == 1 })
+    let second = try await Rig(store: first.store, configuration: Self.configuration())
+    await expectPoll(second, after: 10, answered: Self.oauth("authorization_pending"))
+    await expectPoll(second, after: 10, answered: TokenServer.rotating)
+    #expect(try await eventually { try await second.waitFor(login).state == .completed })
+    #expect(second.transport.requests(.token).allSatisfy { $0.form["device_code"] == "d" })
+  }
+
+  @Test(
+    "49. `expired_token`, `access_denied` stop, and so does what time does not mend",
+    arguments: [
+      ("expired_token", ErrorReason.loginExpired), ("invalid_grant", .loginExpired), ("access_denied", .loginDenied),
+      ("invalid_client", .providerMisconfigured), ("unheard_of", .providerError),
+    ])
+  func stops(code: String, reason: ErrorReason) async throws {
+    let (rig, login) = try await Self.begin()
+    await expectPoll(rig, after: 5, answered: Self.oauth(code))
+    #expect(await eventually { await rig.reason { try await rig.waitFor(login) } == reason })
+    await settle()
+    #expect(rig.clock.sleepers == 0)
+    #expect(try await rig.call(AccountList.self, .init()).accounts.isEmpty)
+  }
+
+  @Test("a login that is cancelled or whose time is over is asked for no more")
+  func cancelled() async throws {
+    let (rig, login) = try await Self.begin()
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    _ = try await rig.call(LoginCancel.self, .init(login_id: login.login_id))
+    rig.clock.advance(.seconds(5))
+    #expect(await eventually { rig.clock.sleepers == 0 })
+    let (other, _) = try await Self.begin()
+    #expect(await eventually { other.clock.sleepers == 1 })
+    other.clock.advance(.seconds(1801))
+    #expect(await eventually { other.clock.sleepers == 0 })
+    #expect(rig.transport.count(.token) == 0 && other.transport.count(.token) == 0)
+  }
+}

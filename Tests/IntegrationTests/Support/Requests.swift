@@ -1,0 +1,104 @@
+import AsyncHTTPClient
+import BrokerAPI
+import Crypto
+import DemoProvider
+import Foundation
+import NIOCore
+import NIOHTTP1
+import UnixSocket
+
+/// A client's key pair: the private half in a file for the broker, the public half for the provider.
+final class ClientKeyPair: Sendable {
+  let path: String
+  let publicJWK: DemoServer.JSON
+  private let folder: Folder
+
+  init() throws {
+    folder = try Folder()
+    let key = P256.Signing.PrivateKey()
+    let point = key.publicKey.rawRepresentation
+    let members = ["kty": "EC", "crv": "P-256", "kid": "client-key", "alg": "ES256"].merging([
+      "x": Self.text(point.prefix(32)), "y": Self.text(point.suffix(32)),
+    ]) { $1 }
+    publicJWK = .object(members.mapValues { .string($0) })
+    let whole = DemoServer.JSON.object(
+      members.merging(["d": Self.text(key.rawRepresentation)]) { $1 }.mapValues { .string($0) })
+    path = try folder.write(whole.text, to: "key.json")
+  }
+
+  private static func text(_ bytes: Data) -> String { bytes.base64URLText }
+}
+
+extension Data {
+  /// Unpadded base64url (RFC 4648 §5).
+  var base64URLText: String {
+    base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+  }
+
+  init?(base64URLText text: some StringProtocol) {
+    let padding = String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
+    self.init(base64Encoded: String(text).replacing("-", with: "+").replacing("_", with: "/") + padding)
+  }
+}
+
+/// A part of a compact JWT, unverified: 0 the header, 1 the claims.
+func jwtPart(_ part: Int, of compact: String) -> DemoServer.JSON? {
+  let parts = compact.split(separator: ".", omittingEmptySubsequences: false)
+  guard parts.count == 3, let bytes = Data(base64URLText: parts[part]) else { return nil }
+  return DemoServer.JSON(text: String(decoding: bytes, as: UTF8.self))
+}
+
+/// What the provider's protected resource says to a program.
+struct ResourceAnswer: Sendable {
+  var status: Int
+  /// The nonce for the next proof (RFC 9449 §9).
+  var nonce: String?
+  var body: DemoServer.JSON?
+
+  var scopes: Set<String> { Set((body?["scope"]?.string ?? "").split(separator: " ").map(String.init)) }
+
+  /// Asks with a bearer token, or with one that a proof goes along with.
+  static func get(
+    _ server: DemoServer, token: String, proof: String? = nil, query: String = ""
+  ) async throws -> ResourceAnswer {
+    var request = HTTPClientRequest(url: "\(server.issuer)/resource\(query)")
+    request.headers.add(name: "Authorization", value: "\(proof == nil ? "Bearer" : "DPoP") \(token)")
+    if let proof { request.headers.add(name: "DPoP", value: proof) }
+    let response = try await HTTPClient.shared.execute(request, timeout: .seconds(20))
+    let body = try await response.body.collect(upTo: 1 << 20)
+    return ResourceAnswer(
+      status: Int(response.status.code), nonce: response.headers.first(name: "DPoP-Nonce"),
+      body: DemoServer.JSON(text: String(buffer: body)))
+  }
+}
+
+extension Rig {
+  /// A token for fewer scopes or another resource.
+  func narrowed(
+    _ account: String = "alice", scopes: [String]? = nil, resource: String? = nil, timeout: Double? = nil
+  ) async throws -> TokenGet.Result {
+    try await client.call(
+      TokenGet.self, .init(account: account, scopes: scopes, resource: resource, timeout: timeout),
+      timeout: .seconds(60))
+  }
+
+  /// Reports a token as refused by a resource server; the generation that is current then.
+  @discardableResult
+  func reject(_ generation: Int64, of account: String = "alice") async throws -> TokenReportRejected.Result {
+    try await client.call(
+      TokenReportRejected.self, .init(account: account, generation: generation), timeout: .seconds(60))
+  }
+
+  /// How many requests have come to an endpoint of the provider.
+  func count(_ place: DemoServer.Fault.Place) -> Int { demo.stats().requests[place.rawValue] ?? 0 }
+
+  /// The requests that came to an endpoint of the provider.
+  func requests(_ place: DemoServer.Fault.Place) -> [DemoServer.SeenRequest] {
+    demo.requests.filter { $0.place == place }
+  }
+
+  /// The logins that wait for a person.
+  var pendingLogins: Int {
+    get async throws { try await call("login.list")["logins"]?.array?.count ?? 0 }
+  }
+}

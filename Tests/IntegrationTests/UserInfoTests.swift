@@ -1,0 +1,110 @@
+import BrokerAPI
+import DemoProvider
+import Foundation
+import Testing
+
+@Suite("What the provider says of a person and of a token")
+struct UserInfoTests {
+  @Test("UserInfo comes plain or signed, with the members as the provider wrote them", arguments: [false, true])
+  func userInfo(isSigned: Bool) async throws {
+    try await Rig.with { rig in
+      rig.demo.changeSettings {
+        $0.resource.userinfoSigned = isSigned
+        $0.userinfoExtra = ["address": ["country": "IS"], "age": 41]
+      }
+      try await rig.login()
+      let claims = try #require(try await rig.call("account.userinfo", ["account": "alice"])["claims"])
+      #expect(claims["sub"]?.string == "sub-alice")
+      #expect(claims["email"]?.string == "alice@demo.example")
+      #expect(claims["address"]?["country"]?.string == "IS")
+      #expect(claims["age"]?.integer == 41)
+      let request = try #require(rig.demo.requests.last { $0.place == .userinfo })
+      let token = try await rig.token().access_token
+      #expect(request.headers["authorization"] == "Bearer \(token)")
+    }
+  }
+
+  struct Wrong: Sendable, CustomTestStringConvertible {
+    var testDescription: String
+    var reason = ErrorReason.providerError
+    var prepare: @Sendable (DemoServer) throws -> Void
+
+    static let all = [
+      Wrong(testDescription: "another subject") { $0.changeSettings { $0.userinfoExtra = ["sub": "sub-bob"] } },
+      Wrong(testDescription: "no subject") { $0.changeSettings { $0.userinfoExtra = ["sub": .null] } },
+      Wrong(testDescription: "another subject, signed") {
+        $0.changeSettings {
+          $0.resource.userinfoSigned = true
+          $0.userinfoExtra = ["sub": "sub-bob"]
+        }
+      },
+      Wrong(testDescription: "a signature that is not the provider's") {
+        $0.changeSettings { $0.resource.userinfoSigned = true }
+        try $0.fault(.badSignature, at: .userinfo)
+      },
+      Wrong(testDescription: "signed by nobody") {
+        $0.changeSettings { $0.resource.userinfoSigned = true }
+        try $0.fault(.algNone, at: .userinfo)
+      },
+      Wrong(testDescription: "a web page at 200", reason: .temporarilyUnavailable) {
+        try $0.fault(.html200, at: .userinfo)
+      },
+      Wrong(testDescription: "503", reason: .temporarilyUnavailable) { try $0.fault(.status, at: .userinfo) },
+    ]
+  }
+
+  @Test("UserInfo that cannot be this person's is refused, and the account is as it was", arguments: Wrong.all)
+  func wrong(_ wrong: Wrong) async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      try wrong.prepare(rig.demo)
+      let error = try await rig.failure("account.userinfo", ["account": "alice"])
+      #expect(error.reason == wrong.reason, "\(error)")
+      #expect(try await rig.account().state == .ok)
+      #expect(try await rig.token().generation == 1)
+    }
+  }
+
+  @Test("introspection says whether the token is active, and what else the provider says of it")
+  func introspection() async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      rig.demo.changeSettings { $0.introspectionExtra = ["ext": ["tier": "gold"]] }
+      let answer = try await rig.call("token.introspect", ["account": "alice"])
+      #expect(answer["active"]?.bool == true)
+      #expect(answer["claims"]?["sub"]?.string == "sub-alice")
+      #expect(answer["claims"]?["ext"]?["tier"]?.string == "gold")
+      let request = try #require(rig.demo.requests.last { $0.place == .introspect })
+      #expect(request.parameters["token_type_hint"] == "access_token")
+      try rig.demo.revoke(user: "alice")
+      #expect(try await rig.call("token.introspect", ["account": "alice"])["active"]?.bool == false)
+    }
+  }
+
+  @Test("“active” must be true or false: a text is no answer, nor is none")
+  func activeText() async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      try rig.demo.fault(.activeString, at: .introspect, times: 1)
+      let error = try await rig.failure("token.introspect", ["account": "alice"])
+      #expect(error.reason == .providerError)
+      #expect(error.message.contains("active"))
+      rig.demo.changeSettings { $0.introspectionExtra = ["active": .null] }
+      #expect(try await rig.failure("token.introspect", ["account": "alice"]).reason == .providerError)
+    }
+  }
+
+  @Test("a provider without the endpoint says so at once, and which key would name it")
+  func without() async throws {
+    try await Rig.with { rig in
+      rig.demo.changeSettings { $0.metadata.oidc = .bare }
+      try await rig.login()
+      let endpoints = ["account.userinfo": "userinfo_endpoint", "token.introspect": "introspection_endpoint"]
+      for (method, key) in endpoints {
+        let error = try await rig.failure(method, ["account": "alice"])
+        #expect(error.reason == .unsupportedByProvider)
+        #expect(error.hint?.contains(key) == true, "\(error)")
+      }
+    }
+  }
+}

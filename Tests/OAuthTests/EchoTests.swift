@@ -1,0 +1,60 @@
+import Foundation
+import Testing
+
+@testable import OAuth
+
+@Suite("A server that repeats what it was sent")
+struct EchoTests {
+  static let endpoint = URL(string: "https://id.example/token")!
+
+  private func request(
+    _ body: String, headers: [HTTPRequest.Header] = [], purpose: HTTPRequest.Purpose = .token
+  ) -> HTTPRequest {
+    HTTPRequest(purpose: purpose, method: "POST", url: Self.endpoint, headers: headers, body: Data(body.utf8))
+  }
+
+  private func answer(_ body: String, to request: HTTPRequest, status: Int = 400) -> String {
+    let response = HTTPResponse(status: status, body: Data(body.utf8)).withoutEchoes(of: request)
+    return String(decoding: response.body, as: UTF8.self)
+  }
+
+  @Test(
+    "Each secret of a request goes from its error, however it is written",
+    arguments: [
+      ("refresh_token=rt%2Fsecret%2B1", "rt/secret+1"), ("refresh_token=rt%2Fsecret%2B1", "rt\\/secret+1"),
+      ("refresh_token=rt%2Fsecret%2B1", "rt%2Fsecret%2B1"), ("grant_type=x&code=code-1234", "code-1234"),
+      ("client_secret=secret-1234", "secret-1234"), ("client_assertion=a.b.c-1234", "a.b.c-1234"),
+      ("{\"device_code\":\"device-1234\"}", "device-1234"), ("password=p%C3%A4ssword", "pässword"),
+    ])
+  func bodies(body: String, echoed: String) {
+    let said = "{\"error\":\"invalid_grant\",\"error_description\":\"\(echoed) and \(echoed) is over\"}"
+    #expect(
+      answer(said, to: request(body))
+        == "{\"error\":\"invalid_grant\",\"error_description\":\"(redacted) and (redacted) is over\"}")
+  }
+
+  @Test("So do credentials of the headers")
+  func headers() {
+    let basic = Data("id:se%2Fcret-1".utf8).base64EncodedString()
+    let request = request(
+      "", headers: [.init("authorization", "Basic \(basic)"), .init("DPoP", "proof.of.it")])
+    #expect(
+      answer("se/cret-1 se%2Fcret-1 \(basic) proof.of.it", to: request).filter { $0 != " " }
+        == String(repeating: "(redacted)", count: 4))
+    let bearer = self.request("", headers: [.init("Authorization", "Bearer at-12345")], purpose: .userinfo)
+    #expect(answer("no at-12345", to: bearer, status: 401) == "no (redacted)")
+  }
+
+  @Test("What has tokens, and what is not secret, is left as it is")
+  func untouched() {
+    let same = "{\"access_token\":\"a\",\"refresh_token\":\"refresh-1\"}"
+    #expect(answer(same, to: request("refresh_token=refresh-1"), status: 200) == same)
+    #expect(
+      answer("{\"error\":\"refresh-1\"}", to: request("refresh_token=refresh-1"), status: 200).contains("redacted"))
+    #expect(
+      answer("scope-1234 of client-1234", to: request("scope=scope-1234&client_id=client-1234")).hasPrefix("scope-1234")
+    )
+    // Too short to be told from words.
+    #expect(answer("an error", to: request("code=error")) == "an error")
+  }
+}
