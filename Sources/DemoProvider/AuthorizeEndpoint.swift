@@ -49,7 +49,8 @@ extension Provider {
     approved.resources = asked.form.all("resource")
     approved.nonce = asked.form["nonce"]
     approved.challenge = asked.form["code_challenge"]
-    approved.jkt = asked.form["dpop_jkt"]
+    // A server that does not know DPoP passes over the parameter.
+    approved.jkt = ledger.withLock { $0.settings.dpop.mode } == .ignored ? nil : asked.form["dpop_jkt"]
     if asked.isImplicit { return implicit(asked, approved, turn) }
     let code = ledger.withLock { [approved] in $0.issueCode(for: approved, at: turn.now) }
     var pairs = [("code", code)]
