@@ -18,6 +18,7 @@ extension Target {
     }
     try checkReading(address)
     try checkCode(address)
+    try checkFragment(address)
   }
 
   private static func checkMatch(_ uri: RedirectURI, _ address: String) throws {
@@ -85,6 +86,24 @@ extension Target {
     let text = decoded(bytes.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 })
     guard let plain = text.removingPercentEncoding else { return nil }
     return Array(plain.utf8)
+  }
+
+  /// A token in the fragment is taken with the right state alone, and never with a refresh token.
+  private static func checkFragment(_ address: String) throws {
+    let expected = AuthorizationResponse.Expectation(state: login.state, issuer: issuer, issuerPromised: false)
+    let found = Result { () throws(CallbackError) in
+      try AuthorizationResponse.implicitTokens(address, for: expected, quirks: TokenResponseQuirks())
+    }
+    switch found {
+    case .success(let tokens):
+      let fragment = address.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
+      let values = FormEncoding.decode(Substring(fragment.last ?? Substring().utf8)) ?? []
+      // Exposed to be compared: it is the target's own.
+      try expect(
+        fragment.count == 2 && values.contains(Parameter("state", login.state.exposed)), "a token without its state")
+      try expect(!tokens.accessToken.isEmpty && tokens.refreshToken == nil, "tokens that no fragment has")
+    case .failure(let error): try expectSayable(error.description)
+    }
   }
 
   /// A code is taken with the right state alone, and only where nothing says otherwise.
