@@ -122,6 +122,10 @@ public actor Broker {
     for provider in allProviders(configuration.providers) where providers[provider.name] == nil {
       providers[provider.name] = newLine(provider)
     }
+    for (account, grant) in grants {
+      guard let rotation = providers[grant.saved.provider]?.provider.about.rotation else { continue }
+      grants[account]?.takeUp(rotation: rotation)
+    }
     for name in providers.keys { providers[name]?.learned = learnedLifetime(of: name) }
     await takeDeclared()
     for account in grants.keys { publish(account) }

@@ -40,6 +40,7 @@ extension Grant {
     self.token = token
     narrowed = [:]
     wanted = []
+    isUnfinished = false
     self.jitter = jitter
     if isNew {
       // What happened to the one before says nothing of this one.
@@ -66,6 +67,13 @@ extension Grant {
     saved.previousRefreshToken = nil
     saved.refreshTokenExpiresAt = nil
     saved.standing = .loginRequired(.signedOut, failure)
+  }
+
+  /// The process ended while a request was under way. Where the provider still takes the refresh token for a while after
+  /// its use, a rotation whose answer was lost is asked for again at once, however good the access token is; elsewhere
+  /// nothing is won by hurrying.
+  public mutating func takeUp(rotation: Rotation) {
+    if case .grace = rotation, intent != nil { isUnfinished = true }
   }
 
   /// The provider's settings changed, or its network is back: try now what waits.

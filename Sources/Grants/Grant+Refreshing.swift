@@ -18,6 +18,7 @@ extension Grant {
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
     attempts += 1
+    isUnfinished = false
     let attempt = Attempt(
       number: attempts, sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
     phase = .refreshing(attempt)

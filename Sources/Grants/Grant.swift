@@ -23,6 +23,8 @@ public struct Grant: Sendable {
   var stamps = Stamps()
   /// The last failure says something of the provider or the network, and nothing of this grant.
   public internal(set) var waitsForProvider: Bool
+  /// A request of an earlier run had no answer, and its answer can still be asked for.
+  var isUnfinished = false
   /// The refresh token of before was put in place of the current one.
   var fellBack = false
   /// The current refresh token came after a request that was never answered. Should that one arrive late, a provider that
@@ -196,6 +198,7 @@ extension Grant {
     case .misconfigured(let failure): return failure.at > newest ? now : failure.at + Self.misconfiguredProbe
     case .good: break
     }
+    if isUnfinished, saved.isRenewable { return now }
     guard let token else { return saved.isRenewable ? min(saved.createdAt, now) : nil }
     guard saved.isRenewable else { return token.expiresAt }
     return [mainMoment(token, policy: policy, at: now), narrowedMoment(policy: policy, at: now)?.moment]

@@ -19,8 +19,9 @@ enum Schema {
 
   /// Whether nothing was ever committed.
   static func isEmpty(_ db: Database) throws -> Bool {
+    // Of whatever version: a process that ended within the first migrations left the earlier tables.
     try ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"].allSatisfy {
-      try Int.fetchOne(db, sql: "SELECT count(*) FROM \($0)") == 0
+      try !db.tableExists($0) || Int.fetchOne(db, sql: "SELECT count(*) FROM \($0)") == 0
     }
   }
 

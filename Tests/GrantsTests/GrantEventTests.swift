@@ -157,4 +157,20 @@ import Testing
     #expect(grant.phase == .refreshing(attempt))
     #expect(grant.beginRefresh(at: at(2950)) == .already)
   }
+
+  @Test("A request that an earlier run left without an answer is made again at once where that can win it back")
+  func takenUp() {
+    for (rotation, isDue) in [(Rotation.grace(.seconds(30)), true), (.none, false), (.strict, false)] {
+      let intent = RefreshIntent(
+        account: account, refreshTokenHash: Secret("refresh-1").fingerprint, sentAt: at(10), attempts: 1)
+      var grant = Grant(saved: savedGrant(), token: savedToken(), intent: intent, jitter: 0)
+      grant.takeUp(rotation: rotation)
+      #expect((grant.nextMoment(policy: steady, at: at(12)) == at(12)) == isDue)
+      grant.refreshed(issued(refresh: "refresh-2"), at: at(12), rotation: rotation)
+      #expect(grant.nextMoment(policy: steady, at: at(12)).map { $0 > at(12) } == true)
+      var quiet = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)
+      quiet.takeUp(rotation: rotation)
+      #expect(quiet.nextMoment(policy: steady, at: at(12)).map { $0 > at(12) } == true)
+    }
+  }
 }

@@ -77,6 +77,23 @@ struct MigrationTests {
     await store.close()
   }
 
+  @Test("is taken over where the process ended before anything was in it")
+  func empty() async throws {
+    try makeVersion1()
+    let database = try DatabaseQueue(path: folder.database)
+    try await database.write { db in
+      for table in ["meta", "tokens", "refresh_intents", "grants", "logins", "revocations", "settings"] {
+        try db.execute(sql: "DELETE FROM \(table)")
+      }
+    }
+    try database.close()
+    let store = try folder.open()
+    #expect(try await store.load() == StoredState())
+    try await store.commit(Sample.everything)
+    await store.close()
+    #expect(try version() == 3)
+  }
+
   @Test("is refused untouched under another key")
   func otherKey() throws {
     try makeVersion1()

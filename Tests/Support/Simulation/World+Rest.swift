@@ -33,8 +33,15 @@ extension World {
       }
       examined.insert(account.index)
       if case .loginRequired = grant.standing { continue }
+      // One that was refused already is asked for anew.
+      guard let token = disk.contents.tokens[account.key] else {
+        call(
+          TokenGet.self, .init(account: account.name, timeout: 120), account: account, timeout: 120, hasDeadline: true
+        ) { _, _ in }
+        continue
+      }
       call(
-        TokenReportRejected.self, .init(account: account.name, generation: grant.generation, timeout: 120),
+        TokenReportRejected.self, .init(account: account.name, generation: token.generation, timeout: 120),
         account: account, timeout: 120, hasDeadline: true
       ) { _, _ in }
     }
