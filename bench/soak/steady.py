@@ -130,7 +130,7 @@ class Steady:
         account = self.random.choice(self.accounts)
         asked = self.judge.asks(account.name)
         params = self.random.choice((
-            {"scopes": ["openid"]}, {"scopes": [], "timeout": 20}, {"min_ttl": 0.25},
+            {"scopes": ["openid", "offline_access"]}, {"scopes": [], "timeout": 20}, {"min_ttl": 0.25},
             {"min_ttl": None, "resource": None}))
         reply = await self.wire.ask("token.get", account=account.name, **params)
         self.judge.token(account.name, reply, asked)
