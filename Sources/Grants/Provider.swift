@@ -241,6 +241,14 @@ public enum Step<Output: Sendable>: Sendable {
 }
 
 extension Step {
+  /// It ended like this.
+  public static func ended(_ end: Result<Output, ProviderFailure>) -> Self {
+    switch end {
+    case .success(let output): .done(output)
+    case .failure(let failure): .failed(failure)
+    }
+  }
+
   /// How it ended; nil where something is still to be asked.
   public var end: Result<Output, ProviderFailure>? {
     switch self {

@@ -23,7 +23,7 @@ extension OAuthProvider {
       checks.nonce = code == nil ? nil : login.nonce
       checks.code = code
       checks.maxAge = login.maxAge.map { .seconds($0) }
-      return verified(token, checks, secondTry: false) { result in
+      return verify(token, checks) { result in
         switch result {
         case .success: .done(Issued(tokens: tokens, idToken: compact, identity: Identity(token), warning: nil))
         case .failure(let failure): .failed(failure)
@@ -37,7 +37,7 @@ extension OAuthProvider {
   /// OpenID Connect Core §12.2: a refreshed ID token may be absent; one that names somebody else ends the grant; one that
   /// cannot be verified now is passed over, since refusing the whole answer would lose a rotated refresh token.
   func checkRefresh(
-    _ tokens: TokenResponse, grant: SavedGrant, metadata: ServerMetadata, secondTry: Bool
+    _ tokens: TokenResponse, grant: SavedGrant, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
     let bare = Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil)
     guard about.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
@@ -54,14 +54,12 @@ extension OAuthProvider {
             message: "the provider's refreshed ID token is of another person than the one who signed in",
             nil))
       }
-      return .keys(unknown: nil) { keys, now in
-        var checks = checks(metadata, now: now, accessToken: tokens.accessToken)
-        checks.previous = grant.idToken.flatMap { try? IDToken.parse($0) }
-        return verify(token, checks, keys: keys, secondTry: false) { result in
-          switch result {
-          case .success: .done(Issued(tokens: tokens, idToken: compact, identity: Identity(token), warning: nil))
-          case .failure(let failure): passedOver(failure.message)
-          }
+      var checks = checks(metadata, now: now, accessToken: tokens.accessToken)
+      checks.previous = grant.idToken.flatMap { try? IDToken.parse($0) }
+      return verify(token, checks) { result in
+        switch result {
+        case .success: .done(Issued(tokens: tokens, idToken: compact, identity: Identity(token), warning: nil))
+        case .failure(let failure): passedOver(failure.message)
         }
       }
     } otherwise: { error in
@@ -78,11 +76,7 @@ extension OAuthProvider {
     checks.trustedAudiences = settings.idToken.trustedAudiences
     checks.tolerance = settings.idToken.tolerance
     checks.accessToken = accessToken
-    switch settings.client {
-    case .none, .assertion, .mutualTLS: checks.clientSecret = settings.clientSecret
-    // The key of HS256 (OpenID Connect Core §10.1), where the settings allow that.
-    case .basic(let secret, _), .post(let secret): checks.clientSecret = secret
-    }
+    checks.clientSecret = clientSecret
     return checks
   }
 
@@ -96,40 +90,22 @@ extension OAuthProvider {
     }
   }
 
-  private func verified(
-    _ token: IDToken, _ checks: IDToken.Checks, secondTry: Bool,
-    then: @escaping @Sendable (Result<Void, ProviderFailure>) -> Step<Issued>
-  ) -> Step<Issued> {
-    .keys(unknown: nil) { keys, now in
-      var checks = checks
-      checks.now = now
-      return verify(token, checks, keys: keys, secondTry: secondTry, then: then)
-    }
-  }
-
-  /// An unknown key is asked for once more: the provider may have rotated its keys since they were fetched.
   private func verify(
-    _ token: IDToken, _ checks: IDToken.Checks, keys: Result<JWKSet, ProviderFailure>, secondTry: Bool,
+    _ token: IDToken, _ checks: IDToken.Checks,
     then: @escaping @Sendable (Result<Void, ProviderFailure>) -> Step<Issued>
   ) -> Step<Issued> {
-    let set: JWKSet
-    switch keys {
-    case .success(let known): set = known
-    case .failure(let failure): return then(.failure(failure))
-    }
-    do throws(IDTokenError) {
-      try token.verify(checks, keys: set)
-      return then(.success(()))
-    } catch {
-      if case .unknownKey(let kid) = error, !secondTry {
-        return .keys(unknown: kid ?? "") { keys, now in
-          var checks = checks
-          checks.now = now
-          return verify(token, checks, keys: keys, secondTry: true, then: then)
+    proving(
+      { keys, now in
+        var checks = checks
+        checks.now = now
+        do throws(IDTokenError) {
+          try token.verify(checks, keys: keys)
+          return .holds(())
+        } catch {
+          if case .unknownKey(let kid) = error { return .unknownKey(kid: kid, error.description) }
+          return .fails(error.description)
         }
-      }
-      return then(.failure(.invalid(message: error.description, nil)))
-    }
+      }, then: then)
   }
 }
 

@@ -138,8 +138,15 @@ extension OAuthProvider {
       guard usesJARM else { return .done(.success(try response.code(for: expected))) }
       // Nothing that is not signed counts.
       guard let compact = response.response else { throw .unsigned }
-      return .keys(unknown: nil) { keys, now in
-        signedCode(compact, expected, metadata, keys: keys, at: now, secondTry: false)
+      return proving { keys, now in
+        signedCode(
+          compact, expected, checks(metadata, offered: metadata.authorizationSigningAlgValuesSupported, at: now), keys)
+      } then: { result in
+        switch result {
+        case .success(let code): .done(code)
+        case .failure(.invalid(let why, _)): .done(.failure(.invalidSignedResponse(why)))
+        case .failure(let failure): .failed(failure)
+        }
       }
     } catch {
       return .done(.failure(error))
@@ -147,49 +154,25 @@ extension OAuthProvider {
   }
 
   private func signedCode(
-    _ compact: Secret, _ expected: AuthorizationResponse.Expectation, _ metadata: ServerMetadata,
-    keys: Result<JWKSet, ProviderFailure>, at now: Timestamp, secondTry: Bool
-  ) -> Step<Result<Secret, CallbackError>> {
-    let set: JWKSet
-    switch keys {
-    case .success(let known): set = known
-    case .failure(let failure): return .failed(failure)
-    }
-    let checks = JWTChecks(
-      issuer: metadata.issuer, issuerRule: settings.issuerRule, clientID: settings.clientID,
-      algorithms: IDToken.algorithms(
-        configured: settings.idToken.algorithms, metadata: metadata.authorizationSigningAlgValuesSupported ?? []),
-      now: now, tolerance: settings.idToken.tolerance, clientSecret: clientSecret)
+    _ compact: Secret, _ expected: AuthorizationResponse.Expectation, _ checks: JWTChecks, _ keys: JWKSet
+  ) -> Proof<Result<Secret, CallbackError>> {
     let response: AuthorizationResponse
     do throws(JARMError) {
-      response = try JARM.parse(compact, checks: checks, keys: set)
+      response = try JARM.parse(compact, checks: checks, keys: keys)
     } catch {
       switch error {
-      case .token(.unknownKey(let kid)) where !secondTry:
-        return .keys(unknown: kid ?? "") { keys, now in
-          signedCode(compact, expected, metadata, keys: keys, at: now, secondTry: true)
-        }
-      case .token: return .done(.failure(.invalidSignedResponse(error.description)))
-      case .callback(let error): return .done(.failure(error))
+      case .token(.unknownKey(let kid)): return .unknownKey(kid: kid, error.description)
+      case .token: return .fails(error.description)
+      case .callback(let error): return .holds(.failure(error))
       }
     }
-    do throws(CallbackError) {
-      return .done(.success(try response.code(for: expected)))
-    } catch {
-      return .done(.failure(error))
-    }
+    return .holds(Result { () throws(CallbackError) in try response.code(for: expected) })
   }
 
   // MARK: The exchange
 
   public func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<Issued> {
-    let endpoint: URL
     let redirectURI: RedirectURI
-    do throws(ProviderFailure) {
-      endpoint = try self.endpoint(.token, metadata)
-    } catch {
-      return .failed(error)
-    }
     do throws(RedirectURIError) {
       redirectURI = try RedirectURI(login.redirectURI)
     } catch {
@@ -198,83 +181,75 @@ extension OAuthProvider {
     let request = TokenRequest.code(
       code, redirectURI: redirectURI, verifier: login.verifier.flatMap(CodeVerifier.init(rawValue:)),
       resources: login.resource.map { [$0] } ?? [])
-    return ask(request, at: endpoint, metadata, bound: login.dpopKey) { tokens, now in
-      checkLogin(tokens, login: login, code: code, metadata: metadata, at: now)
-    }
+    return signIn(request, login: login, code: code, metadata: metadata)
   }
 
   public func exchange(
     username: String, password: Secret, login: SavedLogin, metadata: ServerMetadata
   ) -> Step<Issued> {
-    let endpoint: URL
-    do throws(ProviderFailure) {
-      endpoint = try self.endpoint(.token, metadata)
-    } catch {
-      return .failed(error)
-    }
     let request = TokenRequest.password(username: username, password: password, scopes: login.scopes)
-    return ask(request, at: endpoint, metadata, bound: login.dpopKey) { tokens, now in
-      checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now)
+    return signIn(request, login: login, code: nil, metadata: metadata)
+  }
+
+  private func signIn(
+    _ request: TokenRequest, login: SavedLogin, code: Secret?, metadata: ServerMetadata
+  ) -> Step<Issued> {
+    at(.token, metadata) { endpoint in
+      ask(request, at: endpoint, metadata, bound: login.dpopKey) { tokens, now in
+        checkLogin(tokens, login: login, code: code, metadata: metadata, at: now)
+      }
     }
   }
 
   // MARK: Another device (RFC 8628)
 
   public func deviceAuthorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<DevicePlace> {
-    let endpoint: URL
-    do throws(ProviderFailure) {
-      endpoint = try self.endpoint(.deviceAuthorization, metadata)
-    } catch {
-      return .failed(error)
-    }
-    let parameters = settings.deviceParameters.merging(request.parameters) { _, asked in asked }
-    var message = DeviceAuthorizationRequest(
-      scopes: request.scopes, resources: request.resource.map { [$0] } ?? [],
-      extraParameters: parameters.asParameters
-    ).httpRequest(
-      to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
-      scopeSeparator: settings.scopeSeparator)
-    message.tls = settings.tls
-    return .send(message) { response, _ in
-      do throws(ResponseError) {
-        let answer = try DeviceAuthorizationResponse.parse(response)
-        return .done(
-          DevicePlace(
+    at(.deviceAuthorization, metadata) { endpoint in
+      let parameters = settings.deviceParameters.merging(request.parameters) { _, asked in asked }
+      let message = DeviceAuthorizationRequest(
+        scopes: request.scopes, resources: request.resource.map { [$0] } ?? [],
+        extraParameters: parameters.asParameters
+      ).httpRequest(
+        to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
+        scopeSeparator: settings.scopeSeparator)
+      return .send(secured(message)) { response, _ in
+        read(otherwise: refusedRequest) { () throws(ResponseError) in
+          let answer = try DeviceAuthorizationResponse.parse(response)
+          return DevicePlace(
             device: DeviceLogin(
               deviceCode: answer.deviceCode, userCode: answer.userCode, verificationURI: answer.verificationURI,
               verificationURIComplete: answer.verificationURIComplete, interval: answer.interval),
-            expiresIn: answer.expiresIn, warnings: []))
-      } catch {
-        return .failed(refusedRequest(error))
+            expiresIn: answer.expiresIn, warnings: [])
+        }
       }
     }
   }
 
   public func poll(_ device: DeviceLogin, login: SavedLogin, metadata: ServerMetadata) -> Step<DeviceAnswer> {
-    let endpoint: URL
-    do throws(ProviderFailure) {
-      endpoint = try self.endpoint(.token, metadata)
-    } catch {
-      return .failed(error)
-    }
-    let request = http(.deviceCode(device.deviceCode), to: endpoint, metadata).proving(boundKey(login.dpopKey))
-    return .send(request) { response, now in
-      do throws(ResponseError) {
-        let tokens = try TokenResponse.parse(response, quirks: settings.response)
-        if let failure = wrongBinding(tokens, login.dpopKey) { return .failed(failure) }
-        // The device code is spent: asking again would bring no other answer.
-        return checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now).map { .issued($0) }
-          .mapFailure { $0.settled }
-      } catch {
-        switch DevicePoll.next(error, interval: device.interval) {
-        case .pending(let wait): return .done(.pending(wait: wait))
-        case .slowDown(let interval): return .done(.slowDown(interval: interval))
-        case .backOff(let wait): return .done(.backOff(wait: wait))
-        case .denied(let oauth): return .done(.denied(oauth))
-        case .expired: return .done(.expired)
-        case .failed(let error): return .failed(refusedRequest(error).settled)
+    at(.token, metadata) { endpoint in
+      let request = http(.deviceCode(device.deviceCode), to: endpoint, metadata).proving(boundKey(login.dpopKey))
+      return .send(request) { response, now in
+        do throws(ResponseError) {
+          let tokens = try TokenResponse.parse(response, quirks: settings.response)
+          if let failure = wrongBinding(tokens, login.dpopKey) { return .failed(failure) }
+          // The device code is spent: asking again would bring no other answer.
+          return checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now).map { .issued($0) }
+            .mapFailure { $0.settled }
+        } catch {
+          return polled(DevicePoll.next(error, interval: device.interval))
         }
       }
+    }
+  }
+
+  private func polled(_ poll: DevicePoll) -> Step<DeviceAnswer> {
+    switch poll {
+    case .pending(let wait): .done(.pending(wait: wait))
+    case .slowDown(let interval): .done(.slowDown(interval: interval))
+    case .backOff(let wait): .done(.backOff(wait: wait))
+    case .denied(let oauth): .done(.denied(oauth))
+    case .expired: .done(.expired)
+    case .failed(let error): .failed(refusedRequest(error).settled)
     }
   }
 }

@@ -7,69 +7,41 @@ extension OAuthProvider {
   public func introspection(
     of token: Secret, hint: String, metadata: ServerMetadata
   ) -> Step<IntrospectionResponse> {
-    do throws(ProviderFailure) {
-      let endpoint = try endpoint(.introspection, metadata)
+    at(.introspection, metadata) { endpoint in
       let request = IntrospectionRequest(token: token, hint: RevocationRequest.Hint(rawValue: hint))
         .httpRequest(
           to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat)
       return .send(secured(request)) { response, _ in
-        do throws(ResponseError) {
-          return .done(try IntrospectionResponse.parse(response))
-        } catch {
-          return .failed(refusedQuestion(error))
-        }
+        read(otherwise: refusedQuestion) { () throws(ResponseError) in try IntrospectionResponse.parse(response) }
       }
-    } catch {
-      return .failed(error)
     }
   }
 
   public func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
     let subject = about.usesIDTokens ? grant.identity?.subject : nil
-    do throws(ProviderFailure) {
-      let endpoint = try endpoint(.userinfo, metadata)
+    return at(.userinfo, metadata) { endpoint in
       let key = token.type == "DPoP" ? boundKey(grant.dpopKey) : nil
       let request = UserInfo.httpRequest(to: endpoint, accessToken: token.accessToken, proof: key)
       return .send(secured(request)) { response, _ in
-        if let compact = UserInfo.compact(response) {
-          return .keys(unknown: nil) { keys, now in
-            signedUserInfo(compact, subject: subject, metadata, keys: keys, at: now, secondTry: false)
-          }
-        }
-        do throws(ResponseError) {
-          return .done(try UserInfo.parse(response, subject: subject))
-        } catch {
-          return .failed(refusedQuestion(error))
+        if let compact = UserInfo.compact(response) { return signedUserInfo(compact, subject: subject, metadata) }
+        return read(otherwise: refusedQuestion) { () throws(ResponseError) in
+          try UserInfo.parse(response, subject: subject)
         }
       }
-    } catch {
-      return .failed(error)
     }
   }
 
-  private func signedUserInfo(
-    _ compact: Secret, subject: String?, _ metadata: ServerMetadata, keys: Result<JWKSet, ProviderFailure>,
-    at now: Timestamp, secondTry: Bool
-  ) -> Step<UserInfo> {
-    let set: JWKSet
-    switch keys {
-    case .success(let known): set = known
-    case .failure(let failure): return .failed(failure)
-    }
-    let checks = JWTChecks(
-      issuer: metadata.issuer, issuerRule: settings.issuerRule, clientID: settings.clientID,
-      algorithms: IDToken.algorithms(
-        configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported ?? []),
-      now: now, tolerance: settings.idToken.tolerance, clientSecret: clientSecret)
-    do throws(UserInfoError) {
-      return .done(try UserInfo.parse(signed: compact, checks: checks, keys: set, subject: subject))
-    } catch {
-      if case .token(.unknownKey(let kid)) = error, !secondTry {
-        return .keys(unknown: kid ?? "") { keys, now in
-          signedUserInfo(compact, subject: subject, metadata, keys: keys, at: now, secondTry: true)
-        }
+  private func signedUserInfo(_ compact: Secret, subject: String?, _ metadata: ServerMetadata) -> Step<UserInfo> {
+    proving { keys, now in
+      let checks = checks(metadata, offered: metadata.idTokenSigningAlgValuesSupported, at: now)
+      do throws(UserInfoError) {
+        return .holds(try UserInfo.parse(signed: compact, checks: checks, keys: keys, subject: subject))
+      } catch {
+        if case .token(.unknownKey(let kid)) = error { return .unknownKey(kid: kid, error.description) }
+        return .fails(error.description)
       }
-      return .failed(.invalid(message: error.description, nil))
+    } then: {
+      .ended($0)
     }
   }
 
@@ -97,33 +69,19 @@ extension OAuthProvider {
   }
 
   public func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> {
-    .keys(unknown: nil) { keys, now in verified(token, metadata, keys: keys, at: now, secondTry: false) }
-  }
-
-  private func verified(
-    _ token: LogoutToken, _ metadata: ServerMetadata, keys: Result<JWKSet, ProviderFailure>, at now: Timestamp,
-    secondTry: Bool
-  ) -> Step<LogoutToken> {
-    let set: JWKSet
-    switch keys {
-    case .success(let known): set = known
-    case .failure(let failure): return .failed(failure)
-    }
-    let checks = JWTChecks(
-      issuer: metadata.issuer, issuerRule: settings.issuerRule, clientID: settings.clientID,
-      algorithms: IDToken.algorithms(
-        configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported ?? []),
-      now: now, tolerance: settings.idToken.tolerance)
-    do throws(LogoutTokenError) {
-      try token.verify(checks, keys: set)
-      return .done(token)
-    } catch {
-      if case .token(.unknownKey(let kid)) = error, !secondTry {
-        return .keys(unknown: kid ?? "") { keys, now in
-          verified(token, metadata, keys: keys, at: now, secondTry: true)
-        }
+    proving { keys, now in
+      do throws(LogoutTokenError) {
+        var checks = checks(metadata, offered: metadata.idTokenSigningAlgValuesSupported, at: now)
+        // A secret that many may hold proves no provider.
+        checks.clientSecret = nil
+        try token.verify(checks, keys: keys)
+        return .holds(token)
+      } catch {
+        if case .token(.unknownKey(let kid)) = error { return .unknownKey(kid: kid, error.description) }
+        return .fails(error.description)
       }
-      return .failed(.invalid(message: error.description, nil))
+    } then: {
+      .ended($0)
     }
   }
 

@@ -17,8 +17,8 @@ extension OAuthProvider {
       return .failed(error)
     }
     let request = TokenRequest.refresh(token, scopes: key.scopes, resources: resources(grant, key))
-    return ask(request, at: endpoint, metadata, bound: grant.dpopKey, isRefresh: true) { tokens, _ in
-      checkRefresh(tokens, grant: grant, metadata: metadata, secondTry: false)
+    return ask(request, at: endpoint, metadata, bound: grant.dpopKey, isRefresh: true) { tokens, now in
+      checkRefresh(tokens, grant: grant, metadata: metadata, at: now)
     }
   }
 
@@ -26,12 +26,15 @@ extension OAuthProvider {
     _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
     metadata: ServerMetadata
   ) -> Step<Issued> {
-    let endpoint: URL
-    do throws(ProviderFailure) {
-      endpoint = try self.endpoint(.token, metadata)
-    } catch {
-      return .failed(error)
+    at(.token, metadata) { endpoint in
+      issue(source, to: grant, key: key, subject: subject, actor: actor, at: endpoint, metadata)
     }
+  }
+
+  private func issue(
+    _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
+    at endpoint: URL, _ metadata: ServerMetadata
+  ) -> Step<Issued> {
     let scopes = key.scope.isEmpty ? grant.requestedScopes : key.scopes
     let resources = resources(grant, key)
     @Sendable func bare(_ tokens: TokenResponse, _: Timestamp) -> Step<Issued> {
@@ -72,24 +75,21 @@ extension OAuthProvider {
   public func exchange(
     _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
   ) -> Step<TokenResponse> {
-    let endpoint: URL
-    do throws(ProviderFailure) {
-      endpoint = try self.endpoint(.token, metadata)
-    } catch {
-      return .failed(error)
-    }
-    let message = http(.exchange(request), to: endpoint, metadata).proving(boundKey(grant.dpopKey))
-    return .send(message) { response, _ in
-      do throws(ResponseError) {
-        return .done(try TokenResponse.parseExchange(response, quirks: settings.response))
-      } catch {
-        // A refusal is about what is traded, or for what (RFC 8693 §2.2.2); and an answer without a member is no outage.
-        if case .nonConforming(200, let type, _, _) = error, type != "text/html" {
-          return .failed(.invalid(message: error.description, nil))
+    at(.token, metadata) { endpoint in
+      .send(http(.exchange(request), to: endpoint, metadata).proving(boundKey(grant.dpopKey))) { response, _ in
+        read(otherwise: refusedExchange) { () throws(ResponseError) in
+          try TokenResponse.parseExchange(response, quirks: settings.response)
         }
-        return .failed(refusedRequest(error))
       }
     }
+  }
+
+  /// A refusal is about what is traded, or for what (RFC 8693 §2.2.2); and an answer without a member is no outage.
+  private func refusedExchange(_ error: ResponseError) -> ProviderFailure {
+    if case .nonConforming(200, let type, _, _) = error, type != "text/html" {
+      return .invalid(message: error.description, nil)
+    }
+    return refusedRequest(error)
   }
 
   private func resources(_ grant: SavedGrant, _ key: SavedToken.Key) -> [String] {
@@ -151,12 +151,4 @@ extension OAuthProvider {
   }
 
   var usesCertificate: Bool { settings.client == .mutualTLS }
-
-  /// The client's secret, where it has one: the key of symmetric signatures.
-  var clientSecret: Secret? {
-    switch settings.client {
-    case .basic(let secret, _), .post(let secret): secret
-    case .none, .assertion, .mutualTLS: nil
-    }
-  }
 }
