@@ -43,9 +43,9 @@ release: deps ## optimised build of grantd and grantctl
 	$(SWIFT) build -c release $(RELEASE_FLAGS) --product grantd
 	$(SWIFT) build -c release $(RELEASE_FLAGS) --product grantctl
 
-demo: deps ## the main job in under a minute: sign in once, get a token, see it refreshed
+demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, dropbox, uber or zephr
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
-	@scripts/demo
+	@$(if $(PROVIDER),scripts/demo-provider $(PROVIDER),scripts/demo)
 
 run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug')
 	@scripts/build-quietly grantd grantctl
@@ -101,11 +101,12 @@ install: ## put a release build, units, completions and documents in place
 	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
 	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
 	install -m 644 systemd/examples/*.conf '$D$(DOCDIR)/examples/'
-	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml '$D$(DOCDIR)/config/'
-	install -d '$D$(DOCDIR)/docs/decisions'
+	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
+	install -d '$D$(DOCDIR)/docs/decisions' '$D$(DOCDIR)/docs/providers'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
 	install -m 644 docs/*.md docs/*.json '$D$(DOCDIR)/docs/'
 	install -m 644 docs/decisions/*.md '$D$(DOCDIR)/docs/decisions/'
+	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'

@@ -95,12 +95,15 @@ let package = Package(
     room("DemoProvider", [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]),
     program("grantd-demo-provider", ["DemoProvider", argumentParser]),
 
+    .target(
+      name: "TestSupport", dependencies: ["BrokerAPI"], path: "Tests/Support/TestSupport", swiftSettings: settings),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto, cryptoExtras]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", logging]),
-    tests("HTTPTransportTests", ["HTTPTransport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
-    tests("UnixSocketTests", ["UnixSocket", "BrokerAPI", nioCore, nioPosix, logging]),
+    tests(
+      "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
+    tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),
     tests("SQLiteStoreTests", ["SQLiteStore", "Broker", "Grants", "OAuth", "store-fixture", grdb, crypto]),
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Broker", "Grants", "OAuth"],
@@ -111,8 +114,8 @@ let package = Package(
       dependencies: ["CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "SQLiteStore", logging],
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests("CallbackTests", ["Callback", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
-    tests("MetricsEndpointTests", ["MetricsEndpoint", "Broker", nioCore, nioPosix, logging]),
-    tests("HooksTests", ["Hooks", "Broker", "BrokerAPI", logging]),
+    tests("MetricsEndpointTests", ["MetricsEndpoint", "TestSupport", "Broker", nioCore, nioPosix, logging]),
+    tests("HooksTests", ["Hooks", "TestSupport", "Broker", "BrokerAPI", logging]),
     tests("SystemdTests", ["Systemd", "CLinux", logging]),
     tests("SystemEventsTests", ["SystemEvents", "events-fixture"]),
     .executableTarget(
@@ -120,11 +123,14 @@ let package = Package(
       swiftSettings: settings),
     tests(
       "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto]),
-    tests("GrantctlTests", ["grantctl", "BrokerAPI", "UnixSocket", argumentParser, nioCore, nioPosix, logging]),
+    tests(
+      "GrantctlTests",
+      ["grantctl", "TestSupport", "BrokerAPI", "UnixSocket", argumentParser, nioCore, nioPosix, logging]),
     tests(
       "IntegrationTests",
       [
-        "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl", "grantd-demo-provider", asyncHTTPClient,
+        "TestSupport", "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl", "grantd-demo-provider",
+        asyncHTTPClient,
         crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
       ]),
     // What fuzzing starts from and has found, without a fuzzer; with one below.

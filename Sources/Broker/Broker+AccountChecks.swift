@@ -6,7 +6,7 @@ extension Broker {
   /// Of each account of the provider, by name.
   func accountChecks(_ provider: ProviderName, _ about: ProviderAbout) -> [ProviderCheck.Check] {
     let own = grants.values.filter { $0.saved.provider == provider }.sorted { $0.saved.account < $1.saved.account }
-    return own.flatMap { [scopes(of: $0.saved, about), refreshToken(of: $0)] }
+    return own.flatMap { [scopes(of: $0.saved, about), refreshToken(of: $0, about)] }
   }
 
   /// Whether a person should sign in again before the refresh token ends.
@@ -48,7 +48,7 @@ extension Broker {
     return scope.hasPrefix(prefix) ? String(scope.dropFirst(prefix.count)) : scope
   }
 
-  private func refreshToken(of grant: Grant) -> ProviderCheck.Check {
+  private func refreshToken(of grant: Grant, _ about: ProviderAbout) -> ProviderCheck.Check {
     let saved = grant.saved
     let account = saved.account.rawValue
     func check(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> ProviderCheck.Check {
@@ -58,6 +58,9 @@ extension Broker {
     if saved.kind.needsNobody { return check(.ok, "needs none: nobody has to sign in (\(saved.kind.rawValue))") }
     guard saved.refreshToken != nil else {
       let end = grant.token?.expiresAt.map { " in \(Self.words($0 - now))" } ?? ""
+      guard about.speaksOAuth else {
+        return check(.ok, "kind \(about.kind) has none: somebody signs in again when the session ends\(end)")
+      }
       return check(
         .warning, "there is none: somebody must sign in again when the access token ends\(end)",
         "Does the provider want offline_access or a prompt for one? See scopes above; then sign in again with "

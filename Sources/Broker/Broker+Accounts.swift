@@ -27,15 +27,15 @@ extension Broker {
         "account \(account) is declared in the configuration",
         hint: "Remove [account.\(account)] from the configuration, then `grantctl reload`.")
     }
-    let (grant, pending) = try await forget(account, revoke: params.revoke ?? true)
+    if let reach = params.where { try check(reach, of: account) }
+    let (grant, pending) = try await forget(account, revoke: params.revoke ?? true, reach: params.where)
     changed(account)
     logger.notice(
       "forgot \(account)", metadata: ["account": "\(account)", "provider": "\(grant.saved.provider)"])
     emit(
       Event(
         type: .accountRemoved, at: now.seconds, account: account.rawValue, provider: grant.saved.provider.rawValue))
-    var steps: [AccountLogout.Step] = []
-    for revocation in pending { steps.append(await revoke(revocation)) }
+    var steps = await revoke(pending, of: grant.saved.provider)
     var url: String?
     if params.end_session == true {
       url = await endSession(of: grant.saved)
@@ -49,14 +49,24 @@ extension Broker {
     return .init(steps: steps, end_session_url: url)
   }
 
+  private func check(_ reach: String, of account: AccountName) throws(RPCError) {
+    guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
+    let known = providers[grant.saved.provider]?.provider.about.logoutReaches ?? []
+    guard !known.contains(reach) else { return }
+    throw .invalidParams(
+      "params.where: the provider knows no \(reach.prefix(64).debugDescription)",
+      hint: known.isEmpty ? "Leave it out: it has no such thing." : "It knows: \(known.joined(separator: ", ")).")
+  }
+
   func forget(
-    _ account: AccountName, revoke: Bool
+    _ account: AccountName, revoke: Bool, reach: String? = nil
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
     await takeTurn(account)
     defer { leaveTurn(account) }
     guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
     let tokens = revoke ? liveTokens(grant) : []
-    let pending = tokens.map { pendingRevocation($0.token, $0.hint, provider: grant.saved.provider) }
+    let context = providers[grant.saved.provider]?.provider.revocationContext(of: grant.saved, reach: reach) ?? [:]
+    let pending = tokens.map { pendingRevocation($0.token, $0.hint, context, provider: grant.saved.provider) }
     do throws(StoreError) {
       try await commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
     } catch {
@@ -67,32 +77,62 @@ extension Broker {
     return (grant, pending)
   }
 
-  /// The refresh token first: nothing new comes of it then (RFC 7009 §2.1).
+  /// The refresh token first: nothing new comes of it then (RFC 7009 §2.1). Where access tokens alone are taken, that one,
+  /// and the refresh token for when it has ended.
   private func liveTokens(_ grant: Grant) -> [(token: Secret, hint: String)] {
+    let about = providers[grant.saved.provider]?.provider.about
     var refresh = grant.saved.refreshToken
     if case .committing(_, let renewal) = grant.phase { refresh = renewal.grant.refreshToken }
     var tokens = refresh.map { [(token: $0, hint: "refresh_token")] } ?? []
     if let access = grant.token, access.expiresAt.map({ $0 > now }) ?? true {
-      tokens.append((access.accessToken, "access_token"))
+      let place = about?.revokesByAccessToken == true ? 0 : tokens.count
+      tokens.insert((access.accessToken, about?.tokenHint ?? "access_token"), at: place)
     }
     return tokens
   }
 
   // MARK: Revocations
 
-  private func pendingRevocation(_ token: Secret, _ hint: String, provider: ProviderName) -> PendingRevocation {
+  func pendingRevocation(
+    _ token: Secret, _ hint: String, _ context: [String: String] = [:], provider: ProviderName
+  ) -> PendingRevocation {
     PendingRevocation(
-      id: surroundings.token(bytes: 12), provider: provider, token: token, hint: hint, attempts: 0,
+      id: surroundings.token(bytes: 12), provider: provider, token: token, hint: hint, context: context, attempts: 0,
       retryAt: now + .seconds(60), expiresAt: now + Limit.revocationLife)
   }
 
-  func queueRevocations(_ tokens: [(token: Secret, hint: String)], provider: ProviderName) async {
+  func queueRevocations(
+    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName
+  ) async {
     guard revocations.count + tokens.count <= Limit.revocations else { return }
-    var pending = tokens.map { pendingRevocation($0.token, $0.hint, provider: provider) }
+    var pending = tokens.map { pendingRevocation($0.token, $0.hint, context, provider: provider) }
     for index in pending.indices { pending[index].retryAt = now }
     for revocation in pending { revocations[revocation.id] = revocation }
     await commitOrWarn(pending.map { .putRevocation($0) }, "a token to revoke")
     nudge?.yield()
+  }
+
+  /// Tries them in their order, and tells as much of it as is known in time.
+  private func revoke(_ pending: [PendingRevocation], of name: ProviderName) async -> [AccountLogout.Step] {
+    let endsAll = providers[name]?.provider.about.revokesByAccessToken == true
+    let key = Waiting.Key.work(waiting.ticket())
+    let told = Told()
+    Task {
+      for revocation in pending {
+        if endsAll, told.steps.last?.result == "done" {
+          await dropRevocation(revocation)
+          told.steps.append(.init(step: "revoke_\(revocation.hint)", result: "done"))
+        } else {
+          told.steps.append(await revoke(revocation))
+        }
+      }
+      waiting.wake(key)
+    }
+    if !pending.isEmpty { await wait(for: key, until: uptime + Limit.logoutWait) }
+    return told.steps
+      + pending.dropFirst(told.steps.count).map {
+        .init(step: "revoke_\($0.hint)", result: "queued", message: "the provider has not answered yet")
+      }
   }
 
   /// Tries one revocation; keeps it for later where that makes sense.
@@ -103,25 +143,39 @@ extension Broker {
       // It may be configured again: the token is live until somebody revokes it.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
     }
-    var outcome: RevocationOutcome
-    var message: String?
-    switch await metadata(of: provider.name) {
-    case .failure(let failure):
-      outcome = .retryLater(after: nil)
-      message = failure.message
-    case .success(let metadata):
-      guard let request = provider.revocation(of: revocation.token, hint: revocation.hint, metadata: metadata) else {
-        await dropRevocation(revocation)
-        return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
-      }
-      switch await send(request, to: provider.name) {
-      case .success(let response): outcome = provider.revocationOutcome(response)
-      case .failure(let failure):
-        outcome = .retryLater(after: nil)
-        message = failure.message
+    let metadata: ServerMetadata
+    switch await self.metadata(of: provider.name) {
+    case .success(let known): metadata = known
+    case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
+    }
+    var revocation = revocation
+    var (token, hint) = (revocation.token, revocation.hint)
+    if provider.about.revokesByAccessToken, hint == "refresh_token" {
+      switch await converse(provider.tokenToRevoke(by: token, metadata: metadata), with: provider.name) {
+      case .success(let issued):
+        (token, hint) = (issued.accessToken, "access_token")
+        await keep(issued.refreshToken, for: &revocation)
+      case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
       }
     }
-    return await settle(revocation, step, outcome, message)
+    guard
+      let request = provider.revocation(of: token, hint: hint, context: revocation.context, metadata: metadata)
+    else {
+      await dropRevocation(revocation)
+      return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
+    }
+    switch await send(request, to: provider.name) {
+    case .success(let response): return await settle(revocation, step, provider.revocationOutcome(response), nil)
+    case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
+    }
+  }
+
+  /// The provider rotated it: what ends the grant is now the new one.
+  private func keep(_ rotated: Secret?, for revocation: inout PendingRevocation) async {
+    guard let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
+    revocation.token = rotated
+    revocations[revocation.id] = revocation
+    await commitOrWarn([.putRevocation(revocation)], "a token to revoke")
   }
 
   private func settle(
@@ -136,7 +190,7 @@ extension Broker {
       return .init(step: step, result: "unsupported", message: "the provider does not revoke such tokens")
     case .refused(let error):
       await dropRevocation(revocation)
-      return .init(step: step, result: "refused", message: error?.description)
+      return .init(step: step, result: "refused", message: message ?? error?.description)
     case .retryLater(let after):
       var later = revocation
       later.attempts += 1
@@ -146,6 +200,7 @@ extension Broker {
       if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
         revocations[later.id] = later
         await commitOrWarn([.putRevocation(later)], "a token to revoke")
+        nudge?.yield()
         return .init(step: step, result: "queued", message: message ?? "the provider is out of order")
       }
       await dropRevocation(revocation)
@@ -157,4 +212,22 @@ extension Broker {
     revocations[revocation.id] = nil
     await commitOrWarn([.removeRevocation(revocation.id)], "a revoked token")
   }
+}
+
+extension ProviderFailure {
+  /// What it means that no access token could be had to revoke the grant by.
+  fileprivate var ofRevocation: RevocationOutcome {
+    switch self {
+    // There is nothing left to revoke.
+    case .ended: .revoked
+    case .tryLater, .unclear, .lost, .notSent, .blocked: .retryLater(after: retryAfter)
+    case .misconfigured, .invalid, .rejected, .tokenRefused, .denied: .refused(oauth)
+    case .unsupported: .unsupported
+    }
+  }
+}
+
+/// What came of the revocations so far. Touched on the broker's actor alone.
+private final class Told {
+  var steps: [AccountLogout.Step] = []
 }

@@ -19,6 +19,10 @@ extension Broker {
     do throws(EndpointError) {
       _ = try metadata.endpoint(endpoint)
     } catch {
+      if let about = providers[name]?.provider.about, !about.speaksOAuth {
+        throw RPCError(
+          .unsupportedByProvider, "provider \(name) is of kind \(about.kind), which has no \(endpoint.rawValue)")
+      }
       throw RPCError(
         .unsupportedByProvider, "provider \(name): \(error.description)",
         hint: "If the provider has it: set \(endpoint.rawValue) in [provider.\(name)], then `grantctl reload`.")
@@ -29,6 +33,15 @@ extension Broker {
   private func talk<Output: Sendable>(
     _ step: Step<Output>, _ name: ProviderName, until deadline: Duration
   ) async throws(RPCError) -> Output {
+    switch try await outcome(step, name, until: deadline) {
+    case .success(let output): return output
+    case .failure(let failure): throw error(failure, provider: name)
+    }
+  }
+
+  private func outcome<Output: Sendable>(
+    _ step: Step<Output>, _ name: ProviderName, until deadline: Duration
+  ) async throws(RPCError) -> Result<Output, ProviderFailure> {
     let key = Waiting.Key.work(waiting.ticket())
     let box = Answer<Output>()
     Task {
@@ -37,17 +50,41 @@ extension Broker {
       waiting.wake(key)
     }
     await wait(for: key, until: deadline)
-    switch box.result {
-    case .success(let output): return output
-    case .failure(let failure): throw error(failure, provider: name)
-    case nil:
+    guard let result = box.result else {
       throw RPCError(
         .timedOut, "provider \(name) did not answer in time",
         hint: "Ask again, with a longer `timeout`. `grantctl doctor \(name)` tells how the provider is.")
     }
+    return result
   }
 
-  private func provider(of account: AccountName) throws(RPCError) -> any Provider {
+  /// Asks by the account's token. Where that is refused it is refreshed, and asked once more (RFC 6750 §3.1).
+  func ask<Output: Sendable>(
+    by account: AccountName, _ name: ProviderName, until deadline: Duration, isLast: Bool = false,
+    _ question: (SavedToken, SavedGrant) -> Step<Output>
+  ) async throws(RPCError) -> Output {
+    let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    switch try await outcome(question(token, saved), name, until: deadline) {
+    case .success(let output): return output
+    case .failure(.tokenRefused(let message, let oauth)):
+      guard !isLast else { throw refusedAgain(saved, message, oauth) }
+      let left = max(0, Double((deadline - uptime).milliseconds) / 1000)
+      _ = try await reportRejected(.init(account: account.rawValue, generation: token.generation, timeout: left))
+      return try await ask(by: account, name, until: deadline, isLast: true, question)
+    case .failure(let failure): throw error(failure, provider: name)
+    }
+  }
+
+  private func refusedAgain(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {
+    RPCError(
+      .providerError, "provider \(saved.provider) refuses a fresh token of account \(saved.account) too: \(message)",
+      hint: saved.kind.needsNobody
+        ? "See whether [account.\(saved.account)] has the scopes that this needs."
+        : "\(loginHint(saved)) Name the scopes that this needs with --scope.",
+      oauth: oauth.map { OAuthDetail($0) })
+  }
+
+  func provider(of account: AccountName) throws(RPCError) -> any Provider {
     guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
     guard let provider = providers[grant.saved.provider]?.provider else {
       throw misconfigured(grant, Failure(message: "", at: now))
@@ -125,9 +162,9 @@ extension Broker {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await metadata(of: provider.name, with: .userinfo)
-    let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
-    let info = try await talk(
-      provider.userInfo(of: saved, token: token, metadata: metadata), provider.name, until: deadline)
+    let info = try await ask(by: account, provider.name, until: deadline) { token, saved in
+      provider.userInfo(of: saved, token: token, metadata: metadata)
+    }
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
   }
 

@@ -31,7 +31,7 @@ extension Broker {
     var found = [.init(provider.examineSettings()), conditionCheck(line)]
     var probes: [ProviderProbe] = []
     var examination: Examination?
-    if let request = provider.discovery() {
+    if let request = provider.probe() {
       probes.append(await probe(request))
       if let response = probes.last?.response { examination = provider.examine(response) }
     } else {
@@ -173,6 +173,10 @@ extension Broker {
     let url = redirectAddress(about)
     let port: Int
     switch about.redirect {
+    case .fixed(let uri) where isPublic(uri):
+      return .init(
+        name: .redirect_uri, result: .ok,
+        message: "\(url) is answered where the proxy passes it on; it must be registered at the provider")
     case .fixed(let uri) where !uri.isLoopback:
       return .init(
         name: .redirect_uri, result: .ok,

@@ -63,7 +63,15 @@ extension Broker {
     grants[account] = nil
     sources[account] = nil
     changed(account)
-    await commitOrWarn([.removeGrant(account)], "the end of a declared account")
+    let living = grant.livingTokens.filter { $0.expiresAt.map { $0 > now } ?? true }
+    let dead = living.prefix(max(0, Limit.revocations - revocations.count)).map {
+      var revocation = pendingRevocation($0.accessToken, "access_token", provider: grant.saved.provider)
+      revocation.retryAt = now
+      return revocation
+    }
+    for revocation in dead { revocations[revocation.id] = revocation }
+    await commitOrWarn([.removeGrant(account)] + dead.map { .putRevocation($0) }, "the end of a declared account")
+    nudge?.yield()
     logger.notice("forgot \(account): it is no longer declared", metadata: ["account": "\(account)"])
     emit(
       Event(

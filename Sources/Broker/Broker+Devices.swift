@@ -13,8 +13,9 @@ extension Broker {
   private func poll(_ id: LoginID) async {
     var failures = 0
     var wait = logins[id]?.saved.device?.interval ?? .zero
-    while true {
-      await surroundings.sleep(wait)
+    while let end = logins[id]?.saved.expiresAt {
+      // However long a provider wants to be left alone: nobody waits beyond the login's own time.
+      await surroundings.sleep(min(wait, max(end - now, .zero)))
       guard let login = logins[id], login.isPending, let device = login.saved.device, !isDraining else { return }
       // The clockwork ends it.
       guard login.saved.expiresAt > now else { return }
@@ -60,7 +61,8 @@ extension Broker {
       let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
       await end(login.id, .failed(error))
     case .success(.expired):
-      await end(login.id, .failed(RPCError(.loginExpired, "nobody confirmed the code in time")))
+      await end(
+        login.id, .failed(RPCError(.loginExpired, "nobody confirmed the code in time, or the provider forgot it")))
     case .success(.issued(let issued)): await take(issued, login, provider, sentAt: sentAt)
     }
     return .ended
@@ -87,5 +89,8 @@ extension Broker {
     logins[id]?.saved.device?.interval = interval
     guard let saved = logins[id]?.saved, logins[id]?.isPending == true else { return }
     await commitOrWarn([.putLogin(saved)], "the interval of a login on another device")
+    logger.info(
+      "provider \(saved.provider) wants to be asked every \(interval.wholeSeconds) s for the login of \(saved.account)",
+      metadata: ["provider": "\(saved.provider)", "account": "\(saved.account)"])
   }
 }

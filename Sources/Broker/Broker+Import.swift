@@ -17,6 +17,11 @@ extension Broker {
     if let resource = params.resource, !ResourceIndicator.isValid(resource) {
       throw .invalidParams("params.resource: expected an absolute URI without a fragment (RFC 8707 §2)")
     }
+    guard provider.about.speaksOAuth else {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name) is of kind \(provider.about.kind), which has no refresh tokens",
+        hint: "Sign in instead: `grantctl login \(name) \(account)`.")
+    }
     guard !provider.about.usesDPoP else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) binds refresh tokens to a key, which an import does not have",

@@ -207,6 +207,7 @@ extension Broker {
         case .success(let response): step = then(response, now)
         case .failure(let failure): return .failure(failure)
         }
+      case .attempt(let request, let then): step = then(await send(request, to: name), now)
       case .keys(let unknown, let then):
         let keys = isRefresh ? keysAtHand(of: name, unknown: unknown) : await keys(of: name, unknown: unknown)
         step = then(keys, now)

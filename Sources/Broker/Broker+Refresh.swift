@@ -40,8 +40,9 @@ extension Broker {
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
     await prepareKeys(of: provider)
-    // A provider without rotation can be asked again: it need not wait for a disk that is mended.
-    guard await saveIntent(account, attempt, intent) || provider.about.rotation == .none else { return (attempt, nil) }
+    // Where nothing rotates it can be asked again: it need not wait for a disk that is mended.
+    let isSafe = await saveIntent(account, attempt, intent) || grants[account].map { !canLose($0.saved) } ?? false
+    guard isSafe else { return (attempt, nil) }
     // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata.
     guard !isDraining, isCurrent(line) else { return (attempt, nil) }
     guard let sent = grants[account]?.sends(attempt, at: now), let grant = grants[account] else {
@@ -77,7 +78,8 @@ extension Broker {
     let provider = line.provider
     let before = grants[account]?.saved
     let outcome = grants[account]?.answered(
-      attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime)
+      attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime,
+      isProlonged: provider.about.prolongsRefreshTokens)
     guard case .commit(let renewal) = outcome else {
       // A discarded answer for a forgotten account still holds a live refresh token.
       if grants[account] == nil, let token = issued.tokens.refreshToken {
@@ -85,7 +87,7 @@ extension Broker {
       }
       return .discarded
     }
-    guard await commitRenewal(account, attempt, provider) else {
+    guard await commitRenewal(account, attempt) else {
       if grants[account] == nil, let token = renewal.grant.refreshToken {
         await queueRevocations([(token, "refresh_token")], provider: provider.name)
       }
@@ -107,10 +109,10 @@ extension Broker {
 
   /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted
   /// any more, or the broker stops.
-  private func commitRenewal(_ account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider) async -> Bool {
+  private func commitRenewal(_ account: AccountName, _ attempt: Grant.Attempt) async -> Bool {
     var delay = Duration.milliseconds(200)
     while true {
-      switch await tryCommit(account, attempt, provider) {
+      switch await tryCommit(account, attempt) {
       case .saved: return true
       case .unwanted: return false
       case .failed:
@@ -130,9 +132,7 @@ extension Broker {
     case saved, unwanted, failed
   }
 
-  private func tryCommit(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider
-  ) async -> Tried {
+  private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
     await takeTurn(account)
     defer { leaveTurn(account) }
     // A login or a logout may have taken the grant's place meanwhile.
@@ -144,7 +144,7 @@ extension Broker {
       try await commit([.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)])
     } catch {
       // The refresh token on disk stays good: a crash now loses nothing but this access token.
-      guard provider.about.rotation == .none, grants[account]?.isCommittingSameRefreshToken == true else {
+      guard let grant = grants[account], !canLose(grant.saved), grant.isCommittingSameRefreshToken else {
         return .failed
       }
       unsaved.insert(account)

@@ -38,7 +38,7 @@ extension Broker {
   /// How many accounts' refreshes are due and wait for the store.
   private var heldBack: Int {
     grants.values.filter { grant in
-      guard grant.saved.isRenewable, let line = providers[grant.saved.provider], holdsBack(line) != nil else {
+      guard grant.saved.isRenewable, providers[grant.saved.provider] != nil, holdsBack(grant) != nil else {
         return false
       }
       return grant.nextMoment(policy: configuration.refresh, at: now).map { $0 <= now } ?? false
@@ -78,7 +78,7 @@ extension Broker {
     let supports = [
       "refresh": metadata?.grantTypesSupported?.contains("refresh_token") ?? true,
       "revocation": metadata?.revocationEndpoint != nil, "userinfo": metadata?.userinfoEndpoint != nil,
-      "id_token": about.usesIDTokens, "pkce": about.usesPKCE,
+      "id_token": about.usesIDTokens, "pkce": about.usesPKCE, "sessions": about.listsSessions,
     ]
     return .init(
       provider: view(line), redirect_uri: redirectAddress(about), endpoints: endpoints, supports: supports,

@@ -39,10 +39,13 @@ extension Broker {
   /// A commit has been under way for so long that a person should look at the disk.
   var storeIsSlow: Bool { commits.values.contains { uptime - $0 > Limit.slowCommit } }
 
-  /// Whether a refresh of the provider rests until the store works: its answer may hold a refresh token that cannot be
-  /// had again.
-  func holdsBack(_ line: ProviderLine) -> StoreError? {
-    line.provider.about.rotation == .none ? nil : storeFailure
+  /// Whether the account's refresh rests until the store works: its answer may hold a refresh token that cannot be had
+  /// again.
+  func holdsBack(_ grant: Grant) -> StoreError? { canLose(grant.saved) ? storeFailure : nil }
+
+  /// A refresh whose answer never reaches the disk could cost the grant.
+  func canLose(_ saved: SavedGrant) -> Bool {
+    !saved.kind.needsNobody && providers[saved.provider]?.provider.about.rotation != Rotation.none
   }
 
   private func storeFails(_ error: StoreError) {

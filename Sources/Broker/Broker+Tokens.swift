@@ -12,7 +12,7 @@ extension Broker {
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(params.scopes, of: token, saved)
-    return TokenGet.Result(token, grant: saved, issuer: providers[saved.provider]?.provider.about.issuer, at: now)
+    return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
   }
 
   /// A token that is valid now, refreshed first where it has to be.

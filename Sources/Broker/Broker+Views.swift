@@ -165,6 +165,13 @@ extension Broker {
     let message = "provider \(provider): \(failure.message)"
     switch failure {
     case .ended, .invalid: return RPCError(.providerError, message, oauth: oauth)
+    case .rejected(let rejection):
+      return RPCError(
+        .registrationRejected, message, hint: "Mend what it names, and send it again.",
+        detail: rejection.code, fields: rejection.fields.isEmpty ? nil : rejection.fields)
+    case .tokenRefused:
+      return RPCError(
+        .providerError, message, hint: "`grantctl doctor \(provider)` tells more of the provider.", oauth: oauth)
     case .misconfigured:
       return RPCError(
         .providerMisconfigured, message,
@@ -173,6 +180,9 @@ extension Broker {
       return RPCError(
         .temporarilyUnavailable, message, retryAfter: retryAfter.map { Double($0.wholeSeconds) } ?? 30, oauth: oauth)
     case .lost, .notSent, .blocked: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
+    case .denied:
+      return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as somebody else.")
+    case .unsupported: return RPCError(.unsupportedByProvider, message)
     }
   }
 }

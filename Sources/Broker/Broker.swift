@@ -165,10 +165,10 @@ public actor Broker {
       cache.set(account, nil)
       return
     }
-    let issuer = providers[grant.saved.provider]?.provider.about.issuer
+    let about = providers[grant.saved.provider]?.provider.about
     cache.set(
       account,
-      TokenCache.Entry(token, grant: grant.saved, issuer: issuer, policy: configuration.refresh, at: now, uptime))
+      TokenCache.Entry(token, grant: grant.saved, about: about, policy: configuration.refresh, at: now, uptime))
   }
 
   /// After each change: the fast path, the waiters, the clockwork and the summary learn of it.

@@ -7,6 +7,9 @@ public struct BrokerConfiguration: Sendable {
   public var refresh: RefreshPolicy
   /// Accounts that need nobody to sign in.
   public var accounts: [DeclaredAccount] = []
+  /// The origin under which a proxy passes callbacks of the web on to the callback endpoint, such as
+  /// `https://broker.example.com` (as ``RedirectURI/origin`` writes it); nil: none does.
+  public var publicOrigin: String?
   /// The file, for people; nil: built-in defaults.
   public var path: String?
   /// What a person should know of it.
@@ -52,12 +55,19 @@ enum Limit {
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.
   static let subjectTokenWait = Duration.seconds(30)
+  /// Bytes of a body that a caller sends, and of one that it is given: each fits a line of the socket.
+  static let requestBody = 128 << 10
+  static let responseBody = 160 << 10
+  static let responseLine = 240 << 10
+  static let headers = 64
   /// However long a provider lets a person take on another device.
   static let longestLogin = Duration.seconds(86_400)
   static let endedLoginsKept = Duration.seconds(600)
   static let waiters = 8192
   static let subscriptions = 256
   static let revocations = 4096
+  /// How long a logout waits for what the provider says; its revocations go on without it.
+  static let logoutWait = Duration.seconds(10)
   static let revocationLife = Duration.seconds(7 * 86_400)
   /// The waits after failed revocations; the last one repeats. The token is live meanwhile, so the first is short.
   static let revocationDelays: [Duration] = [2, 30, 120, 600, 1800, 3600].map { .seconds($0) }

@@ -2,8 +2,11 @@ public import Foundation
 
 /// Completes logins from addresses that a browser brought back.
 public protocol CallbackHandler: Sendable {
-  /// `url` is absolute, as the browser asked for it (scheme, host, port, path, query).
+  /// `url` is absolute, as the browser asked for it (scheme, host, port, path, query), with the fragment where it came.
   func handleCallback(url: String) async -> CallbackOutcome
+  /// Whether a login waits for an answer in the fragment of this address (RFC 6749 §4.2.2), which no server sees: a page
+  /// has to bring it. False also where the address bears parameters of its own, which are an answer already.
+  func awaitsFragment(url: String) async -> Bool
   /// A provider says that a person signed out there (OpenID Connect Back-Channel Logout §2.5).
   ///
   /// - Parameters:
@@ -36,6 +39,8 @@ public enum CallbackOutcome: Sendable, Equatable {
   case refused(message: String, hint: String)
   /// The exchange failed.
   case failed(message: String, hint: String)
+  /// One more thing to do, where the login was started.
+  case actionRequired(message: String)
   /// The browser has to go on.
   case redirect(url: String)
 }

@@ -25,7 +25,7 @@ extension Broker {
     if let failure = line.suspended(at: now) { return .suspended(failure) }
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
-    if let error = holdsBack(line) { return .heldBack(error) }
+    if let error = holdsBack(grant) { return .heldBack(error) }
     if case .open(let outage, let retryAt) = line.gate.circuit.state, retryAt > uptime {
       return .unreachable(outage.failure, retryAt: wall(retryAt))
     }
@@ -41,8 +41,6 @@ extension Broker {
       !(due.isEmpty && line.wanted.isEmpty) || line.gate.circuit.outage != nil
     else { return nil }
     if line.suspended(at: now) != nil { return line.suspension?.until }
-    // Goes on when the store works.
-    guard holdsBack(line) == nil else { return nil }
     // Whom it lets through matters only where it lets anybody through.
     var gate = line.gate
     switch gate.admit(
@@ -53,6 +51,8 @@ extension Broker {
     case .later(let moment): return wall(moment)
     }
     var candidates = candidates(line, due: due)
+    // Those go on when the store works.
+    if storeFailure != nil { candidates.removeAll { grants[$0.account].map { holdsBack($0) != nil } ?? true } }
     while let candidate = next(&candidates, at: name) {
       guard
         let admission = providers[name]?.gate.admit(

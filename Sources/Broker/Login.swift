@@ -19,6 +19,8 @@ struct Login {
 
   enum Outcome {
     case completed(AccountName)
+    /// The code itself is what it was for.
+    case code(Secret)
     case failed(RPCError)
   }
 

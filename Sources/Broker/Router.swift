@@ -38,6 +38,15 @@ public struct Router: Dispatcher {
         Self.route(AccountUserinfo.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.userInfo(params)
         },
+        Self.route(AccountSessions.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.sessions(params)
+        },
+        Self.route(AccountEndSession.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.endSession(params)
+        },
+        Self.route(RequestSend.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+          try await broker.sendRequest(params)
+        },
         Self.route(AccountImport.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.importAccount(params)
         },
@@ -60,6 +69,9 @@ public struct Router: Dispatcher {
         },
         Self.route(LoginWait.self, broker) { params, session throws(RPCError) in
           try await broker.waitForLogin(params, caller: session.caller)
+        },
+        Self.route(LoginContinue.self, broker) { params, session throws(RPCError) in
+          try await broker.continueLogin(params, caller: session.caller)
         },
         Self.route(LoginHandleCallback.self, broker) { params, _ throws(RPCError) in
           try await broker.handleCallback(params)

@@ -141,11 +141,14 @@ public struct RPCError: Error, Sendable, Equatable {
   public var retry_after: Double?
   public var oauth: OAuthDetail?
   public var detail: String?
+  /// What is wrong with each field that was sent.
+  public var fields: [String: [String]]?
 
   public init(
     _ reason: ErrorReason, _ message: String, hint: String? = nil, retryAfter: Double? = nil,
-    oauth: OAuthDetail? = nil, detail: String? = nil
+    oauth: OAuthDetail? = nil, detail: String? = nil, fields: [String: [String]]? = nil
   ) {
+    self.fields = fields
     self.code = reason.code
     self.message = message
     self.reason = reason

@@ -2,8 +2,9 @@
 public enum Methods {
   public static let all: [any RPCMethod.Type] = [
     TokenGet.self, TokenReportRejected.self, TokenExchange.self, TokenIntrospect.self, DPoPProof.self,
-    AccountList.self, AccountGet.self, AccountUserinfo.self, AccountImport.self, AccountLogout.self,
-    LoginStart.self, LoginPassword.self, LoginWait.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
+    RequestSend.self, AccountList.self, AccountGet.self, AccountUserinfo.self, AccountSessions.self,
+    AccountEndSession.self, AccountImport.self, AccountLogout.self, LoginStart.self, LoginPassword.self,
+    LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
     ProviderList.self, ProviderGet.self, ProviderCheck.self, ProviderRegister.self, ProviderUnregister.self,
     EventsSubscribe.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self, RPCDiscover.self,
   ]

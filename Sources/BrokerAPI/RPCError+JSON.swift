@@ -3,11 +3,12 @@
 
 extension RPCError {
   /// The error object (JSON-RPC 2.0 §5.1): `code`, `message`, and `data` with what is known of `reason`, `hint`,
-  /// `retry_after`, `oauth` and `detail`.
+  /// `retry_after`, `oauth`, `detail` and `fields`.
   public var json: JSON {
     let data = JSON(
       encoding: ErrorData(
-        reason: reason?.rawValue, hint: hint, retry_after: retry_after, oauth: oauth, detail: detail))
+        reason: reason?.rawValue, hint: hint, retry_after: retry_after, oauth: oauth, detail: detail,
+        fields: fields))
     var members = [
       JSON.Member(name: "code", value: .integer(code)), JSON.Member(name: "message", value: .string(message)),
     ]
@@ -29,6 +30,7 @@ extension RPCError {
     retry_after = data["retry_after"]?.double
     oauth = data["oauth"].flatMap { try? $0.decode(OAuthDetail.self) }
     detail = data["detail"]?.string
+    fields = data["fields"].flatMap { try? $0.decode([String: [String]].self) }
   }
 }
 
@@ -39,4 +41,5 @@ struct ErrorData: Codable, Sendable {
   var retry_after: Double?
   var oauth: OAuthDetail?
   var detail: String?
+  var fields: [String: [String]]?
 }

@@ -39,7 +39,7 @@ public final class CallbackListener: Sendable {
     self.handler = handler
     self.logger = logger
     loop = group.next()
-    paths = Paths(configuration.paths)
+    paths = Paths(configuration.paths, publicSite: configuration.publicSite)
   }
 
   /// The port of every address, once started.
@@ -52,8 +52,8 @@ public final class CallbackListener: Sendable {
   public var warnings: [String] { listening?.warnings ?? [] }
 
   /// Serves these paths from now on, in place of those that were. Requests being answered are not touched.
-  public func update(paths: [String]) {
-    self.paths.replace(by: paths)
+  public func update(paths: [String], publicSite: PublicSite? = nil) {
+    self.paths.replace(by: paths, publicSite: publicSite)
   }
 
   /// Listens. When it throws, nothing is left open.
@@ -123,22 +123,5 @@ public final class CallbackListener: Sendable {
       preconditionFailure("the event loop of the callback endpoint was shut down")
     }
     return reception
-  }
-}
-
-/// The exact paths that are served. Read on the loop, replaced from anywhere.
-final class Paths: Sendable {
-  private let paths: Mutex<Set<String>>
-
-  init(_ paths: [String]) {
-    self.paths = Mutex(Set(paths))
-  }
-
-  func replace(by paths: [String]) {
-    self.paths.withLock { $0 = Set(paths) }
-  }
-
-  func contains(_ path: String) -> Bool {
-    paths.withLock { $0.contains(path) }
   }
 }

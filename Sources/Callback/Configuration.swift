@@ -8,8 +8,11 @@ extension CallbackListener {
     /// The port that it had before a restart, so that logins in flight still come back. Tried first when
     /// `port` is 0; when it is taken, the kernel chooses.
     public var preferredPort: Int?
-    /// The paths that are served, compared exactly (no trailing slash, no decoding).
+    /// The paths that are served, compared exactly (no trailing slash, no decoding); `*` at a path's end stands for any
+    /// one segment.
     public var paths: [String]
+    /// What a reverse proxy passes on from the web; nil: none does.
+    public var publicSite: PublicSite?
     /// Listen on 127.0.0.1.
     public var ipv4: Bool
     /// Listen on ::1.
@@ -21,13 +24,14 @@ extension CallbackListener {
     public var logoutDeadline: Duration
 
     public init(
-      port: Int = 0, preferredPort: Int? = nil, paths: [String] = ["/callback"], ipv4: Bool = true, ipv6: Bool = true,
-      limits: Limits = Limits(), handlerDeadline: Duration = .seconds(60),
-      logoutDeadline: Duration = .seconds(30)
+      port: Int = 0, preferredPort: Int? = nil, paths: [String] = ["/callback"], publicSite: PublicSite? = nil,
+      ipv4: Bool = true, ipv6: Bool = true, limits: Limits = Limits(),
+      handlerDeadline: Duration = .seconds(60), logoutDeadline: Duration = .seconds(30)
     ) {
       self.port = port
       self.preferredPort = preferredPort
       self.paths = paths
+      self.publicSite = publicSite
       self.ipv4 = ipv4
       self.ipv6 = ipv6
       self.limits = limits
@@ -47,6 +51,8 @@ extension CallbackListener {
     public var body = 64 * 1024
     /// Bytes of a logout request's body. In chunks it may take twice as many.
     public var form = LogoutToken.maximumFormBytes
+    /// Bytes of a fragment that a page brings, as many as of an address. In chunks it may take twice as many.
+    public var fragment = 16 * 1024
     /// Bytes that are read and thrown away of a logout request, before the connection is cut: enough that a provider
     /// whose form is too large reads so.
     public var refusedForm = 1024 * 1024
@@ -57,7 +63,8 @@ extension CallbackListener {
     /// Logout tokens looked at at once. Apart from `handlers`, since strangers of the network may send them: they take no
     /// sign-in's place.
     public var logouts = 16
-    /// From the accepted connection to the end of the request's head; of a logout request, to the end of its body.
+    /// From the accepted connection to the end of the request's head; of one that brings something, to the end of its
+    /// body.
     public var request: Duration = .seconds(10)
     /// From the answer to the connection's end.
     public var linger: Duration = .seconds(2)

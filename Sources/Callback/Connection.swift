@@ -1,4 +1,5 @@
 import Broker
+import Foundation
 import Logging
 import NIOCore
 import NIOHTTP1
@@ -10,8 +11,8 @@ final class Connection: ChannelInboundHandler {
 
   private enum State {
     case reading(timeout: Scheduled<Void>)
-    /// The head of a logout request was read, and its body is coming in.
-    case receiving(LogoutForm, timeout: Scheduled<Void>)
+    /// The head was read, and a body that is wanted is coming in.
+    case receiving(IncomingForm, timeout: Scheduled<Void>)
     case handling(deadline: Scheduled<Void>)
     case answering(cut: Scheduled<Void>)
     /// The answer is written; what the client still sends is read and dropped, since closing on it would reset the
@@ -57,8 +58,8 @@ final class Connection: ChannelInboundHandler {
     switch (unwrapInboundIn(data), state) {
     case (.head(let head), .reading(let timeout)): headRead(head, timeout, context)
     case (.body(let bytes), .receiving(let form, _)):
-      if !form.append(bytes) { answer(Response(.tooLarge)) }
-    case (.end, .receiving(let form, _)): logOut(form)
+      if !form.append(bytes) { answer(tooLarge(form)) }
+    case (.end, .receiving(let form, _)): take(form)
     // Other bodies and further requests: the connection is for one.
     case (.head, _), (.body, _), (.end, _): break
     }
@@ -67,15 +68,18 @@ final class Connection: ChannelInboundHandler {
   private func headRead(_ head: HTTPRequestHead, _ timeout: Scheduled<Void>, _ context: ChannelHandlerContext) {
     let desk = Desk(
       port: context.localAddress?.port ?? 0, paths: reception.context.paths, requestLineLimit: limits.requestLine,
-      formLimit: limits.form)
+      formLimit: limits.form, fragmentLimit: limits.fragment)
     switch desk.ruling(on: head) {
-    case .callback(let url): complete(url)
+    case .callback(let url): complete(url, isWhole: false)
+    case .fragment(let url): receive(IncomingForm(.fragment(url: url), limit: limits.fragment), limits.fragment)
     case .page(let page): answer(Response(page, withBody: head.method != .HEAD))
     case .refusal(let refusal): answer(Response(refusal, withBody: head.method != .HEAD))
     case .nothing: answer(Response.noContent)
-    case .logout(let provider):
-      intake.admitForm()
-      state = .receiving(LogoutForm(provider: provider, limit: limits.form), timeout: timeout)
+    case .logout(let provider): receive(IncomingForm(.logout(provider: provider), limit: limits.form), limits.form)
+    }
+    func receive(_ form: IncomingForm, _ limit: Int) {
+      intake.admitForm(limit: limit)
+      state = .receiving(form, timeout: timeout)
       if head.version == .http1_1, head.headers["Expect"].contains(where: { $0.lowercased() == "100-continue" }) {
         context.writeAndFlush(
           wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: .continue))), promise: nil)
@@ -87,7 +91,7 @@ final class Connection: ChannelInboundHandler {
     switch event {
     case Intake.Excess.requestLine: refuseIfReading(.requestLineTooLong)
     case Intake.Excess.headers: refuseIfReading(.headersTooLarge)
-    case Intake.Excess.form: if case .receiving = state { answer(Response(.tooLarge)) }
+    case Intake.Excess.form: if case .receiving(let form, _) = state { answer(tooLarge(form)) }
     case ChannelEvent.inputClosed: inputClosed()
     default: context.fireUserInboundEventTriggered(event)
     }
@@ -110,20 +114,39 @@ final class Connection: ChannelInboundHandler {
     }
   }
 
-  private func complete(_ url: String) {
-    guard let outcome = reception.complete(url) else { return answer(Response(Page.busy)) }
-    let deadline = reception.context.configuration.handlerDeadline
-    wait(for: outcome, noLongerThan: deadline) { [self] in
-      reception.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
-      answer(Response(Page.tooSlow))
-    } then: { [self] outcome in
-      answer(Response(Page(outcome)))
+  private func take(_ form: IncomingForm) {
+    switch form.purpose {
+    case .logout(let provider): logOut(provider, form.bytes)
+    case .fragment(let url):
+      guard let address = form.address(url) else { return answer(Response(Page.badRequest)) }
+      complete(address, isWhole: true)
     }
   }
 
-  private func logOut(_ form: LogoutForm) {
-    guard !form.bytes.isEmpty else { return answer(Response(.empty)) }
-    guard let outcome = reception.logOut(form) else { return answer(Response(Refusal.busy)) }
+  private func tooLarge(_ form: IncomingForm) -> Response {
+    switch form.purpose {
+    case .logout: Response(Refusal.tooLarge)
+    case .fragment: Response(Page.fragmentTooLong)
+    }
+  }
+
+  private func complete(_ url: String, isWhole: Bool) {
+    guard let completion = reception.complete(url, isWhole: isWhole) else { return answer(Response(Page.busy)) }
+    let deadline = reception.context.configuration.handlerDeadline
+    wait(for: completion, noLongerThan: deadline) { [self] in
+      reception.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
+      answer(Response(Page.tooSlow))
+    } then: { [self] completion in
+      switch completion {
+      case .fragmentWanted: answer(.fragmentPage)
+      case .outcome(let outcome): answer(Response(isWhole ? Page(outcome).inPlace : Page(outcome)))
+      }
+    }
+  }
+
+  private func logOut(_ provider: String, _ bytes: Data) {
+    guard !bytes.isEmpty else { return answer(Response(.empty)) }
+    guard let outcome = reception.logOut(provider, bytes) else { return answer(Response(Refusal.busy)) }
     let deadline = reception.context.configuration.logoutDeadline
     wait(for: outcome, noLongerThan: deadline) { [self] in
       reception.context.logger.warning("logout token not looked at in time", metadata: ["deadline": "\(deadline)"])

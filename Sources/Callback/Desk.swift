@@ -1,3 +1,4 @@
+import Foundation
 import NIOHTTP1
 
 /// Decides what is done with a request, from its head alone (RFC 9110, RFC 9112 §3).
@@ -5,6 +6,8 @@ struct Desk {
   enum Ruling: Equatable {
     /// A browser brought an address back: absolute, as it asked for it.
     case callback(url: String)
+    /// Our page at that address brings the fragment; the body is still to come.
+    case fragment(url: String)
     case page(Page)
     /// A provider's logout request begins; its body is still to come.
     case logout(provider: String)
@@ -23,6 +26,8 @@ struct Desk {
   let requestLineLimit: Int
   /// Bytes of a logout request's body.
   let formLimit: Int
+  /// Bytes of a fragment.
+  let fragmentLimit: Int
 
   func ruling(on head: HTTPRequestHead) -> Ruling {
     let target = head.uri
@@ -31,28 +36,32 @@ struct Desk {
     if LogoutPath.leads(path), !paths.contains(String(path)) { return logoutRuling(on: head, path: path) }
     let hosts = head.headers["Host"]
     guard hosts.count == 1, let host = hosts.first else { return .page(.badRequest) }
-    guard isOurs(host) else { return .page(.foreignHost) }
+    guard let site = paths.site(of: host, port: port) else { return .page(.foreignHost) }
     // Browsers send the origin form, and never a fragment.
     guard target.hasPrefix("/"), !target.utf8.contains(UInt8(ascii: "#")) else { return .page(.badRequest) }
-    guard paths.contains(String(path)) else {
+    guard site.contains(String(path)) else {
       return path == "/favicon.ico" && head.method == .GET ? .nothing : .page(.notFound)
     }
     switch head.method {
     case .HEAD: return .page(.idle)
     case .GET: break
+    case .POST: return fragmentRuling(on: head, from: site, url: "\(site.origin)\(target)")
     default: return .page(.methodNotAllowed)
     }
     if isSpeculative(head.headers) { return .page(.speculative) }
     guard isNavigation(head.headers) else { return .page(.embedded) }
-    return .callback(url: "http://\(host)\(target)")
+    return .callback(url: "\(site.origin)\(target)")
   }
 
-  /// Against DNS rebinding: a page of `evil.example` that resolves to 127.0.0.1 sends its own name.
-  private func isOurs(_ host: String) -> Bool {
-    let names = ["127.0.0.1", "[::1]", "localhost"]
-    let host = host.lowercased()
-    // Browsers leave the scheme's own port out.
-    return names.contains { host == "\($0):\(port)" || (port == 80 && host == $0) }
+  static func isForm(_ headers: HTTPHeaders) -> Bool {
+    let types = headers["Content-Type"]
+    guard types.count == 1, let type = types[0].split(separator: ";").first else { return false }
+    return type.trimmingCharacters(in: .whitespaces).lowercased() == "application/x-www-form-urlencoded"
+  }
+
+  /// Bytes that a body is announced to have; 0 where nothing is said.
+  static func length(_ headers: HTTPHeaders) -> Int {
+    headers["Content-Length"].map { Int($0) ?? .max }.max() ?? 0
   }
 
   /// A prefetch must not use the code up: the person has not come yet, and the answer may never be shown.

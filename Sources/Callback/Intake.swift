@@ -16,7 +16,7 @@ final class Intake: ChannelInboundHandler {
   private enum State {
     case requestLine(read: Int)
     case headers(read: Int)
-    case form(read: Int)
+    case form(read: Int, limit: Int)
     case discarding(read: Int)
   }
 
@@ -39,9 +39,11 @@ final class Intake: ChannelInboundHandler {
     return words.count == 2 && words[1].starts(with: LogoutPath.prefix.utf8)
   }
 
-  /// The head of a logout request is over, and its body is wanted.
-  func admitForm() {
-    if case .headers = state { state = .form(read: 0) }
+  /// The head is over, and a body is wanted.
+  ///
+  /// - Parameter limit: bytes that it has at most; the frames of its chunks may take as many again.
+  func admitForm(limit: Int) {
+    if case .headers = state { state = .form(read: 0, limit: 2 * limit) }
   }
 
   /// The head is over, or nobody wants to know the rest.
@@ -58,7 +60,7 @@ final class Intake: ChannelInboundHandler {
       switch state {
       case .requestLine(let read): passRequestLine(&buffer, read, context)
       case .headers(let read): passHeaders(&buffer, read, context)
-      case .form(let read): passForm(&buffer, read, context)
+      case .form(let read, let limit): passForm(&buffer, read, limit, context)
       case .discarding(let read):
         let total = read + buffer.readableBytes
         state = .discarding(read: total)
@@ -90,10 +92,10 @@ final class Intake: ChannelInboundHandler {
     pass(length, of: &buffer, context)
   }
 
-  private func passForm(_ buffer: inout ByteBuffer, _ read: Int, _ context: ChannelHandlerContext) {
-    let length = min(2 * limits.form - read, buffer.readableBytes)
+  private func passForm(_ buffer: inout ByteBuffer, _ read: Int, _ limit: Int, _ context: ChannelHandlerContext) {
+    let length = min(limit - read, buffer.readableBytes)
     guard length > 0 else { return refuse(.form, context) }
-    state = .form(read: read + length)
+    state = .form(read: read + length, limit: limit)
     pass(length, of: &buffer, context)
   }
 

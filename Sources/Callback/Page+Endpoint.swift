@@ -35,12 +35,28 @@ extension Page {
 
   static let methodNotAllowed = Page(
     status: .methodNotAllowed, tone: .neutral, heading: "Method not allowed",
-    lead: "A sign-in is completed by opening this address (GET).", extraHeaders: ["Allow": "GET, HEAD"])
+    lead: "A sign-in is completed by opening this address (GET).", extraHeaders: ["Allow": "GET, HEAD, POST"])
+
+  static let posted = Page(
+    status: .forbidden, tone: .bad, heading: "Not this way",
+    lead: "Another page sent something here. Nothing of it was looked at.",
+    hint:
+      "If the provider did, its answer has to come in the address instead: see `response_mode` in the configuration.")
+
+  static let notFragment = Page(
+    status: .unsupportedMediaType, tone: .bad, heading: "Request not understood",
+    lead: "This is not how a page of this address brings an answer.")
+
+  static let fragmentTooLong = Page(
+    status: .payloadTooLarge, tone: .bad, heading: "Address too long",
+    lead: "The address that the browser brought back is too long. A sign-in that waits goes on waiting.",
+    hint: "Ask for fewer scopes, and start the sign-in again.")
 
   static let foreignHost = Page(
     status: .misdirectedRequest, tone: .bad, heading: "Wrong address",
     lead: "This page was asked for under a name that is not this machine's. Nothing was done.",
-    hint: "Use 127.0.0.1, [::1] or localhost, with the port.")
+    hint:
+      "Use 127.0.0.1, [::1] or localhost, with the port. Behind a reverse proxy, `public_url` names what it passes on.")
 
   static let badRequest = Page(
     status: .badRequest, tone: .bad, heading: "Request not understood",

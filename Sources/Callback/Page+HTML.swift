@@ -4,7 +4,11 @@ extension Page {
   static let detailLimit = 600
 
   /// A document without scripts and without anything to load.
-  var html: String {
+  var html: String { Self.document(title: heading, tone: tone, main: content) }
+
+  /// - Parameters:
+  ///   - head, main: markup.
+  static func document(title: String, tone: Tone, head: String = "", main: String) -> String {
     """
     <!DOCTYPE html>
     <html lang="en">
@@ -13,20 +17,27 @@ extension Page {
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark">
     <meta name="robots" content="noindex">
-    <title>\(Self.escaped(heading, limit: Self.factLimit)) – grantd</title>
-    <link rel="icon" href="data:image/svg+xml,\(icon)">
+    \(head)<title>\(escaped(title, limit: factLimit)) – grantd</title>
+    <link rel="icon" href="data:image/svg+xml,\(icon(tone))">
     <style>\(Stylesheet.text)</style>
     </head>
     <body>
     <main class="\(tone.rawValue)">
-    <p class="mark" aria-hidden="true">\(mark)</p>
-    <h1>\(Self.escaped(heading, limit: Self.factLimit))</h1>
-    <p class="lead">\(Self.escaped(lead, limit: Self.detailLimit))</p>
-    \(factsHTML)\(detailHTML)\(hintHTML)\(locationHTML)<p class="by">grantd</p>
+    \(main)<p class="by">grantd</p>
     </main>
     </body>
     </html>
 
+    """
+  }
+
+  /// Markup.
+  var content: String {
+    """
+    <p class="mark" aria-hidden="true">\(mark)</p>
+    <h1>\(Self.escaped(heading, limit: Self.factLimit))</h1>
+    <p class="lead">\(Self.escaped(lead, limit: Self.detailLimit))</p>
+    \(factsHTML)\(detailHTML)\(hintHTML)\(locationHTML)
     """
   }
 
@@ -39,7 +50,7 @@ extension Page {
   }
 
   /// A dot in the tone's colour; also keeps browsers from asking for `/favicon.ico`.
-  private var icon: String {
+  private static func icon(_ tone: Tone) -> String {
     let color =
       switch tone {
       case .good: "1a7f4b"
@@ -72,7 +83,9 @@ extension Page {
   private var locationHTML: String {
     guard let location else { return "" }
     let address = Self.escaped(location.text, limit: Location.limit)
-    return "<p class=\"hint\">If it does not: <a rel=\"noreferrer\" href=\"\(address)\">go on</a>.</p>\n"
+    let link = "<a rel=\"noreferrer\" href=\"\(address)\">"
+    let text = goesOnByItself ? "If it does not: \(link)go on</a>." : "\(link)Go on</a>"
+    return "<p class=\"hint\">\(text)</p>\n"
   }
 
   /// Hints quote commands in backticks, as the rest of the program's texts do. Of escaped text.

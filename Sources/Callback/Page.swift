@@ -22,13 +22,24 @@ struct Page: Equatable {
   var detail: String?
   /// What to do next.
   var hint: String?
-  /// Where the browser goes on (RFC 9110 §15.4.4).
+  /// Where the browser goes on.
   var location: Location?
   /// Besides those of every page.
   var extraHeaders: [String: String] = [:]
 
+  /// The same without what a script cannot follow, for our own page that puts it in its place.
+  var inPlace: Page {
+    guard goesOnByItself else { return self }
+    var page = self
+    (page.status, page.lead) = (.ok, "The sign-in goes on at another page.")
+    return page
+  }
+
+  /// The status makes a browser follow the location (RFC 9110 §15.4.4).
+  var goesOnByItself: Bool { location != nil && status == .seeOther }
+
   var headers: [(String, String)] {
-    let location = location.map { [("Location", $0.text)] } ?? []
+    let location = goesOnByItself ? location.map { [("Location", $0.text)] } ?? [] : []
     return location + extraHeaders.sorted { $0.key < $1.key }
   }
 }
@@ -70,10 +81,15 @@ extension Page {
       self.init(
         status: .ok, tone: .good, heading: "Signed out", lead: Self.canClose,
         facts: [Fact(label: "Provider", value: provider)])
+    case .actionRequired(let message):
+      self.init(
+        status: .ok, tone: .neutral, heading: "One more thing to do", lead: "You are not signed in yet.",
+        detail: message.prefix(1).uppercased() + message.dropFirst(),
+        hint: "Go back to where you started the sign-in: it asks for the rest. \(Self.canClose)")
     case .denied(let message):
       self.init(
         status: .ok, tone: .bad, heading: "Sign-in declined", lead: "You are not signed in. Nothing was stored.",
-        detail: message, hint: "Start the sign-in again if you did not mean to decline.")
+        detail: message)
     case .refused(let message, let hint):
       self.init(
         status: .badRequest, tone: .bad, heading: "Answer not accepted",

@@ -1,4 +1,5 @@
 import Broker
+import Foundation
 import Logging
 import NIOCore
 import NIOHTTP1
@@ -47,16 +48,26 @@ final class Reception {
     channel.closeFuture.assumeIsolated().whenComplete { [self] _ in open[id] = nil }
   }
 
+  /// What is done about an address.
+  enum Completion: Sendable {
+    case outcome(CallbackOutcome)
+    /// A page has to bring its fragment first.
+    case fragmentWanted
+  }
+
   /// Completes the login that `url` belongs to, off the loop. Nil: too many are being completed.
   ///
   /// The task is never cancelled, neither by a browser that goes away nor by the deadline: the code in `url` is good
   /// for one exchange, and its answer must not be lost.
-  func complete(_ url: String) -> EventLoopFuture<CallbackOutcome>.Isolated? {
+  ///
+  /// - Parameter isWhole: the fragment is in it where there is one.
+  func complete(_ url: String, isWhole: Bool) -> EventLoopFuture<Completion>.Isolated? {
     guard handlersAtWork < context.limits.handlers else { return nil }
     handlersAtWork += 1
     let handler = context.handler
     return run {
-      await handler.handleCallback(url: url)
+      if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }
+      return .outcome(await handler.handleCallback(url: url))
     } ended: { [self] in
       handlersAtWork -= 1
     }
@@ -65,11 +76,10 @@ final class Reception {
   /// Hands a logout token over, off the loop. Nil: too many are being looked at.
   ///
   /// Nor is this task ever cancelled: a token that was remembered as taken must not be half done.
-  func logOut(_ form: LogoutForm) -> EventLoopFuture<LogoutOutcome>.Isolated? {
+  func logOut(_ provider: String, _ bytes: Data) -> EventLoopFuture<LogoutOutcome>.Isolated? {
     guard logoutsAtWork < context.limits.logouts else { return nil }
     logoutsAtWork += 1
     let handler = context.handler
-    let (provider, bytes) = (form.provider, form.bytes)
     return run {
       await handler.handleLogout(provider: provider, form: bytes)
     } ended: { [self] in

@@ -8,13 +8,22 @@ struct Response {
 
   /// - Parameter withBody: false for an answer to HEAD, whose headers speak of the same page (RFC 9110 §9.3.2).
   init(_ page: Page, withBody: Bool = true) {
-    let html = page.html
+    self.init(html: page.html, status: page.status, policy: Self.policy, more: page.headers)
+    if !withBody { body = nil }
+  }
+
+  /// Asks for the fragment of an address.
+  static let fragmentPage = Response(
+    html: FragmentPage.html, status: .ok,
+    policy: policy + "; script-src '\(FragmentPage.scriptHash)'; connect-src 'self'")
+
+  private init(html: String, status: HTTPResponseStatus, policy: String, more: [(String, String)] = []) {
     var headers = Self.common
+    headers.add(name: "Content-Security-Policy", value: policy)
     headers.add(name: "Content-Type", value: "text/html; charset=utf-8")
     headers.add(name: "Content-Length", value: "\(html.utf8.count)")
-    for (name, value) in page.headers { headers.add(name: name, value: value) }
-    head = HTTPResponseHead(version: .http1_1, status: page.status, headers: headers)
-    body = withBody ? html : nil
+    for (name, value) in more { headers.add(name: name, value: value) }
+    self.init(head: HTTPResponseHead(version: .http1_1, status: status, headers: headers), body: html)
   }
 
   /// A refused logout request. A machine reads it: there is nothing to show.
@@ -59,13 +68,14 @@ struct Response {
     "Connection": "close",
   ]
 
+  private static let policy =
+    "default-src 'none'; style-src '\(Stylesheet.hash)'; img-src data:; base-uri 'none'; form-action 'none'; "
+    + "frame-ancestors 'none'"
+
   private static let common: HTTPHeaders = [
     // The address has a code in it: neither the page nor where it was may be kept or passed on.
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy":
-      "default-src 'none'; style-src '\(Stylesheet.hash)'; img-src data:; base-uri 'none'; form-action 'none'; "
-      + "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Cross-Origin-Opener-Policy": "same-origin",

@@ -1,7 +1,7 @@
 /// The one stylesheet, inline. The policy names its hash, so that no other style is applied.
 enum Stylesheet {
   /// SHA-256 of `text` for `style-src`. A test compares them and prints the right one.
-  static let hash = "sha256-yu6kIGKl6QEIiwdjIQmBIICUxD+rFT/OVEVR07X80M4="
+  static let hash = "sha256-Cs9fBdZUiN5/UiGwytSRmMeJCmrfGGWkRaqbajGpmoM="
 
   static let text = """
     :root{color-scheme:light dark;--bg:#eef0f3;--card:#fff;--line:#d9dde3;--text:#1b1f24;--soft:#57606a;
@@ -25,7 +25,8 @@ enum Stylesheet {
     blockquote{margin:1.5rem 0 0;padding:.75rem 1rem;border-left:3px solid var(--tone);background:var(--bg);
     border-radius:0 .4rem .4rem 0}
     .hint{margin:1.25rem 0 0}
-    code{padding:.1em .35em;border-radius:.3rem;background:var(--bg);font:.9em ui-monospace,Menlo,Consolas,monospace}
+    code{padding:.1em .35em;border-radius:.3rem;background:var(--bg);font:.9em ui-monospace,Menlo,Consolas,monospace;
+    -webkit-box-decoration-break:clone;box-decoration-break:clone}
     a{color:var(--neutral)}
     .by{margin:2rem 0 0;color:var(--soft);font-size:.85rem}
     """

@@ -2,7 +2,8 @@
 public enum ConfigurationReference {
   public static func markdown() -> String {
     let sections = [
-      section(Sections.provider), section(Sections.account), section(Sections.rule), section(Sections.onEvent),
+      section(Sections.provider), section(Sections.vms), section(Sections.zephr), section(Sections.account),
+      section(Sections.rule), section(Sections.onEvent),
       section(Sections.callback), section(Sections.socket), section(Sections.store), section(Sections.refresh),
       section(Sections.metrics),
       section(Sections.log),
@@ -14,6 +15,8 @@ public enum ConfigurationReference {
   static var keys: [(header: String, names: [String])] {
     [
       (Sections.provider.header, Sections.provider.keys.map(\.name)),
+      (Sections.vms.header, Sections.vms.keys.map(\.name)),
+      (Sections.zephr.header, Sections.zephr.keys.map(\.name)),
       (Sections.account.header, Sections.account.keys.map(\.name)),
       (Sections.rule.header, Sections.rule.keys.map(\.name)),
       (Sections.onEvent.header, Sections.onEvent.keys.map(\.name)),

@@ -51,7 +51,9 @@ struct DeclaredAccounts {
   }
 
   /// - Parameter known: where each provider is, those too that do not hold together.
-  func check(_ providers: [ProviderSettings], known: [String: Place], report: inout Report) {
+  func check(
+    _ providers: [ProviderSettings], systems: [SystemSettings], known: [String: Place], report: inout Report
+  ) {
     for account in accounts {
       let title = "[account.\(account.name)]"
       let place = tables[account.name]?["provider"]?.place ?? places[account.name] ?? Place(file: "")
@@ -59,6 +61,13 @@ struct DeclaredAccounts {
         report.problem(
           "\(title) is of [provider.\(account.provider)], which is not there", at: place,
           suggestion: didYouMean(account.provider.rawValue, known.keys.sorted()) ?? "add it")
+        continue
+      }
+      if systems.contains(where: { $0.site.name == account.provider }) {
+        report.problem(
+          "\(title) needs nobody to sign in, and [provider.\(account.provider)] gives nothing without a person",
+          at: place,
+          suggestion: "remove it, and sign in with grantctl login \(account.provider) \(account.name)")
         continue
       }
       guard let provider = providers.first(where: { $0.name == account.provider }) else { continue }

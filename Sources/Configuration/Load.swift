@@ -21,6 +21,7 @@ struct Loader {
   private var report = Report()
   private let templates: Templates
   private var providers: [String: Place] = [:]
+  private var publicURL: Place?
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
   private var roots: [[String: Item]] = []
@@ -34,8 +35,9 @@ struct Loader {
     if sources.mustExist || ConfigurationFile.exists(sources.file) { read(sources.file) }
     if ConfigurationFile.exists(sources.folder) { readFolder() }
     for root in roots { read(root) }
-    checkRedirects()
-    accounts.check(settings.providers, known: providers, report: &report)
+    RedirectCheck(settings: settings, places: providers, publicURL: publicURL, file: sources.file)
+      .check(report: &report)
+    accounts.check(settings.providers, systems: settings.systems, known: providers, report: &report)
     settings.accounts = accounts.accounts
     if let error = report.error { throw error }
     settings.warnings = report.warnings
@@ -79,7 +81,9 @@ struct Loader {
       case "account": accounts.read(item, sources: sources, report: &report)
       case "rule": readRules(item)
       case "on_event": readHooks(item)
-      case "callback": read(item, Sections.callback, \.callback)
+      case "callback":
+        read(item, Sections.callback, \.callback)
+        publicURL = item.table?["public_url"]?.place ?? publicURL
       case "socket": read(item, Sections.socket, \.socket)
       case "store": read(item, Sections.store, \.store)
       case "refresh": read(item, Sections.refresh, \.refresh)
@@ -175,12 +179,26 @@ struct Loader {
         suggestion: "put it in a file of mode 0600 and write client_secret_file, or use client_secret_credential")
     }
     guard let (table, variables) = withTemplate(section, title: title, at: item.place) else { return }
+    let kind = table["kind"]?.text.flatMap(ProviderKind.init) ?? .oidc
+    if kind == .vms || kind == .zephr { return readSystem(name, kind, table, variables, at: item.place) }
     var draft = ProviderDraft()
-    Sections.provider.read(table, into: &draft, title: title, others: variables, report: &report)
+    Sections.provider.read(
+      table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
     let check = ProviderCheck(
       name: name, draft: draft, table: table, place: item.place,
       servesAccounts: DeclaredAccounts.providers(in: roots).contains(key), sources: sources)
     if let provider = check.settings(report: &report) { settings.providers.append(provider) }
+  }
+
+  private mutating func readSystem(
+    _ name: ProviderName, _ kind: ProviderKind, _ table: [String: Item], _ variables: [String], at place: Place
+  ) {
+    let title = "[provider.\(name)]"
+    var draft = SystemDraft()
+    let section = kind == .vms ? Sections.vms : Sections.zephr
+    section.read(table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
+    let check = SystemCheck(name: name, kind: kind, draft: draft, table: table, place: place, sources: sources)
+    if let system = check.settings(report: &report) { settings.systems.append(system) }
   }
 
   /// The section with its template under it, and the template's variables. Nil, and a report, where there is no such
@@ -197,23 +215,5 @@ struct Loader {
       let table = template.applied(to: section, title: title, at: place, report: &report)
     else { return nil }
     return (table, template.variables.keys.sorted())
-  }
-
-  /// A loopback redirect URI needs a listener.
-  private mutating func checkRedirects() {
-    guard !settings.callback.enabled else { return }
-    for provider in settings.providers {
-      if provider.backchannelLogout {
-        report.warning(
-          "[provider.\(provider.name)] has backchannel_logout, and [callback] is off: no logout reaches the broker",
-          at: providers[provider.name.rawValue] ?? Place(file: sources.file))
-      }
-      if case .fixed(let uri) = provider.redirect, !uri.isLoopback { continue }
-      if provider.clientID.isEmpty { continue }
-      report.warning(
-        "[provider.\(provider.name)] has its redirect_uri on this machine, and [callback] is off: logins end by "
-          + "login.handle_callback alone",
-        at: providers[provider.name.rawValue] ?? Place(file: sources.file))
-    }
   }
 }

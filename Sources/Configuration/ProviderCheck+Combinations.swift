@@ -7,6 +7,7 @@ extension ProviderCheck {
   func checkCombinations(discovery: DiscoveryStyle?, report: inout Report) {
     checkNeeds(discovery: discovery, report: &report)
     checkTypes(report: &report)
+    checkSignIn(discovery: discovery, report: &report)
     let parameters = ["response_mode", "acr_values", "ui_locales", "claims", "authorization_details"]
     for key in parameters where table[key] != nil && draft.authorizationParameters[key] != nil {
       report.problem(

@@ -68,7 +68,7 @@ struct ProviderCheck {
       }
       return style
     case nil:
-      let isComplete = draft.endpoints.authorization != nil && draft.endpoints.token != nil
+      let isComplete = draft.endpoints.authorization != nil && (draft.endpoints.token != nil || isImplicit)
       return kind == .oidc ? .openID : (draft.issuer == nil || isComplete ? nil : .oauth)
     }
   }
@@ -82,7 +82,8 @@ struct ProviderCheck {
         suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
     }
     guard discovery == nil else { return }
-    let required = authorizationEndpointKeys + ["token_endpoint"] + (kind == .oidc ? ["jwks_uri"] : [])
+    let required =
+      authorizationEndpointKeys + (isImplicit ? [] : ["token_endpoint"]) + (kind == .oidc ? ["jwks_uri"] : [])
     let missing = required.filter { table[$0] == nil }.map { "\"\($0)\"" }
     guard !missing.isEmpty else { return }
     let advice = kind == .oidc ? "add them, or leave discovery on" : "add them, or an issuer for discovery"

@@ -49,11 +49,13 @@ struct ProviderDraft {
   var rotation = Rotation.strict
   var permanentErrors: [String] = []
   var refreshTokenLifetime: Duration?
+  var prolongsRefreshTokens = false
   var narrowsTokens = true
   var idToken = ProviderSettings.IDTokenSettings()
   var revocation = ProviderSettings.RevocationStyle.rfc7009
   var postLogoutRedirectURI: String?
   var backchannelLogout = false
+  var signIn = SignInDraft()
   var allowInsecureHTTP = false
   var loginLifetime = Duration.seconds(600)
 
@@ -107,6 +109,7 @@ extension ProviderDraft {
     settings.rotation = rotation
     settings.permanentErrors = permanentErrors
     settings.refreshTokenLifetime = refreshTokenLifetime
+    settings.prolongsRefreshTokens = prolongsRefreshTokens
     settings.narrowsTokens = narrowsTokens
     settings.idToken = idToken
     settings.revocation = revocation
@@ -114,6 +117,7 @@ extension ProviderDraft {
     settings.backchannelLogout = backchannelLogout
     settings.allowInsecureHTTP = allowInsecureHTTP
     settings.loginLifetime = loginLifetime
+    signIn.apply(to: &settings, allowInsecureHTTP: allowInsecureHTTP)
     takeRequests(&settings)
     return settings
   }

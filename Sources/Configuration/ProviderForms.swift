@@ -23,6 +23,22 @@ extension Form where Output == ProviderSettings.Redirect {
   }
 }
 
+extension Form where Output == String {
+  /// As `RedirectURI.origin` writes it. A path would say nothing: those of the redirect URIs are passed on as they are.
+  static var publicOrigin: Form {
+    Form<String>.name.map("an address such as \"https://broker.example.com\"") { text throws(Unfit) in
+      guard let uri = RedirectURI(rawValue: text), let origin = uri.origin else { throw .found(quoted(text)) }
+      guard uri.scheme == "https" else {
+        throw .found(quoted(text), suggestion: "browsers must come by https, since codes are in the addresses")
+      }
+      guard uri.path == "/", !text.contains(where: { "?@".contains($0) }) else {
+        throw .found(quoted(text), suggestion: "write \"\(origin)\": each redirect_uri has its own path")
+      }
+      return origin
+    }
+  }
+}
+
 extension Form where Output == Rotation {
   static var rotation: Form {
     let grace = Form<Duration>.duration(.seconds(1)...(.days(1)))

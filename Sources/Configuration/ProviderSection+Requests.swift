@@ -125,6 +125,9 @@ extension Sections {
       "refresh_token_lifetime", .duration(.minutes(1)...(.days(3650))), \.refreshTokenLifetime,
       "How long a refresh token is good, counted from its issue, where the provider does not say."),
     Key(
+      "refresh_token_prolonged", .flag, \.prolongsRefreshTokens, standard: "false",
+      "That lifetime begins anew at each refresh, also where the refresh token stays the same."),
+    Key(
       "narrow_tokens", .flag, \.narrowsTokens, standard: "true",
       "A refresh may ask for fewer scopes or another resource, for a token beside the account's own. false where a "
         + "provider refuses that, or where each refresh ends the tokens before it."),

@@ -12,13 +12,17 @@ extension Sections {
       "An authorization server, our client registration there, and its quirks. NAME is 1 to 64 characters of "
       + "`A-Z a-z 0-9 . _ @ + -`. With a `profile` most keys come from its template; what is written here wins, and "
       + "tables of parameters are merged.",
-    keys: identity + endpoints + client + tls + authorization + token + refreshing + ending + limits)
+    keys: identity + endpoints + client + tls + authorization + signIn + token + refreshing + ending + limits)
 
   private static let identity: [Key<ProviderDraft>] = [
     Key("profile", .name, \.profile, "The template to start from; see [providers](providers.md)."),
     Key(
-      "kind", .word, \.kind, standard: "\"oidc\"",
-      "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0."),
+      "kind", expected: Form<ProviderKind>.word.expected, standard: "\"oidc\"",
+      "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. `vms` and `zephr` speak neither, and have keys "
+        + "of their own, below."
+    ) { draft, value throws(Unfit) in
+      draft.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue)
+    },
     Key("display_name", .name, \.displayName, standard: "NAME", "What people see."),
     Key(
       "issuer", .name, \.issuer,

@@ -52,12 +52,17 @@ struct Section<Target>: Sendable {
   ///
   /// - Parameter title: the section as errors call it.
   /// - Parameter others: keys that are not in the table of keys, and right nevertheless.
+  /// - Parameter misplaced: what is said of a key that is right elsewhere; completes its name.
   func read(
     _ table: [String: Item], into target: inout Target, title: String, others: [String] = [],
-    report: inout Report
+    misplaced: (String) -> String? = { _ in nil }, report: inout Report
   ) {
     for (name, item) in table.inOrder where !others.contains(name) {
       guard let key = keys.first(where: { $0.name == name }) else {
+        if let why = misplaced(name) {
+          report.problem("\(quoted(name)) in \(title) \(why)", at: item.place, suggestion: "remove it")
+          continue
+        }
         let suggestion = didYouMean(name, keys.map(\.name) + others)
         report.problem("unknown key \(quoted(name)) in \(title)", at: item.place, suggestion: suggestion)
         continue

@@ -13,6 +13,11 @@ enum Sections {
           + "A loopback `redirect_uri` with another port is listened on as well."),
       Key("ipv4", .flag, \.ipv4, standard: "true", "Listen on 127.0.0.1."),
       Key("ipv6", .flag, \.ipv6, standard: "true", "Listen on ::1."),
+      Key(
+        "public_url", .publicOrigin, \.publicOrigin, standard: "none",
+        "Where a reverse proxy of this machine takes callbacks from the web and passes them on to `port`: "
+          + "`\"https://broker.example.com\"`. A `redirect_uri` or `post_logout_redirect_uri` there is answered then, and "
+          + "no other path."),
     ])
 
   static let socket = Section<Settings.SocketSettings>(

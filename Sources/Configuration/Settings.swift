@@ -1,5 +1,6 @@
 public import Broker
 public import Grants
+public import OAuth
 public import Providers
 
 /// The whole configuration, read and checked.
@@ -7,6 +8,8 @@ public struct Settings: Sendable, Equatable {
   /// The files it came from, in the order read; empty: built-in defaults.
   public var files: [String] = []
   public var providers: [ProviderSettings] = []
+  /// Those that speak no OAuth.
+  public var systems: [SystemSettings] = []
   /// The accounts that need nobody to sign in.
   public var accounts: [DeclaredAccount] = []
   public var rules: [Rule] = []
@@ -23,12 +26,25 @@ public struct Settings: Sendable, Equatable {
 
   public init() {}
 
+  /// All of them, as they are spoken to.
+  public var allProviders: [any Provider] {
+    providers.map { OAuthProvider($0) } + systems.map(\.provider)
+  }
+
+  /// The addresses that browsers come back to which say themselves where they are.
+  public var webAddresses: [RedirectURI] {
+    providers.flatMap(\.webAddresses)
+      + systems.compactMap(\.site.redirect.fixed)
+  }
+
   public struct CallbackSettings: Sendable, Equatable {
     public var enabled = true
     /// 0: the kernel chooses, and the port is kept over restarts where it is free.
     public var port: Int = 0
     public var ipv4 = true
     public var ipv6 = true
+    /// What a reverse proxy passes on from: `https://broker.example.com`, as `RedirectURI.origin` writes it.
+    public var publicOrigin: String?
 
     public init() {}
   }

@@ -13,13 +13,19 @@ struct AuthorizationRequest: Sendable {
   /// The `request_uri` it was pushed to.
   var pushed: String?
   var isSigned = false
+  var dialect: Dialect
+  /// Where its page posts to.
+  var path: String
+  /// Who was named in what was pushed beside it (Uber).
+  var prefill: String?
   private var settings: DemoServer.Settings.Authorization
   private var requestObjectFailure: OAuthFailure?
+  private var needsChallenge: Bool
 
   var state: String? { form["state"] }
-  var scopes: [String] { form.words("scope") ?? [] }
+  var scopes: [String] { form.words("scope") ?? dialect.defaultScopes }
   var prompts: Set<Substring> { Set((form["prompt"] ?? "").split(separator: " ")) }
-  var isImplicit: Bool { settings.implicitGrant && form["response_type"] == "token" }
+  var isImplicit: Bool { (settings.implicitGrant || dialect == .dropbox) && form["response_type"] == "token" }
   /// Whether the answer is a signed JWT in the query (JARM §2.3).
   var wantsSignedResponse: Bool { ["jwt", "query.jwt"].contains(form["response_mode"] ?? "") }
 
@@ -37,6 +43,18 @@ struct AuthorizationRequest: Sendable {
     }
     var form = raw
     var isSigned = false
+    let dialect = Dialect(path: turn.request.path)
+    if dialect == .uber, let uri = raw["request_uri"] {
+      let (hint, ignores) = provider.ledger.withLock { ledger in
+        let found = ledger.pushed(uri, by: client, at: turn.now)
+        if found != nil { ledger.count(.pushUsed) }
+        return (found.map { $0.form["login_hint"] ?? "" }, ledger.settings.uber.ignoresUnknownRequestURI)
+      }
+      guard hint != nil || ignores else { throw Unanswerable(description: "The request URI is unknown or expired.") }
+      try self.init(form, of: client, turn, provider)
+      prefill = hint.flatMap { User(hint: $0)?.name }
+      return
+    }
     if let uri = raw["request_uri"] {
       guard let pushed = provider.ledger.withLock({ $0.pushed(uri, by: client, at: turn.now) }) else {
         throw Unanswerable(description: "The request URI is unknown, expired or used.")
@@ -56,7 +74,11 @@ struct AuthorizationRequest: Sendable {
     self.client = client
     self.form = form
     raw = form
-    settings = provider.ledger.withLock { $0.settings.authorization }
+    path = turn.request.path
+    dialect = Dialect(path: path)
+    let all = provider.ledger.withLock { $0.settings }
+    settings = all.authorization
+    needsChallenge = dialect == .uber ? all.uber.needsChallenge : client.isPublic
     if let object = form["request"] {
       do throws(OAuthFailure) {
         self.form = try provider.parameters(ofRequestObject: object, client, at: turn.now)
@@ -65,7 +87,9 @@ struct AuthorizationRequest: Sendable {
         requestObjectFailure = error
       }
     }
-    guard let uri = self.form["redirect_uri"], provider.allows(redirect: uri, for: client) else {
+    guard let uri = self.form["redirect_uri"],
+      provider.allows(redirect: uri, for: client) || (dialect == .dropbox && Dropbox.allows(uri, client))
+    else {
       throw Unanswerable(description: "The application's redirect URI is not registered.")
     }
     redirectURI = uri
@@ -75,6 +99,7 @@ struct AuthorizationRequest: Sendable {
   var failure: OAuthFailure? {
     if let requestObjectFailure { return requestObjectFailure }
     if settings.requireRequestObject, !isSigned { return .invalidRequest("the request must be signed") }
+    if let failure = dialect.failure(of: form, raw: raw) { return failure }
     if isImplicit { return nil }
     guard form["response_type"] == "code" else {
       return OAuthFailure(code: "unsupported_response_type", description: "only code is supported")
@@ -87,7 +112,7 @@ struct AuthorizationRequest: Sendable {
       return .invalidRequest("the state is too long")
     }
     guard let challenge = form["code_challenge"] else {
-      return client.isPublic ? .invalidRequest("a public client needs a code_challenge") : nil
+      return needsChallenge ? .invalidRequest("a public client needs a code_challenge") : nil
     }
     guard form["code_challenge_method"] == "S256" else { return .invalidRequest("code_challenge_method must be S256") }
     return challenge.utf8.count == 43 ? nil : .invalidRequest("an S256 code_challenge has 43 characters")

@@ -26,7 +26,8 @@ extension Ledger {
     guard asking.now.timeIntervalSince(code.issued) < Limits.codeLifetime else {
       throw .invalidGrant("the code has expired")
     }
-    guard redirectURI == code.approved.redirectURI else {
+    // A native application's code was asked for without one.
+    guard code.approved.redirectURI.isEmpty || redirectURI == code.approved.redirectURI else {
       throw .invalidGrant("redirect_uri is not the one of the authorization request")
     }
     do throws(OAuthFailure) {

@@ -58,7 +58,7 @@ extension Provider {
       }
       add(DemoServer.ServiceAccount(issuer: issuer, keys: keys))
       return .json(["ok": true])
-    default: return .json(["error": "no such command"], status: 404)
+    default: return try system(command, body)
     }
   }
 
@@ -101,13 +101,14 @@ extension Provider {
       ledger.faultHits = [:]
       ledger.events = [:]
       ledger.revocations = []
+      ledger.prefills = []
       ledger.log = []
       ledger.settings = options.settings
     }
   }
 
   func revoke(_ user: User) -> Int {
-    ledger.withLock { $0.endGrants(of: user) }
+    ledger.withLock { $0.endGrants(of: user) + $0.vms.endAll(of: user) + $0.zephr.endAll(of: user) }
   }
 
   /// A new signing key; the old ones stay published or vanish. Its identifier.

@@ -11,6 +11,7 @@ extension Provider {
     case .missing: return .page(.problem("There is nothing at this address."), status: 404)
     case .html: return .page(.problem("Welcome."))
     case .bare: break
+    case .sevenPass: return .json(sevenPassDiscovery(shown).overlaid(with: settings.discoveryExtra))
     case .full: document = document.overlaid(with: extensions(settings))
     }
     if settings.metadata.issAdvertised {

@@ -39,7 +39,7 @@ extension Provider {
     var session: String?
     if let hint = form["id_token_hint"] {
       let claims = keys.lazy.compactMap { $0.verifiedClaims(of: hint) }.first
-      guard let audience = claims?["aud"]?.string, id == nil || id == audience else {
+      guard let audience = (claims?["azp"] ?? claims?["aud"])?.string, id == nil || id == audience else {
         return .page(.problem("The ID token hint is not one of this server's for this application."), status: 400)
       }
       id = audience

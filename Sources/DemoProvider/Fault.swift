@@ -19,13 +19,13 @@ extension DemoServer {
 extension DemoServer.Fault {
   /// What a kind may be given; what is absent takes the value named here.
   public struct Parameters: Sendable, Hashable {
-    /// `delay`: how long (1 s). `clock_offset`: how far off, either way (−300 s).
+    /// `delay`: how long (1 s). `dropbox_error`: its `retry_after` (3 s). `clock_offset`: how far off, either way (−300 s).
     public var seconds: Double?
     /// `delay`, and each answer that replaces the right one: before the state change (this one), or after it.
     public var moment: Moment = .before
     /// `status`: 503. `oauth_error`: 400. `redirect`: 302.
     public var status: Int?
-    /// `status`: a `Retry-After` value, as it stands.
+    /// `status`, `dropbox_error`: a `Retry-After` value, as it stands.
     public var retryAfter: String?
     /// `status`: the body (none) and its type (text/plain).
     public var body: String?
@@ -40,7 +40,8 @@ extension DemoServer.Fault {
     /// `redirect`: where to (`/elsewhere`).
     public var location: String?
     /// `token_type` (`mac`), `wrong_issuer`, `wrong_iss`, `wrong_nonce`, `wrong_audience`, `wrong_subject`,
-    /// `wrong_state`: the wrong value. `claim_absent`: which claim (`at_hash`).
+    /// `wrong_state`: the wrong value. `claim_absent`: which claim (`at_hash`). `dropbox_error`: the tag
+    /// (`expired_access_token`).
     public var value: String?
 
     public init() {}

@@ -31,6 +31,10 @@ extension DemoServer.Fault {
       var response = Response.nonceNeeded(at: place)
       response.headers.append(("DPoP-Nonce", Base64URL.random()))
       return response
+    case .dropboxError:
+      let tag = parameters.value ?? "expired_access_token"
+      guard tag == "too_many_requests" else { return .dropbox(tag) }
+      return .dropboxLimit(seconds: Int(parameters.seconds ?? 3), header: parameters.retryAfter)
     default:
       return nil
     }
@@ -130,7 +134,7 @@ extension Provider {
   /// A JSON object as the form with its members, where the settings allow that.
   private func readable(_ request: Request) -> Request {
     guard request.headers.first(name: "content-type")?.lowercased().hasPrefix("application/json") ?? false,
-      !request.path.hasPrefix("/_control/"), !request.path.hasPrefix("/register"),
+      Self.takesForms(request.path),
       ledger.withLock({ $0.settings.token.jsonBodies }),
       case .object(let members)? = DemoServer.JSON(text: request.body)
     else { return request }
@@ -138,6 +142,14 @@ extension Provider {
     request.headers.replaceOrAdd(name: "content-type", value: "application/x-www-form-urlencoded")
     request.body = Form(members.map { ($0.key, $0.value.string ?? $0.value.text) }).encoded
     return request
+  }
+
+  /// Whether the bodies of an address are forms by right.
+  private static func takesForms(_ path: String) -> Bool {
+    [
+      "/token", "/revoke", "/introspect", "/par", "/device_authorization", "/oauth2/token", "/oauth/v2/token",
+      "/oauth/v2/par",
+    ].contains(path)
   }
 
   private func wait(for faults: [DemoServer.Fault], _ moment: DemoServer.Fault.Moment) async throws {

@@ -23,10 +23,31 @@ extension DemoServer.Fault {
     case introspect
     case register
     case endSession = "end_session"
+    /// The way back from the native app of a bridge (7Pass).
+    case external
+    /// The video management system: all that follow.
+    case vms
+    case vmsBasic = "vms.basic"
+    case vmsURL = "vms.url"
+    case vmsPage = "vms.page"
+    case vmsLogin = "vms.login"
+    case vmsLogout = "vms.logout"
+    case vmsSessions = "vms.sessions"
+    /// The end of one session.
+    case vmsSession = "vms.session"
+    case vmsUser = "vms.user"
+    /// Zephr: all that follow.
+    case zephr
+    case zephrStart = "zephr.start"
+    case zephrPage = "zephr.page"
+    case zephrRegister = "zephr.register"
+    case zephrProfile = "zephr.profile"
+    case zephrLogout = "zephr.logout"
 
     /// Whether a fault set for this place hits a request at `other`.
     func covers(_ other: Place) -> Bool {
       self == other || self == .any || (self == .token && Self.tokens.contains(other))
+        || ([.vms, .zephr].contains(self) && other.rawValue.hasPrefix("\(rawValue)."))
     }
 
     /// The token endpoint, whatever the grant.
@@ -117,6 +138,8 @@ extension DemoServer.Fault {
     case intervalAbsent = "interval_absent"
     /// `"active": "true"`.
     case activeString = "active_string"
+    /// An error of Dropbox's API.
+    case dropboxError = "dropbox_error"
   }
 
   /// Where in a request's life a fault acts.
@@ -161,6 +184,7 @@ extension DemoServer.Fault.Kind {
     case .noIssuedTokenType: (.members, [.tokenExchange])
     case .intervalAbsent: (.members, [.device])
     case .activeString: (.members, [.introspect])
+    case .dropboxError: (.replacement, [.resource, .revoke])
     }
   }
 

@@ -23,6 +23,11 @@ struct Ledger: Sendable {
   var identifiers = BoundedMap<String, Bool>(capacity: Limits.identifiers)
   /// Nonces that are good once: whether they still are.
   var nonces = BoundedMap<String, Bool>(capacity: Limits.nonces)
+  var vms = VMS()
+  var zephr = Zephr()
+  var bridged = BoundedMap<String, Bridged>(capacity: Limits.pushedRequests)
+  /// What was pushed of people to fill in, decoded, the newest last (Uber).
+  var prefills: [DemoServer.JSON] = []
   /// The `jti` of the newest logout token.
   var lastLogout: String?
   var currentNonce = "nonce-\(Base64URL.random())"
@@ -52,6 +57,8 @@ struct Ledger: Sendable {
     var challenge: String?
     /// The key that the authorization request bound the code to (RFC 9449 §10).
     var jkt: String?
+    /// Whether there may be a refresh token, as far as the request goes.
+    var isOffline = true
 
     var subject: String { user?.subject ?? principal }
     var name: String { user?.name ?? principal }
@@ -119,6 +126,7 @@ struct Ledger: Sendable {
     var resources: [String] = []
     var jkt: String?
     var now: Date
+    var dialect = Dialect.standard
   }
 
   /// What a token response and its ID token are made from.
@@ -145,7 +153,8 @@ struct Ledger: Sendable {
     grant.jkt = asking.client.isPublic ? asking.jkt : nil
     grants.insert(grant, for: grant.id)
     let wantsRefresh =
-      isRefreshable && (!settings.refreshNeedsOfflineAccess || approved.scopes.contains("offline_access"))
+      isRefreshable && approved.isOffline
+      && (!settings.refreshNeedsOfflineAccess || approved.scopes.contains("offline_access"))
     let refreshToken = wantsRefresh ? issueRefreshToken(for: grant.id, at: asking.now) : nil
     return issue(grant, refreshToken, scopes: approved.scopes, resources: resources, isRefresh: false, for: asking)
   }

@@ -17,6 +17,13 @@ enum Limits {
   /// Identifiers of assertions and proofs that are remembered, so that none is taken twice.
   static let identifiers = 100_000
   static let nonces = 1000
+  static let vmsTickets = 1000
+  /// Of one user, and of all.
+  static let vmsSessions = 100
+  static let vmsTokens = 10_000
+  static let zephrTickets = 1000
+  static let zephrUsers = 1000
+  static let zephrSessions = 10_000
   /// The newest requests, for tests that ask what was sent.
   static let requestLog = 500
   static let revocations = 10_000
@@ -25,6 +32,8 @@ enum Limits {
   static let statusCodes = 200...599
   static let signingKeys = 8
   static let codeLifetime = 60.0
+  /// A person has to choose a session within it.
+  static let vmsCodeLifetime = 600.0
   /// How far ahead a client assertion may expire, and how far off a clock may be. Seconds.
   static let assertionLifetime = 60.0
   static let clockTolerance = 5.0

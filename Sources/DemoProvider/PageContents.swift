@@ -40,13 +40,15 @@ extension Page {
     let alert: HTML = problem.map { "<p class=\"bad\" role=\"alert\" id=\"problem\">\($0)</p>" } ?? ""
     let invalid: HTML = problem == nil ? "" : " aria-invalid=\"true\""
     let back = URLComponents(string: asked.redirectURI).map { $0.host ?? $0.scheme ?? "" } ?? ""
+    let offersSignUp = asked.dialect == .dropbox && asked.form["disable_signup"] != "true"
+    let signUp: HTML = offersSignUp ? " Or create an account first." : ""
     return Self(
       title: "Sign in for \(asked.client.id)",
       content: """
         <h1>Sign in</h1>
         <p><strong>\(asked.client.id)</strong> asks for access to your account.</p>
         \(alert)
-        <form method="post" action="/authorize">
+        <form method="post" action="\(asked.path)">
         \(hidden)<label for="username">User name</label>
         <input id="username" name="username" value="\(userName)" required autofocus autocomplete="username" \
         autocapitalize="none" spellcheck="false" maxlength="64" aria-describedby="who"\(invalid)>
@@ -59,7 +61,7 @@ extension Page {
         <button type="submit" name="decision" value="deny" formnovalidate>Deny</button>
         </div>
         </form>
-        <p class="hint">You will be sent back to <code>\(back)</code>.</p>
+        <p class="hint">You will be sent back to <code>\(back)</code>.\(signUp)</p>
         """)
   }
 

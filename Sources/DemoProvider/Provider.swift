@@ -41,10 +41,11 @@ final class Provider: Sendable {
   }
 
   func route(of request: Request) -> Route {
-    if let place = Self.endpoints[request.path] {
+    if let place = Self.endpoints[request.path] ?? Dialect.place(request.path) {
       return .endpoint(place == .token ? .init(grantType: request.form["grant_type"]) : place)
     }
     if request.path.hasPrefix(Self.registrationPrefix) { return .endpoint(.register) }
+    if let place = Self.vmsPlace(request.path) ?? zephrPlace(request.path) { return .endpoint(place) }
     if request.path.hasPrefix("/_control/") { return .control(String(request.path.dropFirst("/_control/".count))) }
     return request.path == "/" ? .home : .unknown
   }
@@ -85,19 +86,22 @@ final class Provider: Sendable {
     case .discovery: discovery(turn)
     case .jwks: jwks(turn)
     case .authorize: authorize(turn)
-    case .par: try push(turn)
+    case .par: try Dialect(path: turn.request.path) == .uber ? pushHint(turn) : push(turn)
     case .device: try authorizeDevice(turn)
     case .devicePage: devicePage(turn)
     case .token, .tokenCode, .tokenRefresh, .tokenDevice, .tokenClient, .tokenAssertion, .tokenExchange,
       .tokenPassword:
       try token(turn)
     case .userinfo: try userinfo(turn)
-    case .resource: try resource(turn)
-    case .revoke: try revoke(turn)
+    case .resource: try Dialect(path: turn.request.path) == .dropbox ? dropbox(turn) : resource(turn)
+    case .revoke: try Dialect(path: turn.request.path) == .dropbox ? dropbox(turn) : revoke(turn)
     case .introspect: try introspect(turn)
     case .register: try register(turn)
     case .endSession: endSession(turn)
-    case .any: Response(status: 404)
+    case .vmsBasic, .vmsURL, .vmsPage, .vmsLogin, .vmsLogout, .vmsSessions, .vmsSession, .vmsUser: vms(turn)
+    case .zephrStart, .zephrPage, .zephrRegister, .zephrProfile, .zephrLogout: zephr(turn)
+    case .external: bridgeReturned(turn)
+    case .any, .vms, .zephr: Response(status: 404)
     }
   }
 
@@ -105,6 +109,8 @@ final class Provider: Sendable {
     .discovery: [.GET, .HEAD], .jwks: [.GET, .HEAD], .authorize: [.GET, .POST], .devicePage: [.GET, .POST],
     .userinfo: [.GET, .POST], .resource: [.GET, .HEAD, .POST, .PUT, .DELETE, .PATCH],
     .register: [.GET, .POST, .PUT, .DELETE], .endSession: [.GET, .POST],
+    .vmsBasic: [.GET], .vmsURL: [.GET], .vmsPage: [.GET, .POST], .vmsSessions: [.GET], .vmsUser: [.GET],
+    .external: [.GET], .zephrStart: [.GET], .zephrPage: [.GET, .POST], .zephrProfile: [.GET],
   ]
 
   /// Whether a client may be answered at this URI.

@@ -19,7 +19,9 @@ extension Ledger {
       throw .invalidGrant("the refresh token is bound to another DPoP key")
     }
     let (scopes, resources, isNarrowed) = try narrowing(of: grant, asking)
-    let next = try successor(of: text, token, grant, keeping: isNarrowed && !settings.refresh.narrowedRotates, at: now)
+    let keeps = isNarrowed && !settings.refresh.narrowedRotates
+    let rotation = asking.dialect == .dropbox ? .none : settings.rotation
+    let next = try successor(of: text, token, grant, keeping: keeps, rotation, at: now)
     if settings.refresh.killsAccessToken, let old = grant.currentAccessToken {
       accessTokens.update(old) { $0.revoked = true }
     }
@@ -51,12 +53,17 @@ extension Ledger {
 
   /// The refresh token that the answer bears; nil where it bears none and the old one stays.
   private mutating func successor(
-    of text: String, _ token: RefreshToken, _ grant: Grant, keeping: Bool, at now: Date
+    of text: String, _ token: RefreshToken, _ grant: Grant, keeping: Bool, _ rotation: DemoServer.Rotation,
+    at now: Date
   ) throws(OAuthFailure) -> String? {
     guard let rotated = token.rotated else {
       if keeping { return nil }
-      switch settings.rotation {
-      case .none: return text
+      switch rotation {
+      case .none:
+        if settings.refresh.prolongs {
+          refreshTokens.update(text) { $0.expires = now.addingTimeInterval(settings.refreshTTL.asSeconds) }
+        }
+        return text
       case .strict, .grace:
         refreshTokens.update(text) { $0.rotated = now }
         return issueRefreshToken(for: grant.id, at: now)

@@ -6,6 +6,8 @@ extension DemoServer {
     public var rotation: Rotation = .strict
     public var grace: Duration = .seconds(5)
     public var approve: Approval = .auto
+    /// Who signs in where nobody is named.
+    public var defaultUser = "alice"
     /// Whether a refresh answers with an ID token too (OIDC Core §12.2).
     public var idTokenOnRefresh = true
     /// Whether that one repeats the nonce.
@@ -27,6 +29,11 @@ extension DemoServer {
     public var resource = Resource()
     public var logout = Logout()
     public var registration = Registration()
+    public var vms = VMS()
+    public var zephr = Zephr()
+    public var dropbox = Dropbox()
+    public var uber = Uber()
+    public var sevenPass = SevenPass()
 
     public init() {}
   }
@@ -44,6 +51,8 @@ extension DemoServer.Settings {
       case missing
       /// 200, and a page.
       case html
+      /// As 7Pass has it.
+      case sevenPass = "7pass"
     }
 
     /// At `/.well-known/openid-configuration`.
@@ -103,6 +112,16 @@ extension DemoServer.Settings {
       case narrowed
     }
 
+    /// The same member's type.
+    public enum ScopeShape: String, Sendable, CaseIterable {
+      case string, array
+    }
+
+    /// The type of `expires_in`.
+    public enum NumberShape: String, Sendable, CaseIterable {
+      case number, string
+    }
+
     public var assertionAudience = Audience.either
     /// Whether Basic credentials are taken as they stand, not form-decoded (against RFC 6749 §2.3.1).
     public var rawBasic = false
@@ -114,6 +133,8 @@ extension DemoServer.Settings {
     /// A second token for the same grant in one second is a 500.
     public var onePerSecond = false
     public var scopeAnswer = ScopeAnswer.asGranted
+    public var scopeShape = ScopeShape.string
+    public var expiresInShape = NumberShape.number
     /// The member that the whole answer is put into; empty is none.
     public var wrap = ""
   }
@@ -153,98 +174,8 @@ extension DemoServer.Settings {
     public var narrowedRotates = true
     /// Whether the access token before dies at once.
     public var killsAccessToken = false
-  }
-
-  /// Device authorization (RFC 8628).
-  public struct Device: Sendable {
-    /// The answer to a device code that is not known.
-    public enum Unknown: String, Sendable, CaseIterable {
-      case invalidGrant = "invalid_grant"
-      case notFound = "not_found"
-    }
-
-    /// The answer once the device code has expired.
-    public enum Expired: String, Sendable, CaseIterable {
-      case expiredToken = "expired_token"
-      case invalidGrant = "invalid_grant"
-    }
-
-    public var interval: Duration = .seconds(5)
-    public var ttl: Duration = .seconds(600)
-    /// Whether polls that come too fast are told so.
-    public var slowDown = true
-    public var unknown = Unknown.invalidGrant
-    public var expired = Expired.expiredToken
-    /// Whether the link is called `verification_url`, as before the RFC.
-    public var verificationURL = false
-    /// Whether `verification_uri_complete` is there.
-    public var complete = true
-    public var idToken = true
-    /// Members laid over the device authorization answer.
-    public var extra: [String: JSON] = [:]
-  }
-
-  /// DPoP (RFC 9449).
-  public struct DPoP: Sendable {
-    public enum Mode: String, Sendable, CaseIterable {
-      case accepted
-      case required
-      /// Proofs are not looked at, and tokens are bearer tokens.
-      case ignored
-    }
-
-    /// Where a proof needs the server's nonce.
-    public enum Nonce: String, Sendable, CaseIterable {
-      case none, token, resource, both
-    }
-
-    public enum NonceRotation: String, Sendable, CaseIterable {
-      /// With `rotate_dpop_nonce` only.
-      case manual
-      /// A nonce is good once; each answer brings the next.
-      case eachUse = "each_use"
-    }
-
-    public var mode = Mode.accepted
-    public var nonce = Nonce.none
-    public var nonceRotation = NonceRotation.manual
-  }
-
-  /// Userinfo and the other protected resource.
-  public struct Resource: Sendable {
-    /// What a 401 looks like.
-    public enum Unauthorized: String, Sendable, CaseIterable {
-      case challenge, empty
-      /// A challenge without its scheme.
-      case noScheme = "no_scheme"
-      /// JSON typed text/html, without a challenge.
-      case jsonAsHTML = "json_as_html"
-    }
-
-    public var unauthorized = Unauthorized.challenge
-    /// Whether userinfo is a signed JWT (OIDC Core §5.3.2).
-    public var userinfoSigned = false
-  }
-
-  /// Revocation and the end of sessions.
-  public struct Logout: Sendable {
-    /// Whether a wrong `token_type_hint` leaves the token alive, with 200 all the same.
-    public var strictHint = false
-    /// Whether `end_session` ends the grant of its hint.
-    public var endSessionEndsGrants = false
-  }
-
-  /// Dynamic registration (RFC 7591, RFC 7592).
-  public struct Registration: Sendable {
-    public var status = 201
-    /// How long a new client is unknown at every other endpoint.
-    public var delay: Duration = .zero
-    /// The initial access token; empty is open registration.
-    public var token = ""
-    /// Whether each management request brings a new registration access token.
-    public var tokenRotates = false
-    /// Members laid over the answer.
-    public var extra: [String: JSON] = [:]
+    /// Whether a refresh token that stays lives `refreshTTL` from its last use.
+    public var prolongs = false
   }
 }
 

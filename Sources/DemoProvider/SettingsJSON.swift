@@ -70,11 +70,12 @@ extension DemoServer.Settings {
   }
 
   /// Every setting.
-  static let entries: [Entry] = general + requests + tokens + extensions
+  static let entries: [Entry] = general + requests + tokens + extensions + systems
 
   private static let general: [Entry] = [
     .seconds("access_ttl", \.accessTTL), .seconds("refresh_ttl", \.refreshTTL), .choice("rotation", \.rotation),
-    .seconds("grace", \.grace), .choice("approve", \.approve), .flag("id_token_on_refresh", \.idTokenOnRefresh),
+    .seconds("grace", \.grace), .choice("approve", \.approve), .text("default_user", \.defaultUser),
+    .flag("id_token_on_refresh", \.idTokenOnRefresh),
     .flag("nonce_on_refresh", \.nonceOnRefresh),
     .flag("refresh_needs_offline_access", \.refreshNeedsOfflineAccess), .members("token_extra", \.tokenExtra),
     .members("id_token_extra", \.idTokenExtra), .members("discovery_extra", \.discoveryExtra),

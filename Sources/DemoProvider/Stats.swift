@@ -21,6 +21,8 @@ extension DemoServer {
     public var refreshesInFlight: Int
     /// The most refreshes that one grant ever had in flight at once.
     public var refreshesInFlightMax: Int
+    /// What was pushed of people to fill in (Uber), decoded, the newest last; a reset clears it.
+    public var prefills: [JSON]
     /// In the order in which they were made.
     public var grants: [Grant]
 
@@ -141,7 +143,8 @@ extension Provider {
         revocations: ledger.revocations, liveGrants: live, deadGrants: grants.count - live,
         refreshes: grants.reduce(0) { $0 + $1.refreshes },
         refreshesInFlight: ledger.grants.values.reduce(0) { $0 + $1.refreshesInFlight },
-        refreshesInFlightMax: grants.map(\.refreshesInFlightMax).max() ?? 0, grants: grants)
+        refreshesInFlightMax: grants.map(\.refreshesInFlightMax).max() ?? 0, prefills: ledger.prefills,
+        grants: grants)
     }
   }
 }

@@ -7,7 +7,7 @@ extension DemoServer.Stats {
       "revocations": .array(revocations.map(\.json)), "live_grants": .int(liveGrants),
       "dead_grants": .int(deadGrants), "refreshes": .int(refreshes), "refreshes_in_flight": .int(refreshesInFlight),
       "refreshes_in_flight_max": .int(refreshesInFlightMax),
-      "grants": .array(grants.map(\.json)),
+      "prefills": .array(prefills), "grants": .array(grants.map(\.json)),
     ]
   }
 }

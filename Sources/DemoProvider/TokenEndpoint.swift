@@ -9,7 +9,7 @@ extension Provider {
     if turn.place == .tokenAssertion { return try answer(assertionGrant(turn), turn) }
     let asking = Ledger.Asking(
       client: try client(of: turn), origin: turn.place, scopes: form.words("scope"), resources: form.all("resource"),
-      jkt: try proof(of: turn), now: turn.now)
+      jkt: try proof(of: turn), now: turn.now, dialect: Dialect(path: turn.request.path))
     let issued: Ledger.Issued
     switch turn.place {
     case .tokenCode:
@@ -44,13 +44,19 @@ extension Provider {
       "expires_in": .int(Int(settings.accessTTL.asSeconds)),
     ]
     switch settings.token.scopeAnswer {
-    case .asGranted, .narrowed: members["scope"] = .string(issued.scopes.joined(separator: " "))
-    case .reordered: members["scope"] = .string(issued.scopes.reversed().joined(separator: " "))
+    case .asGranted, .narrowed: members["scope"] = settings.token.scope(issued.scopes)
+    case .reordered: members["scope"] = settings.token.scope(issued.scopes.reversed())
     case .absent: break
     }
+    if settings.token.expiresInShape == .string {
+      members["expires_in"] = members["expires_in"].map { .string($0.text) }
+    }
     members["refresh_token"] = issued.refreshToken.map { .string($0) }
-    if issued.hasIDToken { members["id_token"] = .string(try idToken(for: issued, turn)) }
-    let body = DemoServer.JSON.object(members).overlaid(with: extra).overlaid(with: settings.tokenExtra)
+    let dialect = Dialect(path: turn.request.path)
+    if dialect == .standard, issued.hasIDToken { members["id_token"] = .string(try idToken(for: issued, turn)) }
+    let own = dialect == .dropbox ? Dropbox.members(issued) : [:]
+    let body = DemoServer.JSON.object(members).overlaid(with: own).overlaid(with: extra)
+      .overlaid(with: settings.tokenExtra)
     return Self.tokenResponse(body, settings)
   }
 
@@ -59,6 +65,12 @@ extension Provider {
     var response = Response.json(wrap.isEmpty ? body : .object([wrap: body]))
     response.headers.append(("Cache-Control", "no-store"))
     return response
+  }
+}
+
+extension DemoServer.Settings.Token {
+  fileprivate func scope(_ scopes: [String]) -> DemoServer.JSON {
+    scopeShape == .array ? .array(scopes.map { .string($0) }) : .string(scopes.joined(separator: " "))
   }
 }
 
@@ -80,6 +92,11 @@ extension Provider {
     if let wrong = turn.fault(.wrongSubject) { claims["sub"] = .string(wrong.parameters.value ?? "sub-somebody") }
     claims["iss"] = .string(turn.fault(.wrongIssuer).map { $0.parameters.value ?? Self.wrongIssuer } ?? issuer)
     claims["aud"] = audience(for: approved.clientID, turn)
+    let service = issued.settings.sevenPass.service
+    if !service.isEmpty {
+      claims["aud"] = [.string(service), .string(approved.clientID)]
+      claims["azp"] = .string(approved.clientID)
+    }
     claims["iat"] = .int(claimed)
     claims["exp"] = .int(turn.fault(.expired) == nil ? claimed + Self.idTokenLifetime : claimed - 3600)
     claims["sid"] = .string(issued.grant.sessionID)

@@ -53,6 +53,8 @@ extension Provider {
 
   public func examineSettings() -> Finding { Finding(.configuration, .ok, about.kind) }
 
+  public func probe() -> HTTPRequest? { discovery() }
+
   public func examine(_ response: HTTPResponse?) -> Examination {
     do throws(ProviderFailure) {
       return Examination(findings: [], metadata: try metadata(from: response))

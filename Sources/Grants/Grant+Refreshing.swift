@@ -55,8 +55,11 @@ extension Grant {
   }
 
   /// The provider granted a new token.
+  ///
+  /// - Parameter isProlonged: the refresh token's lifetime begins anew at each use, also where it stays the same.
   public mutating func answered(
-    _ attempt: Attempt, _ issued: Issued, rotation: Rotation, refreshTokenLifetime: Duration?
+    _ attempt: Attempt, _ issued: Issued, rotation: Rotation, refreshTokenLifetime: Duration?,
+    isProlonged: Bool = false
   ) -> Answered {
     // The clock may have been set since: what counts is when it was sent by the clock of now.
     guard case .refreshing(let sent) = phase, sent == attempt else { return .discard }
@@ -70,6 +73,8 @@ extension Grant {
       grant.refreshToken = rotated
       grant.refreshTokenExpiresAt = refreshTokenLifetime.map { attempt.sentAt + $0 }
       grant.refreshTokenIssuedAt = attempt.sentAt
+    } else if isProlonged, grant.refreshToken != nil, let refreshTokenLifetime {
+      grant.refreshTokenExpiresAt = attempt.sentAt + refreshTokenLifetime
     }
     if let lifetime = tokens.refreshTokenExpiresIn { grant.refreshTokenExpiresAt = attempt.sentAt + lifetime }
     // What was announced was another end.
@@ -84,7 +89,7 @@ extension Grant {
     // What a narrowed token may do says nothing of what was granted.
     if !attempt.key.isNarrowed {
       if let scope = tokens.scope { grant.grantedScopes = scope }
-      if !tokens.extra.isEmpty { grant.extra = tokens.extra }
+      grant.extra = tokens.extra(over: grant.extra)
     }
     let token = SavedToken(tokens, grant: grant, key: attempt.key, issuedAt: attempt.sentAt)
     let renewal = Renewal(grant: grant, token: token, dropped: room(for: attempt.key, at: attempt.sentAt))
@@ -171,7 +176,7 @@ extension Grant {
     case .unclear(_, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
-    case .lost, .invalid:
+    case .lost, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
     case .notSent, .blocked:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false)

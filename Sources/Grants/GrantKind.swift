@@ -14,11 +14,13 @@ public enum GrantKind: String, Sendable, Codable, CaseIterable {
   case tokenExchange = "token_exchange"
   /// Name and password of a person (RFC 6749 §4.3), where the provider allows it by name.
   case password
+  /// A person signed in, and the token came by the browser (RFC 6749 §4.2), where the provider allows it by name.
+  case implicit
 
   /// A new token can be had at any time without a refresh token and without a person.
   public var needsNobody: Bool {
     switch self {
-    case .authorizationCode, .deviceCode, .imported, .password: false
+    case .authorizationCode, .deviceCode, .imported, .password, .implicit: false
     case .clientCredentials, .jwtBearer, .tokenExchange: true
     }
   }

@@ -90,8 +90,10 @@ public struct SavedToken: Sendable, Equatable {
   public var account: AccountName
   public var key: Key
   public var accessToken: Secret
-  /// As it is presented: `Bearer` (RFC 6750).
+  /// As it is presented: `Bearer` (RFC 6750), `DPoP` (RFC 9449), or ``session``.
   public var type: String
+  /// The type of a session that stands in place of a token.
+  public static let session = "session"
   public var scopes: [String]
   public var generation: Int64
   /// When the request that brought it was sent: what its lifetime counts from.
@@ -221,6 +223,15 @@ public struct SavedLogin: Sendable, Equatable {
   public var dpopKey: Secret?
   /// A login on another device (RFC 8628), which is asked for again and again.
   public var device: DeviceLogin?
+  /// What the provider's conversation needs later on.
+  public var memory: [String: Secret] = [:]
+  /// What the person has to do before it goes on; nil: to sign in.
+  public var action: LoginAction?
+  /// False: the authorization code itself is what it is for.
+  public var exchangesCode = true
+  /// The first destination that was offered, and the one that was opened, as whoever opened it says.
+  public var offered: OpenedDestination?
+  public var opened: OpenedDestination?
 
   public init(
     id: LoginID, provider: ProviderName, account: AccountName, state: Secret, nonce: Secret?, verifier: Secret?,
@@ -314,15 +325,18 @@ public struct PendingRevocation: Sendable, Equatable {
   public var token: Secret
   /// `refresh_token` or `access_token` (RFC 7009 §2.1).
   public var hint: String
+  /// What else the provider's request needs.
+  public var context: [String: String]
   public var attempts: Int
   public var retryAt: Timestamp
   /// When it is given up.
   public var expiresAt: Timestamp
 
   public init(
-    id: String, provider: ProviderName, token: Secret, hint: String, attempts: Int, retryAt: Timestamp,
-    expiresAt: Timestamp
+    id: String, provider: ProviderName, token: Secret, hint: String, context: [String: String] = [:], attempts: Int,
+    retryAt: Timestamp, expiresAt: Timestamp
   ) {
+    self.context = context
     self.id = id
     self.provider = provider
     self.token = token

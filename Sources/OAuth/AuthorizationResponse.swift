@@ -80,9 +80,11 @@ public struct AuthorizationResponse: Sendable {
 
   /// The code, if this response answers that login. The order matters: a forged error must not cancel a login, so issuer
   /// and state come first (RFC 9207 §2.4, RFC 9700 §4.7).
-  public func code(for expected: Expectation) throws(CallbackError) -> Secret {
+  ///
+  /// - Parameter codeFirst: a code counts also where there is an error beside it, against RFC 6749 §4.1.2.1.
+  public func code(for expected: Expectation, codeFirst: Bool = false) throws(CallbackError) -> Secret {
     try check(for: expected)
-    if let error { throw .denied(error) }
+    if let error, !codeFirst || code == nil { throw .denied(error) }
     if hasUnexpectedTokens { throw .unexpectedToken }
     guard let code else { throw .neitherCodeNorError }
     return code

@@ -9,6 +9,8 @@ public enum CallbackError: Error, Equatable, Sendable {
   case wrongIssuer(String)
   case missingState
   case wrongState
+  /// It has the state of a login that was to end elsewhere.
+  case wrongAddress
   /// A token where only a code was asked for.
   case unexpectedToken
   case neitherCodeNorError
@@ -18,15 +20,23 @@ public enum CallbackError: Error, Equatable, Sendable {
   case unsigned
   /// The provider's signed response (JARM) is not taken, for the reason in words.
   case invalidSignedResponse(String)
-  /// The provider or the person said no: the one failure that ends the login.
+  /// It says nothing that can be used, for the reason in words.
+  case unusable(String)
+  /// The provider or the person said no: this ends the login.
   case denied(OAuthError)
+  /// The person turned back in the provider's application: this ends the login too.
+  case cancelled
+  /// It says that a person turned back, and not in which login.
+  case cancelledSomewhere
 
   /// Whether the login goes on waiting: whatever a stranger could have forged must not cancel it.
   public var leavesLoginPending: Bool {
     switch self {
-    case .denied: false
+    case .denied, .cancelled: false
     case .unreadable, .tooLarge, .duplicateParameter, .missingIssuer, .wrongIssuer, .missingState, .wrongState,
-      .unexpectedToken, .neitherCodeNorError, .noToken, .unsigned, .invalidSignedResponse:
+      .wrongAddress,
+      .unexpectedToken, .neitherCodeNorError, .noToken, .unsigned, .invalidSignedResponse, .unusable,
+      .cancelledSomewhere:
       true
     }
   }
@@ -48,6 +58,7 @@ extension CallbackError: CustomStringConvertible {
       "This address has no “state”, so it cannot be matched with a login. Open the login's own link and sign in again."
     case .wrongState:
       "This answer belongs to no login that is waiting, or to an older one. Open the latest login's link."
+    case .wrongAddress: "This address is not the redirection endpoint that the login was started with."
     case .unexpectedToken:
       "The provider sent a token through the browser, which was not asked for. Check the client's registration."
     case .neitherCodeNorError:
@@ -57,6 +68,11 @@ extension CallbackError: CustomStringConvertible {
       "The provider's answer is not signed, though it was asked to sign it. Start the login again; if it stays so, check "
         + "response_mode."
     case .invalidSignedResponse(let why): "The provider's answer cannot be trusted: \(why). Start the login again."
+    case .unusable(let why): "The provider's answer cannot be used: \(why). Start the login again."
+    case .cancelled: "The sign-in was cancelled in the provider's application. Start the login again to sign in."
+    case .cancelledSomewhere:
+      "The provider's application says that a sign-in was cancelled, and not which: the login goes on waiting. Sign in "
+        + "by the browser, or end it with `grantctl login --cancel`."
     case .denied(let error):
       error.code == .accessDenied
         ? "The sign-in was declined at the provider. Start the login again to allow it."

@@ -87,7 +87,7 @@ public struct ClientRegistration: Sendable, Equatable {
   public static func parse(
     _ response: HTTPResponse, allowInsecureHTTP: Bool = false
   ) throws(ResponseError) -> ClientRegistration {
-    let members = try response.successfulObject(status: response.status == 200 ? 200 : 201)
+    let members = try response.successfulObject(status: 200, 201)
     if members["client_id"] == nil, let error = OAuthError(members: members) {
       throw .oauth(error, status: response.status, retryAfter: response.retryAfter)
     }

@@ -15,8 +15,8 @@ public enum DevicePoll: Sendable, Equatable {
 
   /// What `slow_down` adds to the interval (RFC 8628 §3.5).
   public static let slowDownStep = Duration.seconds(5)
-  /// The longest interval, however often a server says `slow_down`; and the longest wait in an outage without a
-  /// `Retry-After`.
+  /// The longest interval, however often a server says `slow_down` and whatever `Retry-After` stands beside it; and the
+  /// longest wait in an outage without a `Retry-After`.
   public static let longestInterval = Duration.seconds(300)
   public static let longestBackOff = Duration.seconds(60)
 
@@ -48,8 +48,8 @@ public enum DevicePoll: Sendable, Equatable {
     _ refusal: OAuthError, _ error: ResponseError, interval: Duration, wait: Duration?
   ) -> DevicePoll {
     switch refusal.code {
-    case .authorizationPending: .pending(max(interval, wait ?? .zero))
-    case .slowDown: .slowDown(max(min(interval + slowDownStep, longestInterval), wait ?? .zero))
+    case .authorizationPending: .pending(max(interval, min(wait ?? .zero, longestInterval)))
+    case .slowDown: .slowDown(max(interval, min(max(interval + slowDownStep, wait ?? .zero), longestInterval)))
     case .accessDenied: .denied(refusal)
     // Some servers know no `expired_token`.
     case .expiredToken, .invalidGrant: .expired

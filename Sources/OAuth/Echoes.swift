@@ -2,12 +2,12 @@ import Foundation
 
 extension HTTPResponse {
   /// What stands in the place of a secret.
-  static let redacted = "(redacted)"
+  public static let redacted = "(redacted)"
   /// Bytes. Anything shorter is found in words that mean something else.
   private static let shortestSecret = 8
   private static let confidential: Set<String> = [
     "code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "device_code", "token",
-    "subject_token", "actor_token", "password", "request",
+    "subject_token", "actor_token", "password", "request", "token_exchange",
   ]
 
   /// The response without what the request said in confidence: some servers repeat a refused token or secret in the words
@@ -48,20 +48,37 @@ extension HTTPRequest {
     for header in headers {
       switch header.name.lowercased() {
       case "dpop": found.append(header.value)
+      case "cookie":
+        found += header.value.split(separator: ";").compactMap {
+          $0.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).dropFirst().first.map(String.init)
+        }
       case "authorization":
         let credentials = header.value.split(separator: " ", maxSplits: 1).last.map(String.init) ?? ""
         found += [credentials] + Self.password(basic: credentials)
       default: continue
       }
     }
+    // What a caller sends to a resource is its own.
+    guard purpose != .resource else { return found.sorted { $0.utf8.count > $1.utf8.count } }
     if let body, let members = JSON(body)?.members {
-      for (name, value) in members where HTTPResponse.isConfidential(name) {
-        if case .string(let text) = value { found.append(text) }
-      }
+      found += Self.confidential(members)
     } else if let body, let parameters = FormEncoding.decode(String(decoding: body, as: UTF8.self)) {
       found += parameters.filter { HTTPResponse.isConfidential($0.name) }.map(\.value)
     }
     return found.sorted { $0.utf8.count > $1.utf8.count }
+  }
+
+  /// Those of a body, also of the objects in it. The depth of JSON is bounded.
+  private static func confidential(_ members: [String: JSON]) -> [String] {
+    var found: [String] = []
+    for (name, value) in members {
+      switch value {
+      case .string(let text): if HTTPResponse.isConfidential(name) { found.append(text) }
+      case .object(let inner): found += confidential(inner)
+      case .null, .bool, .number, .array: continue
+      }
+    }
+    return found
   }
 
   /// As it was sent, and as it was before that (RFC 6749 §2.3.1).

@@ -13,8 +13,9 @@ extension AuthorizationResponse {
     guard let parameters = FormEncoding.decode(Substring(halves.count == 2 ? halves[1] : Substring().utf8)) else {
       throw .unreadable
     }
-    // A refusal may come in the query, where a server knows no better; a token there is in somebody's log already.
-    guard !parameters.isEmpty else {
+    // A refusal may come in the query, where a server knows no better, also with a fragment that says nothing (`#_=_`);
+    // a token there is in somebody's log already.
+    guard parameters.contains(where: { ["access_token", "error", "state"].contains($0.name) }) else {
       let plain = try parse(url)
       _ = try plain.code(for: expected)
       throw .noToken("it has a code, and a token was asked for")

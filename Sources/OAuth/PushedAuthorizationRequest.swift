@@ -20,6 +20,23 @@ extension AuthorizationRequest {
     return try Self.url(at: endpoint, adding: [Parameter("client_id", clientID), reference])
   }
 
+  /// The address to open where the provider wants the whole request beside the `request_uri`, against RFC 9126 §4.
+  public func url(
+    at endpoint: URL, beside answer: PushedAuthorizationResponse
+  ) throws(AuthorizationRequestError) -> URL {
+    // Exposed to be sent.
+    try Self.url(at: endpoint, adding: parameters() + [Parameter("request_uri", answer.requestURI.exposed)])
+  }
+
+  /// What is pushed where the rest of the request stays in the address.
+  public func pushedHint(to endpoint: URL, client: ClientAuthentication) -> HTTPRequest {
+    let named = client.isInHeader ? [Parameter("client_id", clientID)] : []
+    let hint = loginHint.map { [Parameter("login_hint", $0)] } ?? []
+    return .post(
+      named + [Parameter("response_type", responseType)] + hint, purpose: .par, to: endpoint, clientID: clientID,
+      client: client)
+  }
+
   /// The signed request for the back channel (RFC 9126 §3): nothing stands beside it but who the client is.
   public func pushed(
     to endpoint: URL, client: ClientAuthentication, requestObject: Secret
@@ -36,9 +53,13 @@ public struct PushedAuthorizationResponse: Sendable, Equatable {
   public var requestURI: Secret
   public var expiresIn: Duration
 
-  /// Asks for 201, a non-empty `request_uri` and a positive `expires_in`.
+  /// Asks for 201, a non-empty `request_uri` and a positive `expires_in`. Some servers say 200: what counts is what they
+  /// give.
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> PushedAuthorizationResponse {
-    let members = try response.successfulObject(status: 201)
+    let members = try response.successfulObject(status: 200, 201)
+    if members["request_uri"] == nil, let error = OAuthError(members: members) {
+      throw .oauth(error, status: response.status, retryAfter: response.retryAfter)
+    }
     do throws(WrongMember) {
       let requestURI = try members.requiredText("request_uri")
       guard let seconds = try members.number("expires_in"), seconds > 0 else {

@@ -39,6 +39,12 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
   /// The path, percent-encoded as it is written; `/` where a web address has none.
   public var path: String { Self.path(of: uri) }
 
+  /// Scheme and host in lower case, and the port where it is not the scheme's own (RFC 6454 §6.2):
+  /// `https://broker.example.com`. Nil where there is no host.
+  public var origin: String? {
+    host.map { "\(scheme)://\($0)\(uri.significantPort.map { ":\($0)" } ?? "")" }
+  }
+
   /// Whether a listener on this machine answers it (RFC 8252 §7.3): plain http to 127.0.0.0/8, [::1] or localhost.
   public var isLoopback: Bool { scheme == "http" && uri.isLoopback }
 
@@ -50,11 +56,21 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
     return RedirectURI(rawValue: "\(uri.scheme)://\(user)\(host):\(port)\(uri.path)\(query)") ?? self
   }
 
+  /// The same with one more segment of its path, which is written as it is.
+  public func appending(_ segment: String) -> RedirectURI {
+    let end = rawValue.utf8.firstIndex(of: UInt8(ascii: "?")) ?? rawValue.endIndex
+    let start = rawValue[..<end]
+    let slash = start.hasSuffix("/") ? "" : "/"
+    return RedirectURI(rawValue: "\(start)\(slash)\(segment)\(rawValue[end...])") ?? self
+  }
+
   /// Whether a user agent that came to `url` came here: scheme and host without case, user, port and path equal, and the
   /// parameters of this URI among those of the other.
-  public func matches(_ url: String) -> Bool {
-    guard let other = URI(url), other.scheme.lowercased() == scheme, other.host?.lowercased() == host,
-      other.user == uri.user, other.significantPort == uri.significantPort, Self.path(of: other) == path
+  public func matches(_ url: String) -> Bool { URI(url).map(matches) ?? false }
+
+  func matches(_ other: URI) -> Bool {
+    guard other.scheme.lowercased() == scheme, other.host?.lowercased() == host, other.user == uri.user,
+      other.significantPort == uri.significantPort, Self.path(of: other) == path
     else { return false }
     guard let query = uri.query else { return true }
     guard let wanted = FormEncoding.decode(query), let found = FormEncoding.decode(other.query ?? "") else {

@@ -66,12 +66,12 @@ extension HTTPResponse {
     nonConforming("\(wrong.name) is not \(wrong.wanted)")
   }
 
-  /// The JSON object of a 200, without which there is no success (RFC 6749 §5.1, RFC 8414 §3.2). A redirect and an
+  /// The JSON object of a 200, or of one of the statuses that are named, without which there is no success (RFC 6749 §5.1, RFC 8414 §3.2). A redirect and an
   /// OAuth error are told apart from other answers.
-  func successfulObject(status wanted: Int = 200) throws(ResponseError) -> [String: JSON] {
+  func successfulObject(status wanted: Int...) throws(ResponseError) -> [String: JSON] {
     guard !(300..<400).contains(status) else { throw .redirect(status: status) }
     let members = JSON(body)?.members
-    if status == wanted {
+    if (wanted.isEmpty ? [200] : wanted).contains(status) {
       guard let members else { throw nonConforming("the body is not a JSON object of at most 1 MiB") }
       return members
     }

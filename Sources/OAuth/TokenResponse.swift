@@ -110,6 +110,20 @@ public struct TokenResponse: Sendable, Equatable {
   /// A JSON object of the members that ``TokenResponseQuirks/keepMembers`` names, as far as they came.
   public var extra: Data
 
+  /// What a provider that speaks no OAuth gave, in the same terms.
+  ///
+  /// - Parameter extra: a JSON object that is kept with the grant.
+  public init(
+    accessToken: Secret, tokenType: String, expiresIn: Duration? = nil, scope: [String]? = nil,
+    extra: Data = Data("{}".utf8)
+  ) {
+    self.accessToken = accessToken
+    self.tokenType = tokenType
+    self.expiresIn = expiresIn
+    self.scope = scope
+    self.extra = extra
+  }
+
   private static let tokenTypes = ["bearer": "Bearer", "dpop": "DPoP"]
   /// What an exchange may give is no access token, and has no type of use (RFC 8693 §2.2.1).
   private static let exchangedTokenTypes = tokenTypes.merging(["n_a": "N_A"]) { old, _ in old }

@@ -72,6 +72,18 @@ public struct UserInfo: Sendable, Equatable {
     return info
   }
 
+  /// What a provider that speaks no OpenID Connect says of the person, in the same terms.
+  ///
+  /// - Parameter claims: a JSON object, as the provider wrote it.
+  public init(subject: String, name: String? = nil, username: String? = nil, email: String? = nil, claims: Data) {
+    self.subject = subject
+    self.name = name
+    preferredUsername = username
+    self.email = email
+    isEmailVerified = false
+    self.claims = claims
+  }
+
   private init(_ members: [String: JSON], _ claims: Data) throws(WrongMember) {
     subject = try members.requiredText("sub")
     // Optional claims of a wrong type are passed over: they decorate, and identify nobody.

@@ -113,7 +113,8 @@ extension OAuthProvider {
   }
 
   private func endpoints(_ metadata: ServerMetadata) -> Finding {
-    let needed: [Endpoint] = [.authorization, .token] + (about.usesIDTokens ? [.keys] : [])
+    let needed: [Endpoint] =
+      settings.signIn.isImplicit ? [.authorization] : [.authorization, .token] + (about.usesIDTokens ? [.keys] : [])
     var missing: [String] = []
     for endpoint in needed {
       do throws(EndpointError) {
@@ -138,10 +139,16 @@ extension OAuthProvider {
   }
 
   private func grantTypes(_ metadata: ServerMetadata) -> Finding {
-    if metadata.requirePushedAuthorizationRequests {
+    if metadata.requirePushedAuthorizationRequests, settings.par == .never {
       return Finding(
-        .grantTypes, .failed(hint: "Ask the provider's operator to let this client do without them."),
-        "the provider demands pushed authorization requests (RFC 9126), which this version does not send")
+        .grantTypes, .failed(hint: "Take par = \"never\" out of [provider.\(name)], then `grantctl reload`."),
+        "the provider demands pushed authorization requests (RFC 9126), which the settings forbid")
+    }
+    if settings.signIn.isImplicit {
+      return Finding(
+        .grantTypes,
+        .warning(hint: "Take response_type and allow_implicit out of [provider.\(name)] if the provider has codes."),
+        "tokens come by the browser (RFC 6749 §4.2), and none is ever refreshed")
     }
     if let types = metadata.responseTypesSupported, !types.contains("code") {
       return Finding(
@@ -181,6 +188,7 @@ extension OAuthProvider {
 
   private func pkce(_ metadata: ServerMetadata) -> Finding {
     let methods = metadata.codeChallengeMethodsSupported
+    if settings.signIn.isImplicit { return Finding(.pkce, .skipped, "there are no codes") }
     guard settings.pkce else {
       guard methods?.contains("S256") == true else { return Finding(.pkce, .skipped, "switched off by pkce = false") }
       return Finding(

@@ -7,9 +7,7 @@ extension OAuthProvider {
   func checkLogin(
     _ tokens: TokenResponse, login: SavedLogin, code: Secret?, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
-    guard about.usesIDTokens, login.scopes.contains("openid") else {
-      return .done(Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil))
-    }
+    guard about.usesIDTokens, login.scopes.contains("openid") else { return .done(issued(tokens)) }
     guard let compact = tokens.idToken else {
       // Many servers give none to devices; then nobody says who signed in.
       if code == nil {
@@ -39,7 +37,13 @@ extension OAuthProvider {
   func checkRefresh(
     _ tokens: TokenResponse, grant: SavedGrant, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
-    let bare = Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil)
+    let bare = issued(tokens)
+    if let before = grant.identity, let now = bare.identity, now.subject != before.subject {
+      return .failed(
+        .ended(
+          .identityChanged, message: "the provider's refreshed token is of another person than the one who signed in",
+          nil))
+    }
     guard about.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
     @Sendable func passedOver(_ why: String) -> Step<Issued> {
       var issued = bare

@@ -23,6 +23,9 @@ extension OAuthProvider {
       let key = token.type == "DPoP" ? boundKey(grant.dpopKey) : nil
       let request = UserInfo.httpRequest(to: endpoint, accessToken: token.accessToken, proof: key)
       return .send(secured(request)) { response, _ in
+        if case .tokenRefused(let message, let oauth) = verdict(on: response) {
+          return .failed(.tokenRefused(message: message, oauth))
+        }
         if let compact = UserInfo.compact(response) { return signedUserInfo(compact, subject: subject, metadata) }
         return read(otherwise: refusedQuestion) { () throws(ResponseError) in
           try UserInfo.parse(response, subject: subject)
@@ -42,6 +45,24 @@ extension OAuthProvider {
       }
     } then: {
       .ended($0)
+    }
+  }
+
+  public func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
+    var request = secured(request)
+    // Exposed to be sent.
+    request.headers.append(.init("Authorization", "\(token.type) \(token.accessToken.exposed)"))
+    return token.type == "DPoP" ? request.proving(boundKey(grant.dpopKey), accessToken: token.accessToken) : request
+  }
+
+  public func verdict(on response: HTTPResponse) -> ResourceVerdict {
+    guard response.status == 401 else { return .passed }
+    let code = settings.api.code(in: response)
+    let message = "HTTP 401" + (code.map { ": \($0)" } ?? "")
+    switch code.flatMap({ settings.api.errors[$0] }) {
+    case .refresh, nil: return .tokenRefused(message: message, nil)
+    case .login: return .loginRequired(message: message)
+    case .blocked: return .blocked(message: message)
     }
   }
 
@@ -87,7 +108,9 @@ extension OAuthProvider {
 
   // MARK: Revocation
 
-  public func revocation(of token: Secret, hint: String, metadata: ServerMetadata) -> HTTPRequest? {
+  public func revocation(
+    of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
+  ) -> HTTPRequest? {
     guard let endpoint = try? endpoint(.revocation, metadata) else { return nil }
     switch settings.revocation {
     case .rfc7009:
@@ -104,6 +127,19 @@ extension OAuthProvider {
           purpose: .revocation, method: "POST", url: endpoint,
           // Exposed to be sent.
           headers: [.init("Authorization", "Bearer \(token.exposed)"), .init("Accept", "application/json")]))
+    }
+  }
+
+  public func tokenToRevoke(by refreshToken: Secret, metadata: ServerMetadata) -> Step<TokenResponse> {
+    do throws(ProviderFailure) {
+      let request = http(.refresh(refreshToken), to: try refreshEndpoint(metadata), metadata, isRefresh: true)
+      return .send(request) { response, _ in
+        read(otherwise: classify) { () throws(ResponseError) in
+          try TokenResponse.parse(response, quirks: settings.refreshResponse)
+        }
+      }
+    } catch {
+      return .failed(error)
     }
   }
 

@@ -9,10 +9,7 @@ extension OAuthProvider {
   ) -> Step<Issued> {
     let endpoint: URL
     do throws(ProviderFailure) {
-      endpoint =
-        if let text = settings.endpoints.refresh { try url(text, "refresh_endpoint") } else {
-          try self.endpoint(.token, metadata)
-        }
+      endpoint = try refreshEndpoint(metadata)
     } catch {
       return .failed(error)
     }
@@ -20,6 +17,11 @@ extension OAuthProvider {
     return ask(request, at: endpoint, metadata, bound: grant.dpopKey, isRefresh: true) { tokens, now in
       checkRefresh(tokens, grant: grant, metadata: metadata, at: now)
     }
+  }
+
+  func refreshEndpoint(_ metadata: ServerMetadata) throws(ProviderFailure) -> URL {
+    guard let text = settings.endpoints.refresh else { return try endpoint(.token, metadata) }
+    return try url(text, "refresh_endpoint")
   }
 
   public func issue(

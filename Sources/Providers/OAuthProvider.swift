@@ -10,6 +10,10 @@ public struct OAuthProvider: Provider {
   public var name: ProviderName { settings.name }
 
   public init(_ settings: ProviderSettings) {
+    var settings = settings
+    if let member = settings.signIn.identityMember, !settings.response.keepMembers.contains(member) {
+      settings.response.keepMembers.append(member)
+    }
     self.settings = settings
     about = ProviderAbout(settings)
   }
@@ -100,8 +104,8 @@ extension ProviderAbout {
       issuer: settings.issuer?.rawValue, clientID: settings.clientID, scopes: settings.scopes,
       resource: settings.resource, rotation: settings.rotation, refreshTokenLifetime: settings.refreshTokenLifetime,
       loginLifetime: settings.loginLifetime, redirect: redirect,
-      usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"), usesPKCE: settings.pkce,
-      prompt: settings.prompt)
+      usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"),
+      usesPKCE: settings.pkce && !settings.signIn.isImplicit, prompt: settings.prompt)
     usesDPoP = settings.dpop
     takesPasswords = settings.allowPassword
     takesLogouts = settings.backchannelLogout
@@ -109,7 +113,20 @@ extension ProviderAbout {
     usesCertificate = settings.client == .mutualTLS
     maxAge = settings.maxAge
     narrowsTokens = settings.narrowsTokens
+    prolongsRefreshTokens = settings.prolongsRefreshTokens
+    isOneLoginAtATime = settings.signIn.isOneAtATime
+    answersInFragment = settings.signIn.isImplicit
+    exchangesCodes = settings.signIn.exchangesCodes
+    apps = settings.signIn.apps.map(\.name)
+    takesPrefill = settings.signIn.prefill != nil
+    apiBase = settings.api.base
+    apiOrigins = Set(([settings.api.base].compactMap(\.self) + settings.api.origins).map(\.origin))
+    revokesByAccessToken = settings.revocation == .bearer
   }
+}
+
+extension URL {
+  fileprivate var origin: String { HTTPRequest(purpose: .resource, method: "GET", url: self).origin }
 }
 
 extension [String: String] {

@@ -71,6 +71,8 @@ public struct ProviderSettings: Sendable, Equatable {
   /// What ends a grant beside `invalid_grant`: the token endpoint's codes or descriptions, or a status (`http_400`).
   public var permanentErrors: [String] = []
   public var refreshTokenLifetime: Duration?
+  /// It begins anew at each use, also where the refresh token stays the same.
+  public var prolongsRefreshTokens = false
   /// A refresh may ask for fewer scopes or another resource (RFC 6749 §6, RFC 8707 §2.2).
   public var narrowsTokens = true
   public var idToken = IDTokenSettings()
@@ -79,6 +81,10 @@ public struct ProviderSettings: Sendable, Equatable {
   public var postLogoutRedirectURI: String?
   /// Takes the provider's word that a session has ended (Back-Channel Logout §2).
   public var backchannelLogout = false
+  /// How people sign in, beyond the plain code in a browser.
+  public var signIn = SignInSettings()
+  /// Where authorised calls go.
+  public var api = APISettings()
   public var allowInsecureHTTP = false
   /// How long a person may take to sign in.
   public var loginLifetime: Duration = .seconds(600)

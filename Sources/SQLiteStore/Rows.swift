@@ -132,7 +132,7 @@ extension SavedLogin: StoredRow {
     "logins", key: ["id"],
     columns: [
       "id", "provider", "account", "redirect_uri", "scopes", "resource", "max_age", "uid", "started_at", "expires_at",
-      "state", "nonce", "verifier", "dpop_key", "device",
+      "state", "nonce", "verifier", "dpop_key", "device", "progress",
     ])
 
   /// With what the login is for: changing it must not sign a person in elsewhere.
@@ -154,6 +154,7 @@ extension SavedLogin: StoredRow {
     try row.sealed(verifier)
     try row.sealed(dpopKey)
     try row.sealed(device.map(DeviceRecord.init)?.encoded)
+    try row.sealed(LoginProgress(self).encoded)
   }
 
   init(from row: inout RowReader) throws {
@@ -175,13 +176,16 @@ extension SavedLogin: StoredRow {
       device: try row.optionalSealedData().map { data in
         try row.required(try? JSONDecoder().decode(DeviceRecord.self, from: data)).login
       })
+    try row.optionalSealedData().map { data in
+      try row.required(try? JSONDecoder().decode(LoginProgress.self, from: data)).apply(to: &self)
+    }
   }
 }
 
 extension PendingRevocation: StoredRow {
   static let table = Table(
     "revocations", key: ["id"],
-    columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "token"])
+    columns: ["id", "provider", "hint", "attempts", "retry_at", "expires_at", "context", "token"])
 
   /// With the provider: changing it must not send the token to another one.
   var sealedWith: [String] { [id, provider.rawValue] }
@@ -193,7 +197,14 @@ extension PendingRevocation: StoredRow {
     row.integer(Int64(attempts))
     row.time(retryAt)
     row.time(expiresAt)
+    try row.sealed(context.isEmpty ? nil : Self.encoded(context))
     try row.sealed(token)
+  }
+
+  private static func encoded(_ context: [String: String]) throws -> Data {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = .sortedKeys
+    return try encoder.encode(context)
   }
 
   init(from row: inout RowReader) throws {
@@ -204,9 +215,12 @@ extension PendingRevocation: StoredRow {
     let attempts = try row.small(Int.self)
     let retryAt = try row.time()
     let expiresAt = try row.time()
+    let context = try row.optionalSealedData().map { data in
+      try row.required(try? JSONDecoder().decode([String: String].self, from: data))
+    }
     self.init(
-      id: id, provider: provider, token: try row.sealed(), hint: hint, attempts: attempts, retryAt: retryAt,
-      expiresAt: expiresAt)
+      id: id, provider: provider, token: try row.sealed(), hint: hint, context: context ?? [:], attempts: attempts,
+      retryAt: retryAt, expiresAt: expiresAt)
   }
 }
 

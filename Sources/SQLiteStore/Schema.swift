@@ -7,7 +7,7 @@ enum Schema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
   static let applicationID: Int32 = 0x6772_6e74
   /// `user_version` of what this program writes.
-  static let version = 3
+  static let version = 4
 
   /// Each migration is one transaction: what ends the process leaves the version before or the one after.
   static func migrate(_ database: DatabaseQueue, onWritePoint: (@Sendable (WritePoint) -> Void)? = nil) throws {
@@ -42,6 +42,11 @@ enum Schema {
       try db.execute(sql: "PRAGMA user_version = 3")
       onWritePoint?(.migrated(to: 3))
     }
+    migrator.registerMigration("v4") { db in
+      try db.execute(sql: v4)
+      try db.execute(sql: "PRAGMA user_version = 4")
+      onWritePoint?(.migrated(to: 4))
+    }
     return migrator
   }
 
@@ -64,6 +69,12 @@ enum Schema {
       created_at INTEGER NOT NULL,
       detail BLOB NOT NULL
     ) STRICT;
+    """
+
+  /// What a login waits for besides a person's sign-in, and what a revocation needs besides the token.
+  private static let v4 = """
+    ALTER TABLE logins ADD COLUMN progress BLOB;
+    ALTER TABLE revocations ADD COLUMN context BLOB;
     """
 
   // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.

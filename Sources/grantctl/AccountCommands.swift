@@ -42,12 +42,11 @@ struct ShowCommand: BrokerCommand {
         grantctl show work
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(AccountGet.self, .init(account: account))
+    let answer = try await shell.ask(AccountGet.self, .init(account: named.account))
     if shell.isJSON { return shell.say(answer.json) }
     shell.say(Self.fields(try answer.value(), shell))
   }
@@ -115,36 +114,47 @@ struct LogoutCommand: BrokerCommand {
       Examples:
         grantctl logout work
         grantctl logout work --end-session --open
+        grantctl logout paper --where EVERYWHERE
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @Flag(help: "Do not revoke at the provider: only forget here.")
   var noRevoke = false
   @Flag(help: "End the session at the provider too: print the address that does it.")
   var endSession = false
   @Flag(help: "With --end-session: open the address in the browser.")
   var open = false
+  @Option(
+    name: .customLong("where"),
+    help: ArgumentHelp(
+      "How far it goes, where the provider knows of that (Zephr): JUST_HERE, THIS_DEVICE, OTHER_DEVICES, EVERYWHERE.",
+      valueName: "where"))
+  var reach: String?
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
     guard endSession || !open else { throw ValidationError("--open goes with --end-session.") }
+    guard reach == nil || !noRevoke else { throw ValidationError("--where is for the provider: not with --no-revoke.") }
   }
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(
       AccountLogout.self,
-      .init(account: account, revoke: noRevoke ? false : nil, end_session: endSession ? true : nil))
+      .init(account: named.account, revoke: noRevoke ? false : nil, end_session: endSession ? true : nil, where: reach))
     let purpose = "end the session at the provider"
     if shell.isJSON {
       shell.say(answer.json)
       // The address is in the answer: without --open there is no more to say.
-      if open, let url = answer.json["end_session_url"]?.string { _ = shell.show(url, to: purpose, inBrowser: true) }
+      if open, let url = answer.json["end_session_url"]?.string, !(await shell.openBrowser(url, to: purpose)) {
+        shell.show(url, to: purpose)
+      }
       return
     }
     let result = try answer.value()
     shell.say(Fields(result.steps, forgotten: "account"))
-    shell.terminal.say("Signed out: \(Cell(account).text)")
-    if let url = result.end_session_url { _ = shell.show(url, to: purpose, inBrowser: open) }
+    shell.terminal.say("Signed out: \(Cell(named.account).text)")
+    guard let url = result.end_session_url else { return }
+    if open, await shell.openBrowser(url, to: purpose) { return }
+    shell.show(url, to: purpose)
   }
 }

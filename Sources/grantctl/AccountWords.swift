@@ -25,6 +25,7 @@ extension Fields {
         switch step.step {
         case "revoke_refresh_token": "Revoke the refresh token"
         case "revoke_access_token": "Revoke the access token"
+        case "revoke_session": "Sign out at the provider"
         case "end_session": "End the session"
         case "delete_registration": "Delete the registration"
         case "forget": "Forget the \(forgotten)"

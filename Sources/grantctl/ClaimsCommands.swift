@@ -1,7 +1,25 @@
 import ArgumentParser
 import BrokerAPI
 
-struct IntrospectCommand: BrokerCommand {
+/// A command that asks the provider about an account.
+protocol QuestionCommand: BrokerCommand {
+  associatedtype Question: RPCMethod where Question.Params == ProviderQuestion.Params
+
+  var named: AccountArgument { get }
+  func say(_ result: Question.Result, in shell: Shell)
+}
+
+extension QuestionCommand {
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(Question.self, .init(account: named.account, timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    say(try answer.value(), in: shell)
+  }
+}
+
+struct IntrospectCommand: QuestionCommand {
+  typealias Question = TokenIntrospect
+
   static let configuration = CommandConfiguration(
     commandName: "introspect", abstract: "Ask the provider what it says of an account's token.",
     discussion: """
@@ -11,14 +29,10 @@ struct IntrospectCommand: BrokerCommand {
         grantctl introspect work
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
-  func run(in shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(TokenIntrospect.self, .init(account: account, timeout: options.timeout))
-    if shell.isJSON { return shell.say(answer.json) }
-    let result = try answer.value()
+  func say(_ result: TokenIntrospect.Result, in shell: Shell) {
     var fields = Fields()
     fields.add("active", result.active ? "yes" : "no", result.active ? .good : .bad)
     fields.add(result.claims.filter { $0.key != "active" }, shell)
@@ -26,7 +40,9 @@ struct IntrospectCommand: BrokerCommand {
   }
 }
 
-struct UserinfoCommand: BrokerCommand {
+struct UserinfoCommand: QuestionCommand {
+  typealias Question = AccountUserinfo
+
   static let configuration = CommandConfiguration(
     commandName: "userinfo", abstract: "Ask the provider who an account's person is.",
     discussion: """
@@ -37,15 +53,12 @@ struct UserinfoCommand: BrokerCommand {
         grantctl userinfo work --json
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
-  func run(in shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(AccountUserinfo.self, .init(account: account, timeout: options.timeout))
-    if shell.isJSON { return shell.say(answer.json) }
+  func say(_ result: AccountUserinfo.Result, in shell: Shell) {
     var fields = Fields()
-    fields.add(try answer.value().claims, shell)
+    fields.add(result.claims, shell)
     shell.say(fields)
   }
 }

@@ -25,7 +25,7 @@ struct DevicePage: Equatable, Sendable {
   /// Standard output has the addresses and the code, each on a line of its own; with `--json` it is for the result.
   func show(provider: String, _ wish: QRWish, in shell: Shell) {
     let terminal = shell.terminal
-    let say: (String) -> Void = { shell.isJSON ? terminal.note($0) : terminal.say($0) }
+    let say: (String) -> Void = { shell.keepsOutput ? terminal.note($0) : terminal.say($0) }
     terminal.note("To sign in at \(Cell(provider).text), open this address on any device:")
     say(SafeText.line(address))
     terminal.note("and enter this code:\n")
@@ -53,10 +53,10 @@ struct DevicePage: Equatable, Sendable {
   private static func shown(_ code: String, in shell: Shell) -> [String] {
     let terminal = shell.terminal
     let code = SafeText.line(code)
-    guard shell.isJSON ? terminal.isErrTTY : terminal.isOutTTY else { return [code] }
+    guard shell.keepsOutput ? terminal.isErrTTY : terminal.isOutTTY else { return [code] }
     func bold(_ text: String) -> String { terminal.allowsColour ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
     guard terminal.speaksUnicode else { return [indent + bold(code)] }
-    let columns = (shell.isJSON ? terminal.screen?.columns : terminal.width) ?? 80
+    let columns = (shell.keepsOutput ? terminal.screen?.columns : terminal.width) ?? 80
     if let large = LargeText.lines(code, columns: columns - indent.count) {
       return large.map { indent + bold($0) } + ["", indent + bold(code)]
     }

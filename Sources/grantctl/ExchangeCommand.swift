@@ -16,8 +16,7 @@ struct ExchangeCommand: BrokerCommand {
   /// RFC 8693 §3.
   private static let typePrefix = "urn:ietf:params:oauth:token-type:"
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @Option(help: "The provider's name for a service that the token is for; may be repeated.")
   var audience: [String] = []
   @Option(help: "The address of a service that the token is for (RFC 8707); may be repeated.")
@@ -29,13 +28,10 @@ struct ExchangeCommand: BrokerCommand {
   var requestedTokenType: String?
   @Option(help: ArgumentHelp("The account that acts for the other.", valueName: "account"))
   var actor: String?
-  @Flag(help: "Print the HTTP header field instead: “Authorization: Bearer …”.")
-  var header = false
+  @OptionGroup var form: HeaderOption
   @OptionGroup var options: GlobalOptions
 
-  func validate() throws {
-    if header, options.json { throw ValidationError("Only one of --header and --json can be given.") }
-  }
+  func validate() throws { try checkForms(("--header", form.header)) }
 
   func run(in shell: Shell) async throws(Failure) {
     let scopes = LoginCommand.words(scope)
@@ -43,16 +39,17 @@ struct ExchangeCommand: BrokerCommand {
     let answer = try await shell.ask(
       TokenExchange.self,
       .init(
-        account: account, audience: audience.isEmpty ? nil : audience, resource: resource.isEmpty ? nil : resource,
+        account: named.account, audience: audience.isEmpty ? nil : audience,
+        resource: resource.isEmpty ? nil : resource,
         scopes: scopes.isEmpty ? nil : scopes, requested_token_type: type, actor: actor, timeout: options.timeout))
     if shell.isJSON { return shell.say(answer.json) }
     let result = try answer.value()
     let token = try TokenCommand.printable(result.access_token)
     // RFC 8693 §2.2.1: no access token, so there is no way to present it.
-    if header, result.token_type == "N_A" {
+    if form.header, result.token_type == "N_A" {
       throw Failure(.failure, "what was issued is no access token: \(result.issued_token_type)")
     }
-    shell.terminal.say(header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+    shell.terminal.say(form.header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
   }
 }
 
@@ -69,8 +66,7 @@ struct ProofCommand: BrokerCommand {
              -H "$(grantctl proof work GET $url --header)" $url
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @Argument(help: "The request's HTTP method.")
   var method: String
   @Argument(help: "The request's address.")
@@ -82,13 +78,10 @@ struct ProofCommand: BrokerCommand {
       "The token that it goes with, where that is not the account's current one; “-” reads standard input.",
       valueName: "path"), completion: .file())
   var accessTokenFile: String?
-  @Flag(help: "Print the HTTP header field instead: “DPoP: …”.")
-  var header = false
+  @OptionGroup var form: HeaderOption
   @OptionGroup var options: GlobalOptions
 
-  func validate() throws {
-    if header, options.json { throw ValidationError("Only one of --header and --json can be given.") }
-  }
+  func validate() throws { try checkForms(("--header", form.header)) }
 
   func run(in shell: Shell) async throws(Failure) {
     var token: SecretText?
@@ -96,9 +89,9 @@ struct ProofCommand: BrokerCommand {
       token = try await SecretInput(shell: shell, what: "access token").read(from: accessTokenFile)
     }
     let answer = try await shell.ask(
-      DPoPProof.self, .init(account: account, method: method, url: url, nonce: nonce, access_token: token))
+      DPoPProof.self, .init(account: named.account, method: method, url: url, nonce: nonce, access_token: token))
     if shell.isJSON { return shell.say(answer.json) }
     let proof = try TokenCommand.printable(try answer.value().proof)
-    shell.terminal.say(header ? "DPoP: \(proof)" : proof)
+    shell.terminal.say(form.header ? "DPoP: \(proof)" : proof)
   }
 }

@@ -11,6 +11,9 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
   case notRunning = 6
   case unknownName = 7
   case loginFailed = 8
+  case actionRequired = 9
+  /// As curl's.
+  case httpError = 22
   /// ArgumentParser's own (EX_USAGE of sysexits.h).
   case usage = 64
   /// EX_CONFIG of sysexits.h.
@@ -29,6 +32,8 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     case .notRunning: "the daemon does not run, or went away"
     case .unknownName: "no such account, provider or login"
     case .loginFailed: "the login was denied, cancelled or expired"
+    case .actionRequired: "the login waits: a person has to do something more"
+    case .httpError: "the server of `request` answered with HTTP 400 or more"
     case .usage: "wrong arguments"
     case .configuration: "the configuration has to be mended"
     case .interrupted: "interrupted (Ctrl-C)"
@@ -46,6 +51,8 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     case .notRunning: "not_running"
     case .unknownName: "unknown_name"
     case .loginFailed: "login_failed"
+    case .actionRequired: "action_required"
+    case .httpError: "http_error"
     case .usage: "usage"
     case .configuration: "configuration"
     case .interrupted: "interrupted"

@@ -9,6 +9,8 @@ struct Failure: Error, Equatable {
   var hints: [String]
   /// The broker's error, where it answered with one.
   var rpc: RPCError?
+  /// The login that waits for a person to do more, as the broker told it.
+  var login: JSON?
   /// All there is to say is said.
   var isReported = false
 
@@ -33,6 +35,9 @@ struct Failure: Error, Equatable {
     switch error.reason {
     case .invalidConfiguration, .registrationRejected: hints += error.detail.map { [$0] } ?? []
     default: break
+    }
+    for (name, troubles) in (error.fields ?? [:]).sorted(by: { $0.key < $1.key }) {
+      hints.append("\(name): \(troubles.joined(separator: "; "))")
     }
     if let oauth = error.oauth {
       let words = [oauth.error, oauth.error_description].compactMap { $0 }.joined(separator: ": ")
@@ -67,8 +72,9 @@ struct Failure: Error, Equatable {
   /// The error object for `--json`.
   var json: JSON {
     if let rpc { return ["error": rpc.json] }
-    var data: JSON = ["reason": .string(status.word)]
-    if !hints.isEmpty { data = ["reason": .string(status.word), "hint": .string(hints.joined(separator: "\n"))] }
-    return ["error": ["message": .string(message), "data": data]]
+    var data = [JSON.Member(name: "reason", value: .string(status.word))]
+    if !hints.isEmpty { data.append(.init(name: "hint", value: .string(hints.joined(separator: "\n")))) }
+    if let login { data.append(.init(name: "login", value: login)) }
+    return ["error": ["message": .string(message), "data": .object(data)]]
   }
 }

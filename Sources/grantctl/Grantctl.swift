@@ -20,16 +20,19 @@ struct Grantctl: AsyncParsableCommand {
       """,
     version: GrantdVersion.current,
     groupedSubcommands: [
-      CommandGroup(name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self, ImportCommand.self]),
+      CommandGroup(
+        name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self, ImportCommand.self, HandleURLCommand.self]),
       CommandGroup(
         name: "Token",
         subcommands: [
           TokenCommand.self, RefreshCommand.self, ExchangeCommand.self, IntrospectCommand.self, ProofCommand.self,
+          RequestCommand.self,
         ]),
       CommandGroup(
         name: "Account",
         subcommands: [
-          ListCommand.self, ShowCommand.self, UserinfoCommand.self, ProvidersCommand.self, ProviderCommand.self,
+          ListCommand.self, ShowCommand.self, UserinfoCommand.self, SessionsCommand.self, ProvidersCommand.self,
+          ProviderCommand.self,
         ]),
       CommandGroup(
         name: "Broker",

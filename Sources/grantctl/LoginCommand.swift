@@ -10,11 +10,20 @@ struct LoginCommand: BrokerCommand {
       is shown here (RFC 8628). Where the provider has no such thing, use --manual: open the address anywhere, and \
       paste the address that the browser ends at.
 
+      Apps of the provider's come first where they are installed and configured. What cannot be opened is passed over.
+
+      A provider may want more than a sign-in: to replace a session where too many are open, or to know more of you. \
+      You are asked; --replace-session and --attribute answer ahead. Where nobody can be asked the login waits on, and \
+      --continue picks it up, also after a restart of the daemon.
+
       Examples:
         grantctl login google work
         grantctl login google work --scope openid --scope email
         grantctl login google work --device
         grantctl login google work --manual
+        grantctl login uber --app rides --app eats --prefill email=ada@example.com
+        code=$(grantctl login uber --code-only)
+        grantctl login vms --replace-session oldest
         grantctl login --list
       """)
 
@@ -33,6 +42,20 @@ struct LoginCommand: BrokerCommand {
   @Option(
     help: ArgumentHelp("A further parameter of the authorization request; may be repeated.", valueName: "name=value"))
   var param: [String] = []
+  @Option(
+    help: ArgumentHelp(
+      "An app of the provider's to try, instead of the configured ones; may be repeated, in order.", valueName: "name"))
+  var app: [String] = []
+  @Option(help: ArgumentHelp("Who signs you in, where the provider leaves that to others (Zephr).", valueName: "name"))
+  var idp: String?
+  @Option(
+    help: ArgumentHelp(
+      "What is known of you ahead, where the provider takes it: email, phone, first_name, last_name; may be repeated.",
+      valueName: "name=value"))
+  var prefill: [String] = []
+  @Flag(help: "Print the authorization code, alone on standard output, and keep no account.")
+  var codeOnly = false
+  @OptionGroup var given: GivenAnswers
   @Flag(help: "Print the address on standard output instead of opening the browser.")
   var noBrowser = false
   @Flag(help: "Read the address that the browser ended at from standard input.")
@@ -49,36 +72,69 @@ struct LoginCommand: BrokerCommand {
   var list = false
   @Option(help: ArgumentHelp("End a login that waits.", valueName: "id"))
   var cancel: String?
+  @Option(name: .customLong("continue"), help: ArgumentHelp("Go on with a login that waits.", valueName: "id"))
+  var continued: String?
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
-    guard [list, cancel != nil, provider != nil].filter({ $0 }).count == 1 else {
+    let others = [list, cancel != nil, continued != nil].filter { $0 }.count
+    guard others + (provider == nil ? 0 : 1) == 1 else {
       throw ValidationError(
-        provider == nil && !list && cancel == nil
+        others == 0
           ? "Missing expected argument '<provider>'. “grantctl providers” lists the configured ones."
-          : "Only one of a provider, --list and --cancel can be given.")
+          : "Only one of a provider, --list, --cancel and --continue can be given.")
     }
     guard !(device && manual) else { throw ValidationError("Only one of --device and --manual can be given.") }
-    guard password == nil || !(device || manual || resource != nil || !param.isEmpty) else {
-      throw ValidationError("--password goes with --scope alone.")
+    guard password == nil || !hasBrowserWishes else { throw ValidationError("--password goes with --scope alone.") }
+    guard provider != nil || !hasBrowserWishes && scope.isEmpty && password == nil else {
+      throw ValidationError("How to sign in can be said only when a login starts.")
     }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
-    _ = try parameters()
+    _ = try NameValue.parse(param, option: "--param")
+    try checkPrefill()
+  }
+
+  /// What is for a browser or an app alone.
+  private var hasBrowserWishes: Bool {
+    device || manual || resource != nil || !param.isEmpty || !app.isEmpty || idp != nil || !prefill.isEmpty
+      || codeOnly && continued == nil
+  }
+
+  private static let prefillNames = ["email", "phone", "first_name", "last_name"]
+
+  private func checkPrefill() throws {
+    let unknown = try NameValue.parse(prefill, option: "--prefill").keys.sorted().first {
+      !Self.prefillNames.contains($0)
+    }
+    guard let unknown else { return }
+    throw ValidationError("--prefill knows \(Self.prefillNames.joined(separator: ", ")), not “\(unknown)”.")
   }
 
   func run(in shell: Shell) async throws(Failure) {
     if list { return try await sayLogins(shell) }
     if let cancel { return try await end(cancel, shell) }
+    var shell = shell
+    shell.settings.keepsOutput = codeOnly
+    if let provider, let password { return try await signIn(password, at: provider, Self.words(scope), shell) }
+    let flow = LoginFlow(
+      shell: shell, client: try await shell.connect(),
+      places: SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto),
+      given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
+    if let continued { return try await flow.resume(continued) }
     guard let provider else { return }
+    try await flow.run(params(provider))
+  }
+
+  private func params(_ provider: String) -> LoginStart.Params {
     let scopes = Self.words(scope)
-    if let password { return try await signIn(password, at: provider, scopes, shell) }
-    let params = LoginStart.Params(
+    func values(_ arguments: [String]) -> [String: String]? {
+      arguments.isEmpty ? nil : try? NameValue.parse(arguments, option: "")
+    }
+    return LoginStart.Params(
       provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
       destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt, login_hint: loginHint,
-      params: try? parameters())
-    let flow = LoginFlow(
-      shell: shell, client: try await shell.connect(), isBrowserWanted: !noBrowser, qr: qr ?? .auto)
-    try await flow.run(params)
+      params: values(param), apps: app.isEmpty ? nil : app, idp: idp, prefill: values(prefill),
+      exchange: codeOnly ? false : nil)
   }
 
   private func signIn(
@@ -102,30 +158,23 @@ struct LoginCommand: BrokerCommand {
     arguments.flatMap { $0.split(separator: " ").map(String.init) }
   }
 
-  private func parameters() throws -> [String: String]? {
-    var parameters: [String: String] = [:]
-    for text in param {
-      let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-      guard parts.count == 2, !parts[0].isEmpty else { throw ValidationError("--param is name=value, not “\(text)”.") }
-      guard parameters.updateValue(String(parts[1]), forKey: String(parts[0])) == nil else {
-        throw ValidationError("--param \(parts[0]) is given twice.")
-      }
-    }
-    return parameters.isEmpty ? nil : parameters
-  }
-
   private func sayLogins(_ shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(LoginList.self, NoParams())
     if shell.isJSON { return shell.say(answer.json) }
     let logins = try answer.value().logins
     if logins.isEmpty { return shell.terminal.say("No logins wait.") }
     let rows = logins.map { login in
-      Table.Row(cells: [
-        Cell(login.login_id), Cell(login.account), Cell(login.provider),
-        Cell(TimeText.ago(login.started_at, now: shell.now)), Cell(TimeText.expiry(login.expires_at, now: shell.now)),
-      ])
+      Table.Row(
+        cells: [
+          Cell(login.login_id), Cell(login.account), Cell(login.provider),
+          Cell(TimeText.ago(login.started_at, now: shell.now)), Cell(TimeText.expiry(login.expires_at, now: shell.now)),
+        ], notes: login.state == .actionRequired ? [Self.more(login.login_id, shell)] : [])
     }
     shell.say(Table(titles: ["ID", "ACCOUNT", "PROVIDER", "STARTED", "ENDS IN"], shrinkable: [1, 2], rows: rows))
+  }
+
+  private static func more(_ id: String, _ shell: Shell) -> String {
+    "It wants more of you: \(shell.command("login --continue \(ShellWord.quoted(id))"))"
   }
 
   private func end(_ id: String, _ shell: Shell) async throws(Failure) {

@@ -6,6 +6,8 @@ struct Shell: Sendable {
   struct Settings: Sendable {
     var wish = SocketChoice.Wish()
     var isJSON = false
+    /// Standard output is for the result alone, as with `isJSON`.
+    var keepsOutput = false
     /// Seconds; nil: the command's own.
     var timeout: Double?
   }
@@ -17,17 +19,26 @@ struct Shell: Sendable {
   private static let connecting = Duration.seconds(10)
 
   let terminal: Terminal
-  let settings: Settings
+  var settings: Settings
 
   var isJSON: Bool { settings.isJSON }
+  var keepsOutput: Bool { settings.isJSON || settings.keepsOutput }
   var now: Int64 { terminal.now() }
 
   var choice: SocketChoice {
     SocketChoice(settings.wish, environment: terminal.environment, uid: terminal.uid, exists: terminal.fileExists)
   }
 
-  func connect() async throws(Failure) -> SocketClient {
-    let choice = choice
+  /// Each broker that may be meant: the one that was named, else the person's own and the system's.
+  var choices: [SocketChoice] {
+    SocketChoice.all(
+      settings.wish, environment: terminal.environment, uid: terminal.uid, system: terminal.systemSocket,
+      exists: terminal.fileExists)
+  }
+
+  func connect() async throws(Failure) -> SocketClient { try await connect(to: choice) }
+
+  func connect(to choice: SocketChoice) async throws(Failure) -> SocketClient {
     do throws(SocketClientError) {
       return try await SocketClient.connect(path: choice.path, timeout: Self.connecting)
     } catch {
@@ -101,19 +112,25 @@ extension Shell {
     for hint in failure.hints.flatMap(SafeText.lines) { terminal.note("  " + adapted(hint)) }
   }
 
-  /// Brings an address before the person; whether a browser opened.
-  func show(_ url: String, to purpose: String, inBrowser isWanted: Bool) -> Bool {
-    let choice = Browser.choose(
-      for: url, isWanted: isWanted, environment: terminal.environment, find: terminal.find)
-    let address = SafeText.line(url)
-    if case .open(let command) = choice, terminal.launch(command) {
-      terminal.note("Your browser opens to \(purpose). If it does not, open this address:\n\n\(address)\n")
+  /// Opens a web address; false where no browser did.
+  func openBrowser(_ url: String, to purpose: String) async -> Bool {
+    for command in Browser.commands(for: url, on: terminal) {
+      guard await terminal.launch(command) else {
+        terminal.note(SafeText.line("\(command[0]) did not open the browser."))
+        continue
+      }
+      terminal.note(
+        "Your browser opens to \(purpose). If it does not, open this address:\n\n\(SafeText.line(url))\n")
       return true
     }
-    terminal.note("To \(purpose), open this address in a browser:")
-    // With --json standard output is for the result alone.
-    if isJSON { terminal.note(address) } else { terminal.say(address) }
     return false
+  }
+
+  /// Prints an address for the person to open.
+  func show(_ url: String, to purpose: String) {
+    terminal.note("To \(purpose), open this address in a browser:")
+    let address = SafeText.line(url)
+    if keepsOutput { terminal.note(address) } else { terminal.say(address) }
   }
 
   /// A command for people to copy that reaches the same broker: `grantctl token work --system`.

@@ -6,11 +6,14 @@ struct SocketChoice: Equatable, Sendable {
     var isSystem = false
     var isUser = false
 
-    /// The options to repeat in a command that is printed, so that it reaches the same broker.
-    var options: String {
-      if let socket { return " --socket \(ShellWord.quoted(socket))" }
-      return isSystem ? " --system" : isUser ? " --user" : ""
+    /// The options that reach the same broker.
+    var arguments: [String] {
+      if let socket { return ["--socket", socket] }
+      return isSystem ? ["--system"] : isUser ? ["--user"] : []
     }
+
+    /// The same, to be repeated in a command that is printed.
+    var options: String { arguments.map { " " + ShellWord.quoted($0) }.joined() }
   }
 
   static let systemPath = "/run/grantd/grantd.sock"
@@ -46,6 +49,17 @@ struct SocketChoice: Equatable, Sendable {
     } else {
       self.init(path: Self.systemPath, passedOver: [userPath], starts: [Self.startUser, Self.startSystem])
     }
+  }
+
+  /// The broker that was named; where none was, the user's own where its socket exists, then the system's.
+  static func all(
+    _ wish: Wish, environment: [String: String], uid: UInt32, system: String = systemPath, exists: (String) -> Bool
+  ) -> [SocketChoice] {
+    let first = SocketChoice(wish, environment: environment, uid: uid, exists: exists)
+    guard wish == Wish(), environment["GRANTD_SOCKET"]?.isEmpty != false, first.path != systemPath else {
+      return [first]
+    }
+    return [first, SocketChoice(path: system, starts: [startSystem])]
   }
 
   /// Where the user's own broker listens.

@@ -7,16 +7,23 @@ extension Terminal {
   static func ofProcess() -> Terminal {
     let environment = ProcessInfo.processInfo.environment
     return Terminal(
-      write: { stream, text in ProcessStreams.write(text, to: stream) }, isOutTTY: isatty(1) == 1,
+      write: { stream, text in ProcessStreams.write(Array(text.utf8), to: stream) },
+      writeBytes: { ProcessStreams.write($0, to: .out) }, isOutTTY: isatty(1) == 1,
       isErrTTY: isatty(2) == 1, isInTTY: isatty(0) == 1, canAsk: isatty(0) == 1 && tcgetpgrp(0) == getpgrp(),
       width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2), environment: environment,
       uid: getuid(), now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
-      hideEcho: { ProcessStreams.hideEcho(0) }, file: ProcessStreams.file, interrupts: ProcessSignals.interrupts,
-      launch: launch, fileExists: { access($0, F_OK) == 0 },
+      input: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) }, file: ProcessFiles.text,
+      bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, removeFile: ProcessFiles.remove,
+      ownPath: (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? "grantctl",
+      interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
       find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
   }
 
-  private static func launch(_ command: [String]) -> Bool {
+  /// A program that fails does so within this time; one that opens something may run on as long as that is open.
+  private static let settling = Duration.seconds(2)
+  private static let pause = Duration.milliseconds(20)
+
+  private static func launch(_ command: [String]) async -> Bool {
     guard let program = command.first else { return false }
     let process = Process()
     process.executableURL = URL(fileURLWithPath: program)
@@ -24,7 +31,10 @@ extension Terminal {
     process.standardInput = FileHandle.nullDevice
     process.standardOutput = FileHandle.nullDevice
     process.standardError = FileHandle.nullDevice
-    return (try? process.run()) != nil
+    guard (try? process.run()) != nil else { return false }
+    let end = ContinuousClock.now + settling
+    while process.isRunning, ContinuousClock.now < end { try? await Task.sleep(for: pause) }
+    return process.isRunning || process.terminationStatus == 0
   }
 
   private static func find(_ program: String, path: String) -> String? {
@@ -38,9 +48,9 @@ enum ProcessStreams {
   static let longestLine = 256 * 1024
 
   /// By write(2): nothing is left in a buffer when the process ends.
-  static func write(_ text: String, to stream: Terminal.Stream) {
+  static func write(_ bytes: [UInt8], to stream: Terminal.Stream) {
     let descriptor: Int32 = stream == .out ? 1 : 2
-    var rest = Array(text.utf8)[...]
+    var rest = bytes[...]
     while !rest.isEmpty {
       let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
       if count >= 0 {
@@ -51,7 +61,9 @@ enum ProcessStreams {
       } else if errno != EINTR {
         guard stream == .out else { return }
         // The reader went away (`| head`): that is no error worth a message.
-        if errno != EPIPE { write("grantctl: cannot write: \(String(cString: strerror(errno)))\n", to: .err) }
+        if errno != EPIPE {
+          write(Array("grantctl: cannot write: \(String(cString: strerror(errno)))\n".utf8), to: .err)
+        }
         exit(ExitStatus.failure.rawValue)
       }
     }
@@ -77,32 +89,6 @@ enum ProcessStreams {
     }
   }
 
-  /// Bytes of a file; a longer one is refused.
-  private static let longestFile = 64 * 1024
-
-  static func file(_ path: String) -> Terminal.FileText {
-    func reason() -> Terminal.FileText { .unreadable(String(cString: strerror(errno))) }
-    // A pipe without a writer must not keep us.
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-    guard descriptor >= 0 else { return reason() }
-    defer { close(descriptor) }
-    var status = stat()
-    guard fstat(descriptor, &status) == 0 else { return reason() }
-    guard status.st_mode & S_IFMT == S_IFREG else { return .unreadable("it is no file") }
-    var bytes: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    while bytes.count <= longestFile {
-      let count = read(descriptor, &buffer, buffer.count)
-      if count < 0, errno == EINTR { continue }
-      guard count >= 0 else { return reason() }
-      guard count > 0 else {
-        return .text(String(decoding: bytes, as: UTF8.self), isOpenToOthers: status.st_mode & S_IROTH != 0)
-      }
-      bytes += buffer[..<count]
-    }
-    return .unreadable("it is longer than \(longestFile / 1024) KiB")
-  }
-
   /// A thread of its own, because a read cannot be cancelled; it ends with the input or the process. By read(2): a lock
   /// of stdio would be held when the process exits.
   static func lines() -> AsyncStream<String> {
@@ -111,7 +97,7 @@ enum ProcessStreams {
       var line: [UInt8] = []
       var buffer = [UInt8](repeating: 0, count: 4096)
       while true {
-        let count = read(0, &buffer, buffer.count)
+        let count = Glibc.read(0, &buffer, buffer.count)
         if count < 0, errno == EINTR { continue }
         guard count > 0 else { break }
         for byte in buffer[..<count] {
@@ -126,6 +112,28 @@ enum ProcessStreams {
       feed.finish()
     }
     return stream
+  }
+
+  /// On a thread of its own too.
+  static func input(limit: Int) async -> [UInt8]? {
+    await withCheckedContinuation { waiter in
+      Thread.detachNewThread { waiter.resume(returning: read(0, limit: limit)) }
+    }
+  }
+
+  /// What is left of a descriptor; nil where that is more than so many bytes, or cannot be read (`errno`).
+  static func read(_ descriptor: Int32, limit: Int) -> [UInt8]? {
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while bytes.count <= limit {
+      let count = Glibc.read(descriptor, &buffer, buffer.count)
+      if count < 0, errno == EINTR { continue }
+      guard count >= 0 else { return nil }
+      guard count > 0 else { return bytes }
+      bytes += buffer[..<count]
+    }
+    errno = EFBIG
+    return nil
   }
 }
 

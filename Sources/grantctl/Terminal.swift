@@ -16,8 +16,16 @@ struct Terminal: Sendable {
     case unreadable(String)
   }
 
+  enum FileBytes: Sendable, Equatable {
+    case bytes([UInt8])
+    /// Why it cannot be read.
+    case unreadable(String)
+  }
+
   /// Written at once: nothing is held back.
   var write: @Sendable (Stream, String) -> Void
+  /// Bytes for standard output, as they are.
+  var writeBytes: @Sendable ([UInt8]) -> Void = { _ in }
   var isOutTTY = false
   var isErrTTY = false
   var isInTTY = false
@@ -34,14 +42,26 @@ struct Terminal: Sendable {
   var now: @Sendable () -> Int64
   /// The lines of standard input.
   var lines: @Sendable () -> AsyncStream<String>
+  /// All of standard input; nil where it is longer than so many bytes.
+  var input: @Sendable (Int) async -> [UInt8]? = { _ in nil }
   /// What is typed shows no more, until the function that this returns is called; nil: that is not possible.
   var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
   /// A small file.
   var file: @Sendable (String) -> FileText = { _ in .unreadable("there are no files here") }
+  /// A file of at most so many bytes, as it is.
+  var bytes: @Sendable (String, Int) -> FileBytes = { _, _ in .unreadable("there are no files here") }
+  /// Replaces a file, and makes the folders above it; why not, where it cannot be.
+  var replaceFile: @Sendable (String, String) -> String? = { _, _ in "there are no files here" }
+  /// Why not, where it cannot be removed. One that is not there is removed.
+  var removeFile: @Sendable (String) -> String? = { _ in "there are no files here" }
+  /// Where the system's broker listens.
+  var systemSocket = SocketChoice.systemPath
+  /// The path of this program.
+  var ownPath = "/usr/bin/grantctl"
   /// One element for each Ctrl-C or SIGTERM from now on; before the first call they end the process.
   var interrupts: @Sendable () -> AsyncStream<Void>
-  /// Starts a program apart from this one; false where it could not be started.
-  var launch: @Sendable ([String]) -> Bool
+  /// Starts a program apart from this one; false where it could not be started, or failed at once.
+  var launch: @Sendable ([String]) async -> Bool
   var fileExists: @Sendable (String) -> Bool
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?

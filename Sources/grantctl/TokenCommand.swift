@@ -5,28 +5,30 @@ struct TokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "token", abstract: "Print an access token that is valid now.",
     discussion: """
-      The bare token is all that goes to standard output. It is refreshed first where it has to be.
+      The bare token is all that goes to standard output. It is refreshed first where it has to be. Of a provider \
+      that gives a session in place of a token, it is the session's ID.
 
       Examples:
         curl -H "Authorization: Bearer $(grantctl token work)" https://api.example.com/me
         grantctl token work --header | curl -H @- https://api.example.com/me
+        curl --cookie "$(grantctl token paper --cookie)" https://news.example.com/
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @Option(help: ArgumentHelp("The token must be valid for so long; default 30.", valueName: "seconds"))
   var minTtl: Double?
   @Option(help: "The token must have this scope; may be repeated.")
   var scope: [String] = []
   @Option(help: "The resource that the token is for (RFC 8707).")
   var resource: String?
-  @Flag(help: "Print the HTTP header field instead: “Authorization: Bearer …”.")
-  var header = false
+  @OptionGroup var form: HeaderOption
+  @Flag(help: "Print the cookie of a session instead: “name=value”.")
+  var cookie = false
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
     if let minTtl, !(minTtl >= 0) { throw ValidationError("--min-ttl is 0 or more seconds.") }
-    if header, options.json { throw ValidationError("Only one of --header and --json can be given.") }
+    try checkForms(("--header", form.header), ("--cookie", cookie))
   }
 
   func run(in shell: Shell) async throws(Failure) {
@@ -34,12 +36,27 @@ struct TokenCommand: BrokerCommand {
     let answer = try await shell.ask(
       TokenGet.self,
       .init(
-        account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource, min_ttl: minTtl,
+        account: named.account, scopes: scopes.isEmpty ? nil : scopes, resource: resource, min_ttl: minTtl,
         timeout: options.timeout))
     if shell.isJSON { return shell.say(answer.json) }
-    let result = try answer.value()
-    let token = try Self.printable(result.access_token)
-    shell.terminal.say(header ? "Authorization: \(SafeText.line(result.token_type)) \(token)" : token)
+    shell.terminal.say(try text(try answer.value()))
+  }
+
+  private func text(_ result: TokenGet.Result) throws(Failure) -> String {
+    if let session = result.session_id {
+      guard form.header || cookie else { return try Self.printable(session) }
+      guard let pair = result.cookie else {
+        throw Failure(.failure, "the session has no cookie", hints: ["With --json all that is known of it is shown."])
+      }
+      return (form.header ? "Cookie: " : "") + (try Self.printable(pair))
+    }
+    guard !cookie else {
+      throw Failure(
+        .failure, "account \(named.account) has a token, and no session",
+        hints: ["Leave out --cookie: `grantctl token \(ShellWord.quoted(named.account))`"])
+    }
+    let token = try Self.printable(result.access_token ?? "")
+    return form.header ? "Authorization: \(SafeText.line(result.token_type ?? "Bearer")) \(token)" : token
   }
 
   /// RFC 6749 appendix A.12: 1*VSCHAR. Anything else could end a header or a line early.
@@ -61,23 +78,22 @@ struct RefreshCommand: BrokerCommand {
         grantctl refresh work
       """)
 
-  @Argument(help: "The account's name.")
-  var account: String
+  @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
     let client = try await shell.connect()
-    let before = try await shell.ask(AccountGet.self, .init(account: account), on: client).value()
+    let before = try await shell.ask(AccountGet.self, .init(account: named.account), on: client).value()
     let answer = try await shell.ask(
       TokenReportRejected.self,
-      .init(account: account, generation: before.generation, timeout: options.timeout), on: client)
+      .init(account: named.account, generation: before.generation, timeout: options.timeout), on: client)
     if shell.isJSON { return shell.say(answer.json) }
     let refreshed = try answer.value().refreshed
-    let after = try await shell.ask(AccountGet.self, .init(account: account), on: client).value()
+    let after = try await shell.ask(AccountGet.self, .init(account: named.account), on: client).value()
     let expiry = after.expires_at.map { at in
       "expires in \(TimeText.expiry(at, now: shell.now)) (\(TimeText.date(at, in: shell.terminal.timeZone)))"
     }
     let what = refreshed ? "Refreshed" : "A newer token was there already"
-    shell.terminal.say("\(what): \(Cell(account).text), \(expiry ?? "its expiry is not known")")
+    shell.terminal.say("\(what): \(Cell(named.account).text), \(expiry ?? "its expiry is not known")")
   }
 }

@@ -5,6 +5,7 @@ import Dispatch
 
 extension DemoServer.Rotation: ExpressibleByArgument {}
 extension DemoServer.Approval: ExpressibleByArgument {}
+extension DemoServer.Preset: ExpressibleByArgument {}
 
 @main
 struct DemoProviderCommand: AsyncParsableCommand {
@@ -12,21 +13,24 @@ struct DemoProviderCommand: AsyncParsableCommand {
     commandName: "grantd-demo-provider",
     abstract: "An OpenID Connect provider on loopback, with faults on demand.",
     discussion: """
-      It signs in whoever asks, without a password: alice, bob, and user-1, user-2, … It prints one line, \
-      'ready {"issuer": …, "port": …}', when it listens, and ends on SIGTERM or SIGINT. Faults are set with \
-      POST /_control/fault.
+      It speaks as five other systems too, at their own paths: a video management system (/api/v1), Zephr \
+      (/blaize), Dropbox (/oauth2, /2), Uber (/oauth/v2) and 7Pass (--preset 7pass). It signs in whoever asks, \
+      without a password: alice, bob, and user-1, user-2, … It prints one line, 'ready {"issuer": …, "port": …}', \
+      when it listens, and ends on SIGTERM or SIGINT. Faults are set with POST /_control/fault.
       """)
 
   @Option(help: "The port to listen on; 0 lets the kernel choose.")
   var port = 0
   @Option(help: "127.0.0.1 or ::1.")
   var host = "127.0.0.1"
-  @Option(help: "Seconds that an access token lives.")
-  var accessTtl = 5.0
-  @Option(help: "Seconds that a refresh token lives.")
-  var refreshTtl = 3600.0
-  @Option(help: "What a refresh does to the refresh token: strict, grace or none.")
-  var rotation = DemoServer.Rotation.strict
+  @Option(help: "Settings of one system: vms, 7pass, dropbox, uber or zephr. All are served in any case.")
+  var preset: DemoServer.Preset?
+  @Option(help: "Seconds that an access token lives (5, unless a preset differs).")
+  var accessTtl: Double?
+  @Option(help: "Seconds that a refresh token lives (3600, unless a preset differs).")
+  var refreshTtl: Double?
+  @Option(help: "What a refresh does to the refresh token: strict, grace or none (strict, unless a preset differs).")
+  var rotation: DemoServer.Rotation?
   @Option(help: "Seconds that a rotated refresh token is still good for, with --rotation grace.")
   var grace = 5.0
   @Option(help: "Who allows a sign-in: auto (the server, at once) or ask (a person, on a page).")
@@ -49,7 +53,7 @@ struct DemoProviderCommand: AsyncParsableCommand {
     var settings = DemoServer.Settings()
     try Self.apply(set, to: &settings)
     guard (0...65535).contains(port) else { throw ValidationError("--port is between 0 and 65535.") }
-    guard [accessTtl, refreshTtl, grace].allSatisfy({ (0...1e9).contains($0) }) else {
+    guard [accessTtl ?? 0, refreshTtl ?? 0, grace].allSatisfy({ (0...1e9).contains($0) }) else {
       throw ValidationError("Lifetimes are between 0 and 1000000000 seconds.")
     }
   }
@@ -60,9 +64,10 @@ struct DemoProviderCommand: AsyncParsableCommand {
     options.host = host
     options.port = port
     options.clients = [.init(id: clientId, secret: clientSecret, redirectURIs: redirectUri)]
-    options.settings.accessTTL = .seconds(accessTtl)
-    options.settings.refreshTTL = .seconds(refreshTtl)
-    options.settings.rotation = rotation
+    if let preset { options.settings.use(preset) }
+    if let accessTtl { options.settings.accessTTL = .seconds(accessTtl) }
+    if let refreshTtl { options.settings.refreshTTL = .seconds(refreshTtl) }
+    if let rotation { options.settings.rotation = rotation }
     options.settings.grace = .seconds(grace)
     options.settings.approve = approve
     try Self.apply(set, to: &options.settings)

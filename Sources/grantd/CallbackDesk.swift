@@ -48,17 +48,23 @@ actor CallbackDesk {
     if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
     settings = main == nil ? new : settings
     settings.providers = new.providers
+    settings.systems = new.systems
     guard settings.callback.enabled else { return warnings }
-    let paths = wantedPaths()
-    if let main { main.update(paths: paths) } else { main = await listen(mainPort(), paths, &warnings) }
-    let ports = Set(settings.providers.flatMap(Self.fixedPorts)).subtracting([main?.port].compactMap(\.self))
+    let (paths, site) = (wantedPaths(), publicSite())
+    if let main {
+      main.update(paths: paths, publicSite: site)
+    } else {
+      main = await listen(mainPort(), paths, &warnings)
+    }
+    let ports = Set(settings.webAddresses.compactMap { $0.isLoopback ? $0.port : nil }).subtracting(
+      [main?.port].compactMap(\.self))
     for (port, listener) in fixed where !ports.contains(port) {
       await listener.stop()
       fixed[port] = nil
     }
     for port in ports.sorted() {
       if let listener = fixed[port] {
-        listener.update(paths: paths)
+        listener.update(paths: paths, publicSite: site)
       } else {
         fixed[port] = await listen((port, nil), paths, &warnings)
       }
@@ -83,8 +89,9 @@ actor CallbackDesk {
     guard let broker else { return nil }
     let listener = CallbackListener(
       configuration: .init(
-        port: port.port, preferredPort: port.preferred, paths: paths, ipv4: settings.callback.ipv4,
-        ipv6: settings.callback.ipv6), handler: broker, group: MultiThreadedEventLoopGroup.singleton, logger: logger)
+        port: port.port, preferredPort: port.preferred, paths: paths, publicSite: publicSite(),
+        ipv4: settings.callback.ipv4, ipv6: settings.callback.ipv6), handler: broker,
+      group: MultiThreadedEventLoopGroup.singleton, logger: logger)
     do throws(CallbackListenerError) {
       try await listener.start()
     } catch {
@@ -111,26 +118,37 @@ actor CallbackDesk {
     }
   }
 
+  /// What browsers find under the name that a proxy passes on; a reload changes it with everything else.
+  var publicOrigin: String? { settings.callback.enabled ? settings.callback.publicOrigin : nil }
+
+  private func publicSite() -> CallbackListener.PublicSite? {
+    publicOrigin.map { origin in
+      let here = settings.webAddresses.filter { $0.origin == origin }
+      let below = settings.systems.filter(\.redirectsWithNonce).compactMap(\.site.redirect.fixed)
+        .filter { $0.origin == origin }.map { Self.below($0.path) }
+      return .init(origin: origin, paths: Set(here.map(\.path) + below).sorted())
+    }
+  }
+
   private func wantedPaths() -> [String] {
-    let paths = settings.providers.map { provider in
-      switch provider.redirect {
-      case .loopback(_, let path): path
-      case .fixed(let uri): uri.isLoopback ? uri.path : "/callback"
-      }
+    let paths = settings.providers.map(\.redirect).map(Self.path)
+    let systems = settings.systems.map { system in
+      let path = Self.path(system.site.redirect)
+      return system.redirectsWithNonce ? Self.below(path) : path
     }
     let returns = settings.providers.compactMap(Self.postLogoutRedirect).filter(\.isLoopback).map(\.path)
-    return Set(paths + returns + ["/callback"]).sorted()
+    return Set(paths + systems + returns + ["/callback"]).sorted()
   }
 
-  private static func fixedPorts(_ provider: ProviderSettings) -> [Int] {
-    let uris = [postLogoutRedirect(provider), fixedRedirect(provider)]
-    return uris.compactMap { $0.flatMap { $0.isLoopback ? $0.port : nil } }
+  private static func path(_ redirect: ProviderSettings.Redirect) -> String {
+    switch redirect {
+    case .loopback(_, let path): path
+    case .fixed(let uri): uri.isLoopback ? uri.path : "/callback"
+    }
   }
 
-  private static func fixedRedirect(_ provider: ProviderSettings) -> RedirectURI? {
-    guard case .fixed(let uri) = provider.redirect else { return nil }
-    return uri
-  }
+  /// One segment below, whatever it is.
+  private static func below(_ path: String) -> String { path.hasSuffix("/") ? "\(path)*" : "\(path)/*" }
 
   private static func postLogoutRedirect(_ provider: ProviderSettings) -> RedirectURI? {
     provider.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))

@@ -157,10 +157,12 @@ struct Daemon: Sendable {
   // MARK: Configuration
 
   private func brokerConfiguration(_ settings: Settings) -> BrokerConfiguration {
-    BrokerConfiguration(
-      providers: settings.providers.map { OAuthProvider($0) },
+    var configuration = BrokerConfiguration(
+      providers: settings.allProviders,
       policy: Policy(instance: places.instance, owner: geteuid(), rules: settings.rules), refresh: settings.refresh,
       accounts: settings.accounts, path: settings.files.first, warnings: settings.warnings)
+    configuration.publicOrigin = settings.callback.enabled ? settings.callback.publicOrigin : nil
+    return configuration
   }
 
   /// Reads the configuration again; what only a restart can change is said.
@@ -178,6 +180,7 @@ struct Daemon: Sendable {
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
     configuration.warnings += await desk.update(new)
+    configuration.publicOrigin = await desk.publicOrigin
     hooks.replace(by: new.hooks)
     if let warning = await metrics.update(new.metrics) { configuration.warnings.append(warning) }
     return configuration

@@ -117,7 +117,7 @@ struct GrantdCommand: AsyncParsableCommand {
     let files =
       settings.files.isEmpty ? "built-in defaults (no \(places.configuration))" : settings.files.joined(separator: ", ")
     for warning in settings.warnings { print("warning: \(warning)") }
-    print("ok: \(files): \(settings.providers.count) providers, \(settings.rules.count) rules")
+    print("ok: \(files): \(settings.allProviders.count) providers, \(settings.rules.count) rules")
     Self.exit(withStatus: 0)
   }
 

@@ -76,6 +76,7 @@ struct ReferenceTests {
     #expect(
       params.map(\.schema.words) == [
         "string", "string", "array of string", "string", "array of string", "string", "string", "object of string",
+        "array of string", "string", "object of string", "boolean",
       ])
     guard case .object(let status) = Schema(of: BrokerStatus.Result.self) else {
       Issue.record("no object")

@@ -99,6 +99,22 @@ struct DevicePollingTests {
     #expect(try await rig.call(AccountList.self, .init()).accounts.isEmpty)
   }
 
+  @Test("49. whatever `Retry-After` says, `slow_down` is at most 300 s, and nobody waits beyond the login's own time")
+  func longWaits() async throws {
+    let (rig, login) = try await Self.begin()
+    await expectPoll(rig, after: 5, answered: Self.oauth("slow_down", headers: [.init("Retry-After", "86400")]))
+    await expectPoll(rig, after: 300, answered: Self.status(503, retryAfter: "86400"))
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    rig.clock.advance(.seconds(1800 - 305 - 1))
+    await settle()
+    #expect(rig.clock.sleepers == 1)
+    rig.clock.advance(.seconds(1))
+    #expect(await eventually { rig.clock.sleepers == 0 }, "somebody waits for a login that is over")
+    #expect(rig.transport.count(.token) == 2)
+    _ = await rig.broker.tick()
+    #expect(await eventually { await rig.reason { try await rig.waitFor(login) } == .loginExpired })
+  }
+
   @Test("a login that is cancelled or whose time is over is asked for no more")
   func cancelled() async throws {
     let (rig, login) = try await Self.begin()

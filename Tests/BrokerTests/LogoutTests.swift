@@ -100,6 +100,79 @@ import Testing
     #expect(rig.transport.count(.revocation) > 24 * 7 - 6)
   }
 
+  // MARK: Where access tokens alone are taken, and end the whole grant
+
+  private static let bearer = ProviderSettings.plain { $0.revocation = .bearer }
+
+  private func bearers(_ rig: Rig) -> [String?] {
+    rig.transport.requests(.revocation).map { request in
+      request.headers.first { $0.name == "Authorization" }?.value
+    }
+  }
+
+  @Test func aGoodAccessTokenEndsTheGrantAsAWhole() async throws {
+    let rig = try await signedIn(Self.bearer)
+    #expect(try await logout(rig) == ["revoke_access_token done", "revoke_refresh_token done", "forget done"])
+    #expect(bearers(rig) == ["Bearer work-a1"])
+    #expect(rig.transport.count(.token) == 0 && rig.store.revocations.isEmpty)
+  }
+
+  @Test func forAnAccessTokenThatHasEndedAnotherIsHad() async throws {
+    let rig = try await signedIn(Self.bearer, age: .seconds(3700))
+    #expect(try await logout(rig) == ["revoke_refresh_token done", "forget done"])
+    #expect(rig.transport.requests(.token).map { $0.form["refresh_token"] } == ["work-r1"])
+    #expect(bearers(rig) == ["Bearer work-a2"])
+    #expect(rig.store.revocations.isEmpty)
+  }
+
+  static let withoutToken: [(String, ScriptedTransport.Answer)] = [
+    ("queued", { _ in HTTPResponse(status: 503) }), ("queued", TokenServer.failing(.lost)),
+    ("refused", TokenServer.refused("invalid_client", status: 401)), ("done", TokenServer.refused("invalid_grant")),
+  ]
+
+  @Test(arguments: withoutToken.indices) func whereNoneCanBeHadTheStepSaysSo(_ index: Int) async throws {
+    let (result, answer) = Self.withoutToken[index]
+    let rig = try await signedIn(Self.bearer, age: .seconds(3700))
+    rig.transport.answer(.token, answer)
+    let steps = try await rig.call(AccountLogout.self, .init(account: "work")).steps
+    #expect(steps.map { "\($0.step) \($0.result)" } == ["revoke_refresh_token \(result)", "forget done"])
+    #expect(result == "done" || steps.first?.message?.isEmpty == false)
+    #expect(rig.transport.count(.revocation) == 0 && rig.store.grant("work") == nil)
+    #expect(rig.store.revocations.count == (result == "queued" ? 1 : 0))
+  }
+
+  @Test func aQueuedOneEndsTheGrantLaterByTheRefreshTokenThatRotatedMeanwhile() async throws {
+    let before = try await signedIn(Self.bearer)
+    before.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
+    #expect(
+      try await logout(before) == ["revoke_access_token queued", "revoke_refresh_token queued", "forget done"])
+    #expect(Set(before.store.revocations.map(\.token)) == [Secret("work-a1"), Secret("work-r2")])
+    let rig = try await Rig(
+      clock: before.clock, store: before.store, configuration: .plain([OAuthProvider(Self.bearer)]))
+    rig.transport.answer(.revocation) { request in
+      // The access token of before has ended.
+      HTTPResponse(status: request.headers.contains { $0.value == "Bearer work-a1" } ? 401 : 200)
+    }
+    rig.clock.advance(.seconds(7200))
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.revocations.isEmpty })
+    #expect(rig.transport.requests(.token).map { $0.form["refresh_token"] } == ["work-r2"])
+    #expect(bearers(rig).contains("Bearer work-a3"))
+  }
+
+  @Test func aLogoutWaitsForAProviderThatHangsNoLongerThanItsTime() async throws {
+    let rig = try await signedIn()
+    rig.transport.hold(.revocation)
+    let logout = Task { try await self.logout(rig) }
+    #expect(await eventually { rig.transport.held(.revocation) == 1 && rig.clock.sleepers == 1 })
+    rig.clock.advance(Limit.logoutWait)
+    #expect(try await logout.value == ["revoke_refresh_token queued", "revoke_access_token queued", "forget done"])
+    #expect(rig.store.revocations.count == 2)
+    rig.transport.release(.revocation)
+    #expect(await eventually { rig.store.revocations.isEmpty })
+    #expect(rig.transport.count(.revocation) == 2)
+  }
+
   @Test func aLateAnswerOfAForgottenAccountIsRevoked() async throws {
     let rig = try await signedIn(age: .seconds(3700))
     rig.transport.hold(.token)

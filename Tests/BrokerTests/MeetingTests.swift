@@ -83,7 +83,7 @@ import Testing
           tasks.append(
             Task {
               guard let token = try? await rig.token(name) else { return }
-              #expect(token.account == name && token.access_token.hasPrefix("\(name)-a"), "seed \(seed)")
+              #expect(token.account == name && token.access_token?.hasPrefix("\(name)-a") == true, "seed \(seed)")
               #expect(token.expires_in ?? 1 > 0, "seed \(seed)")
             })
         case 5, 6:
@@ -103,7 +103,7 @@ import Testing
       rig.clock.advance(.seconds(4000))
       for name in names {
         let token = try await rig.token(name)
-        #expect(rig.store.token(name)?.accessToken == Secret(token.access_token), "seed \(seed)")
+        #expect(rig.store.token(name)?.accessToken == token.access_token.map { Secret($0) }, "seed \(seed)")
         #expect(await rig.broker.grants[account(name)]?.intent == nil, "seed \(seed)")
       }
       #expect(await eventually { await rig.broker.refreshesInFlight == 0 }, "seed \(seed)")

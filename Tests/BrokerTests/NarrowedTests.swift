@@ -68,8 +68,8 @@ import Testing
     var given: [String: Int] = [:]
     for (index, caller) in callers.enumerated() {
       let token = try await caller.value
-      #expect(token.hasPrefix(index.isMultiple(of: 2) ? "read-" : "write-"))
-      given[token, default: 0] += 1
+      #expect(token?.hasPrefix(index.isMultiple(of: 2) ? "read-" : "write-") == true)
+      given[token ?? "", default: 0] += 1
     }
     #expect(given.values.sorted() == [50, 50])
     #expect(rig.transport.count(.token) == 2 && rig.transport.mostInFlight == 1)
@@ -102,7 +102,7 @@ import Testing
     #expect(await eventually { await rig.broker.waiting.count == 40 })
     rig.transport.release(.token)
     for (index, caller) in callers.enumerated() {
-      #expect(try await caller.value.hasPrefix("https://api.example/\(index)-"))
+      #expect(try await caller.value?.hasPrefix("https://api.example/\(index)-") == true)
     }
     #expect(rig.transport.count(.token) == 40 && rig.transport.mostInFlight == 1)
     #expect(rig.store.narrowed("work").count == Grant.Narrowed.most)
@@ -242,7 +242,7 @@ import Testing
     #expect(try await get(rig).access_token == "work-a1")
     rig.transport.answer(.token, Self.narrowing)
     rig.clock.advance(.seconds(60))
-    #expect(try await get(rig, ["read"]).access_token.hasPrefix("read-"))
+    #expect(try await get(rig, ["read"]).access_token?.hasPrefix("read-") == true)
     #expect(rig.store.token("work")?.accessToken == Secret("work-a1"))
   }
 

@@ -59,6 +59,34 @@ import Testing
     #expect(rig.store.intent("work") == nil)
   }
 
+  @Test("A declared account has no rotation to lose: it is refreshed all the same, beside one that waits for the disk")
+  func declared() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(3590))
+    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.rotation = .strict })])
+    configuration.accounts = [
+      DeclaredAccount(name: account("robot"), provider: provider("example"), source: .clientCredentials)
+    ]
+    let rig = try await Rig(store: store, configuration: configuration)
+    // No refresh token comes with it, and none would be kept.
+    rig.transport.answer(.token) { TokenServer.granted($0, lifetime: 3600) }
+    _ = try await rig.token("robot")
+    rig.clock.advance(.seconds(3700))
+    rig.store.set(.fails)
+    #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
+    #expect(try await rig.token("robot").generation == 2)
+    // By itself too.
+    rig.clock.advance(.seconds(3700))
+    _ = await rig.broker.tick()
+    #expect(await eventually { (try? await rig.view("robot").generation) == 3 })
+    #expect(rig.transport.requests(.token).allSatisfy { $0.form["grant_type"] == "client_credentials" })
+    #expect(try await rig.call(BrokerStatus.self, NoParams()).store.held_back == 1)
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(await eventually { rig.store.token("robot")?.generation == 3 })
+    #expect(try await rig.token("work").access_token == "work-a2")
+  }
+
   @Test("A provider that was said not to rotate and does, is not believed: nobody sees its token before the commit")
   func rotatesAllTheSame() async throws {
     let rig = try await rig(.none)

@@ -158,7 +158,7 @@ func expectRefusal(
     "Beside the path nothing changes: the host is compared, and pages are shown",
     arguments: [
       ("/backchannel-logout", 404), ("/backchannel-logou/demo", 404), ("/Backchannel-Logout/demo", 404),
-      ("/backchannel-logout%2Fdemo", 404), ("//backchannel-logout/demo", 404), ("/callback", 405),
+      ("/backchannel-logout%2Fdemo", 404), ("//backchannel-logout/demo", 404), ("/callback", 403),
     ])
   func otherPaths(target: String, status: Int) async throws {
     let handler = ScriptedHandler()

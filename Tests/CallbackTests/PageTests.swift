@@ -31,6 +31,9 @@ import Testing
       outcome: .failed(message: "invalid_grant", hint: "check the clock"), status: 502,
       shown: ["Sign-in failed", "invalid_grant", "check the clock"]),
     Case(
+      outcome: .actionRequired(message: "Too many devices"), status: 200,
+      shown: ["One more thing to do", "You are not signed in yet.", "Go back to where you started", "Too many devices"]),
+    Case(
       outcome: .redirect(url: "https://as.example/next?a=b&c=%20d"), status: 303,
       shown: ["One more step", "https://as.example/next?a=b&amp;c=%20d"]),
   ]
@@ -75,7 +78,7 @@ import Testing
   ]
 
   static let echoes: [@Sendable (String) -> CallbackOutcome] = [
-    { .signedOut(provider: $0) }, { .completed(account: $0, provider: "p") },
+    { .signedOut(provider: $0) }, { .actionRequired(message: $0) }, { .completed(account: $0, provider: "p") },
     { .completed(account: "a", provider: $0) }, { .denied(message: $0) },
     { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
     { .failed(message: "m", hint: $0) },

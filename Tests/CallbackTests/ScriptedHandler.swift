@@ -15,6 +15,8 @@ final class ScriptedHandler: CallbackHandler {
 
   private struct State {
     var urls: [String] = []
+    /// Where somebody asked whether a fragment is awaited.
+    var asked: [String] = []
     var logouts: [Logout] = []
     /// Callbacks and logouts.
     var count: Int { urls.count + logouts.count }
@@ -25,25 +27,33 @@ final class ScriptedHandler: CallbackHandler {
   }
 
   private let outcome: CallbackOutcome
+  private let awaitsFragments: Bool
   private let logoutOutcome: LogoutOutcome
   private let state: Mutex<State>
 
   init(
     _ outcome: CallbackOutcome = .completed(account: "ann", provider: "demo"), logout: LogoutOutcome = .taken,
-    holds: Bool = false
+    holds: Bool = false, awaitsFragments: Bool = false
   ) {
     self.outcome = outcome
+    self.awaitsFragments = awaitsFragments
     logoutOutcome = logout
     state = Mutex(State(isOpen: !holds))
   }
 
   var urls: [String] { state.withLock { $0.urls } }
+  var askedForFragments: [String] { state.withLock { $0.asked } }
   var logouts: [Logout] { state.withLock { $0.logouts } }
   var wasCancelled: Bool { state.withLock { $0.wasCancelled } }
 
   func handleCallback(url: String) async -> CallbackOutcome {
     await noted { $0.urls.append(url) }
     return outcome
+  }
+
+  func awaitsFragment(url: String) async -> Bool {
+    state.withLock { $0.asked.append(url) }
+    return awaitsFragments
   }
 
   func handleLogout(provider: String, form: Data) async -> LogoutOutcome {

@@ -161,7 +161,7 @@ struct CombinationTests {
       let provider = OAuthProvider(try #require(try Fixture().load(Fixture.provider + keys + more).providers.first))
       let metadata = ServerMetadata(
         issuer: "https://login.example.com", revocationEndpoint: URL(string: "https://a.example/revoke"))
-      return provider.revocation(of: Secret("t"), hint: hint, metadata: metadata)
+      return provider.revocation(of: Secret("t"), hint: hint, context: [:], metadata: metadata)
     }
     let plain = try #require(try request("revocation_parameters = { f = \"7\" }", hint: "refresh_token"))
     #expect(

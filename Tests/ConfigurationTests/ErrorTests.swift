@@ -130,7 +130,8 @@ import Testing
     ),
     (
       Fixture.provider + "kind = \"oidcc\"",
-      "grantd.toml:4: \"kind\" in [provider.work] must be \"oidc\" or \"oauth2\", not \"oidcc\": did you mean \"oidc\"?"
+      "grantd.toml:4: \"kind\" in [provider.work] must be \"oidc\" or \"oauth2\" or \"vms\" or \"zephr\", not "
+        + "\"oidcc\": did you mean \"oidc\"?"
     ),
     (
       Fixture.provider + "discovery = true",

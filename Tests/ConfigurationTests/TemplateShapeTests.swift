@@ -145,7 +145,8 @@ struct TemplateShapeTests {
       profile: "dropbox",
       answer: #"{"access_token":"sl.a","token_type":"bearer","expires_in":14400,"refresh_token":"r","scope":"x y","#
         + #""uid":"12345","account_id":"dbid:1"}"#,
-      expiresIn: .seconds(14_400), refreshToken: "r", scope: ["x", "y"], kept: #"{"account_id":"dbid:1"}"#,
+      expiresIn: .seconds(14_400), refreshToken: "r", scope: ["x", "y"],
+      kept: #"{"account_id":"dbid:1","uid":"12345"}"#,
       refreshed: #"{"access_token":"sl.b","token_type":"bearer","expires_in":14400}"#,
       refusal: #"{"error":"invalid_grant","error_description":"refresh token is invalid or revoked"}"#),
     Shape(

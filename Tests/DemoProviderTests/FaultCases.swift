@@ -56,6 +56,20 @@ struct Sight: Sendable {
     case .endSession:
       await client.send(
         .GET, "/end_session?client_id=\(client.id)&post_logout_redirect_uri=http://127.0.0.1:1/bye&state=state-1")
+    case .external: await client.send(.GET, "/external/callback")
+    case .vms, .vmsBasic: await client.vms(.GET, "static/basic")
+    case .vmsURL: await client.vms(.GET, "external/auth/url")
+    case .vmsPage: await client.send(.GET, "/vms/sign-in")
+    case .vmsLogin: await client.vms(.POST, "external/auth/callback", json: [:])
+    case .vmsLogout: await client.vms(.POST, "logout", json: [:])
+    case .vmsSessions: await client.vms(.GET, "sessions")
+    case .vmsSession: await client.vms(.POST, "sessions/1")
+    case .vmsUser: await client.vms(.GET, "user")
+    case .zephr, .zephrStart: await client.send(.GET, "/blaize/oauth/google?client_type=ios")
+    case .zephrPage: await client.send(.GET, "/zephr-idp")
+    case .zephrRegister: await client.send(.POST, "/blaize/register", json: [:])
+    case .zephrProfile: await client.send(.GET, "/blaize/profile")
+    case .zephrLogout: await client.send(.POST, "/blaize/logout", json: [:])
     case .tokenDevice, .tokenClient, .tokenAssertion, .tokenPassword, .any, .token:
       await client.send(.POST, "/token", form: ["grant_type": "none", "client_id": client.id])
     }

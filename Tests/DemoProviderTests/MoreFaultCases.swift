@@ -3,7 +3,7 @@ import Foundation
 
 extension FaultCase {
   /// Callbacks, claims, keys and the members of answers besides a token's.
-  static let more: [FaultCase] = callbacks + claims + others
+  static let more: [FaultCase] = callbacks + claims + others + dropbox
 
   private static let callbacks: [FaultCase] = [
     .init(.missingState, .authorize) { $0.answer?.callback["code"] != nil && $0.answer?.callback["state"] == nil },
@@ -69,4 +69,25 @@ extension FaultCase {
     guard case .array(let keys)? = sight.json?["keys"] else { return nil }
     return keys.first
   }
+}
+
+extension FaultCase {
+  private static let dropbox: [FaultCase] = [
+    .init(.dropboxError, .resource) {
+      $0.answer?.status == 401 && $0.json?["error"]?[".tag"] == "expired_access_token"
+    },
+    .init(.dropboxError, .revoke, .with { $0.value = "user_suspended" }) {
+      $0.answer?.status == 401 && $0.json?["error_summary"] == "user_suspended/.."
+    },
+    .init(
+      .dropboxError, .resource,
+      .with {
+        $0.value = "too_many_requests"
+        $0.seconds = 9
+        $0.retryAfter = "9"
+      }
+    ) {
+      $0.answer?.status == 429 && $0.json?["error"]?["retry_after"] == 9 && $0.answer?.header("retry-after") == "9"
+    },
+  ]
 }

@@ -90,8 +90,24 @@ import Testing
       await set(["implicit_grant": true], client)
       let location = try #require(await client.authorize(changes)?.header("location"))
       let fragment = try #require(URLComponents(string: location)?.percentEncodedFragment)
-      #expect(fragment.hasPrefix("access_token=at-") && fragment.hasSuffix("&state=state-1"))
+      #expect(fragment.hasPrefix("access_token=at-") && fragment.contains("&state=state-1&iss=http"))
       #expect(!location.contains("?"))
+      let denied = await client.authorize(changes.merging(["login_hint": "deny"]) { $1 })?.header("location")
+      #expect(denied?.hasPrefix("\(client.redirectURI)#error=access_denied&") == true)
+      #expect(denied?.contains("&state=state-1&") == true)
+    }
+  }
+
+  @Test func whoSignsInUnnamedIsASetting() async throws {
+    try await withServer { server, client in
+      await set(["default_user": "user-7"], client)
+      _ = await client.exchange(await client.authorize()?.callback["code"] ?? "")
+      #expect(server.stats().grants.map(\.user) == ["user-7"])
+      let callback = await client.send(.GET, await client.zephrStart().page)?.callback
+      #expect(callback?["identifier"] == "user-7@demo.example")
+      let url = await client.vms(.GET, "external/auth/url")?.json?["url"]?.string ?? ""
+      let code = await client.send(.GET, url)?.callback["code"] ?? ""
+      #expect(await client.vmsLogin(["code": .string(code)])?.json?["user"]?["login"] == "user-7")
     }
   }
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import BrokerAPI
 import Glibc
+import TestSupport
 import Testing
 import UnixSocket
 

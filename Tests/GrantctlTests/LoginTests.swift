@@ -1,4 +1,5 @@
 import BrokerAPI
+import TestSupport
 import Testing
 
 @testable import grantctl
@@ -108,6 +109,32 @@ import Testing
     }
   }
 
+  @Test("an address that is piped in completes the login, though the input ends there")
+  func anAddressThatIsPipedIn() async throws {
+    let gate = Gate()
+    try await ScriptedBroker.with([
+      "login.start": answer(Self.started("manual")),
+      "login.wait": { _, _ in
+        await gate.wait()
+        return .success(Self.completed)
+      },
+      "login.handle_callback": answer(["handled": true, "login_id": "L1"]),
+      "login.cancel": { _, _ in
+        gate.open()
+        return .success(["cancelled": true])
+      },
+    ]) { broker, _ async throws in
+      let recorder = Recorder()
+      async let status = broker.run(["login", "google", "work", "--manual"], recorder)
+      recorder.type(Self.callback)
+      recorder.endInput()
+      #expect(await eventually { broker.methods.contains("login.handle_callback") })
+      gate.open()
+      #expect(try await status == .success)
+      #expect(!broker.methods.contains("login.cancel"))
+    }
+  }
+
   @Test("Ctrl-C and the end of the input cancel the login", arguments: [true, false])
   func ctrlCAndTheEndOfThe(byInterrupt: Bool) async throws {
     let gate = Gate()
@@ -169,8 +196,12 @@ import Testing
       "login_id": "L1", "provider": "google", "account": "work", "state": "pending",
       "started_at": .integer(Recorder.now - 60), "expires_at": .integer(Recorder.now + 540),
     ]
+    let waiting: JSON = [
+      "login_id": "L2", "provider": "vms", "account": "vms", "state": "action_required",
+      "started_at": .integer(Recorder.now), "expires_at": .integer(Recorder.now + 60),
+    ]
     try await ScriptedBroker.with([
-      "login.list": answer(["logins": [login]]), "login.cancel": answer(["cancelled": false]),
+      "login.list": answer(["logins": [login, waiting]]), "login.cancel": answer(["cancelled": false]),
     ]) { broker, _ async throws in
       let recorder = Recorder()
       #expect(try await broker.run(["login", "--list"], recorder) == .success)
@@ -179,6 +210,8 @@ import Testing
         recorder.out == """
           ID  ACCOUNT  PROVIDER  STARTED    ENDS IN
           L1  work     google    1 min ago  9 min
+          L2  vms      vms       just now   1 min
+              It wants more of you: grantctl login --continue L2
           It had ended already.
 
           """)

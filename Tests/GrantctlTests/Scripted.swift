@@ -13,15 +13,32 @@ typealias ExitStatus = grantctl.ExitStatus
 
 /// A terminal that remembers what was written.
 final class Recorder: Sendable {
-  private let texts = Mutex<(out: String, err: String, launched: [[String]])>(("", "", []))
+  private struct Seen {
+    var out = ""
+    var err = ""
+    var bytes: [UInt8] = []
+    var launched: [[String]] = []
+    var asked: [[String]] = []
+    var files: [String: String] = [:]
+    var failing: Set<String> = []
+    var absent: Set<String> = []
+    var handlers: [String: String] = [:]
+  }
+
+  private let seen = Mutex(Seen())
   private let input = AsyncStream.makeStream(of: String.self)
   private let signals = AsyncStream.makeStream(of: Void.self)
 
   static let now: Int64 = 1_767_225_600
 
-  var out: String { texts.withLock { $0.out } }
-  var err: String { texts.withLock { $0.err } }
-  var launched: [[String]] { texts.withLock { $0.launched } }
+  var out: String { seen.withLock { $0.out } }
+  var err: String { seen.withLock { $0.err } }
+  /// What went to standard output as bytes.
+  var bytes: [UInt8] { seen.withLock { $0.bytes } }
+  var launched: [[String]] { seen.withLock { $0.launched } }
+  /// Programs that were asked something.
+  var asked: [[String]] { seen.withLock { $0.asked } }
+  var files: [String: String] { seen.withLock { $0.files } }
 
   func type(_ line: String) { input.continuation.yield(line) }
   func endInput() { input.continuation.finish() }
@@ -30,14 +47,56 @@ final class Recorder: Sendable {
   func terminal(environment: [String: String] = [:]) -> Terminal {
     Terminal(
       write: { [self] stream, text in
-        texts.withLock { if stream == .out { $0.out += text } else { $0.err += text } }
+        seen.withLock { if stream == .out { $0.out += text } else { $0.err += text } }
       },
+      writeBytes: { [self] bytes in seen.withLock { $0.bytes += bytes } },
       environment: environment, uid: 1000, timeZone: .gmt, now: { Self.now }, lines: { [self] in input.stream },
+      replaceFile: { [self] path, text in
+        seen.withLock { $0.files[path] = text }
+        return nil
+      },
+      removeFile: { [self] path in
+        seen.withLock { $0.files[path] = nil }
+        return nil
+      },
       interrupts: { [self] in signals.stream },
       launch: { [self] command in
-        texts.withLock { $0.launched.append(command) }
-        return true
-      }, fileExists: { _ in false }, find: { $0.hasPrefix("/") ? $0 : "/usr/bin/\($0)" })
+        seen.withLock { $0.launched.append(command) }
+        return !failing.contains(command[0])
+      }, fileExists: { [self] path in files[path] != nil },
+      find: { [self] name in
+        absent.contains(name) ? nil : name.hasPrefix("/") ? name : "/usr/bin/\(name)"
+      }, machine: desktop)
+  }
+
+  /// Programs that start and fail, by path.
+  var failing: Set<String> {
+    get { seen.withLock { $0.failing } }
+    set { seen.withLock { $0.failing = newValue } }
+  }
+  /// Programs that are not there, by name.
+  var absent: Set<String> {
+    get { seen.withLock { $0.absent } }
+    set { seen.withLock { $0.absent = newValue } }
+  }
+  /// Desktop files by the type that they are for.
+  var handlers: [String: String] {
+    get { seen.withLock { $0.handlers } }
+    set { seen.withLock { $0.handlers = newValue } }
+  }
+
+  /// Its xdg-mime knows the handlers.
+  private var desktop: Machine {
+    var machine = Machine.blind
+    machine.run = { [self] command, _ in
+      seen.withLock { $0.asked.append(command) }
+      guard command[0].hasSuffix("/xdg-mime"), !failing.contains(command[0]) else {
+        return .init(status: 4, out: "", err: "no")
+      }
+      if command[1] == "default" { handlers[command[3]] = command[2] }
+      return .init(status: 0, out: command[1] == "query" ? (handlers[command[3]] ?? "") + "\n" : "", err: "")
+    }
+    return machine
   }
 }
 
@@ -129,13 +188,4 @@ final class Gate: Sendable {
   private let opening = AsyncStream.makeStream(of: Void.self)
   func open() { opening.continuation.finish() }
   func wait() async { for await _ in opening.stream {} }
-}
-
-/// Waits for something that another task does; false after ten seconds.
-func eventually(_ condition: () -> Bool) async -> Bool {
-  for _ in 0..<2000 {
-    if condition() { return true }
-    try? await Task.sleep(for: .milliseconds(5))
-  }
-  return false
 }

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import grantctl
@@ -130,14 +131,14 @@ import Testing
       #expect(isMade)
       return folder + "/f"
     }
-    #expect(ProcessStreams.file(write("secret\n", mode: 0o600)) == .text("secret\n", isOpenToOthers: false))
-    #expect(ProcessStreams.file(write("secret", mode: 0o644)) == .text("secret", isOpenToOthers: true))
+    #expect(ProcessFiles.text(write("secret\n", mode: 0o600)) == .text("secret\n", isOpenToOthers: false))
+    #expect(ProcessFiles.text(write("secret", mode: 0o644)) == .text("secret", isOpenToOthers: true))
     #expect(
-      ProcessStreams.file(write(String(repeating: "a", count: 65_537), mode: 0o600))
+      ProcessFiles.text(write(String(repeating: "a", count: 65_537), mode: 0o600))
         == .unreadable("it is longer than 64 KiB"))
-    #expect(ProcessStreams.file(folder) == .unreadable("it is no file"))
-    #expect(ProcessStreams.file(folder + "/none") == .unreadable("No such file or directory"))
+    #expect(ProcessFiles.text(folder) == .unreadable("it is no file"))
+    #expect(ProcessFiles.text(folder + "/none") == .unreadable("No such file or directory"))
     #expect(mkfifo(folder + "/pipe", 0o600) == 0)
-    #expect(ProcessStreams.file(folder + "/pipe") == .unreadable("it is no file"))
+    #expect(ProcessFiles.text(folder + "/pipe") == .unreadable("it is no file"))
   }
 }

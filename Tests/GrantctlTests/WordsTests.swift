@@ -47,7 +47,7 @@ import UnixSocket
     // Words of the command come before its arguments, which are in capitals.
     let documented = rows.filter { $0.hasPrefix("| `") && !$0.hasPrefix("| `--") }
       .compactMap { $0.dropFirst(3).split(separator: "`").first?.split(separator: " ") }
-      .map { $0.prefix { $0.allSatisfy(\.isLowercase) }.joined(separator: " ") }
+      .map { $0.prefix { $0.allSatisfy { $0.isLowercase || $0 == "-" } }.joined(separator: " ") }
     #expect(documented == commands)
     let checks = rows.drop { $0 != "| check | what is looked at |" }.dropFirst().prefix(CheckName.allCases.count)
     #expect(Array(checks) == CheckName.allCases.map { "| \($0.rawValue) | \($0.meaning) |" })
@@ -96,24 +96,41 @@ import UnixSocket
   @Test(
     "a browser opens only where there is one",
     arguments: [
-      ([:], true, Browser.show), (["DISPLAY": ":0"], true, .open(["/usr/bin/xdg-open", "https://a/?b"])),
-      (["WAYLAND_DISPLAY": "w"], true, .open(["/usr/bin/xdg-open", "https://a/?b"])), (["DISPLAY": ""], true, .show),
-      (["DISPLAY": ":0"], false, .show), (["BROWSER": "w3m"], true, .open(["/usr/bin/w3m", "https://a/?b"])),
+      ([:], []), (["DISPLAY": ":0"], [["/usr/bin/xdg-open", "https://a/?b"]]),
+      (["WAYLAND_DISPLAY": "w"], [["/usr/bin/xdg-open", "https://a/?b"]]), (["DISPLAY": ""], []),
+      (["BROWSER": "w3m"], [["/usr/bin/w3m", "https://a/?b"]]),
       (
-        ["BROWSER": "missing:ff --new %s -x", "DISPLAY": ":0"], true,
-        .open(["/usr/bin/ff", "--new", "https://a/?b", "-x"])
-      ),
-      (["BROWSER": "missing"], true, .show),
-    ] as [([String: String], Bool, Browser)])
-  func aBrowserOpensOnlyWhereThereIs(environment: [String: String], isWanted: Bool, choice: Browser) {
-    let find: (String) -> String? = { $0 == "missing" ? nil : "/usr/bin/\($0)" }
-    #expect(Browser.choose(for: "https://a/?b", isWanted: isWanted, environment: environment, find: find) == choice)
+        ["BROWSER": "missing:ff --new %s -x:/opt/b", "DISPLAY": ":0"],
+        [
+          ["/usr/bin/ff", "--new", "https://a/?b", "-x"], ["/opt/b", "https://a/?b"],
+          ["/usr/bin/xdg-open", "https://a/?b"],
+        ]
+      ), (["BROWSER": "missing"], []),
+    ] as [([String: String], [[String]])])
+  func aBrowserOpensOnlyWhereThereIs(environment: [String: String], commands: [[String]]) {
+    let recorder = Recorder()
+    recorder.absent = ["missing"]
+    #expect(Browser.commands(for: "https://a/?b", on: recorder.terminal(environment: environment)) == commands)
   }
 
   @Test(
     "what is no web address is never opened", arguments: ["file:///etc/passwd", "javascript:alert(1)", "--help", ""])
   func whatIsNoWebAddressIsNever(url: String) {
-    #expect(Browser.choose(for: url, isWanted: true, environment: ["DISPLAY": ":0"], find: { $0 }) == .show)
+    #expect(Browser.commands(for: url, on: Recorder().terminal(environment: ["DISPLAY": ":0"])).isEmpty)
+  }
+
+  @Test("a command asks the person's own broker and the system's, unless one is named") func eachBroker() {
+    let (user, system) = ("/r/grantd/grantd.sock", "/run/grantd/grantd.sock")
+    let table: [(SocketChoice.Wish, [String: String], Bool, [String])] = [
+      (.init(), [:], true, [user, system]), (.init(), [:], false, [system]), (.init(isUser: true), [:], true, [user]),
+      (.init(isSystem: true), [:], true, [system]), (.init(socket: "/a"), [:], true, ["/a"]),
+      (.init(), ["GRANTD_SOCKET": "/b"], true, ["/b"]), (.init(), ["GRANTD_SOCKET": ""], true, [user, system]),
+    ]
+    for (wish, environment, exists, paths) in table {
+      let environment = environment.merging(["XDG_RUNTIME_DIR": "/r"]) { old, _ in old }
+      let choices = SocketChoice.all(wish, environment: environment, uid: 7) { $0 == user && exists }
+      #expect(choices.map(\.path) == paths)
+    }
   }
 
   @Test("the socket is the first that was named, else the user's, else the system's") func theSocketIsTheFirstThatWas()

@@ -121,7 +121,7 @@ import Testing
     )
     #expect(thrown { () throws(ProviderFailure) in try provider.keysRequest(found) } == "misconfigured")
     #expect(try Providers.OAuthProvider(settings(.oauth2)).keysRequest(found) == nil)
-    #expect(provider.revocation(of: Secret("t"), hint: "refresh_token", metadata: found) == nil)
+    #expect(provider.revocation(of: Secret("t"), hint: "refresh_token", context: [:], metadata: found) == nil)
   }
 
   @Test(

@@ -91,7 +91,11 @@ import Testing
     (.grantTypes, ["grant_types_supported": nil], { _ in }, "ok", "do not say"),
     (.grantTypes, ["grant_types_supported": #"["authorization_code"]"#], { _ in }, "warning", "refresh_token"),
     (.grantTypes, ["response_types_supported": #"["token"]"#], { _ in }, "warning", "code"),
-    (.grantTypes, ["require_pushed_authorization_requests": "true"], { _ in }, "failed", "RFC 9126"),
+    (.grantTypes, ["require_pushed_authorization_requests": "true"], { $0.par = .never }, "failed", "RFC 9126"),
+    (
+      .grantTypes, [:], { $0.signIn.isImplicit = true }, "warning",
+      "tokens come by the browser (RFC 6749 §4.2), and none is ever refreshed"
+    ),
     (.clientAuthentication, [:], { _ in }, "ok", "public"),
     (.clientAuthentication, [:], { $0.client = .basic(secret: Secret("s"), encoding: .form) }, "ok", "basic"),
     (.clientAuthentication, [:], { $0.client = .post(secret: Secret("s")) }, "warning", "client_secret_post is used"),

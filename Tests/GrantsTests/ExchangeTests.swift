@@ -9,7 +9,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
 
 @Suite struct ExchangeTests {
   private func exchange(_ script: inout Script, login: SavedLogin = login()) -> Result<Issued, ProviderFailure> {
-    script.run(provider().exchange(code: Secret("the code"), login: login, metadata: metadata))
+    script.tokens(provider().exchange(code: Secret("the code"), login: login, metadata: metadata))
   }
 
   @Test(
@@ -101,7 +101,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     let issued = try exchange(&script, login: login(nonce: nil, scopes: ["mail"])).get()
     #expect(issued.identity == nil)
     var oauth = Script(answer(tokenBody(idToken: "not.looked.at")))
-    let result = oauth.run(provider(.oauth2).exchange(code: Secret("c"), login: login(), metadata: metadata))
+    let result = oauth.tokens(provider(.oauth2).exchange(code: Secret("c"), login: login(), metadata: metadata))
     #expect(name(result) == "taken")
     #expect(script.asked.isEmpty && oauth.asked.isEmpty)
   }
@@ -111,7 +111,8 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
     var script = Script(answer(#"{"error":"invalid_grant"}"#, status: 400))
     #expect(name(exchange(&script)) == "ended refused")
     let bare = ServerMetadata(issuer: issuerText)
-    #expect(name(script.run(provider().exchange(code: Secret("c"), login: login(), metadata: bare))) == "misconfigured")
+    #expect(
+      name(script.tokens(provider().exchange(code: Secret("c"), login: login(), metadata: bare))) == "misconfigured")
     #expect(script.sent.count == 1)
   }
 }

@@ -109,6 +109,9 @@ struct Script {
       case .send(let request, let then):
         sent.append(request)
         step = then(response, now)
+      case .attempt(let request, let then):
+        sent.append(request)
+        step = then(.success(response), now)
       case .keys(let unknown, let then):
         let reply = keys[min(asked.count, keys.count - 1)]
         asked.append(unknown)
@@ -117,6 +120,15 @@ struct Script {
     }
     Issue.record("the conversation does not end")
     return .failure(.lost(message: ""))
+  }
+
+  /// What a code is traded for, where that is tokens.
+  mutating func tokens(_ first: Step<LoginAnswer>) -> Result<Issued, ProviderFailure> {
+    run(first).flatMap { answer in
+      if case .issued(let issued) = answer { return .success(issued) }
+      Issue.record("no tokens: \(answer)")
+      return .failure(.lost(message: ""))
+    }
   }
 }
 
@@ -131,6 +143,10 @@ func name(_ failure: ProviderFailure) -> String {
   case .notSent: "not sent"
   case .blocked: "blocked"
   case .invalid: "invalid"
+  case .rejected: "rejected"
+  case .tokenRefused: "token refused"
+  case .denied: "denied"
+  case .unsupported: "unsupported"
   }
 }
 

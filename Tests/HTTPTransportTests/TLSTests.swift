@@ -5,6 +5,7 @@ import NIOHTTP1
 import NIOPosix
 import NIOSSL
 import OAuth
+import TestSupport
 import Testing
 
 @testable import HTTPTransport
@@ -198,9 +199,7 @@ struct TLSTests {
     #expect(clients.count == 1)
     clients.giveBack(choice)
     _ = (used, again)
-    let deadline = ContinuousClock.now + .seconds(20)
-    while clients.count > 0, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(5)) }
-    #expect(clients.count == 0)
+    #expect(await eventually { clients.count == 0 })
     await clients.close()
   }
 }

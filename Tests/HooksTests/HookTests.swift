@@ -2,6 +2,7 @@ import Broker
 import BrokerAPI
 import Foundation
 import Logging
+import TestSupport
 import Testing
 
 @testable import Hooks

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Glibc
 import Logging
+import TestSupport
 import Testing
 
 @testable import Hooks

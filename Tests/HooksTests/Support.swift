@@ -42,16 +42,6 @@ final class Folder: Sendable {
   }
 }
 
-/// Looks again until it is so, or a generous time has passed.
-func eventually(within limit: Duration = .seconds(20), _ condition: () -> Bool) async -> Bool {
-  let end = monotonic() + limit
-  while !condition() {
-    guard monotonic() < end else { return false }
-    try? await Task.sleep(for: .milliseconds(10))
-  }
-  return true
-}
-
 @Sendable func monotonic() -> Duration {
   var time = timespec()
   clock_gettime(CLOCK_MONOTONIC, &time)

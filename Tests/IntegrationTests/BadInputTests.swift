@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 import UnixSocket
 

@@ -4,6 +4,7 @@ import DemoProvider
 import Foundation
 import NIOCore
 import NIOHTTP1
+import TestSupport
 import Testing
 
 @Suite("A refresh token that is imported", .timeLimit(.minutes(5)))

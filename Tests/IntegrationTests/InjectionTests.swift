@@ -5,18 +5,33 @@ import Testing
 
 @Suite("Logins that a stranger mixes up")
 struct InjectionTests {
-  @Test("a code of another login is refused by its verifier, and neither login gets the other's tokens (RFC 9700 §4.5)")
-  func swappedCode() async throws {
+  @Test(
+    "a code of another login is refused by its verifier, and neither login gets the other's tokens (RFC 9700 §4.5)",
+    arguments: [true, false])
+  func swappedCode(isBurnt: Bool) async throws {
     try await Rig.with { rig in
+      rig.demo.changeSettings { $0.token.wrongVerifierBurnsCode = isBurnt }
       let mine = try await rig.startLogin("alice")
       let strangers = try await rig.startLogin("bob")
       let callback = try await rig.callback(of: mine)
-      let code = try #require(try await rig.callback(of: strangers).value("code"))
+      let other = try await rig.callback(of: strangers)
+      let code = try #require(other.value("code"))
       let page = try await Browser.open(callback.replacing("code", code).url)
       #expect(page.status == 502)
-      #expect(try await rig.failure("login.wait", ["login_id": .string(mine.id)]).reason == .providerError)
+      let error = try await rig.failure("login.wait", ["login_id": .string(mine.id)])
+      #expect(error.reason == .providerError && error.oauth?.error == "invalid_grant", "\(error)")
+      #expect(error.hint?.contains("grantctl login") == true, "\(error)")
       #expect(try await rig.call("account.list")["accounts"]?.array == [])
       #expect(rig.demo.stats().liveGrants == 0)
+      // The code itself may have been spent by that.
+      #expect(try await Browser.open(other.url).status == (isBurnt ? 502 : 200))
+      if isBurnt {
+        #expect(try await rig.failure("login.wait", ["login_id": .string(strangers.id)]).reason == .providerError)
+        #expect(try await rig.call("account.list")["accounts"]?.array == [])
+      } else {
+        #expect(try await rig.outcome(of: strangers).account?.identity?.subject == "sub-bob")
+      }
+      #expect(rig.count(.tokenCode) == 2)
       try await rig.login("alice")
       #expect(try await rig.account("alice").identity?.subject == "sub-alice")
     }

@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("A callback that is not what it should be")

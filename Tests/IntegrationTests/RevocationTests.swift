@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("Revocation at the provider")
@@ -92,23 +93,47 @@ struct RevocationTests {
     }
   }
 
+  /// Any endpoint that takes a token plays Dropbox's.
+  private static func box(_ rig: Rig) -> String {
+    rig.section("box", "revocation_style = \"bearer\"\nrevocation_endpoint = \"\(rig.demo.issuer)/resource\"")
+  }
+
   @Test("the bearer style sends the access token in the header and nothing else; it ends the grant as a whole")
   func bearer() async throws {
-    try await Rig.with { rig in
-      // Any endpoint that takes a token plays Dropbox's.
-      try rig.configure(
-        rig.section("box", "revocation_style = \"bearer\"\nrevocation_endpoint = \"\(rig.demo.issuer)/resource\""))
-      try await rig.call("broker.reload")
+    try await Rig.with(sections: Self.box) { rig in
       try await rig.login("alice", at: "box")
       let token = try await rig.token().access_token
       #expect(
-        try await rig.logout().steps == [
-          "revoke_refresh_token unsupported", "revoke_access_token done", "forget done",
-        ])
-      let request = try #require(rig.demo.requests.last { $0.place == .resource })
+        try await rig.logout().steps == ["revoke_access_token done", "revoke_refresh_token done", "forget done"])
+      #expect(rig.count(.resource) == 1 && rig.count(.tokenRefresh) == 0)
+      let request = try #require(rig.requests(.resource).last)
       #expect(request.method == "POST")
       #expect(request.headers["authorization"] == "Bearer \(token)")
       #expect(request.body.isEmpty && request.names.isEmpty)
+    }
+  }
+
+  @Test("in the bearer style an access token that has ended is replaced first, also later, by a daemon that was killed")
+  func bearerEnded() async throws {
+    let wish = Wish {
+      $0.accessTTL = 1
+      $0.refresh = "share = 1\nmargin = \"0s\"\njitter = 0\nretry_delays = [\"600s\"]"
+    }
+    try await Rig.with(wish, sections: Self.box) { rig in
+      try rig.demo.fault(.status, at: .tokenRefresh)
+      try await rig.login("alice", at: "box")
+      try await eventually("the access token has ended") {
+        (try? await rig.failure("token.get", ["account": "alice"]))?.reason == .temporarilyUnavailable
+      }
+      #expect(try await rig.logout().steps == ["revoke_refresh_token queued", "forget done"])
+      #expect(rig.count(.resource) == 0)
+      try rig.kill9()
+      rig.demo.reset()
+      try await rig.start()
+      try await eventually("the revocation") { rig.count(.resource) == 1 }
+      let request = try #require(rig.requests(.resource).last)
+      #expect(request.method == "POST" && request.headers["authorization"]?.hasPrefix("Bearer ") == true)
+      #expect(rig.count(.tokenRefresh) == 1 && rig.count(.revoke) == 0)
     }
   }
 

@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 
 /// The daemon logs at debug level; whatever it used must be nowhere but where it is handed out.

@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 import UnixSocket
 
@@ -124,10 +125,7 @@ struct SocketTests {
       try rig.demo.revoke(user: "alice")
       _ = try await rig.failure("token.report_rejected", ["account": "alice", "generation": 2])
       _ = try await rig.call("account.logout", ["account": "alice"])
-      let guardian = Task {
-        try await Task.sleep(for: .seconds(20))
-        await listener.close()
-      }
+      let guardian = timeOut(after: .seconds(20)) { await listener.close() }
       let events = await heard.value
       guardian.cancel()
       let types = events.compactMap { $0["type"]?.string }

@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("What the provider says of a person and of a token")
@@ -62,6 +63,58 @@ struct UserInfoTests {
       #expect(error.reason == wrong.reason, "\(error)")
       #expect(try await rig.account().state == .ok)
       #expect(try await rig.token().generation == 1)
+    }
+  }
+
+  @Test("a 401 costs one refresh; the second question has the new token, and the person's claims come")
+  func refusedOnce() async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      let first = try await rig.token().access_token
+      try rig.demo.fault(.status, at: .userinfo, times: 1) { $0.status = 401 }
+      let claims = try #require(try await rig.call("account.userinfo", ["account": "alice"])["claims"])
+      #expect(claims["sub"]?.string == "sub-alice")
+      #expect(rig.count(.tokenRefresh) == 1)
+      let token = try await rig.token()
+      #expect(token.generation == 2)
+      #expect(
+        rig.requests(.userinfo).map { $0.headers["authorization"] } == [
+          "Bearer \(first)", "Bearer \(token.access_token)",
+        ])
+    }
+  }
+
+  @Test("a 401 each time costs no more than one refresh for each question; the error says what to do")
+  func refusedAlways() async throws {
+    try await Rig.with { rig in
+      try await rig.login()
+      try rig.demo.fault(.status, at: .userinfo) { $0.status = 401 }
+      let error = try await rig.failure("account.userinfo", ["account": "alice"])
+      #expect(error.reason == .providerError && error.message.contains("401"), "\(error)")
+      #expect(error.hint?.contains("grantctl login demo alice") == true, "\(error)")
+      #expect(rig.count(.tokenRefresh) == 1 && rig.count(.userinfo) == 2)
+      #expect(try await rig.account().state == .ok)
+      #expect(try await ResourceAnswer.get(rig.demo, token: try await rig.token().access_token).status == 200)
+      for _ in 1...5 { _ = try await rig.failure("account.userinfo", ["account": "alice"]) }
+      #expect(rig.count(.tokenRefresh) <= 6 && rig.count(.userinfo) <= 12)
+      rig.demo.reset()
+      try await eventually("it works again") { (try? await rig.call("account.userinfo", ["account": "alice"])) != nil }
+    }
+  }
+
+  @Test("a 401 without a refresh token needs a login, and says so from then on")
+  func refusedForGood() async throws {
+    try await Rig.with { rig in
+      try rig.demo.fault(.noRefreshToken, at: .tokenCode, times: 1)
+      try await rig.login()
+      try rig.demo.fault(.status, at: .userinfo, times: 1) { $0.status = 401 }
+      for method in ["account.userinfo", "token.get"] {
+        let error = try await rig.failure(method, ["account": "alice"])
+        #expect(error.reason == .loginRequired && error.detail == "no_refresh_token", "\(method): \(error)")
+        #expect(error.hint?.contains("grantctl login demo alice") == true, "\(method): \(error)")
+      }
+      #expect(try await rig.account().state == .loginRequired)
+      #expect(rig.count(.userinfo) == 1 && rig.count(.tokenRefresh) == 0)
     }
   }
 

@@ -221,15 +221,27 @@ struct AuthorizationRequestTests {
   }
 
   @Test(
-    "15. a pushed request's answer is 201 with request_uri and a positive expires_in",
+    "15. a pushed request's answer is 201, or a 200 that says the same, with request_uri and a positive expires_in",
     arguments: [
       (201, #"{"request_uri":"urn:x","expires_in":60}"#, true),
-      (200, #"{"request_uri":"urn:x","expires_in":60}"#, false),
+      (200, #"{"request_uri":"urn:x","expires_in":60}"#, true),
+      (202, #"{"request_uri":"urn:x","expires_in":60}"#, false), (200, #"{"error":"invalid_request"}"#, false),
+      (200, #"{"expires_in":60}"#, false),
       (201, #"{"request_uri":"","expires_in":60}"#, false), (201, #"{"request_uri":"urn:x","expires_in":0}"#, false),
       (201, #"{"request_uri":"urn:x","expires_in":true}"#, false), (201, #"{"request_uri":"urn:x"}"#, false),
       (201, "[]", false),
     ])
   func pushedAnswer(status: Int, body: String, accepted: Bool) {
     #expect(((try? PushedAuthorizationResponse.parse(answer(body, status: status))) != nil) == accepted)
+  }
+
+  @Test("15. a refusal of a pushed request is told in its words, at 200 too")
+  func pushedRefusal() {
+    for status in [200, 400] {
+      let response = answer(#"{"error":"invalid_scope"}"#, status: status)
+      #expect(throws: ResponseError.oauth(OAuthError(code: .invalidScope), status: status, retryAfter: nil)) {
+        try PushedAuthorizationResponse.parse(response)
+      }
+    }
   }
 }

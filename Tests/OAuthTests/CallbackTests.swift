@@ -181,6 +181,21 @@ struct CallbackTests {
     #expect(!custom.isLoopback && custom.host == nil && custom.replacingPort(1) == custom)
   }
 
+  @Test(
+    "A redirect URI with one more segment keeps all else",
+    arguments: [
+      ("http://127.0.0.1:8400/cb", "http://127.0.0.1:8400/cb/n-1"),
+      ("http://127.0.0.1:8400", "http://127.0.0.1:8400/n-1"),
+      ("https://a.example/cb/?x=1", "https://a.example/cb/n-1?x=1"), ("app:/cb", "app:/cb/n-1"),
+      ("app://auth", "app://auth/n-1"),
+    ])
+  func segment(registered: String, own: String) throws {
+    let uri = try RedirectURI(registered).appending("n-1")
+    #expect(uri.rawValue == own)
+    #expect(try !RedirectURI(registered).matches(own))
+    #expect(uri.matches(own + (own.contains("?") ? "&" : "?") + "status=success"))
+  }
+
   @Test("27. the redirect URI at the token endpoint is the stored string")
   func storedString() throws {
     let text = "HTTP://LocalHost:080/cb?b=%2f"

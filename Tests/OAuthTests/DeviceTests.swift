@@ -120,6 +120,9 @@ struct DeviceTests {
     }
     #expect(next(#"{"error":"slow_down"}"#, interval: .seconds(300)) == .slowDown(.seconds(300)))
     #expect(next(#"{"error":"slow_down"}"#, status: 429, retryAfter: "30") == .slowDown(.seconds(30)))
+    #expect(next(#"{"error":"slow_down"}"#, retryAfter: "3") == .slowDown(.seconds(10)))
+    #expect(next(#"{"error":"slow_down"}"#, retryAfter: "86400") == .slowDown(.seconds(300)))
+    #expect(next(#"{"error":"authorization_pending"}"#, retryAfter: "86400") == .pending(.seconds(300)))
     #expect(next(#"{"error":"authorization_pending"}"#, status: 428) == .pending(.seconds(5)))
     #expect(next(#"{"error":"authorization_pending"}"#, status: 200) == .pending(.seconds(5)))
     #expect(next(#"{"error":"authorization_pending"}"#, retryAfter: "9") == .pending(.seconds(9)))

@@ -45,6 +45,22 @@ struct EchoTests {
     #expect(answer("no at-12345", to: bearer, status: 401) == "no (redacted)")
   }
 
+  @Test("So do cookies, and what is within the objects of a body")
+  func cookies() {
+    let request = request("", headers: [.init("Cookie", "short=1; session=session-1234; last=cookie-1234")])
+    #expect(answer("no session-1234, no cookie-1234, 1", to: request) == "no (redacted), no (redacted), 1")
+    let nested = self.request(
+      #"{"validators":{"token_exchange":"state-key-1"},"attributes":{"city":"Atlantis-1"}}"#, purpose: .registration)
+    #expect(answer("state-key-1 of Atlantis-1", to: nested) == "(redacted) of Atlantis-1")
+  }
+
+  @Test("What a caller sends to a resource is its own, but for the credentials that the broker added")
+  func resources() {
+    let request = request(
+      #"{"code":"chosen-code"}"#, headers: [.init("Authorization", "Bearer token-1234")], purpose: .resource)
+    #expect(answer("chosen-code is taken, token-1234", to: request) == "chosen-code is taken, (redacted)")
+  }
+
   @Test("What has tokens, and what is not secret, is left as it is")
   func untouched() {
     let same = "{\"access_token\":\"a\",\"refresh_token\":\"refresh-1\"}"

@@ -78,8 +78,11 @@ struct JARMTests {
     #expect(throws: CallbackError.denied(OAuthError(code: .accessDenied))) { try denied.code(for: expected) }
     let token = try parse(Signed.make(Self.claims, ["access_token": .string("t")]))
     #expect(throws: CallbackError.unexpectedToken) { try token.code(for: expected) }
-    let odd = try parse(Signed.make(Self.claims, ["expires_in": .number("60"), "code": .array([.string("c")])]))
-    #expect(throws: CallbackError.neitherCodeNorError) { try odd.code(for: expected) }
+    for value in [JSON.array([.string("c")]), .object(["c": .string("c")]), .bool(true), .null] {
+      let odd = try parse(Signed.make(Self.claims, ["code": value]))
+      #expect(throws: CallbackError.neitherCodeNorError, "\(value)") { try odd.code(for: expected) }
+    }
+    let odd = try parse(Signed.make(Self.claims, ["expires_in": .number("60")]))
     #expect(odd.others["expires_in"]?.exposed == "60" && odd.others["exp"] == nil && odd.others["aud"] == nil)
     let nested = try parse(Signed.make(Self.claims, ["response": .string("x.y.z")]))
     #expect(nested.response == nil)

@@ -40,17 +40,24 @@ struct CommitTests {
   @Test("that come together share transactions, and one that cannot be written harms no other")
   func grouped() async throws {
     let transactions = Mutex<[Int]>([])
+    let asked = DispatchSemaphore(value: 0)
     let store = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: nil) { point in
       guard case .taken(let commits) = point else { return }
-      transactions.withLock { $0.append(commits) }
-      // The first one takes its time, so that the others meet in the queue.
-      if commits == 1 { usleep(1000) }
+      let isFirst = transactions.withLock { transactions in
+        transactions.append(commits)
+        return transactions.count == 1
+      }
+      guard isFirst else { return }
+      // The first one waits for all the others, so that they meet in the queue.
+      let end = DispatchTime.now() + .seconds(20)
+      for _ in 0..<200 { _ = asked.wait(timeout: end) }
     }
     let failed = await withTaskGroup(of: Int?.self) { group in
       for number in 0..<200 {
         group.addTask {
           let poison = number == 77 ? [orphan] : []
           let changes = [Change.putGrant(Sample.grant("a\(number)")), .putToken(Sample.token("a\(number)"))]
+          asked.signal()
           do throws(StoreError) {
             try await store.commit(changes + poison)
             return nil

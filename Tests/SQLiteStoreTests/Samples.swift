@@ -111,13 +111,21 @@ enum Sample {
   }
 
   static func login(_ name: String, full: Bool) -> SavedLogin {
-    SavedLogin(
+    var saved = SavedLogin(
       id: login(name), provider: provider("op"), account: account("jane"), state: Secret("state-of-\(name)"),
       nonce: full ? Secret("nonce-of-\(name)") : nil, verifier: full ? Secret("verifier-of-\(name)") : nil,
       redirectURI: "http://127.0.0.1:4711/callback", scopes: full ? ["openid", "email"] : [],
       resource: full ? "https://api.example/" : nil, maxAge: full ? 3600 : nil, uid: full ? .max : 0,
       startedAt: time(5), expiresAt: time(6), dpopKey: full ? Secret("dpop-key-of-\(name)") : nil,
       device: full ? device(name) : nil)
+    guard full else { return saved }
+    saved.memory = ["key": Secret("memory-of-\(name)")]
+    saved.action = .sessionLimit(
+      limit: 2, sessions: [ProviderSession(id: "session-of-\(name)", client: "web", isOnline: true)])
+    saved.exchangesCode = false
+    saved.offered = OpenedDestination(kind: "native", app: "rides")
+    saved.opened = OpenedDestination(kind: "browser", app: nil)
+    return saved
   }
 
   static func device(_ name: String) -> DeviceLogin {
@@ -139,7 +147,8 @@ enum Sample {
 
   static func revocation(_ id: String) -> PendingRevocation {
     PendingRevocation(
-      id: id, provider: provider("op"), token: Secret("revoked-of-\(id)"), hint: "refresh_token", attempts: 3,
+      id: id, provider: provider("op"), token: Secret("revoked-of-\(id)"), hint: "refresh_token",
+      context: ["where": "EVERYWHERE"], attempts: 3,
       retryAt: time(7), expiresAt: time(8))
   }
 

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Foundation
 import Glibc
+import TestSupport
 import Testing
 
 @testable import UnixSocket
@@ -34,7 +35,7 @@ import Testing
       close(left.descriptor)
       let server = Served.server(.path(path))
       try await server.start()
-      let client = try RawClient(path: path)
+      let client = try RawClient(path)
       try await client.send(tokenGet(1))
       #expect(try await client.json()["id"] == 1)
       await server.drain(deadline: .zero)
@@ -94,7 +95,7 @@ import Testing
       let second = Served.server(.path(path))
       try await second.start()
       await first.drain(deadline: .zero)
-      let client = try RawClient(path: path)
+      let client = try RawClient(path)
       try await client.send(tokenGet(1))
       #expect(try await client.json()["id"] == 1)
       await second.drain(deadline: .zero)
@@ -113,7 +114,7 @@ import Testing
       let server = Served.server(.inherited(descriptors))
       try await server.start()
       for path in paths {
-        let client = try RawClient(path: path)
+        let client = try RawClient(path)
         try await client.send(tokenGet(1))
         #expect(try await client.json()["id"] == 1)
       }

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Glibc
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import UnixSocket
@@ -67,7 +68,7 @@ import Testing
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)
       let task = Task { try await client.call(method: "wait") }
-      try await eventually { served.dispatcher.seen.withLock { $0.running } == 1 }
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.running } == 1 })
       task.cancel()
       await #expect(throws: SocketClientError.timedOut) { try await task.value }
     }
@@ -81,7 +82,7 @@ import Testing
       let early = Task { try await client.call(method: "echo") }
       _ = try await early.value
       await served.server.drain(deadline: .zero)
-      try await eventually {
+      try await eventually("the client learns that it has gone") {
         do {
           _ = try await client.call(method: "echo")
           return false

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Foundation
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import UnixSocket
@@ -13,13 +14,13 @@ import Testing
       let client = try served.client()
       let other = try served.client()
       try await client.send(call(1, "wait"))
-      try await eventually { served.dispatcher.seen.withLock { $0.running } == 1 }
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.running } == 1 })
       try await other.send(tokenGet(1))
       _ = try await other.line()
       async let drained: Void = served.server.drain(deadline: .seconds(20))
-      try await eventually { !FileManager.default.fileExists(atPath: served.path) }
+      #expect(await eventually { !FileManager.default.fileExists(atPath: served.path) })
       var refusal: JSON = .null
-      try await eventually {
+      try await eventually("a refusal") {
         try await other.send(tokenGet(2))
         refusal = try await other.json()
         return refusal["error"] != nil
@@ -41,7 +42,7 @@ import Testing
       let client = try served.client()
       let batch = "[\(call(2, "wait").dropLast()),\(call(3, "echo", "[3]").dropLast())]\n"
       try await client.send(call(1, "wait") + batch)
-      try await eventually { served.dispatcher.seen.withLock { $0.running == 2 && $0.methods.count == 3 } }
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.running == 2 && $0.methods.count == 3 } })
       await served.server.drain(deadline: .milliseconds(20))
       var lines = try await client.linesToEnd()
       lines.sort()
@@ -58,7 +59,7 @@ import Testing
     try await Served.with({ $0.linger = .milliseconds(50) }) { served in
       let client = try served.client()
       try await client.send(call(1, "large", #"{"bytes":5000000}"#))
-      try await eventually { served.dispatcher.seen.withLock { $0.methods.count == 1 && $0.running == 0 } }
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.methods.count == 1 && $0.running == 0 } })
       let begun = ContinuousClock.now
       await served.server.drain(deadline: .seconds(10))
       #expect(ContinuousClock.now - begun < .seconds(5))

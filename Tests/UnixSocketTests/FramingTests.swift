@@ -1,5 +1,6 @@
 import BrokerAPI
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import UnixSocket

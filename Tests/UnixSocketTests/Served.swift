@@ -3,6 +3,7 @@ import Foundation
 import Logging
 import NIOCore
 import NIOPosix
+import TestSupport
 import Testing
 
 @testable import UnixSocket
@@ -53,18 +54,12 @@ struct Served: Sendable {
     try await body(folder.path)
   }
 
-  func client() throws -> RawClient { try RawClient(path: path) }
-}
+  func client() throws -> RawClient { try RawClient(path) }
 
-/// Waits for something that another thread does; fails after ten seconds.
-func eventually(_ condition: () async throws -> Bool, sourceLocation: SourceLocation = #_sourceLocation) async throws {
-  let end = ContinuousClock.now + .seconds(10)
-  while try await !condition() {
-    guard ContinuousClock.now < end else {
-      Issue.record("it did not come true within ten seconds", sourceLocation: sourceLocation)
-      return
-    }
-    try await Task.sleep(for: .milliseconds(2))
+  /// Serves this one a request: whatever the server had to do for others before is done then, as all are on one loop.
+  func turn(for client: RawClient) async throws {
+    try await client.send(tokenGet(1))
+    #expect(try await client.json()["id"] == 1)
   }
 }
 

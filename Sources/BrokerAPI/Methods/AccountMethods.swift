@@ -210,11 +210,13 @@ public enum AccountLogout: RPCMethod {
     public var account: String
     public var revoke: Bool?
     public var end_session: Bool?
+    public var `where`: String?
 
-    public init(account: String, revoke: Bool? = nil, end_session: Bool? = nil) {
+    public init(account: String, revoke: Bool? = nil, end_session: Bool? = nil, where reach: String? = nil) {
       self.account = account
       self.revoke = revoke
       self.end_session = end_session
+      self.where = reach
     }
   }
 
@@ -230,7 +232,7 @@ public enum AccountLogout: RPCMethod {
 
   /// What one step of a logout, or of the end of a registration, came to.
   public struct Step: Codable, Sendable, Equatable, Documented {
-    /// `revoke_refresh_token`, `revoke_access_token`, `end_session`, `delete_registration` or `forget`.
+    /// `revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `delete_registration` or `forget`.
     public var step: String
     /// `done`, `queued` (is tried again by itself), `unsupported`, `refused` or `skipped`.
     public var result: String
@@ -244,7 +246,7 @@ public enum AccountLogout: RPCMethod {
 
     public static let docs = [
       "step":
-        "`revoke_refresh_token`, `revoke_access_token`, `end_session`, `delete_registration` (of a provider) or `forget`.",
+        "`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `delete_registration` (of a provider) or `forget`.",
       "result": "`done`; `queued`: it is tried again by itself; `unsupported`; `refused`; `skipped`.",
       "message": "Why, for people.",
     ]
@@ -255,10 +257,12 @@ public enum AccountLogout: RPCMethod {
     "revoke": "Whether to revoke at the provider as well. Default true.",
     "end_session":
       "Whether the person's session at the provider is to end too (OpenID Connect RP-Initiated Logout): a browser has to open `end_session_url`. Default false.",
+    "where":
+      "How far the logout goes, where the provider knows of that (Zephr): `JUST_HERE`, `THIS_DEVICE`, `OTHER_DEVICES`, `EVERYWHERE`. Default: the provider's first.",
   ]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`.",
+      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`.",
     "end_session_url":
       "The address that ends the person's session at the provider, to be opened in their browser. It names the person: a secret of theirs.",
   ]

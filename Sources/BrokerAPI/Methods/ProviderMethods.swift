@@ -32,11 +32,12 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "provider": "The provider's name in the configuration.",
-    "kind": "How it speaks: `oidc` or `oauth2`.",
+    "kind": "How it speaks: `oidc`, `oauth2`, `vms` or `zephr`.",
     "profile": "The shipped template its settings come from.",
     "display_name": "Its name for people.",
     "issuer": "Its issuer, where it has one.",
-    "client_id": "The client identifier registered there (RFC 6749 §2.2).",
+    "client_id":
+      "The client identifier registered there (RFC 6749 §2.2); what stands in its place where the kind has none.",
     "scopes": "The scopes a login asks for by default.",
     "accounts": "How many accounts there are at this provider.",
     "state":
@@ -104,7 +105,7 @@ public enum ProviderGet: RPCMethod {
       "`provider`, `kind`, `profile`, `display_name`, `issuer`, `client_id`, `scopes`, `accounts`, `state` (`ok`, `unreachable`, `recovering`, `suspended`, `removed`), `last_error`.",
     "redirect_uri": "The redirection endpoint to register at the provider (RFC 6749 §3.1.2).",
     "endpoints": "The endpoints in use, by name: `authorization`, `token`, `jwks`, `userinfo`, `revocation`.",
-    "supports": "By name: `refresh`, `revocation`, `userinfo`, `id_token`, `pkce`.",
+    "supports": "By name: `refresh`, `revocation`, `userinfo`, `id_token`, `pkce`, `sessions`.",
     "metadata_fetched_at": "When its metadata were last fetched, in Unix seconds; absent: not yet.",
   ]
 }

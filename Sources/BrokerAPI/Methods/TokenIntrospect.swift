@@ -4,20 +4,9 @@ public enum TokenIntrospect: RPCMethod {
   public static let access = Access.use
   public static let summary =
     "Asks the provider whether the account's access token is active, and what it says of it (RFC 7662)."
-  public static let errors: [ErrorReason] = [
-    .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
-    .unsupportedByProvider, .storeFailure,
-  ]
+  public static let errors: [ErrorReason] = ProviderQuestion.errors
 
-  public struct Params: Codable, Sendable, Equatable {
-    public var account: String
-    public var timeout: Double?
-
-    public init(account: String, timeout: Double? = nil) {
-      self.account = account
-      self.timeout = timeout
-    }
-  }
+  public typealias Params = ProviderQuestion.Params
 
   public struct Result: Codable, Sendable, Equatable {
     public var active: Bool
@@ -29,10 +18,7 @@ public enum TokenIntrospect: RPCMethod {
     }
   }
 
-  public static let paramDocs = [
-    "account": "The account's name.",
-    "timeout": "Seconds to wait for the provider before `timed_out`; at most 300. Default 30.",
-  ]
+  public static let paramDocs = ProviderQuestion.paramDocs
   public static let resultDocs = [
     "active": "Whether the provider takes the token now.",
     "claims": "The members of the provider's answer (RFC 7662 §2.2), such as `scope`, `sub`, `aud`, `exp`.",

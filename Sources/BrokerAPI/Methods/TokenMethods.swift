@@ -30,8 +30,11 @@ public enum TokenGet: RPCMethod {
   }
 
   public struct Result: Codable, Sendable, Equatable {
-    public var access_token: String
-    public var token_type: String
+    public var access_token: String?
+    public var token_type: String?
+    public var kind: String?
+    public var session_id: String?
+    public var cookie: String?
     public var expires_at: Int64?
     public var expires_in: Int64?
     public var scope: [String]
@@ -40,11 +43,18 @@ public enum TokenGet: RPCMethod {
     public var issuer: String?
     public var generation: Int64
     public var dpop_thumbprint: String?
+    public var extra: [String: JSON]?
 
     public init(
-      access_token: String, token_type: String, expires_at: Int64?, expires_in: Int64?, scope: [String],
-      account: String, provider: String, issuer: String?, generation: Int64, dpop_thumbprint: String? = nil
+      access_token: String?, token_type: String?, kind: String? = nil, session_id: String? = nil,
+      cookie: String? = nil, expires_at: Int64?, expires_in: Int64?, scope: [String], account: String,
+      provider: String, issuer: String?, generation: Int64, dpop_thumbprint: String? = nil,
+      extra: [String: JSON]? = nil
     ) {
+      self.kind = kind
+      self.session_id = session_id
+      self.cookie = cookie
+      self.extra = extra
       self.access_token = access_token
       self.token_type = token_type
       self.expires_at = expires_at
@@ -69,9 +79,13 @@ public enum TokenGet: RPCMethod {
     "timeout": "Seconds to wait for a refresh before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
-    "access_token": "The access token (RFC 6749 §1.4). Send it only to the provider's resource servers.",
+    "access_token":
+      "The access token (RFC 6749 §1.4). Send it only to the provider's resource servers. Absent of a session.",
     "token_type":
       "How to present the token: `Bearer` (RFC 6750), or `DPoP` with a proof by `dpop.proof` (RFC 9449 §7).",
+    "kind": "`session` where the provider gives a session in place of a token; else absent.",
+    "session_id": "The session. It is a secret.",
+    "cookie": "The session as a `Cookie` header has it.",
     "expires_at": "When the token ends, in Unix seconds; absent where the provider did not say.",
     "expires_in": "Seconds from now until the token ends; absent where the provider did not say.",
     "scope": "The scopes granted.",
@@ -81,6 +95,8 @@ public enum TokenGet: RPCMethod {
     "generation": "Counts the account's tokens; name it in `token.report_rejected`.",
     "dpop_thumbprint":
       "The thumbprint (RFC 7638) of the account's key that the token is bound to (RFC 9449 §6); absent: to none.",
+    "extra":
+      "Members of the provider's answers that `keep_members` and `keep_callback_members` name, such as `instance_url`.",
   ]
 }
 

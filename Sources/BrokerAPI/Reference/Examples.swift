@@ -36,6 +36,23 @@ public struct MethodExample: Sendable {
         "proof": "eyJ0eXAiOiJkcG9wK2p3dCJ9.eyJodG0iOiJHRVQifQ.c2ln",
         "thumbprint": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
       ]),
+    "request.send": MethodExample(
+      params: ["account": "work", "method": "GET", "url": "/me", "headers": ["Accept": "application/json"]],
+      result: [
+        "status": 200, "headers": ["content-type": "application/json"], "body": "{\"name\":\"Ada Lovelace\"}",
+      ]),
+    "account.sessions": MethodExample(
+      params: ["account": "cameras"],
+      result: [
+        "sessions": [
+          [
+            "session_id": "17", "user_agent": "Firefox", "client": "web", "ip": "192.0.2.7", "online": true,
+            "current": false,
+          ]
+        ]
+      ]),
+    "account.end_session": MethodExample(
+      params: ["account": "cameras", "session_id": "17"], result: ["ended": true]),
     "account.list": MethodExample(params: ["provider": "google"], result: ["accounts": [account]]),
     "account.get": MethodExample(params: ["account": "work"], result: account),
     "account.logout": MethodExample(
@@ -75,6 +92,9 @@ public struct MethodExample: Sendable {
     "login.wait": MethodExample(
       params: ["login_id": "Zk3vS0JvVbq2", "timeout": 60],
       result: ["login_id": "Zk3vS0JvVbq2", "state": "completed", "account": account]),
+    "login.continue": MethodExample(
+      params: ["login_id": "Zk3vS0JvVbq2", "session_id": "17"],
+      result: ["login_id": "Zk3vS0JvVbq2", "state": "completed", "account": account]),
     "login.handle_callback": MethodExample(
       params: ["url": "http://127.0.0.1:4180/callback?code=4%2F0AX4&state=Xy1"],
       result: ["handled": true, "login_id": "Zk3vS0JvVbq2"]),
@@ -98,7 +118,9 @@ public struct MethodExample: Sendable {
           "authorization": "https://accounts.google.com/o/oauth2/v2/auth",
           "token": "https://oauth2.googleapis.com/token",
         ],
-        "supports": ["id_token": true, "pkce": true, "refresh": true, "revocation": true, "userinfo": true],
+        "supports": [
+          "id_token": true, "pkce": true, "refresh": true, "revocation": true, "sessions": false, "userinfo": true,
+        ],
         "metadata_fetched_at": 1_767_225_600,
       ]),
     "provider.check": MethodExample(

@@ -58,10 +58,11 @@ struct NamingProvider: Provider {
   func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
     base.authorization(request, metadata: metadata)
   }
-  func code(
-    from callback: String, login: SavedLogin, metadata: ServerMetadata
-  ) -> Step<Result<Secret, CallbackError>> {
-    base.code(from: callback, login: login, metadata: metadata)
+  func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim { base.claim(callback, login: login) }
+  func answer(
+    to callback: ReturnedAddress, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Result<LoginAnswer, CallbackError>> {
+    base.answer(to: callback, login: login, metadata: metadata)
   }
   func exchange(
     username: String, password: Secret, login: SavedLogin, metadata: ServerMetadata
@@ -99,36 +100,40 @@ struct NamingProvider: Provider {
   func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> {
     base.logout(token, metadata: metadata)
   }
-  func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<Issued> {
-    named(base.exchange(code: code, login: login, metadata: metadata))
+  func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<LoginAnswer> {
+    base.exchange(code: code, login: login, metadata: metadata).map { answer in
+      guard case .issued(let issued) = answer else { return answer }
+      return .issued(named(issued))
+    }
   }
   func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
   ) -> Step<Issued> {
     base.refresh(grant, token: token, key: key, metadata: metadata)
   }
-  func revocation(of token: Secret, hint: String, metadata: ServerMetadata) -> HTTPRequest? {
-    base.revocation(of: token, hint: hint, metadata: metadata)
+  func revocation(
+    of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
+  ) -> HTTPRequest? {
+    base.revocation(of: token, hint: hint, context: context, metadata: metadata)
   }
   func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome { base.revocationOutcome(response) }
 
-  private func named(_ step: Step<Issued>) -> Step<Issued> {
-    step.map { issued in
-      var issued = issued
-      issued.identity = Identity(subject: issued.tokens.accessToken.exposed.components(separatedBy: "-a")[0])
-      return issued
-    }
+  private func named(_ issued: Issued) -> Issued {
+    var issued = issued
+    issued.identity = Identity(subject: issued.tokens.accessToken.exposed.components(separatedBy: "-a")[0])
+    return issued
   }
 }
 
 extension CallbackOutcome {
-  enum Kind { case completed, alreadyCompleted, signedOut, denied, refused, failed, redirect }
+  enum Kind { case completed, alreadyCompleted, signedOut, actionRequired, denied, refused, failed, redirect }
 
   var kind: Kind {
     switch self {
     case .completed: .completed
     case .alreadyCompleted: .alreadyCompleted
     case .signedOut: .signedOut
+    case .actionRequired: .actionRequired
     case .denied: .denied
     case .refused: .refused
     case .failed: .failed

@@ -1,6 +1,7 @@
 import Foundation
 import NIOCore
 import NIOPosix
+import TestSupport
 
 /// What a person's browser does in a login, one page at a time, each over a connection of its own.
 enum Browser {
@@ -30,10 +31,7 @@ enum Browser {
           try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
         }
       }
-    let hangUp = Task {
-      try await Task.sleep(for: deadline)
-      channel.channel.close(promise: nil)
-    }
+    let hangUp = timeOut(after: deadline) { channel.channel.close(promise: nil) }
     defer { hangUp.cancel() }
     return try await channel.executeThenClose { inbound, outbound in
       try await outbound.write(ByteBuffer(string: request))

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Synchronization
+import TestSupport
 
 /// A program started by a test, known by its process id alone.
 final class Child: Sendable {
@@ -83,31 +84,6 @@ final class Child: Sendable {
   func end(within limit: Duration = .seconds(20)) async throws -> Int32 {
     try await eventually("process \(pid) ends", within: limit) { self.status }
   }
-}
-
-/// How much slower everything is here than it should be, such as under a sanitizer (scripts/sanitize).
-let slowness = ProcessInfo.processInfo.environment["GRANTD_TEST_SLOWNESS"].flatMap(Int.init) ?? 1
-
-struct TimedOut: Error, CustomStringConvertible {
-  let description: String
-}
-
-/// Asks until there is an answer. Each wait of these tests is bounded by this.
-func eventually<Answer>(
-  _ what: String, within limit: Duration = .seconds(20), _ probe: () async throws -> Answer?
-) async throws -> Answer {
-  let end = ContinuousClock.now + limit * slowness
-  while true {
-    if let answer = try await probe() { return answer }
-    guard ContinuousClock.now < end else { throw TimedOut(description: "not within \(limit): \(what)") }
-    try await Task.sleep(for: .milliseconds(20))
-  }
-}
-
-func eventually(
-  _ what: String, within limit: Duration = .seconds(20), isTrue probe: () async throws -> Bool
-) async throws {
-  _ = try await eventually(what, within: limit) { try await probe() ? true : nil }
 }
 
 /// A port that was free a moment ago.

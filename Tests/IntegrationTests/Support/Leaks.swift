@@ -2,6 +2,7 @@ import BrokerAPI
 import DemoProvider
 import Foundation
 import Synchronization
+import TestSupport
 
 /// Every secret that a run used, and everything that was said where none may be.
 final class Leaks: Sendable {

@@ -1,30 +1,54 @@
 import AsyncHTTPClient
 import BrokerAPI
 import Crypto
+import CryptoExtras
 import DemoProvider
 import Foundation
 import NIOCore
 import NIOHTTP1
+import TestSupport
 import UnixSocket
 
 /// A client's key pair: the private half in a file for the broker, the public half for the provider.
 final class ClientKeyPair: Sendable {
+  enum Kind: Sendable {
+    case p256, rsa, ed25519
+  }
+
   let path: String
   let publicJWK: DemoServer.JSON
   private let folder: Folder
 
-  init() throws {
+  init(_ kind: Kind = .p256) throws {
     folder = try Folder()
-    let key = P256.Signing.PrivateKey()
-    let point = key.publicKey.rawRepresentation
-    let members = ["kty": "EC", "crv": "P-256", "kid": "client-key", "alg": "ES256"].merging([
-      "x": Self.text(point.prefix(32)), "y": Self.text(point.suffix(32)),
-    ]) { $1 }
-    publicJWK = .object(members.mapValues { .string($0) })
-    let whole = DemoServer.JSON.object(
-      members.merging(["d": Self.text(key.rawRepresentation)]) { $1 }.mapValues { .string($0) })
-    path = try folder.write(whole.text, to: "key.json")
+    var members = ["kid": "client-key"]
+    var own: String?
+    switch kind {
+    case .p256:
+      let key = P256.Signing.PrivateKey()
+      let point = key.publicKey.rawRepresentation
+      (members["kty"], members["crv"], members["alg"]) = ("EC", "P-256", "ES256")
+      (members["x"], members["y"]) = (Self.text(point.prefix(32)), Self.text(point.suffix(32)))
+      own = Self.text(key.rawRepresentation)
+    case .ed25519:
+      let key = Curve25519.Signing.PrivateKey()
+      (members["kty"], members["crv"]) = ("OKP", "Ed25519")
+      members["x"] = Self.text(key.publicKey.rawRepresentation)
+      own = Self.text(key.rawRepresentation)
+    case .rsa:
+      let key = try _RSA.Signing.PrivateKey(keySize: .bits2048)
+      let numbers = try key.publicKey.getKeyPrimitives()
+      members["kty"] = "RSA"
+      (members["n"], members["e"]) = (Self.text(numbers.modulus), Self.text(numbers.publicExponent))
+      try folder.write(key.pemRepresentation, to: "key")
+    }
+    publicJWK = Self.jwk(members)
+    members["d"] = own
+    if own != nil { try folder.write(Self.jwk(members).text, to: "key") }
+    path = folder.path("key")
   }
+
+  private static func jwk(_ members: [String: String]) -> DemoServer.JSON { .object(members.mapValues { .string($0) }) }
 
   private static func text(_ bytes: Data) -> String { bytes.base64URLText }
 }
@@ -76,10 +100,11 @@ extension Rig {
   /// A token for fewer scopes or another resource.
   func narrowed(
     _ account: String = "alice", scopes: [String]? = nil, resource: String? = nil, timeout: Double? = nil
-  ) async throws -> TokenGet.Result {
-    try await client.call(
-      TokenGet.self, .init(account: account, scopes: scopes, resource: resource, timeout: timeout),
-      timeout: .seconds(60))
+  ) async throws -> Token {
+    try Token(
+      try await client.call(
+        TokenGet.self, .init(account: account, scopes: scopes, resource: resource, timeout: timeout),
+        timeout: .seconds(60)))
   }
 
   /// Reports a token as refused by a resource server; the generation that is current then.
@@ -87,6 +112,15 @@ extension Rig {
   func reject(_ generation: Int64, of account: String = "alice") async throws -> TokenReportRejected.Result {
     try await client.call(
       TokenReportRejected.self, .init(account: account, generation: generation), timeout: .seconds(60))
+  }
+
+  /// What the provider's protected resource says to an account that is declared.
+  func answer(_ account: String = "robot") async throws -> ResourceAnswer {
+    try await ResourceAnswer.get(demo, token: try await token(account).access_token)
+  }
+
+  func hasToken(_ account: String) async throws {
+    try await eventually("\(account) has a token") { (try? await self.token(account)) != nil }
   }
 
   /// How many requests have come to an endpoint of the provider.
@@ -101,4 +135,21 @@ extension Rig {
   var pendingLogins: Int {
     get async throws { try await call("login.list")["logins"]?.array?.count ?? 0 }
   }
+
+  /// A proof of the account's key for one request to the provider's protected resource.
+  func proof(
+    for token: Token? = nil, method: String = "GET", query: String = "", nonce: String? = nil
+  ) async throws -> DPoPProof.Result {
+    try await client.call(
+      DPoPProof.self,
+      .init(
+        account: "alice", method: method, url: "\(demo.issuer)/resource\(query)", nonce: nonce,
+        access_token: token.map { .init($0.access_token) }),
+      timeout: .seconds(30))
+  }
+}
+
+extension Wish {
+  /// Tokens are bound to a key.
+  static let bound = Wish { $0.provider = "dpop = true" }
 }

@@ -2,6 +2,7 @@ import BrokerAPI
 import DemoProvider
 import Foundation
 import Synchronization
+import TestSupport
 import UnixSocket
 
 /// How a rig is to be.
@@ -186,8 +187,9 @@ final class Rig: Sendable {
     }
   }
 
-  func token(_ account: String = "alice", minTTL: Double? = nil) async throws -> TokenGet.Result {
-    try await client.call(TokenGet.self, .init(account: account, min_ttl: minTTL), timeout: .seconds(60))
+  func token(_ account: String = "alice", minTTL: Double? = nil) async throws -> Token {
+    try Token(
+      try await client.call(TokenGet.self, .init(account: account, min_ttl: minTTL), timeout: .seconds(60)))
   }
 
   func account(_ name: String = "alice") async throws -> AccountView {
@@ -243,6 +245,20 @@ final class Rig: Sendable {
     guard let view = try await outcome(of: login).account else { throw Failed("the login is not completed") }
     return view
   }
+}
+
+/// What `token.get` answers where it hands out an access token, and no session.
+@dynamicMemberLookup struct Token: Sendable, Equatable {
+  var result: TokenGet.Result
+  var access_token: String
+  var token_type: String
+
+  init(_ result: TokenGet.Result) throws {
+    guard let token = result.access_token, let type = result.token_type else { throw Failed("that is no token") }
+    (self.result, access_token, token_type) = (result, token, type)
+  }
+
+  subscript<Value>(dynamicMember member: KeyPath<TokenGet.Result, Value>) -> Value { result[keyPath: member] }
 }
 
 struct Failed: Error, CustomStringConvertible {

@@ -110,8 +110,8 @@ extension World {
     ) { result, call in
       switch result {
       case .success(let token):
-        self.trace.add(self.now, "token.get \(account.name) → \(token.access_token)")
-        self.handedOut(token.access_token, generation: token.generation, to: account)
+        self.trace.add(self.now, "token.get \(account.name) → \(token.access_token ?? "")")
+        self.handedOut(token.access_token ?? "", generation: token.generation, to: account)
       case .failure(let error): self.refusedToken(error, account)
       }
     }
@@ -126,11 +126,11 @@ extension World {
       switch result {
       case .success(let token):
         self.counts.add("tokens for a resource")
-        self.trace.add(self.now, "token.get \(account.name) for \(resource) → \(token.access_token)")
+        self.trace.add(self.now, "token.get \(account.name) for \(resource) → \(token.access_token ?? "")")
         if token.access_token == self.disk.contents.tokens[account.key]?.accessToken.exposed {
           return self.violated(.isolation, "\(account.name) was handed its own token for \(resource)")
         }
-        self.handedOut(token.access_token, generation: token.generation, to: account)
+        self.handedOut(token.access_token ?? "", generation: token.generation, to: account)
       case .failure(let error): self.refusedToken(error, account, isForResource: true)
       }
     }

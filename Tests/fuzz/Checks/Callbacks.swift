@@ -109,7 +109,8 @@ extension Target {
   /// A code is taken with the right state alone, and only where nothing says otherwise.
   private static func checkCode(_ address: String) throws {
     let provider = provider(.oidc)
-    guard case .success(let found) = provider.code(from: address, login: login, metadata: metadata).end else {
+    guard case .success(let found) = provider.code(from: ReturnedAddress(address), login: login, metadata: metadata).end
+    else {
       throw Broken(description: "a callback that is not signed asks for something")
     }
     let response = try? AuthorizationResponse.parse(address)

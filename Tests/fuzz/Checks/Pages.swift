@@ -12,10 +12,15 @@ extension Target {
   /// What a browser, or somebody who poses as one, sends to the redirection endpoint; and the pages with its texts in them.
   static let http = Target(name: "http", longest: 4096) { bytes in
     let desk = Desk(
-      port: port, paths: Paths(["/callback"]), requestLineLimit: limits.requestLine, formLimit: limits.form)
-    if let head = head(bytes) {
+      port: port, paths: Paths(["/callback"], publicSite: .init(origin: publicOrigin, paths: ["/web"])),
+      requestLineLimit: limits.requestLine, formLimit: limits.form, fragmentLimit: limits.fragment)
+    let gathered = gathered(bytes, desk)
+    if let head = gathered.head {
       switch desk.ruling(on: head) {
-      case .callback(let url): try checkCallback(url, head)
+      case .callback(let url): try checkCallback(url, head, method: .GET)
+      case .fragment(let url):
+        try checkCallback(url, head, method: .POST)
+        try checkFragment(url, head, gathered.form)
       case .page(let page): try check(Response(page, withBody: head.method != .HEAD))
       case .logout(let provider): try checkLogout(provider, head)
       case .refusal(let refusal): try check(Response(refusal, withBody: head.method != .HEAD))
@@ -26,10 +31,12 @@ extension Target {
   }
 
   private static let port = 4711
+  private static let publicOrigin = "https://broker.example.com"
 
   private static let limits = {
     var limits = CallbackListener.Limits()
     (limits.requestLine, limits.headers, limits.headerCount, limits.body) = (512, 1024, 20, 1024)
+    limits.fragment = 512
     return limits
   }()
 
@@ -38,24 +45,33 @@ extension Target {
     typealias InboundIn = HTTPServerRequestPart
 
     let intake: Intake
+    let desk: Desk
     var head: HTTPRequestHead?
+    /// What the page brings, as far as it came and was taken.
+    var form: IncomingForm?
 
-    init(_ intake: Intake) { self.intake = intake }
+    init(_ intake: Intake, _ desk: Desk) { (self.intake, self.desk) = (intake, desk) }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      switch unwrapInboundIn(data) {
       // A connection is for one request.
-      guard case .head(let head) = unwrapInboundIn(data), self.head == nil else { return }
-      intake.discard()
-      self.head = head
+      case .head(let head) where self.head == nil:
+        self.head = head
+        guard case .fragment(let url) = desk.ruling(on: head) else { return intake.discard() }
+        intake.admitForm(limit: desk.fragmentLimit)
+        form = IncomingForm(.fragment(url: url), limit: desk.fragmentLimit)
+      case .body(let bytes): if form?.append(bytes) == false { intake.discard() }
+      case .head, .end: break
+      }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
   }
 
   /// Read in pieces of a size that their number chooses.
-  private static func head(_ bytes: [UInt8]) -> HTTPRequestHead? {
+  private static func gathered(_ bytes: [UInt8], _ desk: Desk) -> Gathering {
     let intake = Intake(limits)
-    let gathering = Gathering(intake)
+    let gathering = Gathering(intake, desk)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     (decoderLimits.maxHeaderFieldSize, decoderLimits.maxHeaderListSize) = (limits.headers, limits.headers)
     decoderLimits.maxHeaderFieldCount = limits.headerCount
@@ -69,12 +85,25 @@ extension Target {
       rest = rest.dropFirst(size)
     }
     _ = try? channel.finish(acceptAlreadyClosed: true)
-    return gathering.head
+    return gathering
   }
 
-  private static func checkCallback(_ url: String, _ head: HTTPRequestHead) throws {
-    try expect(head.method == .GET, "\(head.method) brings a callback")
-    let origins = ["127.0.0.1", "[::1]", "localhost"].map { "http://\($0):\(port)/callback" }
+  private static func checkFragment(_ url: String, _ head: HTTPRequestHead, _ form: IncomingForm?) throws {
+    let origin = head.headers["Origin"].first?.lowercased() ?? ""
+    try expect(url.lowercased().hasPrefix("\(origin)/"), "a fragment for \(url) from \(origin)")
+    let sites = head.headers["Sec-Fetch-Site"].map { $0.lowercased() }
+    try expect(sites.allSatisfy { $0 == "same-origin" }, "a fragment from \(sites)")
+    guard let form else { throw Broken(description: "a fragment that nobody takes") }
+    try expect(form.bytes.count <= limits.fragment, "a fragment of \(form.bytes.count) bytes")
+    guard let address = form.address(url) else { return }
+    try expect(address.utf8.allSatisfy { (0x21...0x7e).contains($0) }, "an address with \(address.debugDescription)")
+    try expect(address == url || address.hasPrefix("\(url)#"), "another address than \(url)")
+    _ = ReturnedAddress(address)
+  }
+
+  private static func checkCallback(_ url: String, _ head: HTTPRequestHead, method: HTTPMethod) throws {
+    try expect(head.method == method, "\(head.method) brings a callback")
+    let origins = ["127.0.0.1", "[::1]", "localhost"].map { "http://\($0):\(port)/callback" } + ["\(publicOrigin)/web"]
     let path = url.prefix { $0 != "?" }.lowercased()
     try expect(origins.contains(path), "a callback at \(path)")
     try expect(

@@ -14,8 +14,8 @@ extension Target {
         conversation(
           provider.refresh(grant, token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata), response),
         response)
-      try check(
-        conversation(provider.exchange(code: Secret("code"), login: login, metadata: metadata), response), response)
+      let answered = provider.exchange(code: Secret("code"), login: login, metadata: metadata)
+      try check(conversation(answered.map(issued), response).flatMap { $0 }, response)
     }
     try checkRevocation(response)
     if let person = try? UserInfo.parse(response, subject: nil) {
@@ -114,15 +114,21 @@ extension Target {
   }
 
   /// What comes of it; nil where it does not end.
-  private static func conversation(_ first: Step<Issued>, _ response: HTTPResponse) throws -> Result<
-    Issued, ProviderFailure
-  > {
+  private static func issued(_ answer: LoginAnswer) -> Result<Issued, ProviderFailure> {
+    if case .issued(let issued) = answer { return .success(issued) }
+    return .failure(.invalid(message: "a code came to something else than tokens", nil))
+  }
+
+  private static func conversation<Output>(
+    _ first: Step<Output>, _ response: HTTPResponse
+  ) throws -> Result<Output, ProviderFailure> {
     var step = first
     for _ in 0..<10 {
       switch step {
       case .done(let issued): return .success(issued)
       case .failed(let failure): return .failure(failure)
       case .send(_, let then): step = then(response, now)
+      case .attempt(_, let then): step = then(.success(response), now)
       case .keys(_, let then): step = then(.success(SigningKeys.set), now)
       }
     }

@@ -1,0 +1,137 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+public enum LoginStart: RPCMethod {
+  public static let name = "login.start"
+  public static let access = Access.login
+  public static let summary =
+    "Starts a login: returns where a person signs in. The login completes when the provider calls back."
+  public static let errors: [ErrorReason] = [
+    .unknownProvider, .loginInProgress, .loginDenied, .temporarilyUnavailable, .providerMisconfigured, .providerError,
+    .unsupportedByProvider, .timedOut, .overloaded, .storeFailure,
+  ]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var provider: String
+    public var account: String?
+    public var scopes: [String]?
+    public var resource: String?
+    public var destinations: [String]?
+    public var prompt: String?
+    public var login_hint: String?
+    public var params: [String: String]?
+    public var apps: [String]?
+    public var idp: String?
+    public var prefill: [String: String]?
+    public var exchange: Bool?
+
+    public init(
+      provider: String, account: String? = nil, scopes: [String]? = nil, resource: String? = nil,
+      destinations: [String]? = nil, prompt: String? = nil, login_hint: String? = nil,
+      params: [String: String]? = nil, apps: [String]? = nil, idp: String? = nil, prefill: [String: String]? = nil,
+      exchange: Bool? = nil
+    ) {
+      self.apps = apps
+      self.idp = idp
+      self.prefill = prefill
+      self.exchange = exchange
+      self.provider = provider
+      self.account = account
+      self.scopes = scopes
+      self.resource = resource
+      self.destinations = destinations
+      self.prompt = prompt
+      self.login_hint = login_hint
+      self.params = params
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var login_id: String
+    public var account: String
+    public var expires_at: Int64
+    public var destinations: [Destination]
+    public var warnings: [String]
+
+    public init(
+      login_id: String, account: String, expires_at: Int64, destinations: [Destination], warnings: [String]
+    ) {
+      self.login_id = login_id
+      self.account = account
+      self.expires_at = expires_at
+      self.destinations = destinations
+      self.warnings = warnings
+    }
+  }
+
+  public static let paramDocs = [
+    "provider": "The provider's name in the configuration.",
+    "account":
+      "The name the account will have; an account of that name is signed in again. Default: the provider's name.",
+    "scopes": "The scopes to ask for, instead of the provider's configured ones.",
+    "resource": "The resource the tokens are for (RFC 8707).",
+    "destinations":
+      "Which kinds of destination the caller can use (`native`, `browser`, `manual`, `device`), in its order. `device` has to be named (RFC 8628). Default: `native`, `browser`, `manual`.",
+    "prompt": "How the provider should prompt (OpenID Connect Core §3.1.2.1), such as `consent` or `select_account`.",
+    "login_hint": "Who is expected to sign in, such as an e-mail address (OpenID Connect Core §3.1.2.1).",
+    "params": "Further parameters of the authorization request. Those the broker sets itself are refused.",
+    "apps":
+      "Which of the provider's applications on this machine to offer as `native`, in this order. Default: those of the configuration.",
+    "idp": "Who signs the person in, where the provider leaves that to others (Zephr), such as `google`.",
+    "prefill":
+      "What is known of the person ahead, where the provider takes it (Uber): `email`, `phone`, `first_name`, `last_name`.",
+    "exchange":
+      "False: the result is the authorization code itself, as `login.wait` returns it, and nothing is stored. Default: as configured.",
+  ]
+  public static let resultDocs = [
+    "login_id": "Names the login in the other `login.*` methods. It is a secret of the person signing in.",
+    "account": "The name the account will have.",
+    "expires_at": "When the login ends unless it is completed, in Unix seconds.",
+    "destinations":
+      "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, where it is installed; `browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
+    "warnings": "What will not be as asked, for a person to read.",
+  ]
+}
+
+/// A place where a person can sign in.
+public struct Destination: Codable, Sendable, Equatable, Documented {
+  public var kind: String
+  public var app: String?
+  public var url: String?
+  public var redirect_uri: String?
+  public var user_code: String?
+  public var verification_uri: String?
+  public var verification_uri_complete: String?
+  public var expires_at: Int64?
+  public var interval: Int64?
+
+  public init(
+    kind: String, app: String? = nil, url: String? = nil, redirect_uri: String? = nil, user_code: String? = nil,
+    verification_uri: String? = nil, verification_uri_complete: String? = nil, expires_at: Int64? = nil,
+    interval: Int64? = nil
+  ) {
+    self.kind = kind
+    self.app = app
+    self.url = url
+    self.redirect_uri = redirect_uri
+    self.user_code = user_code
+    self.verification_uri = verification_uri
+    self.verification_uri_complete = verification_uri_complete
+    self.expires_at = expires_at
+    self.interval = interval
+  }
+
+  public static let docs = [
+    "kind":
+      "`native`: open `url` in `app`; `browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device (RFC 8628).",
+    "app": "The application's name in the configuration.",
+    "url": "The address to open.",
+    "redirect_uri": "Where the provider will send the browser back to (RFC 6749 §3.1.2).",
+    "user_code": "The code for the person to enter (RFC 8628 §3.3).",
+    "verification_uri": "Where to enter it.",
+    "verification_uri_complete":
+      "The same address with the code in it, for a link or a QR code (RFC 8628 §3.3.1); absent where the provider has none.",
+    "expires_at": "When the code ends, in Unix seconds.",
+    "interval": "Seconds between the broker's questions whether the person is done (RFC 8628 §3.5).",
+  ]
+}

@@ -1,0 +1,66 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// An authorised call, made by the broker (RFC 6750 §2.1, RFC 9449 §7).
+public enum RequestSend: RPCMethod {
+  public static let name = "request.send"
+  public static let access = Access.use
+  public static let summary =
+    "Sends a request with the account's token, to the provider's own servers alone: the caller never sees the token. "
+    + "A token that is refused is refreshed once, and the request sent once more."
+  public static let errors: [ErrorReason] = ProviderQuestion.errors
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var method: String
+    public var url: String
+    public var headers: [String: String]?
+    public var body: String?
+    public var body_base64: String?
+    public var timeout: Double?
+
+    public init(
+      account: String, method: String, url: String, headers: [String: String]? = nil, body: String? = nil,
+      body_base64: String? = nil, timeout: Double? = nil
+    ) {
+      self.account = account
+      self.method = method
+      self.url = url
+      self.headers = headers
+      self.body = body
+      self.body_base64 = body_base64
+      self.timeout = timeout
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var status: Int64
+    public var headers: [String: String]
+    public var body: String?
+    public var body_base64: String?
+
+    public init(status: Int64, headers: [String: String], body: String? = nil, body_base64: String? = nil) {
+      self.status = status
+      self.headers = headers
+      self.body = body
+      self.body_base64 = body_base64
+    }
+  }
+
+  public static let paramDocs = [
+    "account": "The account's name.",
+    "method": "The HTTP method, such as `GET`.",
+    "url":
+      "The address: absolute, or relative to the provider's `api_base`. Only the origins of `api_base` and `api_origins` are allowed.",
+    "headers": "Headers to send, by name; `Authorization`, `Cookie`, `Host` and those of the connection are refused.",
+    "body": "The body, as text.",
+    "body_base64": "The body, in base64 (RFC 4648 §4), in place of `body`.",
+    "timeout": "Seconds to wait for the answer before `timed_out`; at most 300. Default 30.",
+  ]
+  public static let resultDocs = [
+    "status": "The status of the answer, whatever it is; a redirect is not followed.",
+    "headers": "Its headers, names in lower case, several of one name joined by `, `; without `set-cookie`.",
+    "body": "The body, where it is text in UTF-8.",
+    "body_base64": "The body in base64, where it is anything else.",
+  ]
+}

@@ -1,0 +1,69 @@
+import NIOHTTP1
+
+/// The page that brings the fragment of its own address to the endpoint, since browsers send it to no server
+/// (RFC 6749 §4.2.2, RFC 9110 §7.1).
+///
+/// Its script takes the fragment out of the address bar first, so that neither a screenshot nor the history's entry has
+/// it, and posts it once. The token is in no address that a server or a log sees, and in no text of the page.
+enum FragmentPage {
+  /// SHA-256 of `script` for `script-src`. A test compares them and prints the right one.
+  static let scriptHash = "sha256-+AwuET5dD1DHm0zGXqAKTFC+LNhTJNciwNkRsJSjz5U="
+
+  /// The answer is another page of ours. It is parsed, which runs nothing in it, and put in this one's place.
+  static let script = """
+    "use strict";
+    (function () {
+      var fragment = location.hash.slice(1);
+      var address = location.href.split("#")[0];
+      history.replaceState(null, "", address);
+      function show(id) {
+        document.getElementById("busy").hidden = id !== "busy";
+        document.getElementById("lost").hidden = id !== "lost";
+      }
+      function read(response) {
+        var type = response.headers.get("Content-Type") || "";
+        if (type.indexOf("text/html") !== 0) throw new Error("no page");
+        return response.text();
+      }
+      function put(text) {
+        var page = new DOMParser().parseFromString(text, "text/html");
+        document.replaceChild(document.adoptNode(page.documentElement), document.documentElement);
+      }
+      addEventListener("DOMContentLoaded", function () {
+        show("busy");
+        fetch(address, {
+          method: "POST", body: fragment, headers: {"Content-Type": "application/x-www-form-urlencoded"},
+          credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer"
+        }).then(read).then(put).catch(function () { show("lost"); });
+      });
+    })();
+    """
+
+  static let html = Page.document(
+    title: busy.heading, tone: busy.tone,
+    head: "<script>\(script)</script>\n",
+    main: """
+      <div id="busy" hidden>
+      \(busy.content)</div>
+      <div id="lost" class="\(lost.tone.rawValue)" hidden>
+      \(lost.content)</div>
+      <noscript>
+      <div class="\(withoutScript.tone.rawValue)">
+      \(withoutScript.content)</div>
+      </noscript>
+
+      """)
+
+  private static let busy = Page(
+    status: .ok, tone: .neutral, heading: "Completing the sign-in", lead: "This takes a moment.")
+
+  private static let lost = Page(
+    status: .ok, tone: .bad, heading: "No answer", lead: "What the provider answered may not have arrived.",
+    hint: "See in the program where you began whether you are signed in. If not, start the sign-in again.")
+
+  private static let withoutScript = Page(
+    status: .ok, tone: .bad, heading: "One more thing to do",
+    lead: "The provider answered in a part of the address that only a script can read, and none runs in this window.",
+    hint: "Paste the whole address of this page into `grantctl login --manual`, if you began there. "
+      + "If not, allow scripts for this page and reload it.")
+}

@@ -1,0 +1,143 @@
+import Foundation
+import OAuth
+import Providers
+
+/// How people sign in: what of it makes no sense together.
+extension ProviderCheck {
+  var isImplicit: Bool { draft.signIn.responseType == "token" }
+
+  func checkSignIn(discovery: DiscoveryStyle?, report: inout Report) {
+    if isImplicit { checkImplicit(report: &report) }
+    checkPrompts(report: &report)
+    checkApps(discovery: discovery, report: &report)
+    checkCallbacks(report: &report)
+    checkAPI(report: &report)
+  }
+
+  private func checkImplicit(report: inout Report) {
+    guard draft.signIn.allowsImplicit else {
+      report.problem(
+        "\"response_type\" in \(title) is \"token\": tokens would come by the browser, where others may read them "
+          + "(RFC 9700 §2.1.2), and could not be refreshed", at: place(of: "response_type"),
+        suggestion: "leave it out; if the provider has no codes, set allow_implicit = true")
+      return
+    }
+    if kind == .oidc {
+      report.problem(
+        "\"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nobody proves for whom the "
+          + "token is", at: place(of: "response_type"),
+        suggestion: "leave it out, or write kind = \"oauth2\" if the provider has nothing else")
+    }
+    let clashes: [(key: String, isThere: Bool)] = [
+      ("response_mode", draft.responseMode != nil), ("pkce", table["pkce"] != nil && draft.pkce),
+      ("par", draft.par == .always), ("prefill", draft.signIn.settings.prefill != nil), ("dpop", draft.dpop),
+      ("request_object", draft.signsRequests), ("exchange_code", !draft.signIn.settings.exchangesCodes),
+      ("code_over_error", draft.signIn.settings.takesCodeFirst),
+      ("keep_callback_members", !draft.signIn.settings.keepCallbackMembers.isEmpty),
+    ]
+    for clash in clashes where clash.isThere {
+      report.problem(
+        "\"\(clash.key)\" in \(title) makes no sense with response_type = \"token\"", at: place(of: clash.key),
+        suggestion: "remove one of them")
+    }
+  }
+
+  private func checkPrompts(report: inout Report) {
+    let (known, native) = (draft.signIn.settings.prompts, draft.signIn.settings.nativePrompts)
+    guard !known.isEmpty else { return }
+    let said = draft.prompt.map { $0.split(separator: " ").map(String.init) } ?? []
+    for (key, words) in [("prompt", said), ("native_prompts", native ?? [])] {
+      guard let other = words.first(where: { !known.contains($0) }) else { continue }
+      report.problem(
+        "\"\(key)\" in \(title) has \(quoted(other)), which \"allowed_prompts\" does not", at: place(of: key),
+        suggestion: didYouMean(other, known))
+    }
+  }
+
+  private func checkApps(discovery: DiscoveryStyle?, report: inout Report) {
+    let settings = draft.signIn.settings
+    func clash(_ key: String, _ why: String) {
+      report.problem("\"\(key)\" in \(title) \(why)", at: place(of: key), suggestion: "remove one of them")
+    }
+    if settings.nativePrompts != nil, draft.signsRequests || (draft.par == .always && !settings.staysInFront) {
+      clash("native_prompts", "cannot be: one request, prompt and all, is for the browser and the applications alike")
+    }
+    if settings.staysInFront, draft.signsRequests {
+      clash("par_beside_parameters", "cannot be with request_object: a signed request is whole")
+    }
+    let connects = settings.apps.contains { $0.style == .dropbox }
+    if connects, kind == .oidc { clash("native_apps", "has an application with style \"dropbox\", and kind \"oidc\"") }
+    if connects, draft.responseMode != nil {
+      clash("native_apps", "has an application with style \"dropbox\", whose answers are not signed (response_mode)")
+    }
+    let pushes = "pushed_authorization_request_endpoint"
+    if settings.prefill != nil, discovery == nil, table[pushes] == nil {
+      report.problem(
+        "\"prefill\" in \(title) needs \"\(pushes)\", which is not there", at: place(of: "prefill"),
+        suggestion: "add it, or remove prefill")
+    }
+    for app in settings.apps where app.url.scheme == "https" || app.url.scheme == "http" {
+      guard Endpoint.url(app.url.absoluteString, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else { continue }
+      report.problem(
+        "\"native_apps\" in \(title): \(quoted(app.name)) must be at an https URL without user or fragment",
+        at: place(of: "native_apps"))
+    }
+  }
+
+  private func checkCallbacks(report: inout Report) {
+    let settings = draft.signIn.settings
+    if settings.identityMember != nil, kind == .oidc {
+      report.problem(
+        "\"identity_member\" in \(title) is of plain OAuth: with kind \"oidc\" the ID token says who signed in",
+        at: place(of: "identity_member"), suggestion: "remove it")
+    }
+    let own = ["code", "state", "error", "iss", "response", "access_token", "id_token", "refresh_token"]
+    if let name = settings.keepCallbackMembers.first(where: own.contains) {
+      report.problem(
+        "\"keep_callback_members\" in \(title) has \(quoted(name)), which is the broker's own",
+        at: place(of: "keep_callback_members"))
+    }
+    for bridge in settings.bridges {
+      if case .fixed(let uri) = draft.redirect, uri.scheme == bridge.scheme {
+        report.problem(
+          "\"bridge\" in \(title) has the scheme of its redirect_uri, \(quoted(bridge.scheme)): no answer would reach "
+            + "the broker", at: place(of: "bridge"))
+      }
+      guard Endpoint.url(bridge.forward.absoluteString, allowInsecureHTTP: draft.allowInsecureHTTP) == nil else {
+        continue
+      }
+      report.problem(
+        "\"bridge\" in \(title): forward must be an https URL", at: place(of: "bridge"),
+        suggestion: "use https, or set allow_insecure_http for this provider if you must")
+    }
+  }
+
+  private func checkAPI(report: inout Report) {
+    let api = draft.signIn
+    let all = (api.apiBase.map { [("api_base", $0)] } ?? []) + api.apiOrigins.map { ("api_origins", $0) }
+    for (key, text) in all {
+      let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP)
+      let isBare = key == "api_base" || (url.map { ["", "/"].contains($0.path) } ?? false)
+      guard url == nil || text.contains("?") || !isBare else { continue }
+      let wanted = key == "api_base" ? "an https URL without user, query or fragment" : "https addresses without a path"
+      report.problem("\"\(key)\" in \(title) must be \(wanted), not \(quoted(text))", at: place(of: key))
+    }
+    if !api.apiErrors.isEmpty, api.apiErrorPath.isEmpty {
+      report.problem(
+        "\"api_errors\" in \(title) needs \"api_error_path\", which is not there", at: place(of: "api_errors"),
+        suggestion: "add it, or remove api_errors")
+    }
+  }
+}
+
+extension SignInDraft {
+  /// What is taken over into the settings, every check done.
+  func apply(to settings: inout ProviderSettings, allowInsecureHTTP: Bool) {
+    settings.signIn = self.settings
+    settings.signIn.isImplicit = responseType == "token"
+    settings.api.base = apiBase.flatMap { Endpoint.url($0, allowInsecureHTTP: allowInsecureHTTP) }
+    settings.api.origins = apiOrigins.compactMap { Endpoint.url($0, allowInsecureHTTP: allowInsecureHTTP) }
+    settings.api.errorPath = apiErrorPath
+    settings.api.errors = apiErrors
+  }
+}

@@ -1,0 +1,72 @@
+import Grants
+import OAuth
+import Providers
+
+/// Whether browsers get back to the broker, as the whole of the configuration has it.
+struct RedirectCheck {
+  let settings: Settings
+  /// Of the providers' sections.
+  let places: [String: Place]
+  let publicURL: Place?
+  let file: String
+
+  func check(report: inout Report) {
+    if let origin = settings.callback.publicOrigin { checkPublic(origin, report: &report) }
+    checkSystems(report: &report)
+    guard !settings.callback.enabled else { return }
+    for provider in settings.providers {
+      let place = place(provider.name)
+      if provider.backchannelLogout {
+        report.warning(
+          "[provider.\(provider.name)] has backchannel_logout, and [callback] is off: no logout reaches the broker",
+          at: place)
+      }
+      if case .fixed(let uri) = provider.redirect, !uri.isLoopback { continue }
+      if provider.clientID.isEmpty { continue }
+      report.warning(
+        "[provider.\(provider.name)] has its redirect_uri on this machine, and [callback] is off: logins end by "
+          + "login.handle_callback alone", at: place)
+    }
+  }
+
+  private func place(_ name: ProviderName) -> Place { places[name.rawValue] ?? Place(file: file) }
+
+  /// A proxy needs to know the port, and has nothing to pass on where no provider has its redirect URI there.
+  private func checkPublic(_ origin: String, report: inout Report) {
+    let place = publicURL ?? Place(file: file)
+    guard settings.callback.enabled else {
+      return report.warning(
+        "[callback] has public_url, and is off: nothing is there to pass callbacks on to", at: place)
+    }
+    if settings.callback.port == 0 {
+      report.warning("[callback] has public_url and no port: the proxy cannot know which one to pass on to", at: place)
+    }
+    if !settings.webAddresses.contains(where: { $0.origin == origin }) {
+      report.warning("[callback] has public_url, and no provider has its redirect_uri at \(origin)", at: place)
+    }
+    for system in settings.systems where !system.redirectsWithNonce && system.site.redirect.fixed?.origin == origin {
+      report.warning(
+        "[provider.\(system.site.name)] has its redirect_uri at public_url, and nothing in its answers names a login: "
+          + "whoever reaches the proxy can end another's", at: self.place(system.site.name))
+    }
+  }
+
+  /// Where only the server knows where browsers go, the port cannot change.
+  private func checkSystems(report: inout Report) {
+    for system in settings.systems {
+      let title = "[provider.\(system.site.name)]"
+      switch system.site.redirect {
+      case .fixed(let uri) where !uri.isLoopback: continue
+      case .loopback where !system.tellsRedirect && settings.callback.enabled && settings.callback.port == 0:
+        report.warning(
+          "\(title) has a redirect_uri without a port, which the server cannot know: write the port there, or in "
+            + "[callback]", at: place(system.site.name))
+      case .fixed, .loopback:
+        guard !settings.callback.enabled else { continue }
+        report.warning(
+          "\(title) has its redirect_uri on this machine, and [callback] is off: logins end by login.handle_callback "
+            + "alone", at: place(system.site.name))
+      }
+    }
+  }
+}

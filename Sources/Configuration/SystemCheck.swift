@@ -1,0 +1,149 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+
+/// Makes settings of a draft of a kind that speaks no OAuth: what the keys say together.
+struct SystemCheck {
+  var name: ProviderName
+  var kind: ProviderKind
+  var draft: SystemDraft
+  /// The section with its template merged in: for the places of keys.
+  var table: [String: Item]
+  /// Where the section begins.
+  var place: Place
+  var sources: Settings.Sources
+
+  private var title: String { "[provider.\(name)]" }
+  private func place(of key: String) -> Place { table[key]?.place ?? place }
+
+  /// The settings; nil, and a report, where they do not hold together.
+  func settings(report: inout Report) -> SystemSettings? {
+    let tls = KeyReader(title: title, sources: sources).tls(draft.tls, table, report: &report)
+    checkAPI(report: &report)
+    checkZephr(report: &report)
+    let redirect = redirect(report: &report)
+    guard let base = baseURL(report: &report), let redirect else { return nil }
+    var site = SiteSettings(
+      name: name, displayName: draft.displayName ?? name.rawValue, baseURL: base, redirect: redirect)
+    site.profile = draft.profile
+    site.loginLifetime = draft.loginLifetime
+    site.apiBase = draft.apiBase.flatMap { Endpoint.url($0, allowInsecureHTTP: draft.allowInsecureHTTP) }
+    site.apiOrigins = draft.apiOrigins.compactMap { Endpoint.url($0, allowInsecureHTTP: draft.allowInsecureHTTP) }
+    site.tls = tls
+    site.allowInsecureHTTP = draft.allowInsecureHTTP
+    switch kind {
+    case .oidc, .oauth2: return nil
+    case .vms: return .vms(vms(site))
+    case .zephr: return .zephr(zephr(site))
+    }
+  }
+
+  private func vms(_ site: SiteSettings) -> VMSSettings {
+    var settings = VMSSettings(
+      site: site, clientName: draft.clientName, clientVersion: draft.clientVersion ?? GrantdVersion.current)
+    settings.language = draft.language
+    settings.headers = draft.headers
+    settings.replacing = draft.replacing
+    return settings
+  }
+
+  private func zephr(_ site: SiteSettings) -> ZephrSettings {
+    var settings = ZephrSettings(site: site)
+    settings.pathPrefix = draft.pathPrefix
+    settings.clientType = draft.clientType.isEmpty ? nil : draft.clientType
+    settings.identityProviders = draft.identityProviders
+    settings.standardIdentityProvider = draft.standardIdentityProvider
+    settings.cookieName = draft.cookieName
+    settings.userExistsStatus = draft.userExistsStatus
+    settings.emailDomainStatus = draft.emailDomainStatus
+    if let members = draft.subjectMembers { settings.subjectMembers = members }
+    settings.logoutReach = draft.logoutReach
+    settings.redirectsWithNonce = draft.redirectsWithNonce
+    settings.redirectParameter = draft.redirectParameter
+    return settings
+  }
+
+  // MARK: Each check
+
+  private func baseURL(report: inout Report) -> URL? {
+    guard let text = draft.baseURL else {
+      if table["base_url"] == nil {
+        report.problem(
+          "\(title) has no \"base_url\"", at: place,
+          suggestion: "write where the server is, such as https://vms.example.com"
+        )
+      }
+      return nil
+    }
+    guard let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP), !text.contains("?") else {
+      let isPlain = Endpoint.url(text, allowInsecureHTTP: true) != nil && !text.contains("?")
+      report.problem(
+        "\"base_url\" in \(title) must be an https URL without user, query or fragment", at: place(of: "base_url"),
+        suggestion: isPlain ? "use https, or set allow_insecure_http for this provider if you must" : nil)
+      return nil
+    }
+    if Endpoint.url(text, allowInsecureHTTP: false) == nil {
+      report.warning(
+        "\(title) sends secrets over plain http: everybody on the way can read them",
+        at: place(of: "allow_insecure_http"))
+    }
+    return url
+  }
+
+  /// Only the server knows where it sends browsers, unless each login tells it.
+  private func redirect(report: inout Report) -> ProviderSettings.Redirect? {
+    if let redirect = draft.redirect { return redirect }
+    guard table["redirect_uri"] == nil else { return nil }
+    if draft.redirectParameter != nil { return .loopback(host: .v4, path: "/callback") }
+    report.problem(
+      "\(title) has no \"redirect_uri\"", at: place,
+      suggestion: "write the address that the server sends the browser back to, as it is configured there")
+    return nil
+  }
+
+  private func checkAPI(report: inout Report) {
+    let all = (draft.apiBase.map { [("api_base", $0)] } ?? []) + draft.apiOrigins.map { ("api_origins", $0) }
+    for (key, text) in all {
+      let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP)
+      let isWhole = key == "api_base" || (url.map { ["", "/"].contains($0.path) } ?? false)
+      guard url == nil || text.contains("?") || !isWhole else { continue }
+      let wanted = key == "api_base" ? "an https URL without user, query or fragment" : "https addresses without a path"
+      report.problem("\"\(key)\" in \(title) must be \(wanted), not \(quoted(text))", at: place(of: key))
+    }
+  }
+
+  private func checkZephr(report: inout Report) {
+    guard kind == .zephr else { return }
+    if let name = draft.standardIdentityProvider, !draft.identityProviders.isEmpty,
+      !draft.identityProviders.contains(name)
+    {
+      report.problem(
+        "\"default_identity_provider\" in \(title) is \(quoted(name)), which \"identity_providers\" does not have",
+        at: place(of: "default_identity_provider"),
+        suggestion: didYouMean(name, draft.identityProviders) ?? "add it there")
+    }
+    if draft.redirectsWithNonce, draft.redirectParameter == nil {
+      report.problem(
+        "\"nonce_in_redirect\" in \(title) needs \"redirect_parameter\": the server could not know where each "
+          + "login ends",
+        at: place(of: "nonce_in_redirect"), suggestion: "add it, such as redirect_parameter = \"redirect_uri\"")
+    }
+    if draft.redirectsWithNonce, case .fixed(let uri) = draft.redirect, uri.rawValue.contains("?") {
+      report.problem(
+        "\"redirect_uri\" in \(title) has a query, and nonce_in_redirect adds to its path",
+        at: place(of: "redirect_uri"), suggestion: "remove the query")
+    }
+    let statuses = [("user_exists_status", draft.userExistsStatus), ("email_domain_status", draft.emailDomainStatus)]
+    for (key, status) in statuses where [400, 401, 408, 422, 429].contains(status) {
+      report.problem(
+        "\"\(key)\" in \(title) is \(status), which means something else in every answer", at: place(of: key))
+    }
+    if draft.userExistsStatus == draft.emailDomainStatus {
+      report.problem(
+        "\"user_exists_status\" and \"email_domain_status\" in \(title) are both \(draft.userExistsStatus)",
+        at: place(of: "user_exists_status"), suggestion: "they tell two refusals apart")
+    }
+  }
+}

@@ -1,0 +1,232 @@
+import Foundation
+public import Grants
+public import OAuth
+
+// What the browser, or an application on this machine, is sent to ask (RFC 6749 §4.1.1, §4.2.1).
+extension OAuthProvider {
+  /// A request on its way to an address.
+  struct Opening: Sendable {
+    var request: LoginRequest
+    var metadata: ServerMetadata
+    var endpoint: URL
+    var message: AuthorizationRequest
+    var warnings: [String]
+  }
+
+  public func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
+    stepping {
+      guard let redirectURI = request.redirectURI else {
+        throw ProviderFailure.invalid(message: "there is no redirect URI", nil)
+      }
+      let message = message(request, redirectURI, prompt: try prompt(request))
+      let opening = Opening(
+        request: request, metadata: metadata, endpoint: try endpoint(.authorization, metadata), message: message,
+        warnings: warnings(request, message, metadata))
+      guard let hint = try Prefill.hint(request.prefill) else { return open(opening) }
+      return prefilled(opening, hint: hint)
+    }
+  }
+
+  private func stepping(
+    _ begin: () throws -> Step<AuthorizationPlace>
+  ) -> Step<AuthorizationPlace> {
+    do {
+      return try begin()
+    } catch let error as AuthorizationRequestError {
+      return .failed(.invalid(message: error.description, nil))
+    } catch let error as ProviderFailure {
+      return .failed(error)
+    } catch {
+      return .failed(.misconfigured(message: "the request cannot be signed: \(error)", nil))
+    }
+  }
+
+  private func open(_ opening: Opening) -> Step<AuthorizationPlace> {
+    stepping {
+      guard try pushes(opening.metadata) else { return .done(try place(opening, pushed: nil)) }
+      return .send(try pushed(opening)) { response, _ in
+        do throws(ResponseError) {
+          let answer = try PushedAuthorizationResponse.parse(response)
+          return stepping { .done(try place(opening, pushed: answer)) }
+        } catch {
+          return .failed(refusedRequest(error))
+        }
+      }
+    }
+  }
+
+  // MARK: The message
+
+  private func message(
+    _ request: LoginRequest, _ redirectURI: RedirectURI, prompt: String?
+  ) -> AuthorizationRequest {
+    var parameters = settings.sentParameters(with: [:])
+    if let maxAge = settings.maxAge { parameters["max_age"] = String(maxAge) }
+    if !settings.acrValues.isEmpty { parameters["acr_values"] = settings.acrValues.joined(separator: " ") }
+    if !settings.uiLocales.isEmpty { parameters["ui_locales"] = settings.uiLocales.joined(separator: " ") }
+    if let claims = settings.claims { parameters["claims"] = claims }
+    if let details = settings.authorizationDetails { parameters["authorization_details"] = details }
+    if let mode = settings.responseMode { parameters["response_mode"] = mode }
+    if let key = request.dpopKey { parameters["dpop_jkt"] = key.thumbprint }
+    parameters.merge(request.parameters) { _, asked in asked }
+    var message = AuthorizationRequest(
+      clientID: settings.clientID, redirectURI: redirectURI, scopes: request.scopes,
+      scopeSeparator: settings.scopeSeparator, state: request.state, nonce: request.nonce,
+      challenge: request.verifier?.challenge, resources: request.resource.map { [$0] } ?? [], prompt: prompt,
+      loginHint: request.loginHint, extra: parameters.asParameters)
+    // RFC 6749 §4.2.1: there is no code that a verifier could prove.
+    if settings.signIn.isImplicit { (message.responseType, message.challenge) = ("token", nil) }
+    return message
+  }
+
+  /// What is asked by `prompt`, each word once; what the provider does not know is never sent.
+  private func prompt(_ request: LoginRequest) throws(ProviderFailure) -> String? {
+    guard let text = request.prompt ?? settings.prompt else { return nil }
+    var words: [String] = []
+    for word in text.split(separator: " ").map(String.init) where !words.contains(word) { words.append(word) }
+    let known = settings.signIn.prompts
+    if !known.isEmpty, let other = words.first(where: { !known.contains($0) }) {
+      throw .invalid(
+        message: "prompt “\(other.printable(limit: 64))” is none that the provider knows: "
+          + known.joined(separator: ", "), nil)
+    }
+    return words.isEmpty ? nil : words.joined(separator: " ")
+  }
+
+  private func warnings(
+    _ request: LoginRequest, _ message: AuthorizationRequest, _ metadata: ServerMetadata
+  ) -> [String] {
+    var warnings: [String] = []
+    let prompt = request.prompt ?? settings.prompt
+    if settings.kind == .oidc, request.scopes.contains("offline_access"), prompt != "",
+      !(prompt ?? "").split(separator: " ").contains("consent")
+    {
+      warnings.append(
+        "offline_access is asked without prompt=consent: some providers then give no refresh token "
+          + "(OpenID Connect Core §11)")
+    }
+    if message.challenge != nil, let methods = metadata.codeChallengeMethodsSupported, !methods.contains("S256") {
+      warnings.append("the provider's metadata do not name PKCE with S256; it is used all the same")
+    }
+    if apps(request).contains(where: { $0.style == .oauth2 }), native(message).prompt != message.prompt {
+      warnings.append(
+        "prompt_stripped: the provider's applications do not take prompt=\(message.prompt ?? ""); the browser does")
+    }
+    return warnings
+  }
+
+  // MARK: The back channel
+
+  private func pushes(_ metadata: ServerMetadata) throws(ProviderFailure) -> Bool {
+    switch settings.par {
+    case .always: return true
+    case .whenRequired: return metadata.requirePushedAuthorizationRequests
+    case .never:
+      guard metadata.requirePushedAuthorizationRequests else { return false }
+      throw .misconfigured(
+        message: "the provider demands pushed authorization requests (RFC 9126), which par = \"never\" forbids", nil)
+    }
+  }
+
+  private func pushed(_ opening: Opening) throws -> HTTPRequest {
+    let message = opening.message
+    let url = try endpoint(.pushedAuthorizationRequest, opening.metadata)
+    let client = client(opening.metadata)
+    let pushed: HTTPRequest
+    if settings.signIn.staysInFront {
+      pushed = message.pushedHint(to: url, client: client)
+    } else if let object = try requestObject(message, opening) {
+      pushed = message.pushed(to: url, client: client, requestObject: object)
+    } else {
+      pushed = try message.pushed(to: url, client: client)
+    }
+    return secured(pushed).proving(opening.request.dpopKey)
+  }
+
+  /// RFC 9101: the whole request as a JWT that the client signs.
+  private func requestObject(_ message: AuthorizationRequest, _ opening: Opening) throws -> Secret? {
+    guard let key = settings.requestObjectKey else { return nil }
+    return try message.requestObject(
+      key: key, audience: opening.metadata.issuer, at: opening.request.madeAt, identifier: opening.request.identifier)
+  }
+
+  /// What is known of the person goes ahead by the back channel: in an address everybody on the way could read it.
+  private func prefilled(_ opening: Opening, hint: String) -> Step<AuthorizationPlace> {
+    var hinted = opening
+    hinted.message.loginHint = hint
+    let sent: HTTPRequest
+    do {
+      sent = try pushed(hinted)
+    } catch let failure as ProviderFailure {
+      return dropped(opening, failure)
+    } catch {
+      return stepping { throw error }
+    }
+    return .attempt(sent) { result, _ in
+      do throws(ProviderFailure) {
+        let response = try result.get()
+        let answer = try read(otherwise: refusedRequest) { () throws(ResponseError) in
+          try PushedAuthorizationResponse.parse(response)
+        }.end?.get()
+        return stepping { .done(try place(opening, pushed: answer)) }
+      } catch {
+        return dropped(opening, error)
+      }
+    }
+  }
+
+  private func dropped(_ opening: Opening, _ failure: ProviderFailure) -> Step<AuthorizationPlace> {
+    guard settings.signIn.prefill != .strict else { return .failed(failure) }
+    var opening = opening
+    opening.warnings.append("prefill_dropped: the provider did not take it (\(failure.message))")
+    return open(opening)
+  }
+
+  // MARK: The address
+
+  private func place(_ opening: Opening, pushed answer: PushedAuthorizationResponse?) throws -> AuthorizationPlace {
+    let (request, message) = (opening.request, opening.message)
+    func url(_ message: AuthorizationRequest, at endpoint: URL) throws -> URL {
+      if let answer {
+        return settings.signIn.staysInFront
+          ? try message.url(at: endpoint, beside: answer) : try message.url(at: endpoint, pushedAs: answer)
+      }
+      guard let object = try requestObject(message, opening) else { return try message.url(at: endpoint) }
+      return try message.url(at: endpoint, requestObject: object)
+    }
+    var place = AuthorizationPlace(url: try url(message, at: opening.endpoint), warnings: opening.warnings)
+    for app in apps(request) {
+      switch app.style {
+      case .oauth2: place.natives.append(NativePlace(app: app.name, url: try url(native(message), at: app.url)))
+      case .dropbox:
+        guard let question = question(request), let url = question.url(of: app.url) else { continue }
+        place.natives.append(NativePlace(app: app.name, url: url))
+        place.memory[Self.connectState] = question.state
+      }
+    }
+    return place
+  }
+}
+
+extension ProviderSettings {
+  /// The parameters of its own that an authorization request has. One without a text takes back what the profile has.
+  func sentParameters(with asked: [String: String]) -> [String: String] {
+    authorizationParameters.filter { !$0.value.isEmpty }.merging(asked) { $1 }
+  }
+}
+
+/// What is known of a person ahead of the login.
+private enum Prefill {
+  static let names = ["email", "phone", "first_name", "last_name"]
+
+  /// As a `login_hint`: a JSON object of what is there, in base64 (RFC 4648 §4). Nil where nothing is.
+  static func hint(_ known: [String: String]) throws(ProviderFailure) -> String? {
+    if let other = known.keys.sorted().first(where: { !names.contains($0) }) {
+      throw .invalid(
+        message: "prefill: expected \(names.joined(separator: ", ")), not “\(other.printable(limit: 64))”", nil)
+    }
+    let there = known.filter { !$0.value.isEmpty }
+    guard !there.isEmpty else { return nil }
+    return Data(JSONValue.object(there.mapValues { .string($0) }).serialized.utf8).base64EncodedString()
+  }
+}

@@ -1,0 +1,78 @@
+import Foundation
+import Grants
+import OAuth
+
+// The provider's own applications on this machine.
+extension OAuthProvider {
+  /// Where a login remembers what an application echoes that speaks no RFC.
+  static let connectState = "connect.state"
+
+  /// The applications that a login may try, in its order.
+  func apps(_ request: LoginRequest) -> [NativeApp] {
+    guard let wanted = request.apps else { return settings.signIn.apps }
+    return wanted.compactMap { name in settings.signIn.apps.first { $0.name == name } }
+  }
+
+  /// What the applications are asked: the same as the browser, less the prompts that they do not take.
+  func native(_ message: AuthorizationRequest) -> AuthorizationRequest {
+    guard let taken = settings.signIn.nativePrompts, let prompt = message.prompt else { return message }
+    var native = message
+    native.prompt = prompt.split(separator: " ").filter { taken.contains(String($0)) }.joined(separator: " ")
+    return native
+  }
+
+  /// What Dropbox's application is asked; nil where it cannot be: it gives no code without a challenge.
+  func question(_ request: LoginRequest) -> DropboxConnect? {
+    if settings.signIn.isImplicit {
+      return DropboxConnect(clientID: settings.clientID, question: .token(nonce: request.state))
+    }
+    guard let challenge = request.verifier?.challenge else { return nil }
+    let isOffline = settings.sentParameters(with: request.parameters)["token_access_type"] == "offline"
+    return DropboxConnect(
+      clientID: settings.clientID,
+      question: .code(challenge: challenge, isOffline: isOffline, scopes: request.scopes))
+  }
+
+  // MARK: What it answers
+
+  /// What an address means that Dropbox's application called; nil where it is none.
+  func connectClaim(_ callback: ReturnedAddress, _ login: SavedLogin) -> CallbackClaim? {
+    guard let state = connectState(callback, login) else { return nil }
+    switch DropboxConnect.state(of: callback) {
+    case state: return .named
+    case .some: return .refused(.wrongState)
+    case nil where !DropboxConnect.isCancel(callback): return .refused(.missingState)
+    // Any page can call this address. It ends a login only where a person was sent to the application, which is the one
+    // that can turn back there; and none where that may be more than one.
+    case nil: return isOpenInApp(login) ? .unnamed : .refused(.cancelledSomewhere)
+    }
+  }
+
+  /// What it brought, once every check holds.
+  func connectAnswer(
+    _ callback: ReturnedAddress, _ login: SavedLogin
+  ) -> Result<LoginAnswer, CallbackError>? {
+    guard let state = connectState(callback, login) else { return nil }
+    if DropboxConnect.isCancel(callback), DropboxConnect.state(of: callback) == nil { return .failure(.cancelled) }
+    return Result { () throws(CallbackError) in
+      let wantsToken = settings.signIn.isImplicit
+      switch try DropboxConnect.answer(callback, state: state, wantsToken: wantsToken) {
+      case .code(let code): return .code(code, memory: callbackMemory(callback.query))
+      case .token(let token):
+        let tokens = TokenResponse(
+          accessToken: token, tokenType: "Bearer", expiresIn: settings.response.fixedLifetime)
+        return .issued(issued(tokens.keeping(kept(callback.query, settings.response.keepMembers))))
+      }
+    }
+  }
+
+  private func connectState(_ callback: ReturnedAddress, _ login: SavedLogin) -> Secret? {
+    guard DropboxConnect.isCallback(callback, clientID: settings.clientID) else { return nil }
+    return login.memory[Self.connectState]
+  }
+
+  private func isOpenInApp(_ login: SavedLogin) -> Bool {
+    guard let opened = login.opened, opened.kind == "native" else { return false }
+    return settings.signIn.apps.contains { $0.name == opened.app && $0.style == .dropbox }
+  }
+}

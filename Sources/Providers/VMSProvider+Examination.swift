@@ -1,0 +1,68 @@
+import Foundation
+public import Grants
+public import OAuth
+
+// What can be judged without anybody signing in.
+extension VMSProvider {
+  public func examineSettings() -> Finding {
+    let replacing = settings.replacing.map { ", replaces sessions: \($0.rawValue)" } ?? ""
+    let text =
+      "vms at \(settings.site.baseURL.absoluteString), client \(settings.clientName) "
+      + "\(settings.clientVersion)\(replacing)"
+    return settings.site.finding(text.printable(limit: 300))
+  }
+
+  public func probe() -> HTTPRequest? {
+    // Of nobody's installation: it asks for nothing that belongs to one.
+    request(.discovery, "GET", ["static", "basic"], device: "00000000-0000-0000-0000-000000000000")
+  }
+
+  public func examine(_ response: HTTPResponse?) -> Examination {
+    let endpoints = response.map(judge) ?? Finding(.endpoints, .skipped, "not asked")
+    return settings.site.examination(endpoints, kind: about.kind, metadata: try? metadata(from: nil))
+  }
+
+  private func judge(_ response: HTTPResponse) -> Finding {
+    let place = url(["static", "basic"]).absoluteString
+    let check = "Check base_url in [provider.\(name)]; `curl -i \(place)` shows the answer. Then `grantctl reload`."
+    if response.status == 409 {
+      let hint = "Set client_version and client_name in [provider.\(name)], then `grantctl reload`."
+      return Finding(.endpoints, .failed(hint: hint), tooOld(response).message)
+    }
+    guard response.isSuccess, let members = JSONValue(response.body)?.members else {
+      let message = response.isSuccess ? "no JSON object" : response.account
+      let isOutage = response.isSuccess ? false : response.refusal.isOfProvider
+      let hint = isOutage ? "Nothing to mend here: wait. The broker asks again itself." : check
+      return Finding(.endpoints, .failed(hint: hint), "\(place) answers \(message)")
+    }
+    let version = members.text("version").map { " \($0.printable(limit: 64))" } ?? ""
+    guard members["is_external_auth_enabled"]?.flag != false else {
+      let hint = "Its operator can turn external login on; until then nobody can sign in here."
+      return Finding(.endpoints, .failed(hint: hint), Self.disabled)
+    }
+    return Finding(.endpoints, .ok, "version\(version.isEmpty ? " not said" : version), external login is on")
+  }
+}
+
+extension SiteSettings {
+  /// What the settings say of themselves.
+  func finding(_ text: String) -> Finding {
+    let isPlain = !(Endpoint.url(baseURL.absoluteString, allowInsecureHTTP: false) != nil)
+    guard isPlain else { return Finding(.configuration, .ok, text) }
+    return Finding(
+      .configuration, .warning(hint: "Use https, and take allow_insecure_http out of [provider.\(name)]."),
+      "allow_insecure_http is on: codes and tokens travel readable by others")
+  }
+
+  /// What a check of such a system comes to: most of what is checked is of OAuth, and there is none.
+  func examination(_ endpoints: Finding, kind: String, metadata: ServerMetadata?) -> Examination {
+    let absent: [(Finding.Name, String)] = [
+      (.discovery, "there are no metadata: the addresses are fixed"), (.issuer, "it has none"),
+      (.grantTypes, "people sign in, and nothing is refreshed"),
+      (.clientAuthentication, "clients do not prove themselves"),
+      (.pkce, "it does not know it"), (.scopes, "it has none"),
+    ]
+    let skipped = absent.map { Finding($0.0, .skipped, "kind \(kind): \($0.1)") }
+    return Examination(findings: [endpoints] + skipped, metadata: metadata)
+  }
+}

@@ -1,0 +1,184 @@
+import Foundation
+public import Grants
+public import OAuth
+
+// The road of a login: is there any, where does it begin, and what the code is good for.
+extension VMSProvider {
+  public func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
+    let device = request.before.flatMap(Self.device(of:)) ?? Self.device(from: request.identifier)
+    let warnings = request.warnings(of: about.kind)
+    return .send(self.request(.discovery, "GET", ["static", "basic"], device: device)) { response, _ in
+      guard response.isSuccess, let members = JSONValue(response.body)?.members else {
+        return .failed(unavailable(response))
+      }
+      if members["is_external_auth_enabled"]?.flag == false {
+        return .failed(.unsupported(message: Self.disabled))
+      }
+      return place(device, warnings + languageWarning(members))
+    }
+  }
+
+  static let disabled = "external login is disabled on this server"
+
+  /// Whether the server has its texts in the configured language.
+  private func languageWarning(_ members: [String: JSONValue]) -> [String] {
+    let locales = (members["available_locales"]?.elements ?? []).compactMap(\.scalar)
+    let own = settings.language.lowercased()
+    guard !locales.isEmpty, !locales.contains(where: { $0.lowercased() == own }) else { return [] }
+    let known = locales.prefix(16).joined(separator: ", ").printable(limit: 200)
+    return ["the server does not speak \(settings.language); it speaks \(known)"]
+  }
+
+  private func place(_ device: String, _ warnings: [String]) -> Step<AuthorizationPlace> {
+    .send(request(.discovery, "GET", ["external", "auth", "url"], device: device)) { response, _ in
+      if response.status == 403 || response.status == 404 {
+        return .failed(.unsupported(message: "\(Self.disabled): \(response.account)"))
+      }
+      guard response.isSuccess, let members = JSONValue(response.body)?.members else {
+        return .failed(unavailable(response))
+      }
+      guard let text = members.text("url"), settings.site.isSafe(text),
+        let url = URL(string: text, encodingInvalidCharacters: false)
+      else {
+        return .failed(
+          .misconfigured(message: "the server gives no https address of its sign-in page", nil))
+      }
+      return .done(AuthorizationPlace(url: url, warnings: warnings, memory: [Memory.device: Secret(device)]))
+    }
+  }
+
+  /// What a failed question means before anybody has signed in.
+  private func unavailable(_ response: HTTPResponse) -> ProviderFailure {
+    switch response.status {
+    case 409: return tooOld(response)
+    case 401, 403: return .denied(message: "the server lets nobody sign in: \(response.account)")
+    case 404:
+      return .misconfigured(message: "there is no video management system at base_url (HTTP 404)", nil)
+    case 400..<500:
+      let failure = response.refusal
+      return failure.isOfProvider ? failure : .misconfigured(message: failure.message, nil)
+    default: return response.isSuccess ? response.unusable("it is no JSON object") : response.refusal
+    }
+  }
+
+  func tooOld(_ response: HTTPResponse) -> ProviderFailure {
+    .misconfigured(
+      message: "the server does not work with this client: \(response.account). Set client_version (it is "
+        + "\(settings.clientVersion.printable(limit: 64))) and client_name as the server wants them", nil)
+  }
+
+  // MARK: The callback
+
+  /// The server puts nothing into it that names a login: it is the one that waits.
+  public func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim {
+    // A state is of another provider's login, whose code must not come here.
+    guard (try? RedirectURI(login.redirectURI)).map(callback.isAt) ?? false, callback.claimedState == nil else {
+      return .foreign
+    }
+    switch callback.response {
+    case .failure(let error): return .refused(error)
+    case .success(let response):
+      if response.code != nil { return .unnamed }
+      guard let error = response.error else { return .refused(.neitherCodeNorError) }
+      // Nothing proves whose word it is.
+      return .refused(
+        .unusable("it says \(error.code), which anybody could have sent. Cancel the login if you declined it"))
+    }
+  }
+
+  public func answer(
+    to callback: ReturnedAddress, login: SavedLogin, metadata: ServerMetadata
+  ) -> Step<Result<LoginAnswer, CallbackError>> {
+    let found = callback.response.flatMap { response in
+      response.code.map { .success($0) } ?? .failure(CallbackError.neitherCodeNorError)
+    }
+    return .done(found.map { .code($0, memory: login.memory) })
+  }
+
+  // MARK: What the code, or the key, is traded for
+
+  /// One request of a login, and those that follow from its answer.
+  struct Attempt: Sendable {
+    var device: String?
+    var code: Secret?
+    var key: Secret?
+    var hasNumbers = false
+    /// The sessions that were replaced already.
+    var replaced: [String] = []
+    /// How many of them without asking the person.
+    var automatic = 0
+
+    init(_ memory: [String: Secret]) {
+      // Exposed to be sent.
+      device = memory[Memory.device]?.exposed
+      code = memory[Memory.code]
+      key = memory[Memory.key]
+      hasNumbers = memory[Memory.numbers] != nil
+    }
+
+    var memory: [String: Secret] {
+      var memory: [String: Secret] = [:]
+      memory[Memory.device] = device.map(Secret.init)
+      memory[Memory.code] = code
+      memory[Memory.key] = key
+      if hasNumbers { memory[Memory.numbers] = Secret("true") }
+      return memory
+    }
+  }
+
+  public func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<LoginAnswer> {
+    var attempt = Attempt(login.memory)
+    attempt.code = code
+    attempt.key = nil
+    return signIn(attempt, replacing: nil)
+  }
+
+  public func resume(
+    _ login: SavedLogin, with input: LoginInput, metadata: ServerMetadata
+  ) -> Step<LoginAnswer> {
+    guard case .session(let id) = input else {
+      return .failed(.invalid(message: "a session to replace is wanted, and nothing else", nil))
+    }
+    return signIn(Attempt(login.memory), replacing: id)
+  }
+
+  /// The key comes before the code: where there is one, the code is spent.
+  func signIn(_ attempt: Attempt, replacing session: String?) -> Step<LoginAnswer> {
+    var body: [String: JSONValue] = [:]
+    // Exposed to be sent.
+    if let key = attempt.key, !key.isEmpty {
+      body["key"] = .string(key.exposed)
+    } else if let code = attempt.code, !code.isEmpty {
+      body["code"] = .string(code.exposed)
+    } else {
+      return .failed(.invalid(message: "there is neither a key nor a code to sign in with", nil))
+    }
+    var next = attempt
+    if let session {
+      body["session_id"] = attempt.hasNumbers ? JSONValue(session.utf8) ?? .string(session) : .string(session)
+      next.replaced.append(session)
+    }
+    let request = request(.token, "POST", ["external", "auth", "callback"], device: attempt.device).carrying(body)
+    return .send(request) { [next] response, _ in
+      switch response.status {
+      case 200..<300: issued(response, device: next.device)
+      case 419: limited(response, next)
+      default: .failed(refused(response))
+      }
+    }
+  }
+
+  private func refused(_ response: HTTPResponse) -> ProviderFailure {
+    switch response.status {
+    case 401: .denied(message: "the sign-in is not taken: \(response.account)")
+    case 403: .denied(message: "this user may not sign in: \(response.account)")
+    case 400, 422:
+      .rejected(
+        Rejection(
+          code: response.status == 400 ? "bad_request" : "invalid_fields", message: response.account,
+          fields: response.fields))
+    case 409: tooOld(response)
+    default: response.refusal
+    }
+  }
+}

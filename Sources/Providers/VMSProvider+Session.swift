@@ -1,0 +1,67 @@
+public import Grants
+public import OAuth
+
+// What is asked once somebody has signed in, and how it all ends.
+extension VMSProvider {
+  public func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
+    var request = request.adding(headers(device: Self.device(of: grant), token: token.accessToken))
+    request.tls = settings.site.tls
+    return request
+  }
+
+  public func sessions(
+    of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata
+  ) -> Step<[ProviderSession]> {
+    .send(request(.resource, "GET", ["sessions"], device: Self.device(of: grant), token: token.accessToken)) {
+      response, _ in
+      guard response.isSuccess else { return .failed(refusedCall(response)) }
+      let value = JSONValue(response.body)
+      guard let list = value?.members?["sessions"] ?? value, list.elements != nil else {
+        return .failed(response.unusable("it is no list of sessions"))
+      }
+      return .done(Self.sessions(list))
+    }
+  }
+
+  public func endSession(
+    _ id: String, of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata
+  ) -> Step<Bool> {
+    // No session is called so, and it would lead to another place.
+    guard id != ".", id != ".." else { return .done(false) }
+    let request = request(
+      .resource, "POST", ["sessions", id], device: Self.device(of: grant), token: token.accessToken
+    ).carrying([:])
+    return .send(request) { response, _ in
+      if response.isSuccess { return .done(true) }
+      return response.status == 404 ? .done(false) : .failed(refusedCall(response))
+    }
+  }
+
+  /// What a refused call means: the token may have ended, as nobody announces it.
+  private func refusedCall(_ response: HTTPResponse) -> ProviderFailure {
+    switch response.status {
+    case 401: .tokenRefused(message: response.account, nil)
+    case 409: tooOld(response)
+    case 400, 422:
+      .rejected(Rejection(code: "bad_request", message: response.account, fields: response.fields))
+    default: response.refusal
+    }
+  }
+
+  // MARK: The end
+
+  public func revocationContext(of grant: SavedGrant, reach: String?) -> [String: String] {
+    Self.device(of: grant).map { ["uuid": $0] } ?? [:]
+  }
+
+  public func revocation(
+    of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
+  ) -> HTTPRequest? {
+    let device = context["uuid"]
+    var body: [String: JSONValue] = [:]
+    body["uuid"] = device.map { .string($0) }
+    return request(.revocation, "POST", ["logout"], device: device, token: token).carrying(body)
+  }
+
+  public func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome { response.logoutOutcome }
+}

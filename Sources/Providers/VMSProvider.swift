@@ -1,0 +1,94 @@
+import Foundation
+public import Grants
+public import OAuth
+
+/// A video management system whose users sign in elsewhere. It makes the address of the sign-in page itself, and its
+/// callback says nothing of the login that it is for; its tokens live until they are refused.
+public struct VMSProvider: Provider {
+  public let settings: VMSSettings
+  public let about: ProviderAbout
+
+  public var name: ProviderName { settings.site.name }
+
+  /// What a login remembers, and what of that is kept with the grant (`device_uuid`).
+  enum Memory {
+    /// By what the server tells this installation from others: one for each account.
+    static let device = "device_uuid"
+    static let code = "code"
+    /// What a login goes on with instead of the code, where the server gave one.
+    static let key = "key"
+    /// There where the server writes the identifiers of sessions as numbers.
+    static let numbers = "session_numbers"
+  }
+
+  public init(_ settings: VMSSettings) {
+    self.settings = settings
+    var about = ProviderAbout(
+      settings.site, kind: "vms", client: settings.clientName,
+      api: settings.site.apiBase ?? settings.site.url(["api", "v1"]))
+    about.isOneLoginAtATime = true
+    about.listsSessions = true
+    self.about = about
+  }
+
+  // MARK: Metadata: there are none to fetch
+
+  public func discovery() -> HTTPRequest? { nil }
+
+  public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
+    var metadata = ServerMetadata(issuer: "")
+    metadata.revocationEndpoint = url(["logout"])
+    metadata.grantTypesSupported = []
+    return metadata
+  }
+
+  // MARK: Requests
+
+  func url(_ segments: [String]) -> URL { settings.site.url(["api", "v1"] + segments) }
+
+  func request(
+    _ purpose: HTTPRequest.Purpose, _ method: String, _ segments: [String], device: String?, token: Secret? = nil
+  ) -> HTTPRequest {
+    var request = HTTPRequest(purpose: purpose, method: method, url: url(segments))
+    request.headers = headers(device: device, token: token)
+    request.tls = settings.site.tls
+    return request
+  }
+
+  /// What the server wants with every call.
+  func headers(device: String?, token: Secret?) -> [HTTPRequest.Header] {
+    var headers = settings.headers.asHeaders
+    let own = Set(settings.headers.keys.map { $0.lowercased() })
+    var standard: [HTTPRequest.Header] = [
+      .init("Accept", "application/json"), .init("Content-Type", "application/json"),
+      .init("X-Client", settings.clientName), .init("X-Version", settings.clientVersion),
+      .init("hl", settings.language),
+    ]
+    if let device { standard.append(.init("X-UUID", device)) }
+    // Exposed to be sent.
+    if let token { standard.append(.init("Authorization", "Bearer \(token.exposed)")) }
+    headers += standard.filter { !own.contains($0.name.lowercased()) }
+    return headers
+  }
+
+  /// The installation that a grant was signed in with.
+  static func device(of grant: SavedGrant) -> String? {
+    grant.extra.flatMap { JSONValue($0)?.members }?.text(Memory.device)
+  }
+
+  /// A UUID (RFC 9562 §5.4) of what is random already.
+  static func device(from random: String) -> String {
+    var bytes = [UInt8](repeating: 0, count: 16)
+    for (index, byte) in (decodeBase64URL(random) ?? Data(random.utf8)).enumerated() { bytes[index % 16] ^= byte }
+    bytes[6] = bytes[6] & 0x0F | 0x40
+    bytes[8] = bytes[8] & 0x3F | 0x80
+    let digits = bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    var parts: [Substring] = []
+    var rest = digits[...]
+    for length in [8, 4, 4, 4, 12] {
+      parts.append(rest.prefix(length))
+      rest = rest.dropFirst(length)
+    }
+    return parts.joined(separator: "-")
+  }
+}

@@ -1,0 +1,99 @@
+import Foundation
+public import Grants
+public import OAuth
+
+/// Zephr: identity providers sign people in, a session stands in place of a token, and who is new registers first.
+public struct ZephrProvider: Provider {
+  public let settings: ZephrSettings
+  public let about: ProviderAbout
+
+  public var name: ProviderName { settings.site.name }
+
+  /// What a login remembers.
+  enum Memory {
+    /// The cookies that the server set so far.
+    static let cookies = "cookies"
+    /// What a registration is bound to the sign-in by.
+    static let stateKey = "state_key"
+    /// By what the server knows who registers.
+    static let identifier = "identifier"
+    static let trackingID = "tracking_id"
+    /// Whose account it is already.
+    static let subject = "subject"
+  }
+
+  public init(_ settings: ZephrSettings) {
+    self.settings = settings
+    var about = ProviderAbout(
+      settings.site, kind: "zephr", client: settings.clientType ?? "",
+      api: settings.site.apiBase ?? settings.site.baseURL)
+    about.isOneLoginAtATime = !settings.redirectsWithNonce
+    about.redirectsWithNonce = settings.redirectsWithNonce
+    about.sessionCookie = settings.cookieName
+    about.takesIdentityProvider = true
+    let others = ZephrSettings.Reach.allCases.filter { $0 != settings.logoutReach }
+    about.logoutReaches = ([settings.logoutReach] + others).map(\.rawValue)
+    self.about = about
+  }
+
+  // MARK: Metadata: there are none to fetch
+
+  public func discovery() -> HTTPRequest? { nil }
+
+  public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
+    var metadata = ServerMetadata(issuer: "")
+    metadata.userinfoEndpoint = url(["profile"])
+    metadata.revocationEndpoint = url(["logout"])
+    metadata.grantTypesSupported = []
+    return metadata
+  }
+
+  // MARK: Requests
+
+  func url(_ segments: [String], query: [Parameter] = []) -> URL {
+    settings.site.url(settings.pathPrefix.split(separator: "/").map(String.init) + segments, query: query)
+  }
+
+  func request(
+    _ purpose: HTTPRequest.Purpose, _ method: String, _ url: URL, cookies: Cookies
+  ) -> HTTPRequest {
+    var request = HTTPRequest(purpose: purpose, method: method, url: url)
+    request.headers = [.init("Accept", "application/json")]
+    if method != "GET" { request.headers.append(.init("Content-Type", "application/json")) }
+    if let header = cookies.header { request.headers.append(.init("Cookie", header)) }
+    request.tls = settings.site.tls
+    return request
+  }
+
+  /// The cookies of the login that a grant was signed in by: the server knows the device by them.
+  static func cookies(of grant: SavedGrant) -> Cookies {
+    Cookies(header: grant.extra.flatMap { JSONValue($0)?.members }?.text(Memory.cookies) ?? "")
+  }
+
+  /// A session as the cookie that it goes by, beside those of the login.
+  func cookies(_ session: Secret, _ others: Cookies = Cookies()) -> Cookies {
+    var cookies = others
+    // Exposed to be sent.
+    cookies.set(.init(name: settings.cookieName, value: session.exposed, life: nil))
+    return cookies
+  }
+}
+
+/// A session, and how long it lives, where the server says.
+struct ZephrSession: Sendable, Equatable {
+  var id: Secret
+  var life: Duration?
+}
+
+extension ZephrProvider {
+  /// The session that an answer sets; nil where it sets none.
+  func session(in response: HTTPResponse, at now: Timestamp) -> ZephrSession? {
+    var found = Cookies.all(in: response, at: now)
+    // The answer to a registration has it in its body as well, or there alone.
+    let body = response.members.text("cookie").flatMap { Cookies.parse($0, at: response.date ?? now) }
+    if let body { found.append(body) }
+    let usable = found.first { $0.name == settings.cookieName && ($0.life.map { $0 > .zero } ?? true) }
+    guard let usable, Cookies.isValue(usable.value) else { return nil }
+    return ZephrSession(id: Secret(usable.value), life: usable.life ?? body?.life)
+  }
+}

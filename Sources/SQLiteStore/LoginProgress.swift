@@ -1,0 +1,37 @@
+import Foundation
+import Grants
+import OAuth
+
+/// How far a login has come, as its column has it, which is sealed whole.
+struct LoginProgress: Codable {
+  private var memory: [String: String]?
+  private var action: LoginAction?
+  private var exchangesCode: Bool?
+  private var offered: OpenedDestination?
+  private var opened: OpenedDestination?
+
+  init(_ login: SavedLogin) {
+    // Exposed to be sealed.
+    memory = login.memory.isEmpty ? nil : login.memory.mapValues(\.exposed)
+    action = login.action
+    exchangesCode = login.exchangesCode ? nil : false
+    offered = login.offered
+    opened = login.opened
+  }
+
+  /// Nil where there is nothing to write.
+  var encoded: Data? {
+    get throws {
+      let isEmpty = memory == nil && action == nil && exchangesCode == nil && offered == nil && opened == nil
+      return isEmpty ? nil : try JSONEncoder().encode(self)
+    }
+  }
+
+  func apply(to login: inout SavedLogin) {
+    login.memory = (memory ?? [:]).mapValues { Secret($0) }
+    login.action = action
+    login.exchangesCode = exchangesCode ?? true
+    login.offered = offered
+    login.opened = opened
+  }
+}

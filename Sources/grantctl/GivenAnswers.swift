@@ -1,0 +1,63 @@
+import ArgumentParser
+import BrokerAPI
+
+/// What the command line answers ahead, where a login needs more of the person than to sign in.
+struct GivenAnswers: ParsableArguments {
+  static let oldest = "oldest"
+
+  @Option(
+    help: ArgumentHelp(
+      "Where too many sessions are open: replace this one, or the “oldest”.", valueName: "id"))
+  var replaceSession: String?
+  @Option(
+    help: ArgumentHelp(
+      "What a provider wants to know before the first sign-in, as text; may be repeated.", valueName: "name=value"))
+  var attribute: [String] = []
+  @Option(
+    help: ArgumentHelp("The same, with the value in JSON: true, 7, [\"a\"]; may be repeated.", valueName: "name=json"))
+  var attributeJson: [String] = []
+
+  func validate() throws {
+    _ = try attributes()
+    if replaceSession == "" { throw ValidationError("--replace-session is empty.") }
+  }
+
+  func attributes() throws -> [String: JSON] {
+    var attributes: [String: JSON] = [:]
+    for (option, texts) in [("--attribute", attribute), ("--attribute-json", attributeJson)] {
+      for (name, text) in try NameValue.parse(texts, option: option) {
+        let value: JSON
+        if option == "--attribute" {
+          value = .string(text)
+        } else if let parsed = try? JSON.parse(Array(text.utf8)) {
+          value = parsed
+        } else {
+          throw ValidationError("\(option) \(name) is no JSON: a text takes quotation marks, or --attribute.")
+        }
+        guard attributes.updateValue(value, forKey: name) == nil else {
+          throw ValidationError("The attribute \(name) is given twice.")
+        }
+      }
+    }
+    return attributes
+  }
+}
+
+/// Arguments of the form `name=value`.
+enum NameValue {
+  static func split(_ text: String) -> (name: String, value: String)? {
+    guard let sign = text.firstIndex(of: "="), sign > text.startIndex else { return nil }
+    return (String(text[..<sign]), String(text[text.index(after: sign)...]))
+  }
+
+  static func parse(_ arguments: [String], option: String) throws -> [String: String] {
+    var values: [String: String] = [:]
+    for text in arguments {
+      guard let (name, value) = split(text) else { throw ValidationError("\(option) is name=value, not “\(text)”.") }
+      guard values.updateValue(value, forKey: name) == nil else {
+        throw ValidationError("\(option) \(name) is given twice.")
+      }
+    }
+    return values
+  }
+}

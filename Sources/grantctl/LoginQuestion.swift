@@ -1,0 +1,73 @@
+import BrokerAPI
+import Foundation
+
+/// What a person is asked, line by line, so that a login can go on.
+enum LoginQuestion: Sendable {
+  case session([SessionView])
+  case registration(RegistrationForm)
+
+  enum Taken: Sendable {
+    /// Ask again, after this.
+    case again(String?)
+    case session(String)
+    case attributes([String: JSON])
+  }
+
+  var prompt: String {
+    switch self {
+    case .session(let sessions): "Replace which session? [1-\(sessions.count)] "
+    case .registration(let form): form.prompt
+    }
+  }
+
+  mutating func take(_ line: String) -> Taken {
+    switch self {
+    case .session(let sessions):
+      guard let number = Int(line.filter { !$0.isWhitespace }), sessions.indices.contains(number - 1) else {
+        return .again("Give the number of a session, from 1 to \(sessions.count).")
+      }
+      return .session(sessions[number - 1].session_id)
+    case .registration(var form):
+      defer { self = .registration(form) }
+      return form.take(line)
+    }
+  }
+}
+
+/// What the provider wants to know of a person. It does not say what: the person names it.
+struct RegistrationForm: Sendable {
+  private(set) var attributes: [String: JSON] = [:]
+  /// What the provider found wrong and is still to be asked.
+  private var wrong: [String] = []
+
+  /// After an answer of the provider: what it did not like is asked by name.
+  init(_ attributes: [String: JSON] = [:], wrong: [String] = []) {
+    self.attributes = attributes
+    self.wrong = wrong
+  }
+
+  var prompt: String {
+    guard let name = wrong.first else { return "name=value (an empty line sends): " }
+    let before = attributes[name].map { " [\(SafeText.line($0.string ?? Shell.line($0)))]" } ?? ""
+    return "\(SafeText.line(name))\(before): "
+  }
+
+  mutating func take(_ line: String) -> LoginQuestion.Taken {
+    let text = Self.trimmed(line)
+    if let name = wrong.first {
+      wrong.removeFirst()
+      if !text.isEmpty { attributes[name] = .string(text) }
+      return .again(nil)
+    }
+    guard !text.isEmpty else {
+      return attributes.isEmpty ? .again("There is nothing to send yet.") : .attributes(attributes)
+    }
+    guard let (name, value) = NameValue.split(text), !Self.trimmed(name).isEmpty else {
+      return .again("Write it as name=value.")
+    }
+    attributes[Self.trimmed(name)] = .string(Self.trimmed(value))
+    return .again(nil)
+  }
+
+  private static func trimmed(_ text: String) -> String { text.trimmingCharacters(in: .whitespaces) }
+}

@@ -1,0 +1,168 @@
+import BrokerAPI
+import UnixSocket
+
+/// Waits for the end of a login, and for the person meanwhile.
+struct LoginWatch: Sendable {
+  /// What can happen.
+  private enum Happening: Sendable {
+    /// `login.wait` said something other than `pending`.
+    case answered(Result<JSON, SocketClientError>)
+    case typed(String)
+    case inputEnded
+    case interrupted
+    case tick
+    /// The person's `--timeout`.
+    case timedOut
+    /// The login's own end.
+    case expired
+  }
+
+  /// Seconds of one `login.wait`.
+  private static let round = 60.0
+  /// A `login.wait` may be late by so much.
+  private static let grace = Duration.seconds(10)
+  /// Between two of them.
+  private static let pause = Duration.milliseconds(100)
+
+  let flow: LoginFlow
+  let login: LoginFlow.Waiting
+  let progress: Progress
+
+  private var shell: Shell { flow.shell }
+  private var terminal: Terminal { flow.terminal }
+  private var reads: Bool { login.place?.reads ?? false }
+
+  func result() async throws(Failure) -> JSON {
+    let (happenings, feed) = AsyncStream.makeStream(of: Happening.self)
+    var tasks = sources(feed)
+    defer { for task in tasks { task.cancel() } }
+    var answers = flow.given
+    var question: LoginQuestion?
+    var isReading = reads
+    // An address was taken: what becomes of it the broker says.
+    var isHanded = false
+    for await happening in happenings {
+      let next: LoginStep
+      switch happening {
+      case .tick:
+        if question == nil { progress.draw(now: shell.now) }
+        continue
+      case .answered(.failure(let error)): throw await flow.stillThere(Failure(error), error, login.id)
+      case .answered(.success(let result)):
+        progress.end()
+        next = try await flow.answer(result, &answers)
+      case .typed(let line):
+        guard let asked = question else {
+          if await hand(line) { isHanded = true }
+          continue
+        }
+        next = try await flow.take(line, for: asked, &answers)
+      case .inputEnded where question != nil: throw flow.needsPerson(answers.last, login.id)
+      // A person who has come so far is not hurried.
+      case .expired where question != nil, .inputEnded where login.place?.isManual != true || isHanded: continue
+      case .interrupted, .timedOut, .expired, .inputEnded: throw await ended(happening)
+      }
+      switch next {
+      case .done(let result): return result
+      case .wait:
+        question = nil
+        tasks.append(Task { await pollAgain(feed) })
+      case .ask(let asked):
+        question = asked
+        terminal.write(.err, asked.prompt)
+        if !isReading { tasks.append(reading(feed)) }
+        isReading = true
+      }
+    }
+    throw Failure(.interrupted, "interrupted")
+  }
+
+  /// Why it ends before the person is done. The login ends with it.
+  private func ended(_ happening: Happening) async -> Failure {
+    await flow.cancel(login.id)
+    let again = "Start again with `grantctl login`."
+    return switch happening {
+    case .interrupted: Failure(.interrupted, "interrupted: the login is cancelled")
+    case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
+    case .timedOut, .expired, .answered, .typed, .tick:
+      Failure(.loginFailed, "nobody signed in in time", hints: [again])
+    }
+  }
+
+  // MARK: Sources
+
+  private func sources(_ feed: AsyncStream<Happening>.Continuation) -> [Task<Void, Never>] {
+    let interrupts = terminal.interrupts()
+    let left = Duration.seconds(max(0, login.expiresAt - shell.now)) + Self.grace
+    var tasks = [
+      Task { await poll(flow.client, login.place?.destination, feed) },
+      Task { for await _ in interrupts { feed.yield(.interrupted) } },
+      Task { if (try? await Task.sleep(for: left)) != nil { feed.yield(.expired) } },
+    ]
+    if let timeout = shell.settings.timeout {
+      tasks.append(Task { if (try? await Task.sleep(for: .seconds(timeout))) != nil { feed.yield(.timedOut) } })
+    }
+    if progress.isDrawn {
+      tasks.append(Task { while (try? await Task.sleep(for: Progress.step)) != nil { feed.yield(.tick) } })
+    }
+    if reads { tasks.append(reading(feed)) }
+    return tasks
+  }
+
+  private func reading(_ feed: AsyncStream<Happening>.Continuation) -> Task<Void, Never> {
+    let lines = terminal.lines()
+    return Task {
+      for await line in lines { feed.yield(.typed(line)) }
+      feed.yield(.inputEnded)
+    }
+  }
+
+  /// `opened`: what the broker is to remember of where the person is.
+  private func poll(
+    _ client: SocketClient, _ opened: LoginWait.Opened?, _ feed: AsyncStream<Happening>.Continuation
+  ) async {
+    var params = LoginWait.Params(login_id: login.id, timeout: Self.round, opened: opened)
+    repeat {
+      do throws(SocketClientError) {
+        let result = try await client.call(
+          method: LoginWait.name, params: JSON(encoding: params), timeout: .seconds(Self.round) + Self.grace)
+        params.opened = nil
+        if result["state"]?.string != LoginState.pending.rawValue { return _ = feed.yield(.answered(.success(result))) }
+      } catch {
+        return _ = feed.yield(.answered(.failure(error)))
+      }
+    } while (try? await Task.sleep(for: Self.pause)) != nil
+  }
+
+  /// The broker may have closed the connection of before, while nothing was asked.
+  private func pollAgain(_ feed: AsyncStream<Happening>.Continuation) async {
+    guard let client = try? await shell.connect() else { return _ = feed.yield(.answered(.failure(.disconnected))) }
+    await poll(client, nil, feed)
+  }
+
+  /// Hands a pasted address over; whether the login goes on by it. A wrong one changes nothing: the person may paste
+  /// another.
+  private func hand(_ line: String) async -> Bool {
+    let address = line.filter { !$0.isWhitespace }
+    guard !address.isEmpty else { return false }
+    do throws(SocketClientError) {
+      let taken = try await flow.client.call(LoginHandleCallback.self, .init(url: address), timeout: Shell.patience)
+      if let next = taken.next_url {
+        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "go on") { return true }
+        shell.show(next, to: "go on")
+      } else if !taken.handled {
+        terminal.note("That address belongs to no login here. Copy the whole address, and paste it again.")
+        return false
+      }
+      return true
+    } catch {
+      switch error {
+      // The login itself has ended: `login.wait` says how.
+      case .rpc(let error) where ExitStatus(error) == .loginFailed: return true
+      case .rpc, .timedOut, .malformed, .disconnected, .notRunning, .permissionDenied:
+        terminal.note("That address was not taken: \(SafeText.line(error.description))")
+        return false
+      }
+    }
+  }
+}

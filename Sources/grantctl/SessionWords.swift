@@ -1,0 +1,57 @@
+import BrokerAPI
+import Foundation
+
+extension SessionView {
+  /// When it was last used, in Unix seconds; nil where the provider does not say so that it can be read.
+  var lastUsed: Int64? {
+    guard let last else { return nil }
+    if let number = Int64(last), number > 0 {
+      // Nobody's session was last used after the year 5138: those are milliseconds.
+      return number < 100_000_000_000 ? number : number / 1000
+    }
+    let formatter = ISO8601DateFormatter()
+    for options: ISO8601DateFormatter.Options in [[], .withFractionalSeconds] {
+      formatter.formatOptions = .withInternetDateTime.union(options)
+      if let date = formatter.date(from: last) { return Int64(date.timeIntervalSince1970) }
+    }
+    return nil
+  }
+
+  fileprivate var state: Cell {
+    if current == true { return Cell("this one", .good) }
+    return switch online {
+    case true?: Cell("online", .good)
+    case false?: Cell("offline")
+    case nil: Cell("-")
+    }
+  }
+}
+
+extension [SessionView] {
+  /// The one that was used the longest time ago, without the person's own; nil where the provider says of none. Of one
+  /// that is in use it says nothing.
+  func oldest(besides replaced: Set<String>) -> SessionView? {
+    let used = filter { $0.current != true && $0.last != nil && !replaced.contains($0.session_id) }
+    let times = used.compactMap(\.lastUsed)
+    // Dates are written so that they sort as texts.
+    guard times.count == used.count else { return used.min { ($0.last ?? "") < ($1.last ?? "") } }
+    return zip(times, used).min { $0.0 < $1.0 }?.1
+  }
+
+  /// `isNumbered`: each row begins with its number, from 1.
+  func table(isNumbered: Bool, now: Int64) -> Table {
+    let rows = enumerated().map { index, session in
+      let program = session.client ?? session.user_agent
+      let used = session.lastUsed.map { TimeText.ago($0, now: now) } ?? session.last ?? "-"
+      return Table.Row(
+        cells: (isNumbered ? [Cell("\(index + 1)")] : []) + [
+          Cell(session.session_id), Cell(program ?? "-"), Cell(session.ip ?? "-"), session.state, Cell(used),
+        ], notes: session.client == nil ? [] : session.user_agent.map { [$0] } ?? [])
+    }
+    let first = isNumbered ? 1 : 0
+    return Table(
+      titles: (isNumbered ? ["NO"] : []) + ["ID", "CLIENT", "IP", "STATE", "LAST USED"],
+      // The id is for copying.
+      shrinkable: [first + 1, first + 4, first + 2], rows: rows)
+  }
+}

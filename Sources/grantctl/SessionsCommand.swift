@@ -1,0 +1,36 @@
+import ArgumentParser
+import BrokerAPI
+
+struct SessionsCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "sessions", abstract: "List the person's sessions at the provider, or end one.",
+    discussion: """
+      For providers that keep such a list, as a video management system does.
+
+      Examples:
+        grantctl sessions work
+        grantctl sessions work --end 4711
+      """)
+
+  @OptionGroup var named: AccountArgument
+  @Option(help: ArgumentHelp("End the session with this ID.", valueName: "id"))
+  var end: String?
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    if let end { return try await run(ending: end, in: shell) }
+    let answer = try await shell.ask(AccountSessions.self, .init(account: named.account, timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    let sessions = try answer.value().sessions
+    if sessions.isEmpty { return shell.terminal.say("No sessions are open.") }
+    shell.say(sessions.table(isNumbered: false, now: shell.now))
+  }
+
+  private func run(ending id: String, in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(
+      AccountEndSession.self, .init(account: named.account, session_id: id, timeout: options.timeout))
+    if shell.isJSON { return shell.say(answer.json) }
+    shell.terminal.say(
+      try answer.value().ended ? "Ended: \(Cell(id).text)" : "The provider has no session \(Cell(id).text).")
+  }
+}

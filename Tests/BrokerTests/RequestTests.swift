@@ -1,0 +1,135 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+/// Calls that the broker makes for others.
+@Suite(.timeLimit(.minutes(1))) struct RequestTests {
+  private func rig() async throws -> Rig {
+    let provider = SteppedProvider { about in
+      about.apiBase = URL(string: "https://api.example/v1/")
+      about.apiOrigins = ["https://api.example:443", "https://files.example:443"]
+    }
+    let rig = try await Rig(configuration: .plain([provider]))
+    _ = await rig.callBack(try await rig.start(), ["state": nil])
+    rig.transport.answer(.resource) { _ in
+      HTTPResponse(
+        status: 200,
+        headers: [
+          .init("Content-Type", "text/plain"), .init("Set-Cookie", "a=b"), .init("X", "1"),
+          .init("x", "2"),
+        ], body: Data("hello".utf8))
+    }
+    return rig
+  }
+
+  private func send(_ rig: Rig, _ change: (inout RequestSend.Params) -> Void = { _ in }) async throws
+    -> RequestSend.Result
+  {
+    var params = RequestSend.Params(account: "work", method: "GET", url: "/me")
+    change(&params)
+    return try await rig.call(RequestSend.self, params)
+  }
+
+  @Test("The token goes along, and the answer comes back whole, without the provider's cookies")
+  func sent() async throws {
+    let rig = try await rig()
+    let result = try await send(rig) {
+      $0.method = "POST"
+      $0.headers = ["Accept": "text/plain"]
+      $0.body = "question"
+    }
+    #expect(result.status == 200 && result.body == "hello" && result.body_base64 == nil)
+    #expect(result.headers == ["content-type": "text/plain", "x": "1, 2"])
+    let request = try #require(rig.transport.requests(.resource).first)
+    #expect(request.url.absoluteString == "https://api.example/v1/me" && request.method == "POST")
+    #expect(request.headers.contains(.init("Authorization", "Bearer work-a1")))
+    #expect(request.headers.contains(.init("Accept", "text/plain")) && request.body == Data("question".utf8))
+  }
+
+  @Test("A 401 is answered by one refresh and one more call; a second one is the caller's")
+  func refused() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.resource) { request in
+      HTTPResponse(status: request.headers.contains(.init("Authorization", "Bearer work-a1")) ? 401 : 204)
+    }
+    #expect(try await send(rig).status == 204)
+    #expect(rig.transport.count(.resource) == 2 && rig.transport.count(.token) == 2)
+    rig.transport.answer(.resource) { _ in HTTPResponse(status: 401) }
+    #expect(await rig.reason { try await send(rig) } == .providerError)
+    #expect(rig.transport.count(.resource) == 4 && rig.transport.count(.token) == 3)
+  }
+
+  @Test(
+    "The token goes to the provider's own servers alone, whatever the address is made of",
+    arguments: [
+      "https://evil.example/v1/me", "https://api.example.evil.example/", "https://api.example@evil.example/",
+      "http://api.example/v1/me", "https://api.example:8443/me", "//evil.example/me#", "me", "", "file:///etc/passwd",
+      "https://api.example\\@evil.example/", "https://evil.example\u{0}.api.example/", "/me\r\nHost: evil.example",
+      "https://[::1]/me", "https:api.example/me",
+    ])
+  func elsewhere(_ url: String) async throws {
+    let rig = try await rig()
+    let error = await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.url = url } }
+    #expect(error?.code == -32602)
+    #expect(rig.transport.count(.resource) == 0)
+  }
+
+  @Test("A path cannot leave the base's server, and a named origin is as good")
+  func within() async throws {
+    let rig = try await rig()
+    for (url, sent) in [
+      ("//evil.example/me", "https://api.example/v1//evil.example/me"),
+      ("/@evil.example", "https://api.example/v1/@evil.example"),
+      ("https://FILES.example/a?b=c", "https://FILES.example/a?b=c"),
+      ("https://api.example:443/", "https://api.example:443/"),
+    ] {
+      _ = try await send(rig) { $0.url = url }
+      #expect(rig.transport.requests(.resource).last?.url.absoluteString == sent)
+    }
+  }
+
+  @Test(
+    "What belongs to the broker or to the connection is no caller's to say",
+    arguments: ["Authorization", "COOKIE", "Host", "Transfer-Encoding", "content-length", "DPoP", "a b", "", "x:"])
+  func headers(_ name: String) async throws {
+    let rig = try await rig()
+    await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.headers = [name: "x"] } }
+    await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.headers = ["X": "a\r\nb: c"] } }
+    await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.method = "GET /\(name)" } }
+    #expect(rig.transport.count(.resource) == 0)
+  }
+
+  @Test("Bodies are bytes, one at a time, and bounded both ways")
+  func bodies() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.resource) { request in HTTPResponse(status: 200, body: request.body ?? Data()) }
+    let bytes = Data([0xFF, 0x00, 0xFE])
+    let result = try await send(rig) { $0.body_base64 = bytes.base64EncodedString() }
+    #expect(result.body == nil && result.body_base64 == bytes.base64EncodedString())
+    for change in [
+      { (params: inout RequestSend.Params) in
+        params.body = "a"
+        params.body_base64 = "YQ=="
+      }, { $0.body_base64 = "%" }, { $0.body = String(repeating: "a", count: Limit.requestBody + 1) },
+    ] {
+      await #expect(throws: RPCError.self) { _ = try await send(rig, change) }
+    }
+    rig.transport.answer(.resource) { _ in HTTPResponse(status: 200, body: Data(count: Limit.responseBody + 1)) }
+    #expect(await rig.reason { try await send(rig) } == .providerError)
+    // Each of these bytes takes six in JSON.
+    rig.transport.answer(.resource) { _ in HTTPResponse(status: 200, body: Data(repeating: 1, count: 100_000)) }
+    #expect(await rig.reason { try await send(rig) } == .providerError)
+  }
+
+  @Test("A provider without addresses for calls says what to set")
+  func nowhere() async throws {
+    let rig = try await Rig(configuration: .plain([SteppedProvider()]))
+    _ = await rig.callBack(try await rig.start(), ["state": nil])
+    let error = await #expect(throws: RPCError.self) { _ = try await send(rig) }
+    #expect(error?.reason == .unsupportedByProvider && error?.hint?.contains("api_base") == true)
+  }
+}
