@@ -5,7 +5,12 @@ import Logging
 import OAuth
 
 extension Broker {
-  func accounts(_ params: AccountList.Params, caller: Caller) -> AccountList.Result {
+  func accounts(_ params: AccountList.Params, caller: Caller) throws(RPCError) -> AccountList.Result {
+    if let name = params.provider, !providers.keys.contains(where: { $0.rawValue == name }),
+      !grants.values.contains(where: { $0.saved.provider.rawValue == name })
+    {
+      throw unknownProvider(name)
+    }
     let seen = grants.values.filter { grant in
       (params.provider.map { $0 == grant.saved.provider.rawValue } ?? true)
         && configuration.policy.allows(.observe, account: grant.saved.account.rawValue, caller: caller)

@@ -22,7 +22,10 @@ extension Broker {
       await end(login.id, .failed(error))
       return .ended(login.id, error)
     }
-    logins[login.id]?.saved = saved
+    // What was told meanwhile stays.
+    logins[login.id]?.saved.action = action
+    logins[login.id]?.saved.memory = memory
+    logins[login.id]?.saved.expiresAt = saved.expiresAt
     logins[login.id]?.phase = .pending
     waiting.wake(.login(login.id))
     nudge?.yield()

@@ -82,7 +82,7 @@ extension Broker {
   /// Where the provider says who signs in, a login that does not is another's.
   private func isAnotherPerson(_ new: Identity?, _ old: Identity?, _ about: ProviderAbout) -> Bool {
     guard let old else { return false }
-    guard let new else { return about.usesIDTokens }
+    guard let new else { return about.usesIDTokens || about.namesPerson }
     return new.subject != old.subject
   }
 

@@ -76,13 +76,19 @@ extension Broker: CallbackHandler {
         await end(login.id, .failed(error))
         return .ended(login.id, error)
       }
-      // What came back has been taken; a browser may show the page again.
-      if let action = login.action { return .waits(login.id, action) }
+      // What came back has been taken, and a browser may show the page again. But where nothing in it names the login, it
+      // may have been a stranger's.
+      if let action = login.action, !isUnfinishedRegistration(login) { return .waits(login.id, action) }
       return await take(address, login)
     case .passOn(let url): return .passedOn(url)
     case .refused(let error): return .refused(invalidCallback(error.description))
     case .foreign: return isReturnAddress(url) ? .refused(strayReturn) : .foreign
     }
+  }
+
+  private func isUnfinishedRegistration(_ login: SavedLogin) -> Bool {
+    guard case .registration = login.action else { return false }
+    return providers[login.provider]?.provider.about.isOneLoginAtATime ?? false
   }
 
   private enum Claimed {
@@ -151,7 +157,9 @@ extension Broker: CallbackHandler {
     case .failure(let failure): return .refused(error(failure, provider: provider.name))
     case .success(.success(let found)): answer = found
     case .success(.failure(let error)):
-      guard !error.leavesLoginPending else { return .refused(invalidCallback(error.description)) }
+      guard !error.leavesLoginPending, login.action == nil else {
+        return .refused(invalidCallback(error.description))
+      }
       // The state may have been spent by another callback meanwhile.
       if let spent = spent(login.id) { return spent }
       let denied =
@@ -163,6 +171,7 @@ extension Broker: CallbackHandler {
       await end(login.id, .failed(denied))
       return .ended(login.id, denied)
     }
+    if login.action != nil, let told = await again(answer, login) { return told }
     if let spent = spent(login.id) { return spent }
     // Nothing is spent yet: the login survives the restart.
     guard !isDraining else { return .refused(shuttingDown()) }
@@ -175,6 +184,19 @@ extension Broker: CallbackHandler {
     var login = login
     login.memory.merge(memory) { $1 }
     return await exchange(code, login, provider, metadata)
+  }
+
+  /// What an answer comes to for a login that waits for a registration already; nil: it is taken, as what is proven is.
+  private func again(_ answer: LoginAnswer, _ login: SavedLogin) async -> Received? {
+    guard case .action(_, let memory) = answer, let known = login.action else { return nil }
+    if memory == login.memory { return .waits(login.id, known) }
+    // One of the two is a stranger's, and what the person says must not go to the wrong one.
+    let error = RPCError(
+      .invalidCallback,
+      "two different answers came for one login, and nothing tells which is the person's",
+      hint: "Start again with `grantctl login`, and open nothing else meanwhile.")
+    await end(login.id, .failed(error))
+    return .ended(login.id, error)
   }
 
   private func exchange(

@@ -107,7 +107,7 @@ extension Broker {
     await commitOrWarn([.removeLogin(id)], "the end of a login")
   }
 
-  private func forgetOldLogins() {
+  func forgetOldLogins() {
     let ended = logins.values.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
     let tooMany = ended.count - Limit.endedLogins
     for (index, login) in ended.enumerated() {

@@ -83,7 +83,7 @@ extension Broker {
     _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, device: DevicePlace?,
     memory: [String: Secret], first: Destination?, provider: any Provider, caller: Caller
   ) async throws(RPCError) -> SavedLogin {
-    guard let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw .internalError("no login id") }
+    guard let id = newLoginID() else { throw .internalError("no login id") }
     let lifetime = device.map { place in
       let own = min(place.expiresIn, Limit.longestLogin)
       return request.redirectURI == nil ? own : max(own, provider.about.loginLifetime)
@@ -111,5 +111,11 @@ extension Broker {
     nudge?.yield()
     emit(login: saved, .loginStarted)
     return saved
+  }
+
+  /// People copy it into commands, where nothing that begins with a hyphen is an argument.
+  private func newLoginID() -> LoginID? {
+    let text = surroundings.token(bytes: 16)
+    return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)
   }
 }

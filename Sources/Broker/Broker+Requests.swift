@@ -24,7 +24,9 @@ extension Broker {
     case .loginRequired(let message):
       throw RPCError(
         .loginRequired, "provider \(provider.name): \(message)",
-        hint: grants[account].map { loginHint($0.saved) })
+        hint: grants[account].map { grant in
+          "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) \(account) --scope …`."
+        })
     case .blocked(let message):
       throw RPCError(
         .providerError, "provider \(provider.name): \(message)",
@@ -35,6 +37,10 @@ extension Broker {
   private func request(_ params: RequestSend.Params, _ about: ProviderAbout) throws(RPCError) -> HTTPRequest {
     guard Self.isToken(params.method, limit: 32) else {
       throw .invalidParams("params.method: expected an HTTP method, such as GET")
+    }
+    // RFC 9110 §9.3.8: its answer is the request, credentials and all; §9.3.6: a tunnel is none of ours.
+    guard !["TRACE", "CONNECT"].contains(params.method.uppercased()) else {
+      throw .invalidParams("params.method: the broker does not send \(params.method)")
     }
     let url = try address(params.url, about)
     guard (params.headers?.count ?? 0) <= Limit.headers else {
@@ -82,7 +88,7 @@ extension Broker {
     }
     guard whole.utf8.count <= 8192, let url = Endpoint.url(whole, allowInsecureHTTP: true) else {
       throw .invalidParams(
-        "params.url: expected an address, or a path that begins with a slash" + (about.apiBase == nil ? "" : ""),
+        "params.url: expected an address, or a path that begins with a slash",
         hint: about.apiBase == nil ? "A path needs api_base in the provider's section." : nil)
     }
     let request = HTTPRequest(purpose: .resource, method: "GET", url: url)
@@ -157,10 +163,16 @@ extension Broker {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
     }
     let metadata = try await known(provider)
-    return .init(
-      ended: try await ask(by: account, provider.name, until: deadline) { token, saved in
-        provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
-      })
+    let ended = try await ask(by: account, provider.name, until: deadline) { token, saved in
+      provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
+    }
+    // It may have been the account's own: then its token is refused, and must not be handed out.
+    if ended {
+      _ = try? await ask(by: account, provider.name, until: deadline) { token, saved in
+        provider.sessions(of: saved, token: token, metadata: metadata)
+      }
+    }
+    return .init(ended: ended)
   }
 
   private func provider(

@@ -4,14 +4,17 @@ import OAuth
 
 extension Broker {
   /// `token.get`, where the cache had no answer.
-  func token(_ params: TokenGet.Params) async throws(RPCError) -> TokenGet.Result {
+  func token(_ params: TokenGet.Params, caller: Caller) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
     guard let grant = grants[account] else { throw unknownAccount(params.account) }
-    let key = try key(scopes: params.scopes, resource: params.resource, grant)
+    let scopes = try capped(params.scopes, of: grant, caller: caller)
+    let key = try key(scopes: scopes, resource: params.resource, grant)
     let (token, saved) = try await token(
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
       until: uptime + (try Timeouts.duration(params.timeout)))
-    try checkScopes(params.scopes, of: token, saved)
+    try checkScopes(scopes, of: token, saved)
+    // What a rule was when the caller came may be another by now.
+    try checkCap(of: token, account, caller: caller)
     return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
   }
 
@@ -198,7 +201,8 @@ extension Broker {
   private func notGranted(_ grant: Grant, _ missing: [String]) -> RPCError {
     RPCError(
       .scopeNotGranted, "account \(grant.saved.account) was not granted \(missing.joined(separator: " ").prefix(200))",
-      hint: "Sign in again asking for it: `grantctl login \(grant.saved.provider) \(grant.saved.account) --scope …`.")
+      hint: "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) "
+        + "\(grant.saved.account) --scope …`.")
   }
 
   private func notGranted(_ grant: Grant, _ key: SavedToken.Key, _ failure: Failure) -> RPCError {

@@ -46,7 +46,7 @@ extension Broker {
       refresh_issued_at: saved.refreshToken == nil ? nil : saved.refreshTokenIssuedAt?.seconds,
       last_refresh_at: grant.token?.issuedAt.seconds,
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
-      token_binding: binding(of: saved), tokens: narrowed(grant))
+      token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable)
   }
 
   private func binding(of saved: SavedGrant) -> String? {
@@ -98,7 +98,10 @@ extension Broker {
       switch reason {
       case .refused: "the provider ended the grant"
       case .lostRotation: "the answer to a refresh was lost, and the provider no longer takes the old refresh token"
-      case .noRefreshToken: "the access token is over and the provider gave no refresh token"
+      case .noRefreshToken:
+        providers[grant.saved.provider]?.provider.about.speaksOAuth == false
+          ? "its session at the provider has ended"
+          : "the access token is over and the provider gave no refresh token"
       case .refreshTokenExpired: "the refresh token has expired"
       case .identityChanged: "the provider answered for another person"
       case .signedOut: "the person signed out at the provider"

@@ -50,6 +50,7 @@ extension Broker {
   }
 
   private func lookAtLogins() -> Timestamp? {
+    forgetOldLogins()
     let pending = logins.values.filter(\.isPending)
     for login in pending where login.saved.expiresAt <= now { Task { await expire(login.saved.id) } }
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()

@@ -20,14 +20,15 @@ public struct Router: Dispatcher {
     let checks = ProviderChecks(broker)
     routes = Dictionary(
       uniqueKeysWithValues: [
-        Self.route(TokenGet.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.token(params)
+        Self.route(TokenGet.self, broker, account: { $0.account }) { params, session throws(RPCError) in
+          try await broker.token(params, caller: session.caller)
         },
         Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.reportRejected(params)
         },
         Self.route(TokenExchange.self, broker, account: { $0.account }) { params, session throws(RPCError) in
-          try await broker.exchange(params, caller: session.caller)
+          try await broker.checkWhole(TokenExchange.name, params.account, caller: session.caller)
+          return try await broker.exchange(params, caller: session.caller)
         },
         Self.route(TokenIntrospect.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.introspect(params)
@@ -44,14 +45,15 @@ public struct Router: Dispatcher {
         Self.route(AccountEndSession.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.endSession(params)
         },
-        Self.route(RequestSend.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.sendRequest(params)
+        Self.route(RequestSend.self, broker, account: { $0.account }) { params, session throws(RPCError) in
+          try await broker.checkWhole(RequestSend.name, params.account, caller: session.caller)
+          return try await broker.sendRequest(params)
         },
         Self.route(AccountImport.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.importAccount(params)
         },
         Self.route(AccountList.self, broker) { params, session throws(RPCError) in
-          await broker.accounts(params, caller: session.caller)
+          try await broker.accounts(params, caller: session.caller)
         },
         Self.route(AccountGet.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.account(params)
@@ -81,6 +83,9 @@ public struct Router: Dispatcher {
         },
         Self.route(LoginList.self, broker) { _, session throws(RPCError) in
           await broker.loginList(caller: session.caller)
+        },
+        Self.route(PolicyExplain.self, broker) { params, session throws(RPCError) in
+          try await broker.explain(params, caller: session.caller)
         },
         Self.route(ProviderList.self, broker) { _, _ throws(RPCError) in await broker.providerList() },
         Self.route(ProviderGet.self, broker) { params, _ throws(RPCError) in try await broker.provider(params) },
@@ -153,9 +158,11 @@ extension Broker {
     let policy = configuration.policy
     let isAllowed =
       anyAccount
-      ? policy.allowsSome(access, caller: caller) : policy.allows(access, account: account, caller: caller)
+      ? policy.allowsSome(access, method: method, caller: caller)
+      : policy.allows(access, method: method, account: account, caller: caller)
     guard !isAllowed else { return }
     var metadata: Logger.Metadata = ["caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)"]
+    if let unit = caller.unit { metadata["caller_unit"] = "\(unit.prefix(256))" }
     if let account { metadata["account"] = "\(account.prefix(128))" }
     logger.warning("refused \(method)", metadata: metadata)
     throw RPCError(

@@ -1,22 +1,86 @@
 public import BrokerAPI
 
-/// Who may do what: the first thing a rule names is the caller, as the kernel identified it.
+/// Who may do what: the first half names the caller, as the kernel identified it; each thing that is named must hold.
 public struct Rule: Sendable, Equatable {
   /// For people: where it is written (`/etc/grantd/grantd.toml:12`), or its `name`.
   public var name: String
-  /// Matches a caller with this uid; nil: any.
-  public var uid: UInt32?
-  /// Matches a caller with this primary or supplementary gid; nil: any.
-  public var gid: UInt32?
+  public var who: Who
   /// Account names, `*` standing for any run of characters.
   public var accounts: [String]
   public var access: Set<Access>
+  /// Methods by name, besides those of ``access``.
+  public var methods: Set<String>
+  /// The scopes that tokens may have for this caller; nil: all that was granted.
+  public var scopes: Set<String>?
 
-  public init(name: String, uid: UInt32?, gid: UInt32?, accounts: [String], access: Set<Access>) {
+  /// What a caller must be; nil: anything.
+  public struct Who: Sendable, Equatable {
+    public var uid: UInt32?
+    /// The primary or a supplementary group.
+    public var gid: UInt32?
+    /// The system's unit, `*` standing for any run of characters.
+    public var unit: String?
+    /// The unit of the user's own manager; means nothing without ``uid``.
+    public var userUnit: String?
+    /// The path of the executable.
+    public var executable: String?
+
+    public init(
+      uid: UInt32? = nil, gid: UInt32? = nil, unit: String? = nil, userUnit: String? = nil, executable: String? = nil
+    ) {
+      self.uid = uid
+      self.gid = gid
+      self.unit = unit
+      self.userUnit = userUnit
+      self.executable = executable
+    }
+  }
+
+  public init(
+    name: String, who: Who, accounts: [String], access: Set<Access>, methods: Set<String> = [],
+    scopes: Set<String>? = nil
+  ) {
     self.name = name
-    self.uid = uid
-    self.gid = gid
+    self.who = who
     self.accounts = accounts
     self.access = access
+    self.methods = methods
+    self.scopes = scopes
+  }
+
+  public init(name: String, uid: UInt32?, gid: UInt32?, accounts: [String], access: Set<Access>) {
+    self.init(name: name, who: Who(uid: uid, gid: gid), accounts: accounts, access: access)
+  }
+}
+
+extension Rule.Who {
+  /// The first thing that the caller is not, for people; nil: it is all of it.
+  func mismatch(_ caller: Caller) -> String? {
+    if let uid, uid != caller.uid { return "the caller's uid is \(caller.uid), not \(uid)" }
+    if let gid, gid != caller.gid, !caller.groups.contains(gid) { return "the caller is not in group \(gid)" }
+    return Self.mismatch("unit", unit, caller.unit)
+      ?? Self.mismatch("unit of its user's manager", userUnit, caller.userUnit)
+      ?? Self.mismatch("executable", executable, caller.executable)
+  }
+
+  /// What is not known matches nothing.
+  private static func mismatch(_ what: String, _ wanted: String?, _ found: String?) -> String? {
+    guard let wanted else { return nil }
+    guard let found else { return "the caller's \(what) is not known, and must be \(wanted)" }
+    return wildcard(wanted, matches: found) ? nil : "the caller's \(what) is \(found.prefix(256)), not \(wanted)"
+  }
+}
+
+extension Rule {
+  /// Whether it gives the method, or the kind of access that the method is of.
+  func gives(_ access: Access, _ method: String?) -> Bool {
+    self.access.contains(access) || method.map(methods.contains) ?? false
+  }
+
+  /// Whether it is for the account; nil: where no account is concerned. Then any rule will do, except to `manage`: what
+  /// changes the broker for all needs a rule for all.
+  func covers(_ account: String?, _ access: Access) -> Bool {
+    guard let account else { return !accounts.isEmpty && (access != .manage || accounts.contains("*")) }
+    return accounts.contains { wildcard($0, matches: account) }
   }
 }

@@ -37,7 +37,7 @@ public final class TokenCache: Sendable {
   public func reply(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? {
     state.withLock { state in
       guard state.isOpen, let entry = state.entries[account],
-        state.policy.allows(.use, account: account, caller: caller)
+        state.policy.allowsWhole(TokenGet.name, account: account, caller: caller)
       else { return nil }
       guard let expiresAt = entry.expiresAt else {
         state.served &+= 1

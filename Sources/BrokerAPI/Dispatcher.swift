@@ -5,8 +5,22 @@ public struct Caller: Sendable, Hashable {
   public var groups: [UInt32]
   /// The process that connected; it may have ended since.
   public var pid: Int32
+  /// The system's unit that it runs in, such as `mail-sync.service`, as its control group says; nil where that could not be
+  /// had.
+  public var unit: String?
+  /// The unit of its user's own manager, where it runs in one. Any user may have one of any name: it means something
+  /// together with ``uid`` alone.
+  public var userUnit: String?
+  /// The path of its executable; nil where the kernel does not let the broker see it.
+  public var executable: String?
 
-  public init(uid: UInt32, gid: UInt32, groups: [UInt32], pid: Int32) {
+  public init(
+    uid: UInt32, gid: UInt32, groups: [UInt32], pid: Int32, unit: String? = nil, userUnit: String? = nil,
+    executable: String? = nil
+  ) {
+    self.unit = unit
+    self.userUnit = userUnit
+    self.executable = executable
     self.uid = uid
     self.gid = gid
     self.groups = groups

@@ -95,7 +95,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .loginExpired: "Start again with `grantctl login`."
     case .loginInProgress: "Finish or cancel the other login first."
     case .invalidCallback: "Copy the whole address of the browser's last page, or start again with `grantctl login`."
-    case .temporarilyUnavailable: "Nothing to do: ask again after `retry_after` seconds."
+    case .temporarilyUnavailable: "Try again in a while; `grantctl doctor` tells how the provider is."
     case .timedOut: "Ask again; the work goes on meanwhile."
     case .providerMisconfigured: "Check client_id, client secret, scopes and redirect URI of the provider's section."
     case .providerError: "Check the provider's issuer and endpoints; `grantctl status` shows its last error."

@@ -5,7 +5,8 @@ public enum Methods {
     RequestSend.self, AccountList.self, AccountGet.self, AccountUserinfo.self, AccountSessions.self,
     AccountEndSession.self, AccountImport.self, AccountLogout.self, LoginStart.self, LoginPassword.self,
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
-    ProviderList.self, ProviderGet.self, ProviderCheck.self, ProviderRegister.self, ProviderUnregister.self,
+    PolicyExplain.self, ProviderList.self, ProviderGet.self, ProviderCheck.self, ProviderRegister.self,
+    ProviderUnregister.self,
     EventsSubscribe.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self, RPCDiscover.self,
   ]
 

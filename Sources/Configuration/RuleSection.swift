@@ -9,9 +9,14 @@ struct RuleDraft {
   var user: String?
   var gid: UInt32?
   var group: String?
+  var unit: String?
+  var userUnit: String?
+  var executable: String?
   var anyone = false
   var accounts: [String]?
   var access: [Access]?
+  var methods: [String] = []
+  var scopes: [String]?
 }
 
 extension Sections {
@@ -22,7 +27,7 @@ extension Sections {
     header: "[[rule]]",
     meaning:
       "Who may do what. Without a rule nobody may do anything, but root in a system instance and the owner in a user one. "
-      + "A rule that names a user and a group asks for both.",
+      + "All that a rule names of a caller must be so.",
     keys: [
       Key(
         "name", .name, \.name, standard: "its file and line",
@@ -32,7 +37,17 @@ extension Sections {
       Key("group", .name, \.group, "A group of the caller, by name."),
       Key("gid", .id, \.gid, "A group of the caller, by number."),
       Key(
-        "anyone", .flag, \.anyone, standard: "false", "Must be true in a rule that names neither a user nor a group."),
+        "unit", unitPattern, \.unit,
+        "The system's unit that the caller runs in, such as `mail-sync.service`; `*` stands for any run of characters."),
+      Key(
+        "user_unit", unitPattern, \.userUnit,
+        "The unit of the user's own manager, the same way. Together with `user` or `uid`: any user may have one of any name."
+      ),
+      Key(
+        "exe", .path, \.executable,
+        "The path of the caller's executable. A system instance needs CAP_SYS_PTRACE to see that of other users."),
+      Key(
+        "anyone", .flag, \.anyone, standard: "false", "Must be true in a rule that names nothing of the caller."),
       Key(
         "accounts", .list(pattern, of: "account names", orEmpty: false), \.accounts,
         "Required. The accounts, by name; `*` stands for any run of characters."),
@@ -40,9 +55,33 @@ extension Sections {
         "access",
         .list(.word(grantable), of: grantable.map { "\"\($0.rawValue)\"" }.joined(separator: ", "), orEmpty: false),
         \.access,
-        "Required. `use`: get tokens; `login`: start and finish logins; `observe`: see accounts and events; "
-          + "`manage`: forget accounts, reload."),
+        "Required without `methods`. `use`: get tokens; `login`: start and finish logins; `observe`: see accounts and "
+          + "events; `manage`: forget accounts, reload."),
+      Key(
+        "methods", .list(method, of: "methods"), \.methods, standard: "[]",
+        "Methods of the socket, one by one, besides those of `access`."),
+      Key(
+        "scopes", .scopes, \.scopes, standard: "all that was granted",
+        "A cap: `token.get` gives tokens of these scopes alone, where the provider can narrow, and else none."),
     ])
+
+  private static let unitPattern = Form<String>.text.map("a unit's name") { text throws(Unfit) in
+    let fits = text.utf8.allSatisfy {
+      (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+        || "*:-_.\\@".utf8.contains($0)
+    }
+    guard fits, [".service", ".scope", "*"].contains(where: { text.hasSuffix($0) }), text.utf8.count <= 255 else {
+      throw .found(quoted(text), suggestion: "write it whole, such as mail-sync.service")
+    }
+    return text
+  }
+
+  private static let method = Form<String>.text.map("methods") { text throws(Unfit) in
+    guard let known = Methods.named(text), known.access != .open else {
+      throw .found(quoted(text), suggestion: didYouMean(text, Methods.all.map { $0.name }))
+    }
+    return text
+  }
 
   static let pattern = Form<String>.text.map("account names") { text throws(Unfit) in
     // A pattern is a name once each `*` is a letter.
@@ -59,23 +98,33 @@ extension RuleDraft {
       report.problem("\(title) has both \"\(named)\" and \"\(numbered)\"", at: place, suggestion: "keep one of them")
       return nil
     }
-    for key in ["accounts", "access"] where table[key] == nil {
-      report.problem("\(title) has no \"\(key)\"", at: place)
+    if table["accounts"] == nil { report.problem("\(title) has no \"accounts\"", at: place) }
+    if table["access"] == nil, table["methods"] == nil {
+      report.problem("\(title) has no \"access\"", at: place, suggestion: "or name methods one by one with \"methods\"")
     }
-    let namesCaller = ["user", "uid", "group", "gid"].contains { table[$0] != nil }
+    let namesCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"].contains { table[$0] != nil }
     if !namesCaller && !anyone {
       report.problem(
-        "\(title) names neither a user nor a group", at: place,
-        suggestion: "add user, uid, group or gid, or anyone = true if all users are meant")
+        "\(title) names nothing of a caller", at: place,
+        suggestion: "add user, uid, group, gid, unit, user_unit or exe, or anyone = true if everybody is meant")
     } else if namesCaller && anyone {
       report.problem(
-        "\(title) says anyone = true, and names a user or group", at: place, suggestion: "keep one of them")
+        "\(title) says anyone = true, and names something of the caller", at: place, suggestion: "keep one of them")
+    }
+    if let unit = table["user_unit"]?.place, table["user"] == nil, table["uid"] == nil {
+      report.problem(
+        "\(title) has a \"user_unit\" and no user: any user may have a unit of that name", at: unit,
+        suggestion: "add user or uid")
+      return nil
     }
     let uid = uid ?? id(of: user, "user", in: table, by: sources.user, report: &report)
     let gid = gid ?? id(of: group, "group", in: table, by: sources.group, report: &report)
-    guard let accounts, let access, namesCaller != anyone else { return nil }
+    guard let accounts, access != nil || !methods.isEmpty, namesCaller != anyone else { return nil }
     guard (user == nil || uid != nil) && (group == nil || gid != nil) else { return nil }
-    return Rule(name: name ?? place.description, uid: uid, gid: gid, accounts: accounts, access: Set(access))
+    return Rule(
+      name: name ?? place.description,
+      who: .init(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable), accounts: accounts,
+      access: Set(access ?? []), methods: Set(methods), scopes: scopes.map(Set.init))
   }
 
   private func id(

@@ -44,6 +44,8 @@ public struct ProviderAbout: Sendable, Equatable {
   public var answersInFragment = false
   /// False: the authorization code itself is what a login is for, and nothing is stored.
   public var exchangesCodes = true
+  /// Its tokens say who signed in, also without ID tokens: those that do not are another's.
+  public var namesPerson = false
   /// The name of the cookie that a session goes by, where the provider gives a session instead of a token.
   public var sessionCookie: String?
   /// The applications on this machine that sign people in, in the order to try.

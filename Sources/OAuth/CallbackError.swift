@@ -76,7 +76,7 @@ extension CallbackError: CustomStringConvertible {
     case .denied(let error):
       error.code == .accessDenied
         ? "The sign-in was declined at the provider. Start the login again to allow it."
-        : "The provider refused the sign-in: \(error.summary). Start the login again."
+        : "The provider refused the sign-in: \(error.sentence) Start the login again."
     }
   }
 }

@@ -7,19 +7,28 @@ extension HTTPResponse {
   private static let shortestSecret = 8
   private static let confidential: Set<String> = [
     "code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "device_code", "token",
-    "subject_token", "actor_token", "password", "request", "token_exchange",
+    "subject_token", "actor_token", "password", "request", "token_exchange", "key",
   ]
 
   /// The response without what the request said in confidence: some servers repeat a refused token or secret in the words
   /// of their errors, which are logged, shown and kept.
   ///
-  /// An answer with tokens is left as it is: it may repeat the refresh token that goes on.
+  /// An answer with tokens is left as it is: it may repeat the refresh token that goes on. A resource's answer goes to
+  /// whoever asked for the call, and must not have the token in it, whatever the status.
   public func withoutEchoes(of request: HTTPRequest) -> HTTPResponse {
     let isSuccess = (200..<300).contains(status)
-    guard !body.isEmpty, !isSuccess || (request.purpose == .token && body.range(of: Data("access_token".utf8)) == nil)
+    let isResource = request.purpose == .resource
+    let mayRepeat = isSuccess && !isResource
+    guard isResource || !body.isEmpty,
+      !mayRepeat || (request.purpose == .token && body.range(of: Data("access_token".utf8)) == nil)
     else { return self }
     var response = self
     for secret in request.secrets where secret.utf8.count >= Self.shortestSecret {
+      if isResource {
+        for index in response.headers.indices {
+          response.headers[index].value = response.headers[index].value.replacing(secret, with: Self.redacted)
+        }
+      }
       // As it is, as JSON may write it, and as a form does.
       for text in Set([secret, secret.replacing("/", with: "\\/"), FormEncoding.encode(secret)]) {
         response.replace(Data(text.utf8))

@@ -75,6 +75,9 @@ public struct OAuthError: Error, Sendable, Equatable, Codable {
     description.map { "\(code): \($0)" } ?? code.rawValue
   }
 
+  /// The same with one full stop at its end.
+  var sentence: String { summary.last.map { ".!?".contains($0) } == true ? summary : "\(summary)." }
+
   /// Where a stranger's JSON has a usable `error` member.
   init?(members: [String: JSON]) {
     guard case .string(let code) = members["error"], !code.isEmpty else { return nil }

@@ -112,6 +112,7 @@ extension ProviderAbout {
     postLogoutRedirect = settings.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
     usesCertificate = settings.client == .mutualTLS
     maxAge = settings.maxAge
+    namesPerson = settings.signIn.identityMember != nil
     narrowsTokens = settings.narrowsTokens
     prolongsRefreshTokens = settings.prolongsRefreshTokens
     isOneLoginAtATime = settings.signIn.isOneAtATime

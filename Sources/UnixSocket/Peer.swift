@@ -4,7 +4,7 @@ import Glibc
 
 /// The process at the other end, as the kernel recorded it at connect(2).
 struct Peer: ~Copyable {
-  let caller: Caller
+  private(set) var caller: Caller
   /// A descriptor of the process itself (SO_PEERPIDFD, Linux 6.5), so that a reused pid cannot be mistaken for it.
   /// Negative where the kernel has none.
   private let pidfd: Int32
@@ -15,6 +15,10 @@ struct Peer: ~Copyable {
     guard clinux_peer_credentials(socket, &credentials) == 0, let groups = Self.groups(of: socket) else { return nil }
     caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
     pidfd = clinux_peer_pidfd(socket)
+    let origin = CallerOrigin(pid: credentials.pid) { [pidfd] in Self.isAlive(pidfd) }
+    caller.unit = origin.unit
+    caller.userUnit = origin.userUnit
+    caller.executable = origin.executable
   }
 
   deinit {
@@ -22,7 +26,9 @@ struct Peer: ~Copyable {
   }
 
   /// Whether the process still runs; nil where the kernel cannot tell.
-  var isAlive: Bool? {
+  var isAlive: Bool? { Self.isAlive(pidfd) }
+
+  private static func isAlive(_ pidfd: Int32) -> Bool? {
     guard pidfd >= 0 else { return nil }
     switch clinux_pidfd_alive(pidfd) {
     case 1: return true

@@ -18,6 +18,11 @@ struct ListCommand: BrokerCommand {
     let answer = try await shell.ask(AccountList.self, .init(provider: provider))
     if shell.isJSON { return shell.say(answer.json) }
     let accounts = try answer.value().accounts
+    if accounts.isEmpty, let provider {
+      return shell.terminal.say(
+        "No accounts at \(Cell(provider).text). Sign in with: "
+          + shell.command("login \(ShellWord.quoted(provider)) ACCOUNT"))
+    }
     if accounts.isEmpty { return shell.sayNoAccounts() }
     shell.say(Self.table(accounts, now: shell.now))
   }

@@ -6,6 +6,7 @@ struct GivenAnswers: ParsableArguments {
   static let oldest = "oldest"
 
   @Option(
+    name: [.customLong("replace-session"), .customLong("replace")],
     help: ArgumentHelp(
       "Where too many sessions are open: replace this one, or the “oldest”.", valueName: "id"))
   var replaceSession: String?

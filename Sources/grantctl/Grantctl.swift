@@ -37,7 +37,8 @@ struct Grantctl: AsyncParsableCommand {
       CommandGroup(
         name: "Broker",
         subcommands: [
-          StatusCommand.self, DoctorCommand.self, MetricsCommand.self, EventsCommand.self, ReloadCommand.self,
+          StatusCommand.self, DoctorCommand.self, ExplainCommand.self, MetricsCommand.self, EventsCommand.self,
+          ReloadCommand.self,
           CallCommand.self, VersionCommand.self,
         ]),
     ])

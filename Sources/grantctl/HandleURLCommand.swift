@@ -61,7 +61,10 @@ struct HandleURLCommand: BrokerCommand {
     var text = url ?? ""
     if text == "-" {
       text = ""
-      for await line in terminal.lines() where text.isEmpty { text = line.filter { !$0.isWhitespace } }
+      for await line in terminal.lines() {
+        text = line.filter { !$0.isWhitespace }
+        if !text.isEmpty { break }
+      }
     }
     guard text.contains(":") else {
       throw Failure(.usage, "that is no address", hints: ["Give the whole address, from its scheme on."])

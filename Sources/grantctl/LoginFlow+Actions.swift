@@ -35,7 +35,7 @@ struct LoginAnswers: Sendable {
     var id = wish
     if wish == GivenAnswers.oldest {
       guard let oldest = sessions.oldest(besides: replaced) else {
-        return (nil, "The provider does not say which session is the oldest.")
+        return (nil, "The provider does not say which session is the oldest: choose one by its ID.")
       }
       id = oldest.session_id
     } else {
@@ -214,7 +214,7 @@ extension LoginFlow {
     let command = "grantctl login --continue \(id)"
     switch login["action"]?["kind"]?.string.flatMap(LoginActionView.Kind.init(rawValue:)) {
     case .sessionLimit:
-      return "The login waits on: `\(command) --replace-session ID`, with one of the IDs, or `oldest`."
+      return "The login waits on: `\(command) --replace-session ID`, with one of the IDs."
     case .registration: return "The login waits on: `\(command) --attribute NAME=VALUE`, once for each attribute."
     case nil: return "The login waits on: `\(command)`"
     }

@@ -15,8 +15,8 @@ struct RequestCommand: BrokerCommand {
 
       Examples:
         grantctl request work GET /me
-        grantctl request work POST https://api.example.com/items --header 'Content-Type: application/json' \\
-          --data '{"name": "x"}'
+        grantctl request work POST /items --data @item.json \\
+          --header 'Content-Type: application/json'
         grantctl request work PUT /photo --data @photo.jpg --include
       """)
 

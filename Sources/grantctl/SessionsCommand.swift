@@ -29,8 +29,16 @@ struct SessionsCommand: BrokerCommand {
   private func run(ending id: String, in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(
       AccountEndSession.self, .init(account: named.account, session_id: id, timeout: options.timeout))
-    if shell.isJSON { return shell.say(answer.json) }
-    shell.terminal.say(
-      try answer.value().ended ? "Ended: \(Cell(id).text)" : "The provider has no session \(Cell(id).text).")
+    let ended = try answer.value().ended
+    if shell.isJSON {
+      shell.say(answer.json)
+    } else if ended {
+      shell.terminal.say("Ended: \(Cell(id).text)")
+    }
+    guard !ended else { return }
+    if shell.isJSON { throw .reported(.unknownName) }
+    throw Failure(
+      .unknownName, "the provider has no session \(Cell(id).text)",
+      hints: ["It has: \(shell.command("sessions \(ShellWord.quoted(named.account))"))"])
   }
 }

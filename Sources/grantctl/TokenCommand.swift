@@ -72,7 +72,8 @@ struct RefreshCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "refresh", abstract: "Get a new token from the provider now.",
     discussion: """
-      For a token that a server refuses although it should be valid; the broker refreshes by itself otherwise.
+      For a token that a server refuses although it should be valid; the broker refreshes by itself otherwise. The old \
+      token is not handed out again, also where the provider gives no new one now.
 
       Example:
         grantctl refresh work
@@ -84,6 +85,14 @@ struct RefreshCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     let client = try await shell.connect()
     let before = try await shell.ask(AccountGet.self, .init(account: named.account), on: client).value()
+    guard before.renewable != false else {
+      throw Failure(
+        .failure, "provider \(Cell(before.provider).text) gives nothing to refresh it with: the token was kept",
+        hints: [
+          "If a server refuses it, sign in again: "
+            + shell.command("login \(ShellWord.quoted(before.provider)) \(ShellWord.quoted(named.account))")
+        ])
+    }
     let answer = try await shell.ask(
       TokenReportRejected.self,
       .init(account: named.account, generation: before.generation, timeout: options.timeout), on: client)

@@ -233,4 +233,32 @@ import Testing
     #expect(contexts == Array(repeating: ["device": "device-1", "where": "EVERYWHERE"], count: 2))
     #expect(rig.transport.requests(.revocation).allSatisfy { $0.headers.contains(.init("X-Device", "device-1")) })
   }
+
+  @Test("Of two different answers that ask to register none is believed, and one that is proven is taken all the same")
+  func strangers() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.token, TokenServer.rotating)
+    func comes(_ query: String, _ login: LoginStart.Result) async -> CallbackOutcome.Kind {
+      await rig.broker.handleCallback(url: "\(login.destinations[0].redirect_uri ?? "")?\(query)").kind
+    }
+    let first = try await rig.start()
+    #expect(await comes("key=one", first) == .actionRequired)
+    #expect(await comes("key=one", first) == .actionRequired, "a page that is shown again")
+    #expect(await comes("key=two", first) == .failed)
+    #expect(await rig.reason { try await rig.waitFor(first) } == .invalidCallback)
+    let second = try await rig.start()
+    #expect(await comes("key=evil", second) == .actionRequired)
+    #expect(await comes("code=work", second) == .completed)
+    #expect(try await rig.waitFor(second).state == .completed)
+  }
+
+  @Test("A login's id is an argument of a command, also where the entropy begins it with a hyphen")
+  func hyphen() async throws {
+    let rig = try await rig { $0.isOneLoginAtATime = false }
+    for _ in 0..<200 {
+      let login = try await rig.start()
+      #expect(!login.login_id.hasPrefix("-"))
+      _ = try await rig.call(LoginCancel.self, .init(login_id: login.login_id))
+    }
+  }
 }

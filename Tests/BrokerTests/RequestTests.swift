@@ -132,4 +132,25 @@ import Testing
     let error = await #expect(throws: RPCError.self) { _ = try await send(rig) }
     #expect(error?.reason == .unsupportedByProvider && error?.hint?.contains("api_base") == true)
   }
+
+  @Test("What a server repeats of the token is not handed on, and a method whose answer is the request is not sent")
+  func echoes() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.resource) { request in
+      let said = request.headers.first { $0.name == "Authorization" }?.value ?? ""
+      return HTTPResponse(status: 200, headers: [.init("X-Said", said)], body: Data("you said \(said)".utf8))
+    }
+    // The standard token of this provider is shorter than what is looked for.
+    rig.transport.answer(.token) { _ in
+      reply(#"{"access_token":"a-long-access-token","token_type":"Bearer","expires_in":3600,"refresh_token":"r"}"#)
+    }
+    _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
+    let result = try await send(rig)
+    #expect(result.body == "you said Bearer (redacted)" && result.headers["x-said"] == "Bearer (redacted)")
+    let sent = rig.transport.count(.resource)
+    for method in ["TRACE", "trace", "CONNECT"] {
+      await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.method = method } }
+    }
+    #expect(rig.transport.count(.resource) == sent)
+  }
 }

@@ -53,15 +53,27 @@ import Testing
     ("[callback]\n[callback]", "grantd.toml:2: \"callback\" is set twice: the first is in line 1"),
     ("[rule]\nuid = 1", "grantd.toml:1: rules are written as [[rule]], with two brackets"),
     ("[[rule]]\nuid = 1\naccess = [\"use\"]", "grantd.toml:1: [[rule]] has no \"accounts\""),
-    ("[[rule]]\nuid = 1\naccounts = [\"*\"]", "grantd.toml:1: [[rule]] has no \"access\""),
+    (
+      "[[rule]]\nuid = 1\naccounts = [\"*\"]",
+      "grantd.toml:1: [[rule]] has no \"access\": or name methods one by one with \"methods\""
+    ),
+    (
+      "[[rule]]\nuser_unit = \"a.service\"\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:2: [[rule]] has a \"user_unit\" and no user: any user may have a unit of that name: add user or uid"
+    ),
+    (
+      "[[rule]]\nuid = 1\nunit = \"mail sync\"\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:3: \"unit\" in [[rule]] must be a unit's name, not \"mail sync\": write it whole, such as "
+        + "mail-sync.service"
+    ),
     (
       "[[rule]]\naccounts = [\"*\"]\naccess = [\"use\"]",
-      "grantd.toml:1: [[rule]] names neither a user nor a group: add user, uid, group or gid, or anyone = true if all "
-        + "users are meant"
+      "grantd.toml:1: [[rule]] names nothing of a caller: add user, uid, group, gid, unit, user_unit or "
+        + "exe, or anyone = true if everybody is meant"
     ),
     (
       "[[rule]]\nuid = 1\nanyone = true\naccounts = [\"*\"]\naccess = [\"use\"]",
-      "grantd.toml:1: [[rule]] says anyone = true, and names a user or group: keep one of them"
+      "grantd.toml:1: [[rule]] says anyone = true, and names something of the caller: keep one of them"
     ),
     (
       "[[rule]]\nuid = 1\nuser = \"mail\"\naccounts = [\"*\"]\naccess = [\"use\"]",

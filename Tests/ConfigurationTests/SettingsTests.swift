@@ -198,8 +198,8 @@ import Testing
       access = ["login"]
       """)
     #expect(settings.rules.map(\.name) == ["mail", "\(fixture.folder)/grantd.toml:7"])
-    #expect(settings.rules.map(\.uid) == [8, nil])
-    #expect(settings.rules.map(\.gid) == [900, nil])
+    #expect(settings.rules.map(\.who.uid) == [8, nil])
+    #expect(settings.rules.map(\.who.gid) == [900, nil])
     #expect(settings.rules.map(\.access) == [[.use, .observe], [.login]])
     #expect(settings.rules[0].accounts == ["*@example.com"])
   }

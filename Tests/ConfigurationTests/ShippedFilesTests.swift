@@ -48,7 +48,7 @@ import Testing
         "google", "work", "company", "gitlab", "bank", "insurer", "relic", "museum", "google-robots",
       ])
     #expect(settings.accounts.map(\.source.kind) == [.clientCredentials, .jwtBearer, .jwtBearer, .tokenExchange])
-    #expect(settings.rules.count == 4)
+    #expect(settings.rules.count == 6)
     #expect(settings.hooks.count == 1)
     // Its port is the standard one, which no proxy can know, and its providers are on this machine.
     #expect(settings.warnings.count == 2 && settings.warnings.allSatisfy { $0.contains("[callback] has public_url") })

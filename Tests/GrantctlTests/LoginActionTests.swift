@@ -126,7 +126,8 @@ import UnixSocket
     arguments: [
       ([], two, ""), (["--replace-session", "5"], two, "No session 5 is open.\n"),
       (
-        ["--replace-session", "oldest"], limit([session("7")]), "The provider does not say which session is the oldest."
+        ["--replace-session", "oldest"], limit([session("7")]),
+        "The provider does not say which session is the oldest: choose one by its ID."
       ),
     ] as [([String], JSON, String)])
   func unattended(options: [String], state: JSON, note: String) async throws {
@@ -141,7 +142,7 @@ import UnixSocket
         plain.err.hasSuffix(
           """
           grantctl: as many sessions are open as the provider allows (2)
-            The login waits on: `grantctl login --continue L1 --replace-session ID\(socket)`, with one of the IDs, or `oldest`.
+            The login waits on: `grantctl login --continue L1 --replace-session ID\(socket)`, with one of the IDs.
 
           """))
       #expect(waiting.sent.isEmpty && !broker.methods.contains("login.cancel"))

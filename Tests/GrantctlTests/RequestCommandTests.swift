@@ -153,10 +153,10 @@ import Testing
           """)
       #expect(try await broker.run(["sessions", "work", "--json"], json) == .success)
       #expect(try JSON.parse(Array(json.out.utf8)) == list)
-      for id in ["12", "13"] {
-        #expect(try await broker.run(["sessions", "work", "--end", id], ended) == .success)
+      for (id, status) in [("12", ExitStatus.success), ("13", .unknownName)] {
+        #expect(try await broker.run(["sessions", "work", "--end", id], ended) == status)
       }
-      #expect(ended.out == "Ended: 12\nThe provider has no session 13.\n")
+      #expect(ended.out == "Ended: 12\n" && ended.err.contains("the provider has no session 13"))
       #expect(broker.params(of: "account.end_session") == ["account": "work", "session_id": "13"])
     }
     try await ScriptedBroker.with(["account.sessions": answer(["sessions": []])]) { broker, _ async throws in

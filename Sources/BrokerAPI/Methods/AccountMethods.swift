@@ -21,13 +21,16 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var grant: String?
   public var token_binding: String?
   public var tokens: [NarrowedToken]?
+  public var renewable: Bool?
 
   public init(
     account: String, provider: String, state: AccountState, identity: Identity?, scopes: [String], generation: Int64,
     expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, refresh_expiry_learned: Bool? = nil,
     refresh_expires_soon: Bool? = nil, refresh_issued_at: Int64? = nil, last_refresh_at: Int64?, logged_in_at: Int64,
-    last_error: LastError?, grant: String? = nil, token_binding: String? = nil, tokens: [NarrowedToken]? = nil
+    last_error: LastError?, grant: String? = nil, token_binding: String? = nil, tokens: [NarrowedToken]? = nil,
+    renewable: Bool? = nil
   ) {
+    self.renewable = renewable
     self.account = account
     self.provider = provider
     self.state = state
@@ -142,6 +145,7 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
       "What beside the token a caller must have: `dpop`, a proof by `dpop.proof` (RFC 9449); `mtls`, the client's certificate (RFC 8705). Absent: nothing.",
     "tokens":
       "The tokens for fewer scopes or for one resource that callers asked for: `scopes`, `resource`, `expires_at`.",
+    "renewable": "Whether a new token can be had without a person.",
   ]
 }
 
@@ -157,7 +161,7 @@ public enum AccountList: RPCMethod {
   public static let name = "account.list"
   public static let access = Access.observe
   public static let summary = "Lists the accounts the caller may see, by name."
-  public static let errors: [ErrorReason] = []
+  public static let errors: [ErrorReason] = [.unknownProvider]
 
   public struct Params: Codable, Sendable, Equatable {
     public var provider: String?

@@ -53,6 +53,9 @@ public struct MethodExample: Sendable {
       ]),
     "account.end_session": MethodExample(
       params: ["account": "cameras", "session_id": "17"], result: ["ended": true]),
+    "policy.explain": MethodExample(
+      params: ["account": "work", "caller": ["uid": 990, "unit": "mail-sync.service"]],
+      result: ["allowed": true, "rule": "mail", "why": "rule mail allows it"]),
     "account.list": MethodExample(params: ["provider": "google"], result: ["accounts": [account]]),
     "account.get": MethodExample(params: ["account": "work"], result: account),
     "account.logout": MethodExample(

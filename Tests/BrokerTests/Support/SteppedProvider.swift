@@ -41,6 +41,9 @@ struct SteppedProvider: Provider {
   func answer(
     to callback: ReturnedAddress, login: SavedLogin, metadata: ServerMetadata
   ) -> Step<Result<LoginAnswer, CallbackError>> {
+    if let key = callback.value("key") {
+      return .done(.success(.action(.registration(identifier: nil), memory: ["key": Secret(key)])))
+    }
     guard let code = callback.value("code") else { return .done(.failure(.neitherCodeNorError)) }
     return .done(.success(.code(Secret(code), memory: ["code": Secret(code)])))
   }

@@ -1,0 +1,77 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// Why a caller may do something, or what is missing.
+public enum PolicyExplain: RPCMethod {
+  public static let name = "policy.explain"
+  public static let access = Access.open
+  public static let summary =
+    "Says whether a caller may call a method for an account, by which rule, or what is missing."
+  public static let errors: [ErrorReason] = []
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String?
+    public var method: String?
+    public var caller: Subject?
+
+    public init(account: String? = nil, method: String? = nil, caller: Subject? = nil) {
+      self.account = account
+      self.method = method
+      self.caller = caller
+    }
+  }
+
+  /// A caller as the kernel would tell of it.
+  public struct Subject: Codable, Sendable, Equatable, Documented {
+    public var uid: UInt32
+    public var gid: UInt32?
+    public var groups: [UInt32]?
+    public var unit: String?
+    public var user_unit: String?
+    public var exe: String?
+
+    public init(
+      uid: UInt32, gid: UInt32? = nil, groups: [UInt32]? = nil, unit: String? = nil, user_unit: String? = nil,
+      exe: String? = nil
+    ) {
+      self.uid = uid
+      self.gid = gid
+      self.groups = groups
+      self.unit = unit
+      self.user_unit = user_unit
+      self.exe = exe
+    }
+
+    public static let docs = [
+      "uid": "The user.", "gid": "The primary group.", "groups": "The supplementary groups.",
+      "unit": "The system's unit.", "user_unit": "The unit of the user's own manager.",
+      "exe": "The path of the executable.",
+    ]
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var allowed: Bool
+    public var rule: String?
+    public var scopes: [String]?
+    public var why: String
+
+    public init(allowed: Bool, rule: String? = nil, scopes: [String]? = nil, why: String) {
+      self.allowed = allowed
+      self.rule = rule
+      self.scopes = scopes
+      self.why = why
+    }
+  }
+
+  public static let paramDocs = [
+    "account": "The account; absent: no account in particular.",
+    "method": "The method. Default: `token.get`.",
+    "caller": "Who would call; asking of others takes `manage`. Default: whoever asks.",
+  ]
+  public static let resultDocs = [
+    "allowed": "Whether the policy allows it.",
+    "rule": "The rule that does: its `name`, or its file and line; absent where none is needed.",
+    "scopes": "The scopes that tokens may have for this caller, where the rule says so.",
+    "why": "For people: why, or what is missing.",
+  ]
+}

@@ -1,0 +1,25 @@
+public import BrokerAPI
+import CLinux
+import Glibc
+
+extension Caller {
+  /// A running process as a caller, as the kernel would tell if it connected now; nil where it does not run, or cannot be
+  /// seen. To explain what it could do: who really calls is told by the connection.
+  public init?(process pid: Int32) {
+    let pidfd = clinux_pidfd_open(pid)
+    guard pidfd >= 0 else { return nil }
+    defer { close(pidfd) }
+    guard let status = CallerOrigin.contents(of: "/proc/\(pid)/status") else { return nil }
+    func numbers(_ name: String) -> [UInt32] {
+      let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") }
+      return line?.dropFirst(name.utf8.count + 1).split { $0 == "\t" || $0 == " " }.compactMap { UInt32($0) } ?? []
+    }
+    // The second is the effective one, which SO_PEERCRED tells.
+    let (uids, gids) = (numbers("Uid"), numbers("Gid"))
+    guard uids.count > 1, gids.count > 1 else { return nil }
+    let origin = CallerOrigin(pid: pid) { clinux_pidfd_alive(pidfd) == 1 }
+    self.init(
+      uid: uids[1], gid: gids[1], groups: numbers("Groups"), pid: pid, unit: origin.unit, userUnit: origin.userUnit,
+      executable: origin.executable)
+  }
+}

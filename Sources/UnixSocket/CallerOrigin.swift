@@ -1,0 +1,88 @@
+import Glibc
+
+/// Where a process runs, read from `/proc` while a descriptor of the process proves that the pid is still its own.
+struct CallerOrigin: Equatable {
+  /// The system's unit, such as `mail-sync.service`; nil where it could not be had.
+  var unit: String?
+  /// The unit of the user's own manager, where it runs in one.
+  var userUnit: String?
+  /// The executable's path; nil where the kernel does not let us see it.
+  var executable: String?
+
+  /// - Parameter isAlive: whether the process that connected still runs: asked after the reading, since its pid could be
+  ///   another's by then. Nil where the kernel cannot tell: then nothing that was read counts.
+  init(pid: Int32, isAlive: () -> Bool?) {
+    guard pid > 0 else { return }
+    let cgroup = Self.contents(of: "/proc/\(pid)/cgroup").flatMap(CGroup.init)
+    let executable = Self.target(of: "/proc/\(pid)/exe")
+    guard isAlive() == true else { return }
+    unit = cgroup?.unit
+    userUnit = cgroup?.userUnit
+    self.executable = executable
+  }
+
+  init() {}
+
+  /// The kernel's longest path, and more than any cgroup file has.
+  private static let longest = 4096
+
+  static func contents(of path: String) -> String? {
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    return text { read(descriptor, $0, longest) }
+  }
+
+  /// Without what the kernel appends where the file was deleted: that is no path that a rule could mean.
+  private static func target(of path: String) -> String? {
+    let target = text { readlink(path, $0, longest) }
+    return target.flatMap { $0.hasPrefix("/") && !$0.hasSuffix(" (deleted)") ? $0 : nil }
+  }
+
+  /// Nil also where it does not fit: half a path is another's.
+  private static func text(_ fill: (UnsafeMutablePointer<CChar>) -> Int) -> String? {
+    var count = -1
+    let bytes = [CChar](unsafeUninitializedCapacity: longest) { buffer, initialized in
+      count = buffer.baseAddress.map(fill) ?? -1
+      initialized = max(0, min(count, longest))
+    }
+    guard count > 0, count < longest else { return nil }
+    return String(validating: bytes.lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+}
+
+/// A process's place in systemd's tree of control groups.
+struct CGroup: Equatable {
+  var unit: String?
+  var userUnit: String?
+
+  /// Of the contents of `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older
+  /// layout. Nil where there is none, or where the process is outside of what we can see.
+  init?(_ contents: String) {
+    let lines = contents.split(separator: "\n")
+    guard
+      let line = lines.first(where: { $0.hasPrefix("0::") && $0 != "0::/" })
+        ?? lines.first(where: { $0.contains(":name=systemd:") }) ?? lines.first(where: { $0.hasPrefix("0::") })
+    else { return nil }
+    let path = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+    guard path.count == 3, path[2].hasPrefix("/") else { return nil }
+    let components = path[2].split(separator: "/").map(String.init)
+    guard !components.contains("..") else { return nil }
+    // From the left: below its own group a delegated unit can make whatever names it likes.
+    var rest = components[...]
+    unit = Self.next(&rest)
+    // Only there is a manager of units of its own, and its name is one that no other unit can have.
+    if let unit, unit.hasPrefix("user@"), unit.hasSuffix(".service") { userUnit = Self.next(&rest) }
+  }
+
+  /// The first that is no slice. What ends in nothing that a unit ends in is no unit.
+  private static func next(_ rest: inout ArraySlice<String>) -> String? {
+    while let component = rest.popFirst() {
+      // systemd puts an underscore before names that the kernel could take for its own.
+      let name = component.hasPrefix("_") ? String(component.dropFirst()) : component
+      if name.hasSuffix(".slice") { continue }
+      return [".service", ".scope", ".socket", ".mount", ".swap"].contains { name.hasSuffix($0) } ? name : nil
+    }
+    return nil
+  }
+}

@@ -1,0 +1,46 @@
+import BrokerAPI
+import Foundation
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct CallerOriginTests {
+  @Test(
+    "A unit is the first that is no slice, from the left: what a delegated unit makes below itself is none",
+    arguments: [
+      ("0::/system.slice/mail-sync.service\n", "mail-sync.service", nil),
+      ("0::/system.slice/system-foo.slice/foo@1.service\n", "foo@1.service", nil),
+      ("0::/system.slice/foo.service/ssh.service\n", "foo.service", nil),
+      ("0::/system.slice/foo.service/user@0.service/evil.service\n", "foo.service", nil),
+      ("0::/user.slice/user-1001.slice/user@1001.service/app.slice/ssh.service\n", "user@1001.service", "ssh.service"),
+      (
+        "0::/user.slice/user-1001.slice/user@1001.service/app.slice/app-x.slice/a.scope/ssh.service\n",
+        "user@1001.service", "a.scope"
+      ),
+      ("0::/user.slice/user-1001.slice/user@1001.service/init.scope\n", "user@1001.service", "init.scope"),
+      ("0::/user.slice/user-1001.slice/session-3.scope\n", "session-3.scope", nil),
+      ("0::/system.slice/_cgroup.service\n", "cgroup.service", nil), ("0::/init.scope\n", "init.scope", nil),
+      ("0::/evil/system.slice/foo.service\n", nil, nil), ("0::/\n", nil, nil), ("0::/system.slice\n", nil, nil),
+      ("0::/../system.slice/foo.service\n", nil, nil), ("", nil, nil), ("garbage\n", nil, nil),
+      ("12:cpu:/x.service\n1:name=systemd:/system.slice/old.service\n0::/\n", "old.service", nil),
+      ("12:name=systemd:/evil.service\n0::/system.slice/new.service\n", "new.service", nil),
+      ("0::/system.slice/a\\x2db.service\n", "a\\x2db.service", nil),
+    ] as [(String, String?, String?)])
+  func unit(_ contents: String, _ unit: String?, _ userUnit: String?) {
+    let found = CGroup(contents)
+    #expect(found?.unit == unit && found?.userUnit == userUnit)
+  }
+
+  @Test("This process is seen as it is, and one that may have ended is not seen at all")
+  func own() throws {
+    let path = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+    #expect(CallerOrigin(pid: getpid()) { true }.executable == path)
+    #expect(CallerOrigin(pid: getpid()) { false } == CallerOrigin())
+    #expect(CallerOrigin(pid: getpid()) { nil } == CallerOrigin())
+    #expect(CallerOrigin(pid: 0) { true } == CallerOrigin())
+    let caller = try #require(Caller(process: getpid()))
+    #expect(caller.uid == geteuid() && caller.gid == getegid() && caller.executable == path)
+    // Above the largest that Linux gives out.
+    #expect(Caller(process: 1 << 30) == nil)
+  }
+}
