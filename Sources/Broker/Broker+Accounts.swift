@@ -70,7 +70,7 @@ extension Broker {
     defer { leaveTurn(account) }
     guard let grant = grants[account] else { throw unknownAccount(account.rawValue) }
     let tokens = revoke ? liveTokens(grant) : []
-    let context = providers[grant.saved.provider]?.provider.revocationContext(of: grant.saved, reach: reach) ?? [:]
+    let context = revocationContext(of: grant.saved, reach: reach)
     let pending = tokens.map { pendingRevocation($0.token, $0.hint, context, provider: grant.saved.provider) }
     do throws(StoreError) {
       try await commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
@@ -80,6 +80,28 @@ extension Broker {
     grants[account] = nil
     for revocation in pending { revocations[revocation.id] = revocation }
     return (grant, pending)
+  }
+
+  private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {
+    guard let provider = providers[saved.provider]?.provider else { return [:] }
+    var context = provider.revocationContext(of: saved, reach: reach)
+    guard provider.about.revokesByAccessToken else { return context }
+    // It ends all that the person gave this client: also what they give after it was queued.
+    context["account"] = saved.account.rawValue
+    context["subject"] = saved.identity?.subject
+    return context
+  }
+
+  /// What waits to be revoked and would end the grant of a person who has signed in again.
+  func obsoleteRevocations(_ saved: SavedGrant) -> [String] {
+    guard providers[saved.provider]?.provider.about.revokesByAccessToken == true else { return [] }
+    return revocations.values.filter { revocation in
+      guard revocation.provider == saved.provider else { return false }
+      guard let subject = saved.identity?.subject, let other = revocation.context["subject"] else {
+        return revocation.context["account"] == saved.account.rawValue
+      }
+      return subject == other
+    }.map(\.id)
   }
 
   /// The refresh token first: nothing new comes of it then (RFC 7009 §2.1). Where access tokens alone are taken, that one,

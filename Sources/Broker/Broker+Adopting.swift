@@ -27,10 +27,12 @@ extension Broker {
     }
     let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
+    let obsolete = obsoleteRevocations(saved)
     for attempt in 1...5 {
       do throws(StoreError) {
         var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token), .removeLogin(login.id)]
         if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
+        changes += obsolete.map { .removeRevocation($0) }
         try await commit(changes)
         break
       } catch {
@@ -41,6 +43,7 @@ extension Broker {
         await surroundings.sleep(.seconds(1))
       }
     }
+    for id in obsolete { revocations[id] = nil }
     let jitter = surroundings.jitter()
     if grants[login.account] != nil {
       grants[login.account]?.replaced(by: saved, token: token, jitter: jitter)

@@ -160,6 +160,23 @@ import Testing
     #expect(bearers(rig).contains("Bearer work-a3"))
   }
 
+  @Test func whoSignsInAgainMeanwhileIsNotEndedByWhatWasQueued() async throws {
+    let rig = try await signedIn(Self.bearer)
+    rig.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
+    _ = try await logout(rig)
+    #expect(rig.store.revocations.count == 2)
+    // Somebody else's signing in changes nothing.
+    #expect(await rig.callBack(try await rig.start(account: "home"), code: "home").kind == .completed)
+    #expect(rig.store.revocations.count == 2)
+    #expect(await rig.callBack(try await rig.start(), code: "work").kind == .completed)
+    #expect(rig.store.revocations.isEmpty)
+    let sent = rig.transport.count(.revocation)
+    rig.clock.advance(.seconds(7200))
+    _ = await rig.broker.tick()
+    await settle()
+    #expect(rig.transport.count(.revocation) == sent && rig.store.grant("work") != nil)
+  }
+
   @Test func aLogoutWaitsForAProviderThatHangsNoLongerThanItsTime() async throws {
     let rig = try await signedIn()
     rig.transport.hold(.revocation)
