@@ -47,10 +47,7 @@ extension Page {
     status: .unsupportedMediaType, tone: .bad, heading: "Request not understood",
     lead: "This is not how a page of this address brings an answer.")
 
-  static let fragmentTooLong = Page(
-    status: .payloadTooLarge, tone: .bad, heading: "Address too long",
-    lead: "The address that the browser brought back is too long. A sign-in that waits goes on waiting.",
-    hint: "Ask for fewer scopes, and start the sign-in again.")
+  static let fragmentTooLong = addressTooLong(.payloadTooLarge)
 
   static let foreignHost = Page(
     status: .misdirectedRequest, tone: .bad, heading: "Wrong address",
@@ -62,10 +59,14 @@ extension Page {
     status: .badRequest, tone: .bad, heading: "Request not understood",
     lead: "This was no HTTP request that a browser would send.")
 
-  static let requestLineTooLong = Page(
-    status: .uriTooLong, tone: .bad, heading: "Address too long",
-    lead: "The address that the browser brought back is too long. A sign-in that waits goes on waiting.",
-    hint: "Ask for fewer scopes, and start the sign-in again.")
+  static let requestLineTooLong = addressTooLong(.uriTooLong)
+
+  private static func addressTooLong(_ status: HTTPResponseStatus) -> Page {
+    Page(
+      status: status, tone: .bad, heading: "Address too long",
+      lead: "The address that the browser brought back is too long. A sign-in that waits goes on waiting.",
+      hint: "Ask for fewer scopes, and start the sign-in again.")
+  }
 
   static let headersTooLarge = Page(
     status: .requestHeaderFieldsTooLarge, tone: .bad, heading: "Request too large",

@@ -113,16 +113,9 @@ extension ProviderCheck {
   }
 
   private func checkAPI(report: inout Report) {
-    let api = draft.signIn
-    let all = (api.apiBase.map { [("api_base", $0)] } ?? []) + api.apiOrigins.map { ("api_origins", $0) }
-    for (key, text) in all {
-      let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP)
-      let isBare = key == "api_base" || (url.map { ["", "/"].contains($0.path) } ?? false)
-      guard url == nil || text.contains("?") || !isBare else { continue }
-      let wanted = key == "api_base" ? "an https URL without user, query or fragment" : "https addresses without a path"
-      report.problem("\"\(key)\" in \(title) must be \(wanted), not \(quoted(text))", at: place(of: key))
-    }
-    if !api.apiErrors.isEmpty, api.apiErrorPath.isEmpty {
+    let signIn = draft.signIn
+    signIn.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
+    if !signIn.apiErrors.isEmpty, signIn.apiErrorPath.isEmpty {
       report.problem(
         "\"api_errors\" in \(title) needs \"api_error_path\", which is not there", at: place(of: "api_errors"),
         suggestion: "add it, or remove api_errors")
@@ -135,8 +128,8 @@ extension SignInDraft {
   func apply(to settings: inout ProviderSettings, allowInsecureHTTP: Bool) {
     settings.signIn = self.settings
     settings.signIn.isImplicit = responseType == "token"
-    settings.api.base = apiBase.flatMap { Endpoint.url($0, allowInsecureHTTP: allowInsecureHTTP) }
-    settings.api.origins = apiOrigins.compactMap { Endpoint.url($0, allowInsecureHTTP: allowInsecureHTTP) }
+    settings.api.base = api.baseURL(allowInsecureHTTP: allowInsecureHTTP)
+    settings.api.origins = api.originURLs(allowInsecureHTTP: allowInsecureHTTP)
     settings.api.errorPath = apiErrorPath
     settings.api.errors = apiErrors
   }

@@ -6,8 +6,7 @@ struct SignInDraft {
   var settings = SignInSettings()
   var allowsImplicit = false
   var responseType = "code"
-  var apiBase: String?
-  var apiOrigins: [String] = []
+  var api = APIAddresses()
   var apiErrorPath: [String] = []
   var apiErrors: [String: APISettings.Meaning] = [:]
 }
@@ -61,10 +60,10 @@ extension Sections {
         + "application calls; `forward`, where the provider takes them; and the parameters to add, `in_query` or "
         + "`in_fragment`, by where the answer was."),
     Key(
-      "api_base", .name, \.signIn.apiBase,
+      "api_base", .name, \.signIn.api.base,
       "What paths of authorised calls (`request.send`) are relative to: an https URL."),
     Key(
-      "api_origins", .names, \.signIn.apiOrigins, standard: "that of `api_base`",
+      "api_origins", .names, \.signIn.api.origins, standard: "that of `api_base`",
       "Where else such calls may go with the account's token, such as `[\"https://content.example.com\"]`."),
     Key(
       "api_error_path", .names, \.signIn.apiErrorPath, standard: "[]",

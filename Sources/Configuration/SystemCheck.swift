@@ -21,7 +21,7 @@ struct SystemCheck {
   /// The settings; nil, and a report, where they do not hold together.
   func settings(report: inout Report) -> SystemSettings? {
     let tls = KeyReader(title: title, sources: sources).tls(draft.tls, table, report: &report)
-    checkAPI(report: &report)
+    draft.api.check(title, allowInsecureHTTP: draft.allowInsecureHTTP, at: place(of:), report: &report)
     checkZephr(report: &report)
     let redirect = redirect(report: &report)
     guard let base = baseURL(report: &report), let redirect else { return nil }
@@ -29,8 +29,8 @@ struct SystemCheck {
       name: name, displayName: draft.displayName ?? name.rawValue, baseURL: base, redirect: redirect)
     site.profile = draft.profile
     site.loginLifetime = draft.loginLifetime
-    site.apiBase = draft.apiBase.flatMap { Endpoint.url($0, allowInsecureHTTP: draft.allowInsecureHTTP) }
-    site.apiOrigins = draft.apiOrigins.compactMap { Endpoint.url($0, allowInsecureHTTP: draft.allowInsecureHTTP) }
+    site.apiBase = draft.api.baseURL(allowInsecureHTTP: draft.allowInsecureHTTP)
+    site.apiOrigins = draft.api.originURLs(allowInsecureHTTP: draft.allowInsecureHTTP)
     site.tls = tls
     site.allowInsecureHTTP = draft.allowInsecureHTTP
     switch kind {
@@ -101,17 +101,6 @@ struct SystemCheck {
       "\(title) has no \"redirect_uri\"", at: place,
       suggestion: "write the address that the server sends the browser back to, as it is configured there")
     return nil
-  }
-
-  private func checkAPI(report: inout Report) {
-    let all = (draft.apiBase.map { [("api_base", $0)] } ?? []) + draft.apiOrigins.map { ("api_origins", $0) }
-    for (key, text) in all {
-      let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP)
-      let isWhole = key == "api_base" || (url.map { ["", "/"].contains($0.path) } ?? false)
-      guard url == nil || text.contains("?") || !isWhole else { continue }
-      let wanted = key == "api_base" ? "an https URL without user, query or fragment" : "https addresses without a path"
-      report.problem("\"\(key)\" in \(title) must be \(wanted), not \(quoted(text))", at: place(of: key))
-    }
   }
 
   private func checkZephr(report: inout Report) {

@@ -9,8 +9,7 @@ struct SystemDraft {
   var baseURL: String?
   var redirect: ProviderSettings.Redirect?
   var loginLifetime = Duration.seconds(600)
-  var apiBase: String?
-  var apiOrigins: [String] = []
+  var api = APIAddresses()
   var tls = TLSDraft()
   var allowInsecureHTTP = false
 

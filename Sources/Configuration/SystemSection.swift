@@ -84,10 +84,10 @@ extension Sections {
       "login_timeout", .duration(.seconds(10)...(.days(1))), \.loginLifetime, standard: "\"10m\"",
       "How long a person may take to sign in, and to do what is asked for then."),
     Key(
-      "api_base", .name, \.apiBase, standard: "the server itself; `/api/v1` of it with `vms`",
+      "api_base", .name, \.api.base, standard: "the server itself; `/api/v1` of it with `vms`",
       "What paths of authorised calls (`request.send`) are relative to: an https URL."),
     Key(
-      "api_origins", .names, \.apiOrigins, standard: "those of `base_url` and `api_base`",
+      "api_origins", .names, \.api.origins, standard: "those of `base_url` and `api_base`",
       "Where else such calls may go with the account's token."),
     Key(
       "tls_ca_file", .path, \.tls.authoritiesFile,

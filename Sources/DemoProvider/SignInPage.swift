@@ -1,8 +1,8 @@
 extension Page {
   /// Sign-in where no OAuth request stands behind it: `answers` are the buttons, by the value of `decision`.
   static func signIn(
-    title: String, action: String, hidden: [(String, String)], userName: String, answers: [(String, String)],
-    problem: String?
+    title: String, action: String, hidden: [(String, String)], userName: String,
+    answers: [(String, String)] = [("allow", "Sign in"), ("deny", "Cancel")], problem: String?
   ) -> Self {
     let fields = hidden.reduce("" as HTML) {
       $0 + "<input type=\"hidden\" name=\"\($1.0)\" value=\"\($1.1)\">\n"

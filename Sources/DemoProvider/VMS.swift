@@ -140,7 +140,7 @@ extension Page {
   fileprivate static func vms(_ hidden: [(String, String)], userName: String, problem: String?) -> Self {
     .signIn(
       title: "Sign in to the video server", action: Provider.vmsPage, hidden: hidden, userName: userName,
-      answers: [("allow", "Sign in"), ("deny", "Cancel")], problem: problem)
+      problem: problem)
   }
 }
 

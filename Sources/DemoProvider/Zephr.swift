@@ -147,7 +147,7 @@ extension Page {
   fileprivate static func zephr(_ hidden: [(String, String)], userName: String, problem: String?) -> Self {
     .signIn(
       title: "Sign in to the newspaper", action: Provider.zephrPage, hidden: hidden, userName: userName,
-      answers: [("allow", "Sign in"), ("deny", "Cancel")], problem: problem)
+      problem: problem)
   }
 }
 

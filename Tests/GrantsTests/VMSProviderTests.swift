@@ -40,7 +40,7 @@ struct VMSProviderTests {
   }
 
   @Test("is it available: where it says no, nothing more is asked, and the error says so")
-  func disabled() {
+  func externalLoginIsOff() {
     let (result, talk) = Self.authorization(vms(), loginRequest(), answer(#"{"is_external_auth_enabled":false}"#))
     #expect(result.failure == .unsupported(message: "external login is disabled on this server"))
     #expect(talk.sent.count == 1)

@@ -36,7 +36,7 @@ struct VMSTests {
   }
 
   @Test("is it available: where it is not, the error says that external login is disabled, and nothing waits")
-  func disabled() async throws {
+  func externalLoginIsOff() async throws {
     try await Rig.withVMS { rig in
       rig.demo.changeSettings { $0.vms.isEnabled = false }
       let error = try await rig.failure("login.start", ["provider": "cameras"])
