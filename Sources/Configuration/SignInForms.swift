@@ -30,15 +30,24 @@ extension Form {
   }
 }
 
+extension Form {
+  /// The same list, where no two have the same name.
+  fileprivate func unique<Element>(
+    _ what: String, _ name: @escaping @Sendable (Element) -> String
+  ) -> Form where Output == [Element] {
+    map { elements throws(Unfit) in
+      var seen: Set<String> = []
+      for element in elements where !seen.insert(name(element)).inserted {
+        throw .because("the \(what) \(quoted(name(element))) is there twice")
+      }
+      return elements
+    }
+  }
+}
+
 extension Form where Output == [NativeApp] {
   static var apps: Form {
-    list(app, of: "tables with app and url").map { apps throws(Unfit) in
-      var seen: Set<String> = []
-      for app in apps where !seen.insert(app.name).inserted {
-        throw .because("the application \(quoted(app.name)) is there twice")
-      }
-      return apps
-    }
+    list(app, of: "tables with app and url").unique("application") { $0.name }
   }
 
   private static var app: Form<NativeApp> {
@@ -72,13 +81,7 @@ extension Form where Output == [NativeApp] {
 
 extension Form where Output == [SignInBridge] {
   static var bridges: Form {
-    list(bridge, of: "tables with scheme and forward").map { bridges throws(Unfit) in
-      var seen: Set<String> = []
-      for bridge in bridges where !seen.insert(bridge.scheme).inserted {
-        throw .because("the scheme \(quoted(bridge.scheme)) is there twice")
-      }
-      return bridges
-    }
+    list(bridge, of: "tables with scheme and forward").unique("scheme") { $0.scheme }
   }
 
   private static var bridge: Form<SignInBridge> {

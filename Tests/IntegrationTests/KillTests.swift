@@ -6,8 +6,13 @@ import Testing
 
 @Suite("A daemon that is killed at any moment")
 struct KillTests {
-  /// Moments spread over the time that a refresh takes, in milliseconds after one began; the same in each run.
-  private static let moments = [0, 40, 90, 130, 170, 210, 260, 320]
+  /// What has just happened to a refresh at the provider.
+  private enum Moment: String, CaseIterable {
+    case arrived, rotated, answered
+  }
+
+  /// Each several times: how far the daemon has come by then varies.
+  private static let moments = (1...3).flatMap { _ in Moment.allCases }
 
   /// Refreshed after a second; the provider takes a tenth of a second before it rotates and as long after.
   private static func wish(_ rotation: DemoServer.Rotation) -> Wish {
@@ -29,10 +34,10 @@ struct KillTests {
       try await rig.login()
       try Self.slowDown(rig.demo)
       for moment in Self.moments {
-        try await Self.killDuringRefresh(rig, after: moment)
+        try await Self.killDuringRefresh(rig, when: moment)
         try await rig.start()
         let token = try await rig.token()
-        #expect(try await works(token.access_token, at: rig.demo), "killed after \(moment) ms")
+        #expect(try await works(token.access_token, at: rig.demo), "killed when one had \(moment.rawValue)")
       }
       #expect(rig.demo.stats().grants.count == 1)
       #expect(rig.demo.stats().liveGrants == 1)
@@ -45,7 +50,7 @@ struct KillTests {
       try await rig.login()
       try Self.slowDown(rig.demo)
       for moment in Self.moments {
-        try await Self.killDuringRefresh(rig, after: moment)
+        try await Self.killDuringRefresh(rig, when: moment)
         try await rig.start()
         let expiry = Double(try await rig.account().expires_at ?? 0)
         try await eventually("a refresh has ended, one way or the other") {
@@ -57,10 +62,11 @@ struct KillTests {
           let generation = try await rig.account().generation
           let error = try await rig.failure(
             "token.report_rejected", ["account": "alice", "generation": .integer(generation)])
-          #expect(error.detail == "lost_rotation", "killed after \(moment) ms")
+          #expect(error.detail == "lost_rotation", "killed when one had \(moment.rawValue)")
           try await rig.login()
         } else {
-          #expect(try await works(try await rig.token().access_token, at: rig.demo), "killed after \(moment) ms")
+          #expect(
+            try await works(try await rig.token().access_token, at: rig.demo), "killed when one had \(moment.rawValue)")
         }
       }
       #expect(rig.demo.stats().liveGrants == 1)
@@ -97,10 +103,19 @@ struct KillTests {
     }
   }
 
-  private static func killDuringRefresh(_ rig: Rig, after milliseconds: Int) async throws {
-    let before = rig.demo.stats().requests["token.refresh"] ?? 0
-    try await eventually("a refresh arrives") { (rig.demo.stats().requests["token.refresh"] ?? 0) > before }
-    try await Task.sleep(for: .milliseconds(milliseconds))
+  private static func killDuringRefresh(_ rig: Rig, when moment: Moment) async throws {
+    let before = rig.demo.stats()
+    try await eventually("a refresh has \(moment.rawValue)", every: .milliseconds(1)) {
+      let stats = rig.demo.stats()
+      guard stats.requests["token.refresh", default: 0] > before.requests["token.refresh", default: 0] else {
+        return false
+      }
+      return switch moment {
+      case .arrived: true
+      case .rotated: stats.refreshes > before.refreshes
+      case .answered: stats.refreshes > before.refreshes && stats.refreshesInFlight == 0
+      }
+    }
     try rig.kill9()
   }
 }

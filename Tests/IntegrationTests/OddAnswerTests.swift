@@ -57,9 +57,10 @@ struct OddAnswerTests {
       try rig.demo.fault(kind, at: .tokenRefresh)
       try await eventually("the first odd answer") { (rig.demo.stats().requests["token.refresh"] ?? 0) >= 1 }
       let before = rig.demo.stats().requests["token.refresh"] ?? 0
-      try await Task.sleep(for: .seconds(2))
-      let after = rig.demo.stats().requests["token.refresh"] ?? 0
-      #expect(after - before <= 4, "\(after - before) refreshes in 2 s")
+      func further() -> Int { (rig.demo.stats().requests["token.refresh"] ?? 0) - before }
+      let end = ContinuousClock.now + .seconds(2)
+      try await eventually("a storm, or 2 s") { further() > 4 || ContinuousClock.now >= end }
+      #expect(further() <= 4, "\(further()) refreshes within 2 s")
       rig.demo.reset()
       rig.demo.changeSettings { $0.accessTTL = .seconds(300) }
       // Whoever asks waits for seconds, not for the clockwork's minute.

@@ -68,8 +68,13 @@ struct SecretLeakTests {
         client, "login.handle_callback", ["url": .string("http://127.0.0.1:1/callback?code=code-by-hand-1&state=x")])
       leaks.know("code-by-hand-1")
       for kind in [DemoServer.Fault.Kind.status, .oauthError, .html200, .truncated, .badSignature] {
+        let before = rig.demo.stats().requests["token.refresh", default: 0]
         try rig.demo.fault(kind, at: .tokenRefresh, times: 1) { $0.error = "temporarily_unavailable" }
-        try await leaks.ask(client, "token.report_rejected", ["account": "alice", "generation": 1])
+        // The next attempt waits for its time.
+        try await eventually("a refresh met \(kind)", every: .milliseconds(200)) {
+          try await leaks.ask(client, "token.report_rejected", ["account": "alice", "generation": 1])
+          return rig.demo.stats().requests["token.refresh", default: 0] > before
+        }
         try await leaks.ask(client, "account.get", ["account": "alice"])
       }
       try await Self.look(rig, leaks, accounts: ["alice", "bob"])

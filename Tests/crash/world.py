@@ -16,6 +16,8 @@ RESIDENTS = {"strict": 4, "grace": 2, "none": 2}
 # Seconds.
 POINT_LIMIT = 4.0
 MIGRATIONS = 2
+# A provider answers within its faults' delays, which are shorter.
+SETTLE_SECONDS = 30
 
 
 class World(Traffic):
@@ -131,8 +133,9 @@ class World(Traffic):
         """A request of the dead daemon that the provider still works on would overtake one of the next daemon's."""
         await asyncio.sleep(0.01)
         for provider in self.providers.values():
-            while (await provider.control("stats"))["refreshes_in_flight"]:
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while (await provider.control("stats"))["refreshes_in_flight"]:
+                    await asyncio.sleep(0.01)
 
     async def examine(self):
         await self.settle()
