@@ -9,6 +9,8 @@ DOCDIR      ?= $(DATADIR)/doc/grantd
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 USERUNITDIR ?= $(PREFIX)/lib/systemd/user
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+MANDIR      ?= $(DATADIR)/man
 BASHCOMPDIR ?= $(DATADIR)/bash-completion/completions
 ZSHCOMPDIR  ?= $(DATADIR)/zsh/site-functions
 FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
@@ -22,7 +24,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run test bench simulate crash sanitize soak fuzz lint format docs install uninstall clean
+.PHONY: help deps build release demo run test bench simulate crash sanitize soak fuzz lint format docs install uninstall deb clean
 # Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -64,9 +66,10 @@ simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=1000
 soak: deps ## everything at once against one broker: no error, no growth (MINUTES=10, ARGS='--short')
 	@scripts/soak --minutes $(or $(MINUTES),10) $(ARGS)
 
-crash: deps ## kill the broker at any moment: no grant is lost (ROUNDS=500, ARGS='--seed 7')
+crash: deps ## kill the broker at any moment: no grant, no key is lost (ROUNDS=500, ROTATIONS=1000, ARGS='--seed 7')
 	@scripts/build-quietly grantd grantd-demo-provider
 	@Tests/crash/run --rounds $(or $(ROUNDS),500) $(ARGS)
+	@Tests/crash/rotate --runs $(or $(ROTATIONS),1000) $(ARGS)
 
 sanitize: deps ## the tests under ThreadSanitizer and AddressSanitizer (ARGS=thread picks one)
 	@scripts/sanitize $(ARGS)
@@ -89,18 +92,20 @@ D = $(DESTDIR)
 
 install: ## put a release build, units, completions and documents in place
 	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
-	install -d '$D$(BINDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(SYSCONFDIR)/grantd' \
-	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)'
+	install -d '$D$(BINDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
+	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
+	  '$D$(MANDIR)/man1' '$D$(MANDIR)/man8'
 	install -m 755 $(PRODUCTS)/grantd $(PRODUCTS)/grantctl '$D$(BINDIR)/'
-	for kind in service socket; do \
-	  $(UNIT_PATHS) systemd/grantd.$$kind >'$D$(UNITDIR)/grantd.'$$kind && \
-	  $(UNIT_PATHS) systemd/user/grantd.$$kind >'$D$(USERUNITDIR)/grantd.'$$kind && \
-	  chmod 644 '$D$(UNITDIR)/grantd.'$$kind '$D$(USERUNITDIR)/grantd.'$$kind || exit 1; done
+	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
+	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
+	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \
+	  chmod 644 '$D$(UNITDIR)/'$$unit '$D$(USERUNITDIR)/'$$unit || exit 1; done
 	install -m 644 systemd/sysusers.d/grantd.conf '$D$(SYSUSERSDIR)/grantd.conf'
+	install -m 644 systemd/tmpfiles.d/grantd.conf '$D$(TMPFILESDIR)/grantd.conf'
 	test -e '$D$(SYSCONFDIR)/grantd/grantd.toml' || install -m 644 config/grantd.toml '$D$(SYSCONFDIR)/grantd/grantd.toml'
 	install -m 644 config/grantd.toml '$D$(DATADIR)/grantd/grantd.toml'
 	install -m 644 config/providers.d/*.toml '$D$(DATADIR)/grantd/providers.d/'
-	install -m 644 systemd/examples/*.conf '$D$(DOCDIR)/examples/'
+	install -m 644 systemd/examples/* '$D$(DOCDIR)/examples/'
 	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
 	install -d '$D$(DOCDIR)/docs/decisions' '$D$(DOCDIR)/docs/providers'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
@@ -110,6 +115,8 @@ install: ## put a release build, units, completions and documents in place
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
+	scripts/manual $(PRODUCTS)/grantctl 1 >'$D$(MANDIR)/man1/grantctl.1'
+	scripts/manual $(PRODUCTS)/grantd 8 >'$D$(MANDIR)/man8/grantd.8'
 	@echo
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
 	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'
@@ -117,9 +124,15 @@ install: ## put a release build, units, completions and documents in place
 uninstall: ## take all of that away again, except configuration and state
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
+	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
+	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
 	rm -rf '$D$(DATADIR)/grantd' '$D$(DOCDIR)'
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
+
+deb: ## a Debian package of the release build, in .build (BUILD=debug takes that one)
+	@$(MAKE) --no-print-directory $(if $(filter debug,$(BUILD)),build,release)
+	@BUILD=$(BUILD) scripts/deb $(ARGS)
 
 clean: ## remove the build
 	$(SWIFT) package clean

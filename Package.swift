@@ -72,7 +72,7 @@ let package = Package(
     room("Callback", ["Broker", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
-    room("SQLiteStore", ["Broker", "Grants", "OAuth", grdb, crypto]),
+    room("SQLiteStore", ["Broker", "Grants", "OAuth", grdb, crypto, cryptoExtras]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux"]),
     // The name Configuration is another package's.
@@ -104,7 +104,8 @@ let package = Package(
     tests(
       "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
     tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),
-    tests("SQLiteStoreTests", ["SQLiteStore", "Broker", "Grants", "OAuth", "store-fixture", grdb, crypto]),
+    tests(
+      "SQLiteStoreTests", ["SQLiteStore", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb, crypto]),
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
@@ -130,6 +131,7 @@ let package = Package(
       "IntegrationTests",
       [
         "TestSupport", "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl", "grantd-demo-provider",
+        "store-fixture",
         asyncHTTPClient,
         crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
       ]),

@@ -94,8 +94,8 @@ class Client:
 class Broker:
     """grantd as its user would start it, in a folder of its own."""
 
-    def __init__(self, binaries, folder, providers):
-        self.binaries, self.folder = binaries, pathlib.Path(folder)
+    def __init__(self, binaries, folder, providers, instance="user", sections=""):
+        self.binaries, self.folder, self.instance = binaries, pathlib.Path(folder), instance
         self.socket, self.state = self.folder / "grantd.sock", self.folder / "state"
         self.config, self.log = self.folder / "grantd.toml", self.folder / "grantd.log"
         self.process, self.environment = None, {}
@@ -103,7 +103,7 @@ class Broker:
         self.config.write_text("".join(
             f'[provider.{name}]\nkind = "oidc"\nissuer = "{provider.issuer}"\nclient_id = "demo"\n'
             f'scopes = ["openid", "offline_access"]\nallow_insecure_http = true\n\n'
-            for name, provider in providers.items()))
+            for name, provider in providers.items()) + sections)
 
     def start(self):
         """Seconds from exec to READY=1 on the notification socket (sd_notify(3))."""
@@ -112,7 +112,7 @@ class Broker:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications, open(self.log, "ab") as log:
             notifications.bind(str(address))
             notifications.settimeout(START_SECONDS)
-            command = [self.binaries / "grantd", "--user", "--config", self.config, "--state", self.state,
+            command = [self.binaries / "grantd", f"--{self.instance}", "--config", self.config, "--state", self.state,
                        "--socket", self.socket]
             begun = time.monotonic()
             self.process = subprocess.Popen(

@@ -20,7 +20,8 @@ extension Broker {
     grants.values.filter { grant in
       if case .loginRequired = grant.saved.standing { return false }
       return endsSoon(grant)
-        && configuration.policy.allows(.observe, account: grant.saved.account.rawValue, caller: caller)
+        && configuration.policy.allows(
+          .observe, method: BrokerStatus.name, account: grant.saved.account.rawValue, caller: caller)
     }.count
   }
 

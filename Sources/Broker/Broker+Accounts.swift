@@ -13,7 +13,8 @@ extension Broker {
     }
     let seen = grants.values.filter { grant in
       (params.provider.map { $0 == grant.saved.provider.rawValue } ?? true)
-        && configuration.policy.allows(.observe, account: grant.saved.account.rawValue, caller: caller)
+        && configuration.policy.allows(
+          .observe, method: AccountList.name, account: grant.saved.account.rawValue, caller: caller)
     }
     return .init(accounts: seen.sorted { $0.saved.account < $1.saved.account }.map(view))
   }

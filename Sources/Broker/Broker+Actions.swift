@@ -39,7 +39,7 @@ extension Broker {
   /// `login.continue`.
   func continueLogin(_ params: LoginContinue.Params, caller: Caller) async throws(RPCError) -> LoginContinue.Result {
     guard !isDraining else { throw shuttingDown() }
-    let login = try login(params.login_id, caller: caller)
+    let login = try login(params.login_id, LoginContinue.name, caller: caller)
     if login.endedAt != nil, let result = try result(of: login) { return result }
     guard login.isPending else {
       throw RPCError(.loginInProgress, "the login goes on already", hint: "Wait for it with `login.wait`.")

@@ -63,7 +63,7 @@ extension Broker {
   }
 
   /// Where a login brings no refresh token the account's own goes on: then a rotation of it under way must not be lost.
-  private func refreshEnds(_ account: AccountName) async {
+  func refreshEnds(_ account: AccountName) async {
     let deadline = uptime + Timeouts.maximum
     for _ in 0..<Limit.rounds {
       guard let grant = grants[account], grant.phase != .idle, uptime < deadline, !isStopped else { return }

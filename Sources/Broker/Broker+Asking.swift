@@ -93,7 +93,9 @@ extension Broker {
   }
 
   /// `token.exchange` (RFC 8693). The answer is the caller's alone: nothing of it is kept.
-  func exchange(_ params: TokenExchange.Params, caller: Caller) async throws(RPCError) -> TokenExchange.Result {
+  func exchange(
+    _ params: TokenExchange.Params, _ session: any Session
+  ) async throws(RPCError) -> TokenExchange.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
@@ -101,7 +103,11 @@ extension Broker {
     var actor: Secret?
     if let name = params.actor {
       let acting = try accountName(name)
-      try check(.use, method: TokenExchange.name, account: name, caller: caller)
+      try check(.use, method: TokenExchange.name, account: name, caller: session.caller)
+      // Its token is used as well: it is a release of that account's.
+      let (acted, clearance) = try await clear(
+        TokenExchange.self, .init(account: name, timeout: Double((deadline - uptime).milliseconds) / 1000), session)
+      try checkAgain(TokenExchange.self, acted, clearance)
       actor = try await self.token(of: acting, SavedToken.Key(), minimumTTL: nil, until: deadline).0.accessToken
     }
     let request: TokenExchangeRequest
@@ -176,7 +182,7 @@ extension Broker {
   }
 
   /// `dpop.proof` (RFC 9449 §4.2): signed here, so that the key stays here.
-  func proof(_ params: DPoPProof.Params) async throws(RPCError) -> DPoPProof.Result {
+  func proof(_ params: DPoPProof.Params, _ clearance: Clearance) async throws(RPCError) -> DPoPProof.Result {
     let account = try accountName(params.account)
     guard let grant = grants[account] else { throw unknownAccount(params.account) }
     guard let key = grant.saved.dpopKey.flatMap(DPoPKey.init(raw:)) else {
@@ -196,9 +202,11 @@ extension Broker {
     }
     guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
     var token = params.access_token.map { Secret($0.exposed) }
-    if token == nil {
+    if let token {
+      try checkCap(ofNamed: token, grant, clearance)
+    } else {
       token = try await self.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Timeouts.standard
+        of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }
     do throws(SigningKeyError) {

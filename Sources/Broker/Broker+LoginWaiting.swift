@@ -6,18 +6,26 @@ import OAuth
 
 // Logins that wait: for their end, for being cancelled, for being told of.
 extension Broker {
-  func login(_ text: String, caller: Caller) throws(RPCError) -> Login {
-    guard let id = LoginID(rawValue: text), let login = logins[id],
-      login.saved.uid == caller.uid || configuration.policy.isPrivileged(caller)
-    else { throw RPCError(.unknownLogin, "no such login") }
+  func login(_ text: String, _ method: String, caller: Caller) throws(RPCError) -> Login {
+    guard let id = LoginID(rawValue: text), let login = logins[id], isOwn(login, method, caller) else {
+      throw RPCError(.unknownLogin, "no such login")
+    }
     return login
+  }
+
+  /// Whether it is of the caller's user, for an account that it may sign in to: not all programs of a user may.
+  private func isOwn(_ login: Login, _ method: String, _ caller: Caller) -> Bool {
+    let policy = configuration.policy
+    guard !policy.isPrivileged(caller) else { return true }
+    return login.saved.uid == caller.uid
+      && policy.allows(.login, method: method, account: login.saved.account.rawValue, caller: caller)
   }
 
   func waitForLogin(_ params: LoginWait.Params, caller: Caller) async throws(RPCError) -> LoginWait.Result {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    try await remember(params.opened, of: try login(params.login_id, caller: caller))
+    try await remember(params.opened, of: try login(params.login_id, LoginWait.name, caller: caller))
     for _ in 0..<Limit.rounds {
-      let login = try login(params.login_id, caller: caller)
+      let login = try login(params.login_id, LoginWait.name, caller: caller)
       if let result = try result(of: login) { return result }
       guard uptime < deadline else { break }
       guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
@@ -62,16 +70,14 @@ extension Broker {
   }
 
   func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {
-    let login = try login(params.login_id, caller: caller)
+    let login = try login(params.login_id, LoginCancel.name, caller: caller)
     guard login.isPending else { return .init(cancelled: false) }
     await end(login.saved.id, .failed(RPCError(.loginCancelled, "the login was cancelled")))
     return .init(cancelled: true)
   }
 
   func loginList(caller: Caller) -> LoginList.Result {
-    let seen = logins.values.filter {
-      $0.endedAt == nil && ($0.saved.uid == caller.uid || configuration.policy.isPrivileged(caller))
-    }
+    let seen = logins.values.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
     return .init(
       logins: seen.sorted { $0.saved.startedAt < $1.saved.startedAt }.map {
         .init(
@@ -95,9 +101,11 @@ extension Broker {
     switch outcome {
     case .completed, .code:
       measures.loginEnded(login.saved.provider, succeeded: true)
+      audit(login: login.saved, .loginCompleted)
       emit(login: login.saved, .loginCompleted)
     case .failed(let error):
       measures.loginEnded(login.saved.provider, succeeded: false)
+      audit(login: login.saved, .loginFailed, error)
       emit(login: login.saved, .loginFailed, error)
       logger.notice(
         "login of \(login.saved.account) failed: \(error.message)",

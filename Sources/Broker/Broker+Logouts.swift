@@ -71,6 +71,7 @@ extension Broker {
     guard !isOffline else { return }
     var dead: [(token: Secret, hint: String)] = []
     if let token = saved.refreshToken { dead.append((token, "refresh_token")) }
+    audit(ended: account, at: saved.provider, by: "backchannel_logout")
     grants[account]?.signedOut(Failure(message: message, at: now))
     changed(account)
     await saveStanding(of: account, "the end of a session")

@@ -112,13 +112,22 @@ extension Broker {
   // MARK: Reload
 
   /// Reads, checks, and only then puts in force; a bad file changes nothing.
-  public func reload() async throws(RPCError) -> BrokerReload.Result {
+  ///
+  /// - Parameter caller: who asks for it; nil: a signal.
+  public func reload(for caller: Caller? = nil) async throws(RPCError) -> BrokerReload.Result {
     reloads += 1
     let turn = reloads
-    let new = try await readConfiguration()
+    let new: BrokerConfiguration
+    do throws(RPCError) {
+      new = try await readConfiguration()
+    } catch {
+      auditReload(for: caller, error)
+      throw error
+    }
     // A later reload that was quicker read the newer file: it stays in force.
     guard turn > appliedReload else { return .init(providers: providers.count, warnings: configuration.warnings) }
     appliedReload = turn
+    auditReload(for: caller, rules: new.policy.rules)
     apply(new)
     await takeDeclared()
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
@@ -129,7 +138,11 @@ extension Broker {
   private func apply(_ new: BrokerConfiguration) {
     configuration = new
     loadedAt = now
+    trail.configure(new.audit)
+    rates.configure(new.callerLimits)
     cache.configure(policy: new.policy, refresh: new.refresh)
+    releases.forgetWords()
+    wakeReleases()
     let all = allProviders(new.providers)
     let names = Set(all.map(\.name))
     for name in providers.keys where !names.contains(name) {

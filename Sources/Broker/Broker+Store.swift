@@ -48,7 +48,7 @@ extension Broker {
     !saved.kind.needsNobody && providers[saved.provider]?.provider.about.rotation != Rotation.none
   }
 
-  private func storeFails(_ error: StoreError) {
+  func storeFails(_ error: StoreError) {
     if storeFailure != error {
       logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
     }

@@ -3,18 +3,23 @@ import Grants
 import OAuth
 
 extension Broker {
-  /// `token.get`, where the cache had no answer.
+  /// What needs no person's word.
   func token(_ params: TokenGet.Params, caller: Caller) async throws(RPCError) -> TokenGet.Result {
+    try await token(params, Clearance(caller: caller))
+  }
+
+  /// `token.get`, where the cache had no answer.
+  func token(_ params: TokenGet.Params, _ clearance: Clearance) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
     guard let grant = grants[account] else { throw unknownAccount(params.account) }
-    let scopes = try capped(params.scopes, of: grant, caller: caller)
+    let scopes = try capped(params.scopes, of: grant, clearance)
     let key = try key(scopes: scopes, resource: params.resource, grant)
     let (token, saved) = try await token(
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now.
-    try checkCap(of: token, account, caller: caller)
+    try checkCap(of: token, account, clearance)
     return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
   }
 

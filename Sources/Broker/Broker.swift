@@ -14,6 +14,7 @@ public actor Broker {
   /// What the socket's event loop reads.
   public nonisolated let cache: TokenCache
   let registrar: (any Registrar)?
+  let vault: (any Vault)?
   let readConfiguration: @Sendable () async throws(RPCError) -> BrokerConfiguration
 
   var configuration: BrokerConfiguration
@@ -34,8 +35,16 @@ public actor Broker {
   var endings: [SessionEnding] = []
   var values: [String: String] = [:]
   var waiting = Waiting()
+  /// Releases that wait for a person, and the connections that they came by.
+  var releases = Releases()
+  /// Backups on their way.
+  var transfers = Transfers()
+  var sessionsAsking: [ObjectIdentifier: (session: any Session, ids: Set<String>)] = [:]
   var measures = Measures()
   nonisolated let requests = RequestTally()
+  nonisolated let rates: CallerRates
+  /// What was done and refused, and for whom.
+  public nonisolated let trail: AuditTrail
   /// Who waits for an account's turn to write; absent: it is free.
   var turns: [AccountName: [CheckedContinuation<Void, Never>]] = [:]
   var subscriptions: [UInt64: Subscription] = [:]
@@ -74,6 +83,7 @@ public actor Broker {
   public init(
     store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
     configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
+    auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
     self.store = store
@@ -83,12 +93,17 @@ public actor Broker {
     self.configuration = configuration
     self.logger = logger
     self.registrar = registrar
+    self.vault = vault
     self.readConfiguration = readConfiguration
     anchor = (surroundings.now(), surroundings.uptime())
     lastExamined = anchor.uptime
     startedAt = anchor.wall
     loadedAt = anchor.wall
-    cache = TokenCache(policy: configuration.policy, uptime: surroundings.uptime)
+    trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
+    trail.configure(configuration.audit)
+    rates = CallerRates(uptime: surroundings.uptime)
+    rates.configure(configuration.callerLimits)
+    cache = TokenCache(policy: configuration.policy, trail: trail, uptime: surroundings.uptime)
     cache.configure(policy: configuration.policy, refresh: configuration.refresh)
     for provider in configuration.providers { providers[provider.name] = ProviderLine(provider, id: 0) }
   }
@@ -105,6 +120,7 @@ public actor Broker {
   /// Takes over what is on disk. Once, before anything else.
   public func start() async throws(StoreError) {
     let stored = try await store.load()
+    await beginTrail()
     let intents = Dictionary(stored.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
     let tokens = Dictionary(grouping: stored.tokens, by: \.account)
     for saved in stored.grants {

@@ -10,6 +10,10 @@ public struct BrokerConfiguration: Sendable {
   /// The origin under which a proxy passes callbacks of the web on to the callback endpoint, such as
   /// `https://broker.example.com` (as ``RedirectURI/origin`` writes it); nil: none does.
   public var publicOrigin: String?
+  public var audit = AuditPolicy()
+  public var callerLimits = CallerLimits()
+  /// What units may load as credentials.
+  public var credentials = UnitCredentials()
   /// The file, for people; nil: built-in defaults.
   public var path: String?
   /// What a person should know of it.
@@ -32,10 +36,13 @@ public struct BrokerConfiguration: Sendable {
 public struct BrokerIdentity: Sendable {
   public var version: String
   public var pid: Int32
+  /// The machine's name, for people.
+  public var host: String
 
-  public init(version: String, pid: Int32) {
+  public init(version: String, pid: Int32, host: String = "") {
     self.version = version
     self.pid = pid
+    self.host = host
   }
 }
 
@@ -48,6 +55,21 @@ enum Limit {
   /// Ends of sessions from which a person may still come back, and for how long.
   static let endings = 64
   static let endingsKept = Duration.seconds(3600)
+  /// Records of the audit trail that still count, kinds of failed attempts of one caller among them, and records that
+  /// wait for a disk that does not take them.
+  static let auditLines = 4096
+  static let auditFailuresPerCaller = 32
+  static let auditUnwritten = 8192
+  /// How soon a new record is written, and how often what was counted is; and how often old records are removed.
+  static let auditDelay = Duration.milliseconds(200)
+  static let auditInterval = Duration.seconds(30)
+  static let auditForgetting = Duration.seconds(3600)
+  /// Bytes of an answer of `audit.list`: it fits a line of the socket.
+  static let auditAnswer = 192 << 10
+  /// Accounts that a connection's fast road remembers.
+  static let accountsPerLane = 64
+  /// Callers whose rates are kept; the others share one.
+  static let callerRates = 4096
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
   static let logoutTokens = 4096
   static let logoutTokenKept = Duration.seconds(600)

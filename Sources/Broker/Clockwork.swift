@@ -93,6 +93,7 @@ extension Broker {
     isDraining = true
     nudge?.yield()
     for id in logins.keys { waiting.wake(.login(id)) }
+    wakeReleases()
     for name in providers.keys { wakeWanted(name) }
     while refreshesInFlight + exchangesInFlight > 0, uptime < deadline {
       await surroundings.sleep(.milliseconds(20))

@@ -42,15 +42,29 @@ extension Broker {
     subscriptions[id] = nil
   }
 
+  /// What a person has to decide is for those alone who may.
+  private func mayLearn(of event: Event, _ caller: Caller) -> Bool {
+    let policy = configuration.policy
+    guard policy.allows(.observe, method: EventsSubscribe.name, account: event.account, caller: caller) else {
+      return false
+    }
+    switch event.type {
+    case .releaseWaiting, .releaseEnded:
+      return policy.allows(.manage, method: ReleaseList.name, account: event.account, caller: caller)
+    case .tokenRefreshed, .tokenFailed, .loginRequired, .loginStarted, .loginActionRequired, .loginCompleted,
+      .loginFailed, .accountRemoved, .refreshTokenExpiring, .providerUnreachable, .providerRecovered, .storeFailed,
+      .storeRecovered, .clockStepped, .configurationReloaded:
+      return true
+    }
+  }
+
   /// After the commit, to those whose policy lets them see the account.
   func emit(_ event: Event) {
     for action in eventActions { action(event) }
     guard !subscriptions.isEmpty else { return }
     let params = JSON(encoding: event)
     for (id, subscription) in subscriptions where subscription.types.contains(event.type) {
-      guard configuration.policy.allows(.observe, account: event.account, caller: subscription.session.caller) else {
-        continue
-      }
+      guard mayLearn(of: event, subscription.session.caller) else { continue }
       guard !subscription.session.notify(method: Event.method, params: params) else { continue }
       subscriptions[id] = nil
       measures.eventDropped()

@@ -125,7 +125,8 @@ extension Double {
 }
 
 extension Duration {
-  fileprivate var inSeconds: Double {
+  /// With fractions.
+  var inSeconds: Double {
     let (seconds, attoseconds) = components
     return Double(seconds) + Double(attoseconds) / 1e18
   }

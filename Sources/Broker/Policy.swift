@@ -10,12 +10,15 @@ public struct Policy: Sendable, Equatable {
   public var instance: Instance
   /// The uid that the broker runs as.
   public var owner: UInt32
-  public var rules: [Rule]
+  public var rules: [Rule] { didSet { asksSomebody = rules.contains { $0.confirm != nil } } }
+  /// Who needs no rule is held by one that asks: they must be looked at then.
+  private var asksSomebody: Bool
 
   public init(instance: Instance, owner: UInt32, rules: [Rule]) {
     self.instance = instance
     self.owner = owner
     self.rules = rules
+    asksSomebody = rules.contains { $0.confirm != nil }
   }
 
   /// Whether the caller may do everything, without a rule.
@@ -29,11 +32,23 @@ public struct Policy: Sendable, Equatable {
   /// What a decision says.
   public enum Decision: Sendable, Equatable {
     /// Nil: it needs no rule. The cap: the scopes that tokens may have for the caller; nil: all that was granted.
-    case allowed(rule: String?, scopes: Set<String>?)
+    /// `confirm`: what a person has to say before a token is released; nil: nothing.
+    case allowed(rule: String?, scopes: Set<String>?, confirm: Confirmation?)
     /// For people: what is missing.
     case refused(why: String)
 
     public var isAllowed: Bool { if case .allowed = self { true } else { false } }
+    var rule: String? { if case .allowed(let rule, _, _) = self { rule } else { nil } }
+  }
+
+  /// A person must allow the release.
+  public struct Confirmation: Sendable, Equatable {
+    /// The rule that asks for it.
+    public var rule: String
+    /// How long a person has.
+    public var within: Duration
+    /// Tokens of these scopes alone need none: other rules allow them.
+    public var exempt: Set<String>
   }
 
   /// What the caller may do, without a look at one account: by kind of access, the patterns of accounts.
@@ -61,27 +76,38 @@ public struct Policy: Sendable, Equatable {
       }
   }
 
-  /// The same for a token as it is, whatever scopes it has.
+  /// The same for a token as it is, whatever scopes it has, and at once.
   func allowsWhole(_ method: String, account: String, caller: Caller) -> Bool {
-    isPrivileged(caller)
-      || rules.contains {
-        $0.scopes == nil && $0.gives(.use, method) && $0.covers(account, .use) && $0.who.mismatch(caller) == nil
-      }
+    if case .allowed(_, nil, nil) = permission(.use, method, account, caller) { true } else { false }
   }
 
   /// The same, and by which rule, or what is missing.
   public func decide(_ access: Access, method: String?, account: String?, caller: Caller) -> Decision {
-    if access == .open || isPrivileged(caller) { return .allowed(rule: nil, scopes: nil) }
+    permission(access, method, account, caller) ?? .refused(why: lack(access, method, account, caller))
+  }
+
+  /// Rules add: one that neither caps nor asks is enough. Where all that match ask, a person must allow it, also of who
+  /// would need no rule. Nil: refused.
+  private func permission(_ access: Access, _ method: String?, _ account: String?, _ caller: Caller) -> Decision? {
+    let needsNone = access == .open || isPrivileged(caller)
+    guard !needsNone || asksSomebody else { return .allowed(rule: nil, scopes: nil, confirm: nil) }
     var first: Rule?
-    var cap: Set<String> = []
+    var asking: Rule?
+    var (cap, exempt): (Set<String>, Set<String>) = ([], [])
+    var isCapped = !needsNone
     for rule in rules where rule.gives(access, method) && rule.covers(account, access) {
       guard rule.who.mismatch(caller) == nil else { continue }
-      guard let scopes = rule.scopes else { return .allowed(rule: rule.name, scopes: nil) }
+      guard rule.scopes != nil || rule.confirm != nil else {
+        return .allowed(rule: rule.name, scopes: nil, confirm: nil)
+      }
       first = first ?? rule
-      cap.formUnion(scopes)
+      cap.formUnion(rule.scopes ?? [])
+      if rule.scopes == nil { isCapped = false }
+      if rule.confirm == nil { exempt.formUnion(rule.scopes ?? []) } else { asking = asking ?? rule }
     }
-    if let first { return .allowed(rule: first.name, scopes: cap) }
-    return .refused(why: lack(access, method, account, caller))
+    guard needsNone || first != nil else { return nil }
+    let confirm = asking.map { Confirmation(rule: $0.name, within: $0.confirm ?? .zero, exempt: exempt) }
+    return .allowed(rule: needsNone ? nil : first?.name, scopes: isCapped ? cap : nil, confirm: confirm)
   }
 
   /// The rule that came nearest, and what stood in its way.

@@ -92,7 +92,9 @@ extension Broker {
   /// Without the accounts that the caller may not see.
   func view(_ checked: Checked, of name: ProviderName, for caller: Caller) -> ProviderCheck.Result {
     let seen = checked.checks.filter { check in
-      check.account.map { configuration.policy.allows(.observe, account: $0, caller: caller) } ?? true
+      check.account.map {
+        configuration.policy.allows(.observe, method: ProviderCheck.name, account: $0, caller: caller)
+      } ?? true
     }
     return .init(provider: name.rawValue, checked_at: checked.at.seconds, checks: seen)
   }

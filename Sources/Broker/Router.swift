@@ -1,5 +1,4 @@
 public import BrokerAPI
-import Logging
 
 /// From a request's method to the broker's answer: the method is known, the caller is allowed, the parameters are
 /// decoded; in that order, in this one place.
@@ -20,34 +19,29 @@ public struct Router: Dispatcher {
     let checks = ProviderChecks(broker)
     routes = Dictionary(
       uniqueKeysWithValues: [
-        Self.route(TokenGet.self, broker, account: { $0.account }) { params, session throws(RPCError) in
-          try await broker.token(params, caller: session.caller)
+        Self.release(TokenGet.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.token(params, clearance)
         },
         Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.reportRejected(params)
         },
-        Self.route(TokenExchange.self, broker, account: { $0.account }) { params, session throws(RPCError) in
-          try await broker.checkWhole(TokenExchange.name, params.account, caller: session.caller)
-          return try await broker.exchange(params, caller: session.caller)
+        Self.release(TokenExchange.self, broker) { params, session, _ throws(RPCError) in
+          try await broker.exchange(params, session)
         },
-        Self.route(TokenIntrospect.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+        Self.release(TokenIntrospect.self, broker) { params, _, _ throws(RPCError) in
           try await broker.introspect(params)
         },
-        Self.route(DPoPProof.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.proof(params)
+        Self.release(DPoPProof.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.proof(params, clearance)
         },
-        Self.route(AccountUserinfo.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.userInfo(params)
+        Self.release(AccountUserinfo.self, broker) { params, _, _ throws(RPCError) in try await broker.userInfo(params)
         },
-        Self.route(AccountSessions.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.sessions(params)
+        Self.release(AccountSessions.self, broker) { params, _, _ throws(RPCError) in try await broker.sessions(params)
         },
-        Self.route(AccountEndSession.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
+        Self.release(AccountEndSession.self, broker) { params, _, _ throws(RPCError) in
           try await broker.endSession(params)
         },
-        Self.route(RequestSend.self, broker, account: { $0.account }) { params, session throws(RPCError) in
-          try await broker.checkWhole(RequestSend.name, params.account, caller: session.caller)
-          return try await broker.sendRequest(params)
+        Self.release(RequestSend.self, broker) { params, _, _ throws(RPCError) in try await broker.sendRequest(params)
         },
         Self.route(AccountImport.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.importAccount(params)
@@ -87,6 +81,15 @@ public struct Router: Dispatcher {
         Self.route(PolicyExplain.self, broker) { params, session throws(RPCError) in
           try await broker.explain(params, caller: session.caller)
         },
+        Self.route(ReleaseList.self, broker, isOfSomeAccount: true) { _, session throws(RPCError) in
+          await broker.releaseList(for: session.caller)
+        },
+        Self.route(ReleaseApprove.self, broker, isOfSomeAccount: true) { params, session throws(RPCError) in
+          .init(approved: try await broker.answer(params, true, ReleaseApprove.name, caller: session.caller))
+        },
+        Self.route(ReleaseDeny.self, broker, isOfSomeAccount: true) { params, session throws(RPCError) in
+          .init(denied: try await broker.answer(params, false, ReleaseDeny.name, caller: session.caller))
+        },
         Self.route(ProviderList.self, broker) { _, _ throws(RPCError) in await broker.providerList() },
         Self.route(ProviderGet.self, broker) { params, _ throws(RPCError) in try await broker.provider(params) },
         Self.route(ProviderRegister.self, broker) { params, _ throws(RPCError) in try await broker.register(params) },
@@ -99,7 +102,31 @@ public struct Router: Dispatcher {
         Self.route(BrokerStatus.self, broker) { _, session throws(RPCError) in
           await broker.status(for: session.caller)
         },
-        Self.route(BrokerReload.self, broker) { _, _ throws(RPCError) in try await broker.reload() },
+        Self.route(BrokerReload.self, broker) { _, session throws(RPCError) in
+          try await broker.reload(for: session.caller)
+        },
+        Self.route(AuditList.self, broker, isOfSomeAccount: true) { params, session throws(RPCError) in
+          try await broker.auditTrail(params, caller: session.caller)
+        },
+        Self.route(StoreRotateKey.self, broker) { _, _ throws(RPCError) in try await broker.rotateKey() },
+        Self.route(StoreBackup.self, broker) { params, session throws(RPCError) in
+          try await broker.makeBackup(params, session)
+        },
+        Self.route(StoreBackupPart.self, broker) { params, session throws(RPCError) in
+          try await broker.backupPart(params, session)
+        },
+        Self.route(StoreRestore.self, broker) { params, session throws(RPCError) in
+          try await broker.beginRestore(params, session)
+        },
+        Self.route(StoreRestorePart.self, broker) { params, session throws(RPCError) in
+          try await broker.restorePart(params, session)
+        },
+        Self.route(StoreRestoreLook.self, broker) { params, session throws(RPCError) in
+          try await broker.lookAtBackup(params, session)
+        },
+        Self.route(StoreRestoreApply.self, broker) { params, session throws(RPCError) in
+          try await broker.applyBackup(params, session)
+        },
         Self.route(BrokerMetrics.self, broker) { _, _ throws(RPCError) in await broker.metrics() },
         Self.route(EventsSubscribe.self, broker) { params, session throws(RPCError) in
           try await broker.subscribe(params, session: session)
@@ -108,9 +135,7 @@ public struct Router: Dispatcher {
       ])
   }
 
-  public func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? {
-    cache.reply(account: account, minTTL: minTTL, caller: caller)
-  }
+  public func cachedTokens(for caller: Caller) -> any CachedTokens { CachedLane(cache, caller: caller) }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     guard let route = routes[request.method] else {
@@ -118,21 +143,32 @@ public struct Router: Dispatcher {
       broker.requests.answered(nil, answer)
       return answer
     }
-    let answer = await route.answer(request.params, session)
+    let who = AuditEntry.Who(session.caller)
+    let answer: Result<JSON, RPCError>
+    if let wait = broker.rates.take(who) {
+      answer = .failure(broker.tooOften(request.method, who, pid: session.caller.pid, wait: wait))
+    } else {
+      answer = await route.answer(request.params, session)
+    }
+    if case .failure(let error) = answer, error.reason == .notPermitted { broker.rates.refused(who) }
     broker.requests.answered(request.method, answer)
     return answer
   }
 
   private static func route<M: RPCMethod>(
     _ method: M.Type, _ broker: Broker, account: (@Sendable (M.Params) -> String)? = nil,
+    isOfSomeAccount: Bool = false,
     _ handler: @escaping @Sendable (M.Params, any Session) async throws(RPCError) -> M.Result
   ) -> (String, Route) {
     let answer: @Sendable (JSON?, any Session) async -> Result<JSON, RPCError> = { params, session in
+      var named: String?
       do throws(RPCError) {
         // Who may not call it at all learns nothing of its parameters.
-        try await broker.check(M.access, method: M.name, caller: session.caller, anyAccount: account != nil)
+        try await broker.check(
+          M.access, method: M.name, caller: session.caller, anyAccount: account != nil || isOfSomeAccount)
         let params = try decodeParams(M.self, from: params)
         if let account {
+          named = account(params)
           try await broker.check(M.access, method: M.name, account: account(params), caller: session.caller)
         }
         let result = try await handler(params, session)
@@ -140,12 +176,29 @@ public struct Router: Dispatcher {
         if M.access == .use, let account {
           try await broker.check(M.access, method: M.name, account: account(params), caller: session.caller)
         }
+        broker.audit(M.self, account: named, session.caller, .success(result))
         return .success(JSON(encoding: result))
       } catch {
+        // Who may not call it at all is not told of its parameters, and recorded with the account all the same.
+        if named == nil, let account { named = (try? decodeParams(M.self, from: params)).map(account) }
+        broker.audit(M.self, account: named, session.caller, .failure(error))
         return .failure(error)
       }
     }
     return (M.name, Route(access: M.access, answer: answer))
+  }
+
+  /// The route of a method that releases a token: it may have to wait for a person first.
+  private static func release<M: TokenRelease>(
+    _ method: M.Type, _ broker: Broker,
+    _ handler: @escaping @Sendable (M.Params, any Session, Clearance) async throws(RPCError) -> M.Result
+  ) -> (String, Route) {
+    route(method, broker, account: { $0.account }) { asked, session throws(RPCError) in
+      let (params, clearance) = try await broker.clear(method, asked, session)
+      let result = try await handler(params, session, clearance)
+      try await broker.checkAgain(method, params, clearance)
+      return result
+    }
   }
 }
 
@@ -161,10 +214,6 @@ extension Broker {
       ? policy.allowsSome(access, method: method, caller: caller)
       : policy.allows(access, method: method, account: account, caller: caller)
     guard !isAllowed else { return }
-    var metadata: Logger.Metadata = ["caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)"]
-    if let unit = caller.unit { metadata["caller_unit"] = "\(unit.prefix(256))" }
-    if let account { metadata["account"] = "\(account.prefix(128))" }
-    logger.warning("refused \(method)", metadata: metadata)
     throw RPCError(
       .notPermitted,
       "uid \(caller.uid) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),

@@ -12,6 +12,8 @@ public struct Rule: Sendable, Equatable {
   public var methods: Set<String>
   /// The scopes that tokens may have for this caller; nil: all that was granted.
   public var scopes: Set<String>?
+  /// A person must allow each release of a token, and has this long; nil: nobody need say anything.
+  public var confirm: Duration?
 
   /// What a caller must be; nil: anything.
   public struct Who: Sendable, Equatable {
@@ -38,7 +40,7 @@ public struct Rule: Sendable, Equatable {
 
   public init(
     name: String, who: Who, accounts: [String], access: Set<Access>, methods: Set<String> = [],
-    scopes: Set<String>? = nil
+    scopes: Set<String>? = nil, confirm: Duration? = nil
   ) {
     self.name = name
     self.who = who
@@ -46,6 +48,7 @@ public struct Rule: Sendable, Equatable {
     self.access = access
     self.methods = methods
     self.scopes = scopes
+    self.confirm = confirm
   }
 
   public init(name: String, uid: UInt32?, gid: UInt32?, accounts: [String], access: Set<Access>) {

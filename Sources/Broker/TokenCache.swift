@@ -1,11 +1,11 @@
-public import BrokerAPI
+import BrokerAPI
 import Foundation
 import Grants
 import OAuth
 import Synchronization
 
 /// The tokens that can be handed out without asking the broker, rendered once each. Read on the event loop that serves
-/// the socket, so everything in here is short.
+/// the socket: see ``CachedLane``.
 public final class TokenCache: Sendable {
   struct Entry: Sendable {
     let body: CachedReply.Body
@@ -15,64 +15,103 @@ public final class TokenCache: Sendable {
     let lifetime: Duration
     /// Without a wish of the caller, the token is served until here.
     let servedUntil: Int64
+    let provider: String
+    let scopes: [String]
+    let generation: Int64
+  }
+
+  /// An entry as it is served. Whoever holds one looks whether it still is.
+  final class Slot: Sendable {
+    let entry: Entry
+    private let withdrawn = Atomic(false)
+
+    init(_ entry: Entry) { self.entry = entry }
+
+    var isWithdrawn: Bool { withdrawn.load(ordering: .acquiring) }
+    func withdraw() { withdrawn.store(true, ordering: .releasing) }
+  }
+
+  /// What a look at the cache found for one caller.
+  struct Found: Sendable {
+    let slot: Slot
+    let refresh: RefreshPolicy
+    /// The rule that allows it.
+    let rule: String?
+    /// Whether releases are recorded.
+    let isRecorded: Bool
+    let epoch: UInt64
   }
 
   private struct State {
-    var entries: [String: Entry] = [:]
+    var slots: [String: Slot] = [:]
     var policy: Policy
     var refresh = RefreshPolicy()
     var isOpen = true
-    var served: UInt64 = 0
   }
 
   private let state: Mutex<State>
-  private let uptime: @Sendable () -> Duration
+  /// Rises with each change of the policy: what was decided before counts no more.
+  private let epoch = Atomic<UInt64>(0)
+  private let replies = Atomic<UInt64>(0)
+  let uptime: @Sendable () -> Duration
+  let trail: AuditTrail
 
-  init(policy: Policy, uptime: @escaping @Sendable () -> Duration) {
+  init(policy: Policy, trail: AuditTrail, uptime: @escaping @Sendable () -> Duration) {
     state = Mutex(State(policy: policy))
+    self.trail = trail
     self.uptime = uptime
   }
 
-  /// The reply to a plain `token.get`, or nil where the broker itself must answer.
-  public func reply(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? {
+  /// The account's token, where the caller may have it as it is.
+  func find(_ account: String, for caller: Caller) -> Found? {
     state.withLock { state in
-      guard state.isOpen, let entry = state.entries[account],
+      guard state.isOpen, let slot = state.slots[account],
         state.policy.allowsWhole(TokenGet.name, account: account, caller: caller)
       else { return nil }
-      guard let expiresAt = entry.expiresAt else {
-        state.served &+= 1
-        return CachedReply(body: entry.body, expiresIn: nil)
-      }
-      let now = uptime().milliseconds
-      var servedUntil = entry.servedUntil
-      if let minTTL {
-        let floor = state.refresh.floor(.seconds(min(minTTL, 1_000_000_000)), lifetime: entry.lifetime)
-        servedUntil = expiresAt - floor.milliseconds
-      }
-      guard now < servedUntil else { return nil }
-      state.served &+= 1
-      return CachedReply(body: entry.body, expiresIn: (expiresAt - now) / 1000)
+      return Found(
+        slot: slot, refresh: state.refresh,
+        rule: state.policy.decide(.use, method: TokenGet.name, account: account, caller: caller).rule,
+        isRecorded: trail.policy.isEnabled, epoch: epoch.load(ordering: .relaxed))
     }
   }
 
+  /// Whether nothing has changed since.
+  func stillHolds(_ found: Found) -> Bool {
+    !found.slot.isWithdrawn && epoch.load(ordering: .acquiring) == found.epoch
+  }
+
+  /// The rule that lets the caller do this.
+  func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> String? {
+    state.withLock { $0.policy }.decide(access, method: method, account: account, caller: caller).rule
+  }
+
+  func count() { replies.add(1, ordering: .relaxed) }
+
   /// How many replies there were.
-  var served: UInt64 { state.withLock { $0.served } }
+  var served: UInt64 { replies.load(ordering: .relaxed) }
 
   func set(_ account: AccountName, _ entry: Entry?) {
-    state.withLock { $0.entries[account.rawValue] = entry }
+    let slot = entry.map(Slot.init)
+    state.withLock { state in
+      let old = state.slots.removeValue(forKey: account.rawValue)
+      if state.isOpen { state.slots[account.rawValue] = slot }
+      old?.withdraw()
+    }
   }
 
   func configure(policy: Policy, refresh: RefreshPolicy) {
     state.withLock {
       $0.policy = policy
       $0.refresh = refresh
+      epoch.add(1, ordering: .releasing)
     }
   }
 
   func close() {
-    state.withLock {
-      $0.isOpen = false
-      $0.entries = [:]
+    state.withLock { state in
+      state.isOpen = false
+      for slot in state.slots.values { slot.withdraw() }
+      state.slots = [:]
     }
   }
 }
@@ -88,6 +127,9 @@ extension TokenCache.Entry {
     self.lifetime = lifetime
     servedUntil = expiresAt.map { $0 - policy.floor(nil, lifetime: lifetime).milliseconds } ?? .max
     body = CachedReply.Body(TokenGet.Result(token, grant: grant, about: about, at: nil))
+    provider = grant.provider.rawValue
+    scopes = token.scopes
+    generation = token.generation
   }
 }
 

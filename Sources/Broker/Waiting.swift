@@ -5,6 +5,8 @@ struct Waiting {
   enum Key: Hashable {
     case account(AccountName)
     case login(LoginID)
+    /// Whoever waits for a person's word on a release, by its id.
+    case release(String)
     /// Whoever holds something that the disk did not take.
     case store
     /// Whoever began something that goes on by itself.

@@ -1,3 +1,5 @@
+import Foundation
+
 /// The process at the other end of a connection, as the kernel said when it connected; nothing that it says itself.
 public struct Caller: Sendable, Hashable {
   public var uid: UInt32
@@ -53,12 +55,27 @@ public struct RPCRequest: Sendable {
 
 /// What the socket server asks of the broker.
 public protocol Dispatcher: Sendable {
-  /// A cached reply to a plain `token.get`, or nil: take the comfortable road (``respond(to:session:)``).
-  /// Called on the event loop that read the request: must not block, and costs about a microsecond.
-  func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply?
+  /// What answers the plain `token.get` of one connection, which stays on the event loop that asks for it.
+  func cachedTokens(for caller: Caller) -> any CachedTokens
 
   /// Everything else. Runs in a task of its own; ends within the method's deadline.
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError>
+}
+
+/// The fast road of one connection: what was found out about its caller is kept.
+public protocol CachedTokens: AnyObject {
+  /// A cached reply to a plain `token.get`, or nil: take the comfortable road (``Dispatcher/respond(to:session:)``).
+  /// Called on the event loop that read the request: must not block, and costs less than a microsecond.
+  ///
+  /// - Parameter account: the name in UTF-8.
+  func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply?
+}
+
+extension CachedTokens {
+  public func reply(account: String, minTTL: Int64? = nil) -> CachedReply? {
+    var account = account
+    return account.withUTF8 { reply(account: UnsafeRawBufferPointer($0), minTTL: minTTL) }
+  }
 }
 
 /// A rendered `token.get` result with one hole for `expires_in`:
@@ -68,15 +85,37 @@ public struct CachedReply: Sendable {
   public var body: Body
   public var expiresIn: Int64?
 
-  /// Made once per token; shared by all replies.
+  /// Made once per token; shared by all replies. It holds the token, and is overwritten at its end.
   public final class Body: Sendable {
-    public let head: [UInt8]
-    public let tail: [UInt8]
+    /// Written in `init` and in `deinit` alone, so that threads may read it.
+    nonisolated(unsafe) private let bytes: UnsafeMutableRawBufferPointer
+    private let headCount: Int
 
     public init(head: [UInt8], tail: [UInt8]) {
-      self.head = head
-      self.tail = tail
+      bytes = .allocate(byteCount: head.count + tail.count, alignment: 1)
+      bytes.copyBytes(from: head)
+      UnsafeMutableRawBufferPointer(rebasing: bytes[head.count...]).copyBytes(from: tail)
+      headCount = head.count
     }
+
+    deinit {
+      // A plain assignment to memory that is given back may be left out by the compiler.
+      if let start = bytes.baseAddress { explicit_bzero(start, bytes.count) }
+      bytes.deallocate()
+    }
+
+    /// Without a copy.
+    public func withBytes<Result>(
+      _ body: (_ head: UnsafeRawBufferPointer, _ tail: UnsafeRawBufferPointer) -> Result
+    ) -> Result {
+      body(headBytes, tailBytes)
+    }
+
+    private var headBytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[..<headCount]) }
+    private var tailBytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: bytes[headCount...]) }
+
+    public var head: [UInt8] { Array(headBytes) }
+    public var tail: [UInt8] { Array(tailBytes) }
   }
 
   public init(body: Body, expiresIn: Int64?) {

@@ -25,6 +25,8 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
   case storeFailure = "store_failure"
   case shuttingDown = "shutting_down"
   case invalidConfiguration = "invalid_configuration"
+  case invalidBackup = "invalid_backup"
+  case keyNotReplaceable = "key_not_replaceable"
 
   /// The JSON-RPC error code, fixed for ever.
   public var code: Int {
@@ -51,6 +53,8 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .storeFailure: -32019
     case .shuttingDown: -32020
     case .invalidConfiguration: -32021
+    case .invalidBackup: -32022
+    case .keyNotReplaceable: -32023
     }
   }
 
@@ -79,6 +83,8 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .storeFailure: "The state cannot be written to disk; nothing was lost, nothing new is handed out."
     case .shuttingDown: "The broker is stopping."
     case .invalidConfiguration: "The new configuration has an error; the old one stays in force."
+    case .invalidBackup: "The backup cannot be opened: another secret, damaged, cut off, or of a later version."
+    case .keyNotReplaceable: "The broker cannot write where the store's key is kept; the old key stays."
     }
   }
 
@@ -107,6 +113,8 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .storeFailure: "Check free space and permissions of the state folder; see `journalctl -u grantd`."
     case .shuttingDown: "Connect again in a moment."
     case .invalidConfiguration: "Mend the file and reload again; `grantd --check-config` checks it first."
+    case .invalidBackup: "Give the secret that it was made with, or another copy of it."
+    case .keyNotReplaceable: "Change the key where it is kept, and start grantd again: docs/systemd.md says how."
     }
   }
 }

@@ -5,9 +5,12 @@ public enum Methods {
     RequestSend.self, AccountList.self, AccountGet.self, AccountUserinfo.self, AccountSessions.self,
     AccountEndSession.self, AccountImport.self, AccountLogout.self, LoginStart.self, LoginPassword.self,
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
-    PolicyExplain.self, ProviderList.self, ProviderGet.self, ProviderCheck.self, ProviderRegister.self,
+    PolicyExplain.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self, ProviderGet.self,
+    ProviderCheck.self, ProviderRegister.self,
     ProviderUnregister.self,
-    EventsSubscribe.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self, RPCDiscover.self,
+    EventsSubscribe.self, AuditList.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self,
+    StoreRotateKey.self, StoreBackup.self, StoreBackupPart.self, StoreRestore.self, StoreRestorePart.self,
+    StoreRestoreLook.self, StoreRestoreApply.self, RPCDiscover.self,
   ]
 
   /// In the order of ``all``.

@@ -14,6 +14,8 @@ struct Binding {
     var addresses: [String]
     var warnings: [String]
     var sockets: [any Channel]
+    /// Of each socket.
+    var families: [Family]
   }
 
   enum Family: String, CaseIterable {
@@ -33,6 +35,14 @@ struct Binding {
       case .ipv6: "IPv6"
       }
     }
+
+    /// As ``CallbackListener/Keeping`` calls it.
+    var short: String {
+      switch self {
+      case .ipv4: "v4"
+      case .ipv6: "v6"
+      }
+    }
   }
 
   private enum Failure: Error {
@@ -46,6 +56,7 @@ struct Binding {
   let configuration: CallbackListener.Configuration
   let loop: any EventLoop
   let reception: NIOLoopBound<Reception>
+  let keeping: CallbackListener.Keeping?
 
   func bind() async throws(CallbackListenerError) -> Result {
     let families = Family.allCases.filter { $0 == .ipv4 ? configuration.ipv4 : configuration.ipv6 }
@@ -88,19 +99,22 @@ struct Binding {
 
   /// All families that the machine has, or nothing.
   private func bind(_ families: [Family], port: Int) async throws(Failure) -> Result {
-    var result = Result(port: port, addresses: [], warnings: [], sockets: [])
+    var result = Result(port: port, addresses: [], warnings: [], sockets: [], families: [])
     var missing: [Family] = []
     for family in families {
       do throws(Failure) {
         let socket = try await socket(family, port: result.port)
         result.port = socket.localAddress?.port ?? result.port
         result.sockets.append(socket)
+        result.families.append(family)
         result.addresses.append(family.authority(result.port))
       } catch {
         if case .missing = error {
           missing.append(family)
         } else {
           for socket in result.sockets { try? await socket.close().get() }
+          // One family alone is not served: neither must it be held.
+          for family in result.families { keeping?.forget(result.port, family.short) }
           throw error
         }
       }
@@ -113,8 +127,37 @@ struct Binding {
   }
 
   private func socket(_ family: Family, port: Int) async throws(Failure) -> any Channel {
+    if let socket = await earlierSocket(family, port: port) { return socket }
+    do {
+      return try await bootstrap().bind(to: SocketAddress(ipAddress: family.rawValue, port: port)).get()
+    } catch let error as IOError {
+      switch error.errnoCode {
+      case EADDRINUSE: throw .taken(family)
+      case EACCES, EPERM: throw .notPermitted(family)
+      case EADDRNOTAVAIL, EAFNOSUPPORT, EPROTONOSUPPORT: throw .missing(family)
+      default: throw .other(family, error.description)
+      }
+    } catch {
+      throw .other(family, "\(error)")
+    }
+  }
+
+  /// The socket that a process before listened with: connections wait in it.
+  private func earlierSocket(_ family: Family, port: Int) async -> (any Channel)? {
+    guard port != 0, let keeping, let earlier = keeping.earlier(port, family.short) else { return nil }
+    guard let socket = try? await bootstrap().withBoundSocket(earlier).get() else {
+      keeping.forget(port, family.short)
+      return nil
+    }
+    if socket.localAddress?.ipAddress == family.rawValue, socket.localAddress?.port == port { return socket }
+    keeping.forget(port, family.short)
+    try? await socket.close().get()
+    return nil
+  }
+
+  private func bootstrap() -> ServerBootstrap {
     let reception = self.reception
-    let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
+    return ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.backlog, value: Self.backlog)
       // A fixed port can be had again while old connections are in TIME_WAIT. On Linux it does not let two listen.
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -128,18 +171,6 @@ struct Binding {
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture { try reception.value.receive(channel) }
       }
-    do {
-      return try await bootstrap.bind(to: SocketAddress(ipAddress: family.rawValue, port: port)).get()
-    } catch let error as IOError {
-      switch error.errnoCode {
-      case EADDRINUSE: throw .taken(family)
-      case EACCES, EPERM: throw .notPermitted(family)
-      case EADDRNOTAVAIL, EAFNOSUPPORT, EPROTONOSUPPORT: throw .missing(family)
-      default: throw .other(family, error.description)
-      }
-    } catch {
-      throw .other(family, "\(error)")
-    }
   }
 
   private static func translated(_ failure: Failure, port: Int) -> CallbackListenerError {

@@ -21,6 +21,8 @@ public final class CallbackListener: Sendable {
     var addresses: [String]
     var warnings: [String]
     var sockets: [any Channel]
+    /// What somebody holds beside us, as ``Keeping`` calls it.
+    var kept: [String] = []
     var reception: NIOLoopBound<Reception>
   }
 
@@ -28,15 +30,20 @@ public final class CallbackListener: Sendable {
   private let loop: any EventLoop
   private let paths: Paths
   private let handler: any CallbackHandler
+  private let keeping: Keeping?
   private let logger: Logger
   private let state = Mutex(State.idle)
 
-  /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
+  /// - Parameters:
+  ///   - group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
+  ///   - keeping: holds the sockets over a restart; nil: nobody does.
   public init(
-    configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, logger: Logger
+    configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, keeping: Keeping? = nil,
+    logger: Logger
   ) {
     self.configuration = configuration
     self.handler = handler
+    self.keeping = keeping
     self.logger = logger
     loop = group.next()
     paths = Paths(configuration.paths, publicSite: configuration.publicSite)
@@ -71,14 +78,16 @@ public final class CallbackListener: Sendable {
     let bound: Binding.Result
     do throws(CallbackListenerError) {
       reception = await Self.reception(context, on: loop)
-      bound = try await Binding(configuration: configuration, loop: loop, reception: reception).bind()
+      bound = try await Binding(
+        configuration: configuration, loop: loop, reception: reception, keeping: keeping
+      ).bind()
     } catch {
       state.withLock { $0 = .stopped }
       throw error
     }
     let listening = Listening(
       port: bound.port, addresses: bound.addresses, warnings: bound.warnings, sockets: bound.sockets,
-      reception: reception)
+      kept: await kept(bound), reception: reception)
     let wasStopped = state.withLock { state in
       guard case .starting = state else { return true }
       state = .listening(listening)
@@ -91,6 +100,31 @@ public final class CallbackListener: Sendable {
     logger.debug("callback endpoint listens", metadata: ["addresses": "\(bound.addresses.joined(separator: " "))"])
   }
 
+  /// Accepts no more, where somebody holds the sockets: who comes now waits for the process after this one. Who came
+  /// just before may still ask; returns when they have, or `Limits.firstWords` is over. Otherwise nothing changes, as
+  /// whoever comes would be refused.
+  public func standBack() async {
+    let taken: Listening? = state.withLock { state in
+      guard case .listening(var listening) = state, !listening.kept.isEmpty,
+        listening.kept.count == listening.sockets.count
+      else { return nil }
+      defer { state = .listening(listening) }
+      let taken = listening
+      listening.sockets = []
+      return taken
+    }
+    guard let taken else { return }
+    for socket in taken.sockets { try? await socket.close().get() }
+    let grace = try? await loop.submit { taken.reception.value.grace }.get()
+    if let grace, grace > .zero { try? await Task.sleep(for: .nanoseconds(grace.nanoseconds)) }
+  }
+
+  /// Stops listening for good: nobody holds the sockets any more.
+  public func retire() async {
+    if let listening { for family in listening.kept { keeping?.forget(listening.port, family) } }
+    await stop()
+  }
+
   /// Stops listening, ends idle connections, and gives those whose handler is at work `Limits.stop` to be answered.
   public func stop() async {
     let listening = state.withLock { state in
@@ -99,6 +133,21 @@ public final class CallbackListener: Sendable {
       return nil
     }
     if let listening { await close(listening) }
+  }
+
+  /// Leaves a copy of each socket with whoever keeps them, and says of which families there is one.
+  private func kept(_ bound: Binding.Result) async -> [String] {
+    guard let keeping else { return [] }
+    var kept: [String] = []
+    for (socket, family) in zip(bound.sockets, bound.families.map(\.short)) {
+      let taken = try? await loop.submit {
+        try socket.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) {
+          keeping.keep($0, bound.port, family)
+        } ?? false
+      }.get()
+      if taken ?? false { kept.append(family) }
+    }
+    return kept
   }
 
   private var listening: Listening? {

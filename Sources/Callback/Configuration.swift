@@ -66,6 +66,8 @@ extension CallbackListener {
     /// From the accepted connection to the end of the request's head; of one that brings something, to the end of its
     /// body.
     public var request: Duration = .seconds(10)
+    /// From the accepted connection to its first bytes, when the end begins. Others are connections in advance.
+    public var firstWords: Duration = .milliseconds(250)
     /// From the answer to the connection's end.
     public var linger: Duration = .seconds(2)
     /// How long `stop()` waits for handlers at work.

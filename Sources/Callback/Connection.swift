@@ -25,6 +25,7 @@ final class Connection: ChannelInboundHandler {
   private let intake: Intake
   private var state = State.closed
   private var channelContext: ChannelHandlerContext?
+  private let accepted = NIODeadline.now()
   /// The client will send no more, so that there is nothing to wait for once it has its answer.
   private var isInputOver = false
   private var isStopping = false
@@ -103,6 +104,12 @@ final class Connection: ChannelInboundHandler {
     case is HTTPParserError: refuseIfReading(.badRequest)
     default: close()
     }
+  }
+
+  /// How long its first words may still take before the end begins: nothing, where they came or are not coming.
+  var grace: TimeAmount {
+    guard case .reading = state, !intake.isTouched else { return .zero }
+    return max(.zero, accepted + TimeAmount(limits.firstWords) - .now())
   }
 
   /// Ends at once if nothing is being done, else with the answer.

@@ -97,6 +97,9 @@ final class Reception {
     return outcome
   }
 
+  /// How long it may take until every connection that was just accepted has said what it wants.
+  var grace: TimeAmount { open.values.map(\.connection.grace).max() ?? .zero }
+
   /// Ends idle connections now, and all others at last after `Limits.stop`.
   func stop() -> EventLoopFuture<Void> {
     let closed = open.values.map(\.channel.closeFuture)

@@ -3,9 +3,9 @@ public enum ConfigurationReference {
   public static func markdown() -> String {
     let sections = [
       section(Sections.provider), section(Sections.vms), section(Sections.zephr), section(Sections.account),
-      section(Sections.rule), section(Sections.onEvent),
+      section(Sections.rule), section(Sections.onEvent), section(Sections.credential), section(Sections.credentials),
       section(Sections.callback), section(Sections.socket), section(Sections.store), section(Sections.refresh),
-      section(Sections.metrics),
+      section(Sections.metrics), section(Sections.audit), section(Sections.callerLimits),
       section(Sections.log),
     ]
     return ([introduction] + sections).joined(separator: "\n")
@@ -20,11 +20,15 @@ public enum ConfigurationReference {
       (Sections.account.header, Sections.account.keys.map(\.name)),
       (Sections.rule.header, Sections.rule.keys.map(\.name)),
       (Sections.onEvent.header, Sections.onEvent.keys.map(\.name)),
+      (Sections.credential.header, Sections.credential.keys.map(\.name)),
+      (Sections.credentials.header, Sections.credentials.keys.map(\.name)),
       (Sections.callback.header, Sections.callback.keys.map(\.name)),
       (Sections.socket.header, Sections.socket.keys.map(\.name)),
       (Sections.store.header, Sections.store.keys.map(\.name)),
       (Sections.refresh.header, Sections.refresh.keys.map(\.name)),
       (Sections.metrics.header, Sections.metrics.keys.map(\.name)),
+      (Sections.audit.header, Sections.audit.keys.map(\.name)),
+      (Sections.callerLimits.header, Sections.callerLimits.keys.map(\.name)),
       (Sections.log.header, Sections.log.keys.map(\.name)),
     ]
   }
@@ -54,8 +58,8 @@ public enum ConfigurationReference {
 
     A system instance reads `/etc/grantd/grantd.toml` and then `/etc/grantd/grantd.d/*.toml`, sorted by name; a user
     instance `$XDG_CONFIG_HOME/grantd/grantd.toml` and `grantd.d` beside it. All of them together are one configuration:
-    rules and hooks are appended, a later file's keys of `[callback]`, `[socket]`, `[store]`, `[refresh]`, `[metrics]` and
-    `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
+    rules, hooks and `[[credential]]` are appended, a later file's keys of `[callback]`, `[socket]`, `[store]`, `[refresh]`, `[metrics]`,
+    `[credentials]`, `[audit]`, `[limits]` and `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
 
     `grantd --check-config` checks everything without starting. Each problem is a line with file, line and what to do;
     an unknown key is a problem. `grantctl reload` reads it again: if anything is wrong nothing changes.

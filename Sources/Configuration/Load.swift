@@ -21,6 +21,7 @@ struct Loader {
   private var report = Report()
   private let templates: Templates
   private var providers: [String: Place] = [:]
+  private var credentials: [String: Place] = [:]
   private var publicURL: Place?
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
@@ -81,6 +82,7 @@ struct Loader {
       case "account": accounts.read(item, sources: sources, report: &report)
       case "rule": readRules(item)
       case "on_event": readHooks(item)
+      case "credential": readCredentials(item)
       case "callback":
         read(item, Sections.callback, \.callback)
         publicURL = item.table?["public_url"]?.place ?? publicURL
@@ -88,6 +90,9 @@ struct Loader {
       case "store": read(item, Sections.store, \.store)
       case "refresh": read(item, Sections.refresh, \.refresh)
       case "metrics": read(item, Sections.metrics, \.metrics)
+      case "credentials": readCredentialSettings(item)
+      case "audit": read(item, Sections.audit, \.audit)
+      case "limits": read(item, Sections.callerLimits, \.limits)
       case "log": read(item, Sections.log, \.self)
       default: reportUnknown(name, item)
       }
@@ -96,7 +101,9 @@ struct Loader {
 
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
-      "provider", "account", "rule", "on_event", "callback", "socket", "store", "refresh", "metrics", "log",
+      "provider", "account", "rule", "on_event", "credential", "credentials", "callback", "socket", "store", "refresh",
+      "metrics", "audit",
+      "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {
@@ -108,7 +115,7 @@ struct Loader {
   private static func header(_ section: String) -> String {
     switch section {
     case "provider", "account": "[\(section).NAME]"
-    case "rule", "on_event": "[[\(section)]]"
+    case "rule", "on_event", "credential": "[[\(section)]]"
     default: "[\(section)]"
     }
   }
@@ -147,6 +154,35 @@ struct Loader {
       Sections.onEvent.read(table, into: &draft, title: Sections.onEvent.header, report: &report)
       if let hook = draft.hook(table, at: item.place, report: &report) { settings.hooks.append(hook) }
     }
+  }
+
+  private mutating func readCredentials(_ item: Item) {
+    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
+      return report.problem("credentials are written as [[credential]], with two brackets", at: item.place)
+    }
+    for item in items {
+      guard settings.credentials.offers.count < Sections.mostCredentials else {
+        return report.problem("there are more than \(Sections.mostCredentials) [[credential]]", at: item.place)
+      }
+      let table = item.table ?? [:]
+      var draft = CredentialDraft()
+      Sections.credential.read(table, into: &draft, title: Sections.credential.header, report: &report)
+      guard let offer = draft.offer(table, at: item.place, report: &report) else { continue }
+      if let first = credentials.updateValue(item.place, forKey: offer.id) {
+        report.problem(
+          "[[credential]] with id \(quoted(offer.id)) is there twice", at: item.place,
+          suggestion: "the first is at \(first)")
+      }
+      settings.credentials.offers.append(offer)
+    }
+  }
+
+  private mutating func readCredentialSettings(_ item: Item) {
+    if case .list = item.value {
+      return report.problem(
+        "credentials are written as [[credential]]; [credentials] is one table", at: item.place)
+    }
+    read(item, Sections.credentials, \.credentials)
   }
 
   private mutating func readProviders(_ item: Item) {

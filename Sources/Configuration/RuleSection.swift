@@ -17,6 +17,8 @@ struct RuleDraft {
   var access: [Access]?
   var methods: [String] = []
   var scopes: [String]?
+  var confirm = false
+  var confirmTimeout = Duration.seconds(60)
 }
 
 extension Sections {
@@ -63,6 +65,13 @@ extension Sections {
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
         "A cap: `token.get` gives tokens of these scopes alone, where the provider can narrow, and else none."),
+      Key(
+        "confirm", .flag, \.confirm, standard: "false",
+        "A person must allow each release of a token (`grantctl approve`), also to root and the owner, unless another "
+          + "rule allows it without. Only what hands out a token or uses one waits."),
+      Key(
+        "confirm_timeout", .duration(.seconds(5)...(.minutes(5))), \.confirmTimeout, standard: "\"60s\"",
+        "With `confirm`: how long a person has, and the longest that the caller waits."),
     ])
 
   private static let unitPattern = Form<String>.text.map("a unit's name") { text throws(Unfit) in
@@ -102,6 +111,7 @@ extension RuleDraft {
     if table["access"] == nil, table["methods"] == nil {
       report.problem("\(title) has no \"access\"", at: place, suggestion: "or name methods one by one with \"methods\"")
     }
+    checkConfirm(table, at: place, report: &report)
     let namesCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"].contains { table[$0] != nil }
     if !namesCaller && !anyone {
       report.problem(
@@ -124,7 +134,22 @@ extension RuleDraft {
     return Rule(
       name: name ?? place.description,
       who: .init(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable), accounts: accounts,
-      access: Set(access ?? []), methods: Set(methods), scopes: scopes.map(Set.init))
+      access: Set(access ?? []), methods: Set(methods), scopes: scopes.map(Set.init),
+      confirm: confirm ? confirmTimeout : nil)
+  }
+
+  private func checkConfirm(_ table: [String: Item], at place: Place, report: inout Report) {
+    if let timeout = table["confirm_timeout"]?.place, !confirm {
+      report.problem(
+        "[[rule]] has a \"confirm_timeout\" and nothing to confirm", at: timeout, suggestion: "add confirm = true")
+    }
+    guard confirm, access != nil || !methods.isEmpty else { return }
+    let access = access ?? []
+    let releases = Methods.all.filter { $0 is any TokenRelease.Type }
+    guard !releases.contains(where: { access.contains($0.access) || methods.contains($0.name) }) else { return }
+    report.problem(
+      "[[rule]] has confirm = true, and allows nothing that releases a token", at: table["confirm"]?.place ?? place,
+      suggestion: "add \"use\" to access, or remove confirm")
   }
 
   private func id(

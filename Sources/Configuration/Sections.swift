@@ -1,3 +1,4 @@
+import Broker
 import Grants
 
 /// Every table of the configuration; those of providers, accounts, rules and hooks are in files of their own.
@@ -89,6 +90,37 @@ enum Sections {
         "listen", .metricsAddress, \.listen, standard: "nowhere",
         "`GET /metrics` is answered here. Every program of this machine can read a port; a socket only grantd's user "
           + "and group.")
+    ])
+
+  static let audit = Section<AuditPolicy>(
+    header: "[audit]",
+    meaning:
+      "The audit trail: who got which token, who was refused, who signed in and out, who changed the rules. `grantctl audit` "
+      + "reads it; the journal has it too.",
+    keys: [
+      Key("enabled", .flag, \.isEnabled, standard: "true", "Whether it is kept."),
+      Key(
+        "keep", .duration(.hours(1)...(.days(3650))), \.keep, standard: "\"90d\"",
+        "Records are removed this long after their last time."),
+      Key(
+        "records", .number(1000...100_000_000), \.most, standard: "1000000",
+        "Records that are kept at most; the oldest give way."),
+    ])
+
+  static let callerLimits = Section<CallerLimits>(
+    header: "[limits]",
+    meaning:
+      "How much each caller may ask: each user, and of one user each unit and each executable by itself. Tokens that are "
+      + "served from memory are not counted. Who asks too often gets `rate_limited` for a while, and keeps nobody waiting.",
+    keys: [
+      Key(
+        "requests_per_second", .number(1...1_000_000), \.rate, standard: "2000",
+        "Requests in a second, in the long run."),
+      Key(
+        "burst", .number(1...10_000_000), \.burst, standard: "8000", "Requests that may come at once after a pause."),
+      Key(
+        "refusal_cost", .number(1...1000), \.refusalCost, standard: "10",
+        "As how many requests one counts that the rules do not allow."),
     ])
 
   static let log = Section<Settings>(

@@ -18,7 +18,11 @@ public struct Settings: Sendable, Equatable {
   public var store = StoreSettings()
   public var refresh = RefreshPolicy()
   public var metrics = MetricsSettings()
+  public var audit = AuditPolicy()
+  public var limits = CallerLimits()
   public var hooks: [Hook] = []
+  /// What units may load as credentials.
+  public var credentials = UnitCredentials()
   /// `trace`, `debug`, `info`, `notice`, `warning`, `error`.
   public var logLevel: String?
   /// What a person should know, each with file and line.

@@ -18,6 +18,7 @@ struct Occasion {
     event.login_id = event.login_id.map(Self.clean)
     event.message = event.message.map(Self.clean)
     event.hint = event.hint.map(Self.clean)
+    event.release = event.release.map(Self.clean)
     self.event = event
   }
 
@@ -42,7 +43,32 @@ struct Occasion {
     variables["GRANTD_GENERATION"] = event.generation.map { String($0) }
     variables["GRANTD_REFRESH_EXPIRES_AT"] = event.refresh_expires_at.map { String($0) }
     variables["GRANTD_LOGIN_ID"] = event.login_id
+    if let release = event.release {
+      variables["GRANTD_RELEASE_ID"] = release.id
+      variables["GRANTD_RELEASE_OUTCOME"] = release.outcome
+      variables["GRANTD_METHOD"] = release.method
+      variables["GRANTD_SCOPES"] = release.scopes?.joined(separator: " ")
+      variables["GRANTD_RULE"] = release.rule
+      variables["GRANTD_UNTIL"] = String(release.until)
+      variables["GRANTD_CALLER_UID"] = String(release.caller.uid)
+      variables["GRANTD_CALLER_PID"] = release.caller.pid.map { String($0) }
+      variables["GRANTD_CALLER_UNIT"] = release.caller.unit
+      variables["GRANTD_CALLER_USER_UNIT"] = release.caller.user_unit
+      variables["GRANTD_CALLER_EXE"] = release.caller.exe
+    }
     return variables.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+  }
+
+  /// What a program is called is its own choice.
+  private static func clean(_ release: ReleaseView) -> ReleaseView {
+    var release = release
+    release.scopes = release.scopes?.map(clean)
+    release.resource = release.resource.map(clean)
+    release.rule = clean(release.rule)
+    release.caller.unit = release.caller.unit.map(clean)
+    release.caller.user_unit = release.caller.user_unit.map(clean)
+    release.caller.exe = release.caller.exe.map(clean)
+    return release
   }
 
   private static func clean(_ text: String) -> String { clean(text, limit: longestText) }

@@ -1,24 +1,34 @@
+import Crypto
+
 /// A token, client secret, code or verifier. It cannot print: interpolation, `dump`, a debugger's summary and `Mirror`
 /// all show `‹redacted›`. Each use of ``exposed`` must have a reason.
+///
+/// Its memory is overwritten when the last copy goes. What ``exposed`` gives is a text like any other, which nobody
+/// overwrites: keep none.
 public struct Secret: Sendable, Hashable {
-  private let text: String
+  /// Not used as a key: it is the kind of memory that swift-crypto clears at its end.
+  private let bytes: SymmetricKey
 
   public init(_ text: String) {
-    self.text = text
+    var text = text
+    bytes = text.withUTF8 { SymmetricKey(data: UnsafeRawBufferPointer($0)) }
   }
 
   /// The secret itself, for the wire and for sealing.
-  public var exposed: String { text }
+  public var exposed: String { withExposedBytes { String(decoding: $0, as: UTF8.self) } }
 
-  public var isEmpty: Bool { text.isEmpty }
-
-  /// Whether both are the same, in time that depends on the lengths alone.
-  public static func == (lhs: Secret, rhs: Secret) -> Bool {
-    constantTimeEqual(lhs.text, rhs.text)
+  /// The same without a copy, in UTF-8.
+  public func withExposedBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+    try bytes.withUnsafeBytes(body)
   }
 
+  public var isEmpty: Bool { bytes.bitCount == 0 }
+
+  /// Whether both are the same, in time that depends on the lengths alone.
+  public static func == (lhs: Secret, rhs: Secret) -> Bool { lhs.bytes == rhs.bytes }
+
   public func hash(into hasher: inout Hasher) {
-    hasher.combine(text)
+    withExposedBytes { hasher.combine(bytes: $0) }
   }
 }
 

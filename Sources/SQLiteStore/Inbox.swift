@@ -34,6 +34,8 @@ struct Inbox {
   private var isWriting = false
   /// Rebuilds that were asked for and have not ended. Nothing is written meanwhile.
   private var rebuilds = 0
+  /// The same of changes of the key.
+  private var rotations = 0
   private var closers: [CheckedContinuation<Void, Never>] = []
 
   init(limit: Int) {
@@ -42,6 +44,7 @@ struct Inbox {
 
   var isOpen: Bool { phase == .open }
   var counts: (commits: Int, rebuilds: Int) { (waiting.count, rebuilds) }
+  private var isHeld: Bool { rebuilds + rotations > 0 }
 
   mutating func add(_ commit: Commit) -> Added {
     guard phase == .open else { return .refused { _ in .closed } }
@@ -49,14 +52,14 @@ struct Inbox {
       return .refused { [limit] in .unwritable(path: $0, detail: "\(limit) changes wait for the disk already") }
     }
     waiting.append(commit)
-    if isWriting || rebuilds > 0 { return .waits }
+    if isWriting || isHeld { return .waits }
     isWriting = true
     return .first
   }
 
   /// Up to `limit` commits; none: the writer is done.
   mutating func next(limit: Int) -> [Commit] {
-    let group = rebuilds > 0 ? [] : Array(waiting.prefix(limit))
+    let group = isHeld ? [] : Array(waiting.prefix(limit))
     waiting.removeFirst(group.count)
     isWriting = !group.isEmpty
     return group
@@ -71,17 +74,26 @@ struct Inbox {
     return false
   }
 
+  /// What has the database to itself.
+  enum Work { case rebuild, rotation }
+
   /// False: the store is closed.
-  mutating func beginRebuild() -> Bool {
+  mutating func begin(_ work: Work) -> Bool {
     guard phase == .open else { return false }
-    rebuilds += 1
+    switch work {
+    case .rebuild: rebuilds += 1
+    case .rotation: rotations += 1
+    }
     return true
   }
 
   /// Whether the caller must see to the commits that waited.
-  mutating func endRebuild() -> Bool {
-    rebuilds -= 1
-    guard rebuilds == 0, !isWriting, !waiting.isEmpty else { return false }
+  mutating func end(_ work: Work) -> Bool {
+    switch work {
+    case .rebuild: rebuilds -= 1
+    case .rotation: rotations -= 1
+    }
+    guard !isHeld, !isWriting, !waiting.isEmpty else { return false }
     isWriting = true
     return true
   }

@@ -11,8 +11,10 @@ extension SealingKey {
   public static func loadOrCreate(file: String, stateFolder: String) throws(StoreError) -> SealingKey {
     if let key = try load(file: file) { return key }
     guard !StateFolder(path: stateFolder).hasDatabase else {
+      let next = access(nextFile(of: file), F_OK) == 0 ? "; an interrupted rotation left \(nextFile(of: file))" : ""
       throw .unusableKey(
-        source: file, detail: "it is missing, and the database in \(stateFolder) is sealed under the key that it had")
+        source: file,
+        detail: "it is missing, and the database in \(stateFolder) is sealed under the key that it had\(next)")
     }
     try create(file: file, SymmetricKey(size: .bits256))
     guard let key = try load(file: file) else {
@@ -31,8 +33,19 @@ extension SealingKey {
   /// A folder may be given with a slash at its end.
   private static func standard(_ path: String) -> String { (path as NSString).standardizingPath }
 
-  /// Nil where there is no such file.
+  /// A key that the store may still be under, from a file that may be there or not; nil also where it cannot be used.
+  public static func loadPrevious(file: String) -> SealingKey? { try? load(file: file) }
+
+  /// Nil where there is no such file. With what an interrupted rotation left beside it.
   private static func load(file: String) throws(StoreError) -> SealingKey? {
+    guard let key = try loadAlone(file: file) else { return nil }
+    // What cannot be read was never whole, or is not this program's: the database was not sealed under it.
+    return key.kept(in: file, next: (try? loadAlone(file: nextFile(of: file)))?.key)
+  }
+
+  static func nextFile(of file: String) -> String { file + ".next" }
+
+  static func loadAlone(file: String) throws(StoreError) -> SealingKey? {
     let descriptor = Glibc.open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
     if descriptor < 0, errno == ENOENT { return nil }
     guard descriptor >= 0 else { throw .unusableKey(source: file, detail: systemError(errno)) }
@@ -43,7 +56,7 @@ extension SealingKey {
     var contents = [UInt8](repeating: 0, count: 512)
     let count = Glibc.read(descriptor, &contents, contents.count)
     guard count >= 0 else { throw .unusableKey(source: file, detail: systemError(errno)) }
-    return try SealingKey(Data(contents[..<count]), source: file).kept(in: file)
+    return try SealingKey(Data(contents[..<count]), source: file)
   }
 
   private static func objection(to status: stat) -> String? {
@@ -57,19 +70,26 @@ extension SealingKey {
 
   /// Whole or not at all, on disk, and never over another: of two that start at once, one wins and both use its key.
   private static func create(file: String, _ key: SymmetricKey) throws(StoreError) {
-    let folder = (file as NSString).deletingLastPathComponent
-    _ = try StateFolder.prepare(folder.isEmpty ? "." : folder)
+    _ = try StateFolder.prepare(folder(of: file))
     let temporary = "\(file).new.\(UUID().uuidString)"
-    let bytes = key.withUnsafeBytes { Data($0) }
-    let written = writeFile(temporary, contents: bytes.base64EncodedData() + [UInt8(ascii: "\n")])
+    let written = writeFile(temporary, contents: text(of: key))
     defer { unlink(temporary) }
     guard written else { throw .unusableKey(source: file, detail: "it cannot be made: \(systemError(errno))") }
-    guard link(temporary, file) == 0 || errno == EEXIST, syncFolder(folder.isEmpty ? "." : folder) else {
+    guard link(temporary, file) == 0 || errno == EEXIST, syncFolder(folder(of: file)) else {
       throw .unusableKey(source: file, detail: "it cannot be made: \(systemError(errno))")
     }
   }
 
-  private static func writeFile(_ path: String, contents: Data) -> Bool {
+  static func folder(of file: String) -> String {
+    let folder = (file as NSString).deletingLastPathComponent
+    return folder.isEmpty ? "." : folder
+  }
+
+  static func text(of key: SymmetricKey) -> Data {
+    key.withUnsafeBytes { Data($0) }.base64EncodedData() + [UInt8(ascii: "\n")]
+  }
+
+  static func writeFile(_ path: String, contents: Data) -> Bool {
     let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return false }
     defer { Glibc.close(descriptor) }

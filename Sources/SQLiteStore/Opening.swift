@@ -14,51 +14,93 @@ struct Opening {
   private static let keyCheckPlace = Place(table: "meta", row: [keyCheckName])
 
   let folder: StateFolder
-  let sealer: Sealer
-  /// The key of before, if the key changes.
-  let previous: Sealer?
-  let keySource: String
+  /// What the store is to be under.
+  let key: SealingKey
+  /// What it may be under still, if the key changes.
+  let previous: [SealingKey]
   /// For tests of a full disk.
   let pageLimit: Int?
   let onWritePoint: (@Sendable (WritePoint) -> Void)?
 
-  private enum Found {
-    case nothing
-    case store
-    /// Sealed under the previous key.
-    case storeToReseal
+  struct Opened {
+    let database: DatabaseQueue
+    let key: SealingKey
+    let notices: [KeyNotice]
   }
 
-  func database() throws(StoreError) -> DatabaseQueue {
+  private enum Found {
+    case nothing
+    case store(under: Under)
+  }
+
+  /// The key that the store was found under.
+  private enum Under {
+    case key
+    /// The one that an interrupted rotation left beside it.
+    case next(SealingKey)
+    case previous(SealingKey, as: Sealer)
+  }
+
+  func database() throws(StoreError) -> Opened {
     // A rebuild that the end of the process interrupted.
     if folder.size(of: folder.successor) > 0 { try folder.installSuccessor() }
     folder.removeDraft()
+    folder.removeWorkplaces()
     let found = try look()
     try folder.protect(folder.database)
     do {
       let database = try DatabaseQueue(path: folder.database, configuration: writing)
       try Schema.migrate(database, onWritePoint: onWritePoint)
       switch found {
-      case .store: break
-      case .nothing: try database.inTransaction(.immediate) { try putKeyCheck(in: $0) }
-      case .storeToReseal: try reseal(database)
+      case .nothing:
+        try database.inTransaction(.immediate) { try putKeyCheck(in: $0, key.sealer) }
+        return Opened(database: database, key: key, notices: notices(besides: nil))
+      case .store(let under):
+        return try settled(database, under)
       }
-      return database
     } catch {
       throw .opening(error, at: folder.database)
     }
   }
 
+  /// The database says which key is the right one: what is left of a change to it is done, or taken back.
+  private func settled(_ database: DatabaseQueue, _ under: Under) throws -> Opened {
+    switch under {
+    case .key:
+      let isInterrupted = key.forgetNext()
+      if isInterrupted || !previous.isEmpty { _ = try? cutLog(of: database) }
+      return Opened(database: database, key: key.replaced(), notices: notices(besides: nil))
+    case .next(let next):
+      _ = try? cutLog(of: database)
+      // Where it cannot be done now it will be with the next start, or the next rotation: both keys are there.
+      try? next.installNext()
+      return Opened(
+        database: database, key: next, notices: [.finished(file: next.source)] + notices(besides: nil))
+    case .previous(let old, let sealer):
+      try reseal(database, from: sealer, to: key.sealer)
+      _ = try? cutLog(of: database)
+      key.forgetNext()
+      return Opened(
+        database: database, key: key.replaced(),
+        notices: [.resealed(under: key.source, from: old.source)] + notices(besides: old.source))
+    }
+  }
+
+  private func notices(besides used: String?) -> [KeyNotice] {
+    previous.filter { $0.source != used }.map { .unneeded(source: $0.source) }
+  }
+
   /// Writes a database with this state beside the one that is there: whole, on disk and closed.
-  func draft(_ state: StoredState) throws(StoreError) {
+  func draft(_ state: StoredState, under key: SealingKey) throws(StoreError) {
     folder.removeDraft()
+    let sealer = key.sealer
     try folder.protect(folder.draft)
     do {
       let database = try DatabaseQueue(path: folder.draft, configuration: writing)
       try Schema.migrate(database)
       try database.inTransaction(.immediate) { db in
         for change in state.changes { try change.apply(to: db, sealer: sealer) }
-        return try putKeyCheck(in: db)
+        return try putKeyCheck(in: db, sealer)
       }
       _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
       try database.close()
@@ -138,23 +180,33 @@ struct Opening {
       if try Schema.isEmpty(db) { return .nothing }
       throw StoreError.corrupt(path: folder.database, detail: "it does not say what key it is sealed under")
     }
-    for (candidate, found) in [(sealer, Found.store), (previous, .storeToReseal)] {
-      guard let candidate else { continue }
+    for (sealer, under) in candidates {
       do throws(Sealer.Failure) {
-        let opened = try candidate.open(sealed, at: Self.keyCheckPlace, column: "value")
-        if opened == Self.keyCheck { return found }
+        let opened = try sealer.open(sealed, at: Self.keyCheckPlace, column: "value")
+        if opened == Self.keyCheck { return .store(under: under) }
       } catch .otherKey {
         continue
       } catch .damaged {
         throw StoreError.corrupt(path: folder.database, detail: "the note of its key is damaged")
       }
     }
-    throw StoreError.wrongKey(path: folder.database, keySource: keySource)
+    throw StoreError.wrongKey(path: folder.database, keySource: key.source)
+  }
+
+  private var candidates: [(Sealer, Under)] {
+    var candidates: [(Sealer, Under)] = [(key.sealer, .key)]
+    if let next = key.next { candidates.append((Sealer(key: next), .next(key.replaced(by: next)))) }
+    for old in previous {
+      for sealer in [old.sealer] + (old.next.map { [Sealer(key: $0)] } ?? []) {
+        candidates.append((sealer, .previous(old, as: sealer)))
+      }
+    }
+    return candidates
   }
 
   // MARK: Writing
 
-  private func putKeyCheck(in db: Database) throws -> Database.TransactionCompletion {
+  private func putKeyCheck(in db: Database, _ sealer: Sealer) throws -> Database.TransactionCompletion {
     let sealed = try sealer.seal(Self.keyCheck, at: Self.keyCheckPlace, column: "value")
     try db.execute(
       sql: "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", arguments: [Self.keyCheckName, sealed])
@@ -162,14 +214,21 @@ struct Opening {
   }
 
   /// All at once, so that the store is always under one key.
-  private func reseal(_ database: DatabaseQueue) throws {
-    guard let previous else { return }
+  func reseal(
+    _ database: DatabaseQueue, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
+  ) throws {
     try database.inTransaction(.immediate) { db in
-      for change in try StoredState.read(db, sealer: previous).changes { try change.apply(to: db, sealer: sealer) }
-      return try putKeyCheck(in: db)
+      for change in try StoredState.read(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
+      let completion = try putKeyCheck(in: db, new)
+      beforeCommit()
+      return completion
     }
-    // Nothing under the old key stays behind in the log.
+  }
+
+  /// Takes the log in and empties it, so that nothing of before stays in it. False: somebody reads the database.
+  func cutLog(of database: DatabaseQueue) throws -> Bool {
     _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+    return folder.size(of: folder.log) == 0
   }
 
   // MARK: Connections

@@ -26,24 +26,28 @@ extension SQLiteStore {
   /// Commits that are under way when it is called, and those that come before it ends, are written into the new
   /// database after `state`.
   public func rebuild(from state: StoredState) async throws(StoreError) {
-    let result = await withCheckedContinuation {
-      (continuation: CheckedContinuation<Result<Void, StoreError>, Never>) in
+    try await alone(for: .rebuild) { () throws(StoreError) in try self.replace(with: state) }.get()
+  }
+
+  /// On the queue, while no commit is written: those that come meanwhile wait.
+  func alone<Value: Sendable, Failure: StoreFailure>(
+    for what: Inbox.Work, _ work: @escaping @Sendable () throws(Failure) -> Value
+  ) async -> Result<Value, Failure> {
+    await withCheckedContinuation { (continuation: CheckedContinuation<Result<Value, Failure>, Never>) in
       let isOpen = inbox.withLock { inbox in
-        guard inbox.beginRebuild() else { return false }
+        guard inbox.begin(what) else { return false }
         queue.async {
-          do throws(StoreError) {
-            try self.replace(with: state)
-            continuation.resume(returning: .success(()))
+          do throws(Failure) {
+            continuation.resume(returning: .success(try work()))
           } catch {
             continuation.resume(returning: .failure(error))
           }
-          if self.inbox.withLock({ $0.endRebuild() }) { self.drain() }
+          if self.inbox.withLock({ $0.end(what) }) { self.drain() }
         }
         return true
       }
-      if !isOpen { continuation.resume(returning: .failure(.closed)) }
+      if !isOpen { continuation.resume(returning: .failure(Failure(.closed))) }
     }
-    try result.get()
   }
 
   // MARK: On the queue
@@ -55,7 +59,7 @@ extension SQLiteStore {
       throw .unwritable(path: path, detail: detail)
     }
     try opening.folder.withdrawSuccessor()
-    try opening.draft(state)
+    try opening.draft(state, under: home.withLock { $0.key })
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
     let files = home.withLock { home in
@@ -87,8 +91,21 @@ extension SQLiteStore {
     guard !held.isIn(folder.lock) else { return }
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
     // Whatever emptied the folder took the key with it, without which nothing opens at the next start.
-    try key.restore(inside: folder.path)
+    try home.withLock { $0.key }.restore(inside: folder.path)
     home.withLock { $0.lock = lock }
     held.release()
   }
+}
+
+/// An error that work on the store's queue may end with.
+protocol StoreFailure: Error {
+  init(_ error: StoreError)
+}
+
+extension StoreError: StoreFailure {
+  init(_ error: StoreError) { self = error }
+}
+
+extension KeyRotationError: StoreFailure {
+  init(_ error: StoreError) { self = .store(error) }
 }

@@ -65,7 +65,11 @@ struct RowWriter {
   }
 
   /// Exposed here and nowhere else in the store, to be sealed.
-  mutating func sealed(_ value: Secret?) throws { try sealed(value.map { Data($0.exposed.utf8) }) }
+  mutating func sealed(_ value: Secret?) throws {
+    let column = table.columns[values.count]
+    let sealed = try value?.withExposedBytes { try sealer.seal($0, at: place, column: column) }
+    values.append(sealed.databaseValue)
+  }
 
   mutating func sealed(_ value: Data?) throws {
     let column = table.columns[values.count]

@@ -20,26 +20,32 @@ public final class SQLiteStore: Store {
     /// Nil: a rebuild is moving them.
     var files: OpenFiles?
     var lock: OwnerLock
+    /// What the database is sealed under.
+    var key: SealingKey
   }
 
   public let location: String
 
+  /// What became of the keys that were given as it was opened, for the log.
+  public let keyNotices: [KeyNotice]
+
   let opening: Opening
-  let key: SealingKey
   let queue = DispatchQueue(label: "grantd.store")
   /// Looks at files from outside; apart, so that a slow commit does not keep it.
   let looking = DispatchQueue(label: "grantd.store.looking")
+  /// Makes and opens backups, one after the other: each takes memory and time to come from a passphrase to a key.
+  let packing = DispatchQueue(label: "grantd.store.packing", qos: .utility)
   let home: Mutex<Home>
   let inbox = Mutex(Inbox(limit: waitingLimit))
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
   ///
   /// Nothing is written to a database that is damaged, newer than this version, or sealed under another key.
-  /// - Parameter previousKey: where the store is still sealed under this one, it is sealed anew under `key`.
+  /// - Parameter previousKeys: where the store is still sealed under one of these, it is sealed anew under `key`.
   public static func open(
-    folder: String, key: SealingKey, previousKey: SealingKey? = nil
+    folder: String, key: SealingKey, previousKeys: [SealingKey] = []
   ) throws(StoreError) -> SQLiteStore {
-    try open(folder: folder, key: key, previousKey: previousKey, pageLimit: nil, onWritePoint: nil)
+    try open(folder: folder, key: key, previousKeys: previousKeys, pageLimit: nil, onWritePoint: nil)
   }
 
   /// For tests.
@@ -47,25 +53,25 @@ public final class SQLiteStore: Store {
   ///   - pageLimit: how many pages the disk has room for.
   ///   - onWritePoint: called on the store's queue; it may end the process.
   package static func open(
-    folder: String, key: SealingKey, previousKey: SealingKey? = nil, pageLimit: Int?,
+    folder: String, key: SealingKey, previousKeys: [SealingKey] = [], pageLimit: Int?,
     onWritePoint: (@Sendable (WritePoint) -> Void)?
   ) throws(StoreError) -> SQLiteStore {
     let folder = try StateFolder.prepare(folder)
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
     let opening = Opening(
-      folder: folder, sealer: Sealer(key: key.key), previous: previousKey.map { Sealer(key: $0.key) },
-      keySource: key.source, pageLimit: pageLimit, onWritePoint: onWritePoint)
-    let database = try opening.database()
+      folder: folder, key: key, previous: previousKeys, pageLimit: pageLimit, onWritePoint: onWritePoint)
+    let opened = try opening.database()
     return SQLiteStore(
-      opening, key, Home(database: database, files: OpenFiles(in: folder), lock: lock))
+      opening, opened.notices,
+      Home(database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.key))
   }
 
   /// What waits for the disk, for tests.
   package var waiting: (commits: Int, rebuilds: Int) { inbox.withLock { $0.counts } }
 
-  private init(_ opening: Opening, _ key: SealingKey, _ home: sending Home) {
+  private init(_ opening: Opening, _ notices: [KeyNotice], _ home: sending Home) {
     self.opening = opening
-    self.key = key
+    keyNotices = notices
     self.home = Mutex(home)
     location = opening.folder.database
   }
@@ -75,7 +81,8 @@ public final class SQLiteStore: Store {
     return try await onQueue { () throws(StoreError) in
       let database = try self.database()
       do {
-        return try database.read { try StoredState.read($0, sealer: self.opening.sealer) }
+        let sealer = self.sealer
+        return try database.read { try StoredState.read($0, sealer: sealer) }
       } catch {
         throw .reading(error, at: self.location)
       }
@@ -130,6 +137,8 @@ public final class SQLiteStore: Store {
 
   // MARK: On the queue
 
+  var sealer: Sealer { home.withLock { $0.key }.sealer }
+
   /// The open database; one that a rebuild could not open is opened now.
   func database() throws(StoreError) -> DatabaseQueue {
     if let database = home.withLock({ $0.database }) { return database }
@@ -171,10 +180,11 @@ public final class SQLiteStore: Store {
     let database = try database()
     try opening.folder.withdrawSuccessor()
     try home.withLock { $0.files }?.examine()
+    let sealer = sealer
     try database.writeWithoutTransaction { db in
       try db.inTransaction(.immediate) {
         for commit in group {
-          for change in commit.changes { try change.apply(to: db, sealer: opening.sealer) }
+          for change in commit.changes { try change.apply(to: db, sealer: sealer) }
         }
         opening.onWritePoint?(.applied)
         return .commit
@@ -206,6 +216,7 @@ package enum WritePoint: Sendable, Equatable {
   /// Within the transaction of a migration.
   case migrated(to: Int)
   case rebuilding(RebuildStep)
+  case rotating(RotationStep)
 }
 
 package enum RebuildStep: String, Sendable, CaseIterable {
@@ -217,4 +228,17 @@ package enum RebuildStep: String, Sendable, CaseIterable {
   case putAside = "put-aside"
   /// The new database has its name.
   case installed
+}
+
+package enum RotationStep: String, Sendable, CaseIterable {
+  /// The new key is on disk, beside the old one.
+  case keyWritten = "key-written"
+  /// Every value is under it, within the transaction.
+  case resealed
+  /// On disk.
+  case resealCommitted = "reseal-committed"
+  /// The log holds nothing under the old key.
+  case logCut = "log-cut"
+  /// The new key has the old one's place.
+  case keyInstalled = "key-installed"
 }

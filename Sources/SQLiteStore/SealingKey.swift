@@ -11,6 +11,10 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   public let source: String
   /// The file that it is kept in, if it is one of this program's.
   private(set) var file: String?
+  /// What a rotation that was interrupted left beside the file: the database may be under this one already.
+  private(set) var next: SymmetricKey?
+
+  var sealer: Sealer { Sealer(key: key) }
 
   public var description: String { "‹redacted key from \(source)›" }
   public var customMirror: Mirror { Mirror(self, children: ["source": source]) }
@@ -29,8 +33,16 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
     self.source = source
   }
 
-  func kept(in file: String) -> SealingKey {
+  func kept(in file: String, next: SymmetricKey? = nil) -> SealingKey {
     var key = self
+    key.file = file
+    key.next = next
+    return key
+  }
+
+  /// Another key in the same place; nil: this one as it is, without another beside it.
+  func replaced(by new: SymmetricKey? = nil) -> SealingKey {
+    var key = SealingKey(new ?? key, source: source)
     key.file = file
     return key
   }

@@ -77,6 +77,13 @@ extension StateFolder {
     return set()
   }
 
+  /// Databases that were put aside: under the keys that they had.
+  var putAside: [String] {
+    sets().map(\.name).filter { name in !Self.companions.contains { name.hasSuffix($0) } }.sorted().map {
+      "\(path)/\($0)"
+    }
+  }
+
   private func prune() {
     let old = Set(sets().map(\.second)).sorted().dropLast(Self.keptSets)
     for set in sets() where old.contains(set.second) { unlink("\(path)/\(set.name)") }

@@ -4,11 +4,18 @@ import Glibc
 
 /// Sockets that the manager bound for us and handed over at start (sd_listen_fds(3)).
 public enum ListenFDs {
-  /// One listening Unix stream socket, open and close-on-exec. The receiver owns the descriptor.
+  /// One descriptor, open and close-on-exec. The receiver owns it. A listening Unix stream socket, unless
+  /// ``DescriptorStore`` holds it: that may be any that was kept.
   public struct Listener: Hashable, Sendable {
     public let descriptor: Int32
-    /// `FileDescriptorName=` of the socket unit; `unknown` where the manager sent none. Names can repeat.
+    /// `FileDescriptorName=` of the socket unit, or the name in the store; `unknown` where the manager sent none. Names
+    /// can repeat.
     public let name: String
+
+    public init(descriptor: Int32, name: String) {
+      self.descriptor = descriptor
+      self.name = name
+    }
   }
 
   /// Why the descriptors handed over cannot be used.
@@ -29,8 +36,8 @@ public enum ListenFDs {
     }
   }
 
-  /// Takes what the manager passed, in the order of the socket units, and clears the variables so that no child
-  /// believes them meant for itself. Empty where the service was not socket-activated.
+  /// Takes what the manager passed, first by the socket units, then from the store, and clears the variables so that no
+  /// child believes them meant for itself. Empty where there is nothing.
   ///
   /// Call once, before other threads run: it changes the environment.
   public static func take() throws(Failure) -> [Listener] {
@@ -41,7 +48,9 @@ public enum ListenFDs {
     var listeners: [Listener] = []
     for offset in 0..<count {
       let name = names?[Int(offset)].map { String(cString: $0) } ?? "unknown"
-      listeners.append(try listener(descriptor: 3 + offset, name: name))
+      let isKept = DescriptorStore.holds(name)
+      listeners.append(
+        isKept ? Listener(descriptor: 3 + offset, name: name) : try listener(descriptor: 3 + offset, name: name))
     }
     return listeners
   }

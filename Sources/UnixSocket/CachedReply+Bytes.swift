@@ -10,10 +10,14 @@ extension ByteBuffer {
 
   /// The reply as ``RPCReply`` would write it, with the id as the client wrote it.
   mutating func write(_ reply: CachedReply, id: UnsafeRawBufferPointer) {
-    let body = reply.body
+    reply.body.withBytes { head, tail in write(head, reply.expiresIn, tail, id: id) }
+  }
+
+  private mutating func write(
+    _ head: UnsafeRawBufferPointer, _ expiresIn: Int64?, _ tail: UnsafeRawBufferPointer, id: UnsafeRawBufferPointer
+  ) {
     let room =
-      Self.opening.count + id.count + Self.result.count + body.head.count + Self.digits + body.tail.count
-      + Self.closing.count
+      Self.opening.count + id.count + Self.result.count + head.count + Self.digits + tail.count + Self.closing.count
     writeWithUnsafeMutableBytes(minimumWritableBytes: room) { target in
       var cursor = 0
       func put(_ bytes: UnsafeRawBufferPointer) {
@@ -24,10 +28,10 @@ extension ByteBuffer {
       Self.opening.withUnsafeBytes(put)
       put(id)
       Self.result.withUnsafeBytes(put)
-      body.head.withUnsafeBytes(put)
-      if let expiresIn = reply.expiresIn {
+      put(head)
+      if let expiresIn {
         cursor += Self.put(expiresIn, into: UnsafeMutableRawBufferPointer(rebasing: target[cursor...]))
-        body.tail.withUnsafeBytes(put)
+        put(tail)
       }
       Self.closing.withUnsafeBytes(put)
       return cursor

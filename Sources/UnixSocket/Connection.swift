@@ -33,6 +33,7 @@ public final class Connection: Session {
   private let limits: SocketServer.Limits
   private let state: Mutex<State>
   private let requests = Atomic(0)
+  private let asked = Atomic(false)
   let pending = PendingCalls()
 
   init(
@@ -53,6 +54,10 @@ public final class Connection: Session {
 
   /// Requests that run.
   var running: Int { requests.load(ordering: .relaxed) }
+
+  /// Whether the client has said anything yet.
+  var hasAsked: Bool { asked.load(ordering: .relaxed) }
+  func noteAsked() { asked.store(true, ordering: .relaxed) }
 
   /// Whether someone in the broker holds on to the session, to send events to it.
   var isSubscribed: Bool { state.withLock { !$0.onClose.isEmpty } }

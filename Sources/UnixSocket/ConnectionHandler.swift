@@ -1,4 +1,5 @@
 import BrokerAPI
+import Glibc
 import Logging
 import NIOCore
 
@@ -20,6 +21,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
   private var context: ChannelHandlerContext?
   private var connection: Connection?
+  private var tokens: (any CachedTokens)?
   private var framer: LineFramer
   private var outgoing = ByteBuffer()
   /// How many of its bytes are notifications.
@@ -73,6 +75,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
       refuse(RPCError(.overloaded, "too many connections: \(limit) are open"), context)
     } else {
       self.connection = connection
+      tokens = dispatcher.cachedTokens(for: connection.caller)
     }
   }
 
@@ -80,6 +83,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
     isClosing = true
     connection?.closed()
     connection = nil
+    tokens = nil
     context.fireChannelInactive()
   }
 
@@ -104,6 +108,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     activity &+= 1
+    connection?.noteAsked()
     framer.feed(unwrapInboundIn(data))
     takeLines()
   }
@@ -143,8 +148,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) {
     if let plain = PlainTokenGet.scan(line), !roster.isDraining {
-      let account = String(decoding: UnsafeRawBufferPointer(rebasing: line[plain.account]), as: UTF8.self)
-      if let reply = dispatcher.cachedToken(account: account, minTTL: plain.minTTL, caller: connection.caller) {
+      let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
+      if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
         return
       }
@@ -233,11 +238,23 @@ final class ConnectionHandler: ChannelDuplexHandler {
     context.writeAndFlush(wrapOutboundOut(ByteBuffer()), promise: written)
   }
 
-  /// The server has drained.
+  /// The server has drained. From now on the client can send nothing more, and learns so at once; what it has sent
+  /// before is still answered: the input ends behind it.
   func finish() {
-    guard let context else { return }
+    guard let context, !isClosing else { return }
     sendOutbox()
-    closeWhenWritten(context)
+    guard !isPaused, stopReceiving(context) else { return closeWhenWritten(context) }
+    let channel = context.channel
+    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limits.linger)) { channel.close(promise: nil) }
+    channel.closeFuture.whenComplete { _ in lingering.cancel() }
+  }
+
+  /// Not by NIO, which would throw away what has come and was not read.
+  private func stopReceiving(_ context: ChannelHandlerContext) -> Bool {
+    let result = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+      of: NIOBSDSocket.Handle.self
+    ) { socket in shutdown(socket, Int32(SHUT_RD)) }
+    return (result ?? nil) == 0
   }
 
   // MARK: time-outs

@@ -18,6 +18,40 @@ struct ListeningSocket: Sendable {
     return ListeningSocket(descriptor: descriptor, file: nil)
   }
 
+  /// What a process before left with whoever keeps it, where it is of this path, else bound here.
+  static func bound(
+    at path: String, mode: UInt32, folderMode: UInt32, keeping: SocketServer.Keeping?
+  ) throws(SocketServerError) -> ListeningSocket {
+    if let keeping, let earlier = keeping.earlier {
+      if let socket = kept(earlier, at: path, mode: mode) { return socket }
+      keeping.forget()
+      remove(kept: earlier, unlessAt: path)
+    }
+    return try bound(at: path, mode: mode, folderMode: folderMode)
+  }
+
+  /// Leaves a copy with whoever keeps it. The socket has to be ours and to listen; then its file stays.
+  func left(with keeping: SocketServer.Keeping?) -> ListeningSocket {
+    guard file != nil, let keeping, keeping.keep(descriptor) else { return self }
+    return ListeningSocket(descriptor: descriptor, file: nil)
+  }
+
+  /// Takes over what a process before bound at `path`, and gives its file `mode`; its file stays. Nil where it is another
+  /// path's, or its file is gone.
+  private static func kept(_ descriptor: Int32, at path: String, mode: UInt32) -> ListeningSocket? {
+    guard clinux_is_unix_listener(descriptor) == 1, Address.path(of: descriptor) == path, File.at(path) != nil,
+      chmod(path, mode) == 0
+    else { return nil }
+    return ListeningSocket(descriptor: descriptor, file: nil)
+  }
+
+  /// Closes what a process before bound, and removes its file, which nobody else would. At `path` another may be by now.
+  private static func remove(kept descriptor: Int32, unlessAt path: String) {
+    let old = Address.path(of: descriptor)
+    close(descriptor)
+    if let old, old != path, File.at(old) != nil { unlink(old) }
+  }
+
   /// Binds at `path` with exactly `mode`, making its folder with `folderMode` where it is missing.
   static func bound(at path: String, mode: UInt32, folderMode: UInt32) throws(SocketServerError) -> ListeningSocket {
     let address = try Address(path)
@@ -112,6 +146,18 @@ struct Address {
     withUnsafePointer(to: raw) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
     }
+  }
+
+  /// Where a descriptor is bound; nil where it is no Unix socket, or has no path.
+  static func path(of descriptor: Int32) -> String? {
+    var raw = sockaddr_un()
+    var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let result = withUnsafeMutablePointer(to: &raw) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &length) }
+    }
+    guard result == 0, raw.sun_family == sa_family_t(AF_UNIX) else { return nil }
+    let path = withUnsafeBytes(of: raw.sun_path) { bytes in String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self) }
+    return path.isEmpty ? nil : path
   }
 
   /// Connects and hangs up: 0 where a server answers, else errno.

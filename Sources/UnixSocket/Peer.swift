@@ -10,11 +10,15 @@ struct Peer: ~Copyable {
   private let pidfd: Int32
 
   /// Nil where the kernel does not say who it is.
-  init?(of socket: Int32) {
+  ///
+  /// - Parameter orOpened: whether its pid will do where the kernel hands out no descriptor of the process itself. It may
+  ///   be another's by now if the process ended at once, so only where nobody gains by that.
+  init?(of socket: Int32, orOpened: Bool = false) {
     var credentials = clinux_peer(pid: 0, uid: 0, gid: 0)
     guard clinux_peer_credentials(socket, &credentials) == 0, let groups = Self.groups(of: socket) else { return nil }
     caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
-    pidfd = clinux_peer_pidfd(socket)
+    let own = clinux_peer_pidfd(socket)
+    pidfd = own < 0 && orOpened ? clinux_pidfd_open(credentials.pid) : own
     let origin = CallerOrigin(pid: credentials.pid) { [pidfd] in Self.isAlive(pidfd) }
     caller.unit = origin.unit
     caller.userUnit = origin.userUnit

@@ -9,7 +9,7 @@ import Synchronization
 public final class SocketServer: Sendable {
   public struct Configuration: Sendable {
     public enum Endpoint: Sendable, Equatable {
-      /// Bind here. The file is removed at the end.
+      /// Bind here. The file is removed at the end, unless the socket is kept (``Keeping``).
       case path(String)
       /// Descriptors of listening sockets from the service manager; their files are never removed.
       case inherited([Int32])
@@ -21,6 +21,8 @@ public final class SocketServer: Sendable {
     /// The permissions of the folder, where it has to be made.
     public var folderMode: UInt32
     public var limits: Limits
+    /// Holds the socket of a `.path` over a restart; nil: nobody does.
+    public var keeping: Keeping?
 
     public init(endpoint: Endpoint, mode: UInt32 = 0o600, folderMode: UInt32 = 0o700, limits: Limits = Limits()) {
       self.endpoint = endpoint
@@ -41,6 +43,8 @@ public final class SocketServer: Sendable {
   private static let acceptsPerTurn: UInt = 16
   /// A drain looks so often whether all is done: rare enough to cost nothing, and nothing on the way of a request.
   private static let drainStep = Duration.milliseconds(5)
+  /// For the request of a client that was connected the moment before the end.
+  private static let firstWordsGrace = Duration.milliseconds(250)
   /// For the `shutting_down` answers to be written, after a drain's deadline.
   private static let drainGrace = Duration.milliseconds(250)
 
@@ -93,7 +97,8 @@ public final class SocketServer: Sendable {
   private func listeningSockets() throws(SocketServerError) -> [ListeningSocket] {
     switch configuration.endpoint {
     case .path(let path):
-      return [try .bound(at: path, mode: configuration.mode, folderMode: configuration.folderMode)]
+      let (mode, folderMode) = (configuration.mode, configuration.folderMode)
+      return [try .bound(at: path, mode: mode, folderMode: folderMode, keeping: configuration.keeping)]
     case .inherited(let descriptors):
       var sockets: [ListeningSocket] = []
       for descriptor in descriptors { sockets.append(try .inherited(descriptor)) }
@@ -118,6 +123,7 @@ public final class SocketServer: Sendable {
       let channel = try await bootstrap.withBoundSocket(socket.descriptor).get()
       // The channel listened with a backlog of its own choice; the last call counts.
       listen(socket.descriptor, limits.backlog)
+      let socket = socket.left(with: configuration.keeping)
       state.withLock { state in
         state.sockets.append(socket)
         state.channels.append(channel)
@@ -140,9 +146,12 @@ public final class SocketServer: Sendable {
 
   /// Stops accepting and refuses new requests with `shutting_down`. Requests in flight may finish; those that have not
   /// after `deadline` are answered `shutting_down`. Then every connection is closed. Ends soon after the deadline.
+  ///
+  /// What a client could send before it learns of the end is answered.
   public func drain(deadline: Duration) async {
     await stopAccepting()
     roster.startDraining()
+    await wait(atMost: Self.firstWordsGrace) { roster in roster.connections.allSatisfy(\.hasAsked) }
     await wait(atMost: deadline) { roster in roster.connections.allSatisfy { $0.running == 0 } }
     for connection in roster.connections { connection.pending.answerAll(Answering.shuttingDown) }
     await wait(atMost: Self.drainGrace) { roster in roster.connections.allSatisfy { $0.running == 0 } }
@@ -159,6 +168,8 @@ public final class SocketServer: Sendable {
     // The file first: whoever binds the path next must find it gone, not ours.
     for socket in sockets { socket.unlinkFile() }
     for channel in channels { try? await channel.close() }
+    // Those that were accepted last are on the roster when their loops have had a turn.
+    for loop in eventLoops { try? await loop.submit {}.get() }
   }
 
   private func wait(atMost limit: Duration, until done: (Roster) -> Bool) async {

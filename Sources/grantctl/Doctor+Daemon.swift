@@ -8,7 +8,9 @@ extension Doctor {
 
   func daemonItems(_ status: BrokerStatus.Result, _ choice: SocketChoice) async -> [Report.Item] {
     let instance = instance(of: choice.path)
-    var items = [await unit(instance, answers: true), socket(choice, nil), version(status), policy(status)]
+    var items = [await unit(instance, answers: true), socket(choice, nil)]
+    if let socket = credentials(choice) { items.append(socket) }
+    items += [version(status), policy(status)]
     let changed = isChanged(status)
     items.append(
       await configuration(

@@ -38,6 +38,10 @@ struct EventsCommand: BrokerCommand {
     case (let name?, nil), (nil, let name?): parts.append(name)
     case (nil, nil): break
     }
+    if let release = event["release"] {
+      parts.append(release["id"]?.string ?? "-")
+      if let outcome = release["outcome"]?.string { return SafeText.line((parts + [outcome]).joined(separator: "  ")) }
+    }
     if let generation = event["generation"]?.integer { parts.append("generation \(generation)") }
     let end = event["refresh_expires_at"]?.integer.map { TimeText.date($0, in: shell.terminal.timeZone) }
     if let message = event["message"]?.string { parts.append(message + (end.map { " (\($0))" } ?? "")) }

@@ -67,9 +67,9 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     case .loginDenied, .loginCancelled, .loginExpired: self = .loginFailed
     case .temporarilyUnavailable, .timedOut, .rateLimited, .overloaded, .storeFailure, .shuttingDown:
       self = .temporarilyUnavailable
-    case .providerMisconfigured, .invalidConfiguration: self = .configuration
+    case .providerMisconfigured, .invalidConfiguration, .keyNotReplaceable: self = .configuration
     case .loginInProgress, .invalidCallback, .providerError, .scopeNotGranted, .unsupportedByProvider,
-      .registrationRejected:
+      .registrationRejected, .invalidBackup:
       self = .failure
     }
   }

@@ -48,10 +48,18 @@ struct ExplainCommand: BrokerCommand {
       shell.say(answer.json)
     } else {
       let result = try answer.value()
-      shell.terminal.say(SafeText.line("\(result.allowed ? "allowed" : "not allowed"): \(result.why)"))
+      shell.terminal.say(SafeText.line("\(Self.verdict(result)): \(result.why)"))
+      if let confirm = result.confirm {
+        shell.terminal.say("a person has \(TimeText.duration(Int64(confirm.timeout))) for it: grantctl approve")
+      }
       if let scopes = result.scopes { shell.terminal.say(SafeText.line("scopes: \(scopes.joined(separator: " "))")) }
     }
     if try !answer.value().allowed { throw Failure.reported(.notPermitted) }
+  }
+
+  private static func verdict(_ result: PolicyExplain.Result) -> String {
+    guard result.allowed else { return "not allowed" }
+    return result.confirm == nil ? "allowed" : "allowed after confirmation"
   }
 
   private func subject(_ shell: Shell) async throws(Failure) -> PolicyExplain.Subject? {

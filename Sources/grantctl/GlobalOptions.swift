@@ -48,7 +48,8 @@ struct GlobalOptions: ParsableArguments {
     }
     guard index > 0, index < arguments.count, !arguments[index].hasPrefix("-") else { return arguments }
     // The commands that have commands.
-    let isNested = arguments[index] == ProviderCommand.configuration.commandName
+    let nested = [ProviderCommand.configuration, KeyCommand.configuration].compactMap(\.commandName)
+    let isNested = nested.contains(arguments[index])
     let end = isNested && index + 1 < arguments.count && !arguments[index + 1].hasPrefix("-") ? index + 2 : index + 1
     return Array(arguments[index..<end] + arguments[..<index] + arguments[end...])
   }

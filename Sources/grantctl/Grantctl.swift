@@ -37,8 +37,9 @@ struct Grantctl: AsyncParsableCommand {
       CommandGroup(
         name: "Broker",
         subcommands: [
-          StatusCommand.self, DoctorCommand.self, ExplainCommand.self, MetricsCommand.self, EventsCommand.self,
-          ReloadCommand.self,
+          StatusCommand.self, DoctorCommand.self, ExplainCommand.self, ApproveCommand.self, AuditCommand.self,
+          MetricsCommand.self, EventsCommand.self,
+          ReloadCommand.self, KeyCommand.self, BackupCommand.self, RestoreCommand.self,
           CallCommand.self, VersionCommand.self,
         ]),
     ])

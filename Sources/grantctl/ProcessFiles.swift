@@ -53,6 +53,42 @@ enum ProcessFiles {
     return chmod(path, 0o644) == 0 ? nil : Reason.ofKernel.words
   }
 
+  /// For its owner alone. By another name until it is whole: nobody finds half of it, and what is there stays until then.
+  static func save(_ path: String, bytes: [UInt8], replacing: Bool) -> String? {
+    let folder = (path as NSString).deletingLastPathComponent
+    let place = folder.isEmpty ? "." : folder
+    let temporary = "\(place)/.\((path as NSString).lastPathComponent).\(UUID().uuidString)"
+    let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { return Reason.ofKernel.words }
+    defer { unlink(temporary) }
+    var rest = bytes[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { break }
+      rest = rest.dropFirst(count)
+    }
+    let reason = rest.isEmpty && fsync(descriptor) == 0 ? nil : Reason.ofKernel.words
+    close(descriptor)
+    if let reason { return reason }
+    if let reason = put(temporary, at: path, replacing: replacing) { return reason }
+    // The name is to last as well; some file systems cannot say that it does.
+    let directory = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if directory >= 0 {
+      fsync(directory)
+      close(directory)
+    }
+    return nil
+  }
+
+  private static func put(_ temporary: String, at path: String, replacing: Bool) -> String? {
+    if replacing { return rename(temporary, path) == 0 ? nil : Reason.ofKernel.words }
+    if link(temporary, path) == 0 { return nil }
+    // File systems of other systems know no second names.
+    guard errno == EPERM || errno == ENOTSUP, access(path, F_OK) != 0 else { return Reason.ofKernel.words }
+    return rename(temporary, path) == 0 ? nil : Reason.ofKernel.words
+  }
+
   static func remove(_ path: String) -> String? {
     unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR ? nil : Reason.ofKernel.words
   }

@@ -3,7 +3,7 @@ import BrokerAPI
 /// A secret that is handed to a command. Never in its arguments: every process can read those.
 struct SecretInput {
   /// The kernel's terminals give no longer lines (`N_TTY`): one that is as long is cut off.
-  private static let longestTyped = 4095
+  static let longestTyped = 4095
 
   let shell: Shell
   /// Such as `refresh token`.
@@ -80,7 +80,7 @@ struct SecretInput {
   }
 
   /// 1*VSCHAR (RFC 6749 appendix A.12, A.17), without the white space around it. What it is instead is not said.
-  private func parse(_ text: String) throws(Failure) -> SecretText {
+  func parse(_ text: String) throws(Failure) -> SecretText {
     let bytes = Array(text.utf8).drop { $0 <= 0x20 }
     let secret = bytes.prefix((bytes.lastIndex { $0 > 0x20 } ?? bytes.startIndex - 1) - bytes.startIndex + 1)
     guard !secret.isEmpty else { throw Failure(.usage, "no \(what) was given") }

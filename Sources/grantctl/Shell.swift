@@ -14,6 +14,8 @@ struct Shell: Sendable {
 
   /// For an answer, where the person does not say.
   static let patience = Duration.seconds(90)
+  /// The same where a person may have to allow it first: the longest that a rule gives them, and then the answer.
+  static let patienceForRelease = Duration.seconds(360)
   /// What a broker that was told its deadline may be late.
   private static let grace = Duration.seconds(5)
   private static let connecting = Duration.seconds(10)
@@ -51,7 +53,7 @@ struct Shell: Sendable {
   func ask<Method: RPCMethod>(
     _ method: Method.Type, _ params: Method.Params
   ) async throws(Failure) -> Answer<Method> {
-    try await ask(method, params, on: connect())
+    Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
   }
 
   func ask<Method: RPCMethod>(
@@ -65,7 +67,8 @@ struct Shell: Sendable {
     let keepsDeadline = params?["timeout"] != nil
     let limit = settings.timeout.map { Duration.seconds($0) + (keepsDeadline ? Self.grace : .zero) }
     do throws(SocketClientError) {
-      return try await client.call(method: method, params: params, timeout: limit ?? Self.patience)
+      let patience = Methods.named(method) is any TokenRelease.Type ? Self.patienceForRelease : Self.patience
+      return try await client.call(method: method, params: params, timeout: limit ?? patience)
     } catch {
       throw Failure(error)
     }

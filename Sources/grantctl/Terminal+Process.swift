@@ -13,7 +13,8 @@ extension Terminal {
       width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2), environment: environment,
       uid: getuid(), now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
       input: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) }, file: ProcessFiles.text,
-      bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, removeFile: ProcessFiles.remove,
+      bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
+      removeFile: ProcessFiles.remove,
       ownPath: (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? "grantctl",
       interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
       find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)

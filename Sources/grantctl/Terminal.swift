@@ -52,6 +52,9 @@ struct Terminal: Sendable {
   var bytes: @Sendable (String, Int) -> FileBytes = { _, _ in .unreadable("there are no files here") }
   /// Replaces a file, and makes the folders above it; why not, where it cannot be.
   var replaceFile: @Sendable (String, String) -> String? = { _, _ in "there are no files here" }
+  /// A new file for its owner alone, whole and on disk or not there at all; why not, where it cannot be. `true`: also in
+  /// the place of one that is there.
+  var saveFile: @Sendable (String, [UInt8], Bool) -> String? = { _, _, _ in "there are no files here" }
   /// Why not, where it cannot be removed. One that is not there is removed.
   var removeFile: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// Where the system's broker listens.

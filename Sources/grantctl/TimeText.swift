@@ -39,4 +39,38 @@ enum TimeText {
     let day = "\(parts.tm_year + 1900)-\(two(parts.tm_mon + 1))-\(two(parts.tm_mday))"
     return day + " " + [parts.tm_hour, parts.tm_min, parts.tm_sec].map(two).joined(separator: ":")
   }
+
+  /// What a person means: `90s`, `30m`, `2h`, `7d` ago; `2026-01-31`, with ` 13:45` or ` 13:45:10`, at that place. Nil: it
+  /// is none of these.
+  static func moment(_ text: String, now: Int64, in zone: TimeZone) -> Int64? {
+    let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
+    if let unit = text.last.flatMap({ units[$0] }) {
+      guard let count = Int64(text.dropLast()), (0...1_000_000_000).contains(count) else { return nil }
+      let (seconds, isTooMuch) = count.multipliedReportingOverflow(by: unit)
+      return isTooMuch ? nil : max(0, now - seconds)
+    }
+    let halves = text.split(whereSeparator: { $0 == " " || $0 == "T" })
+    guard let first = halves.first, halves.count <= 2, let day = numbers(first, "-", [1970...9999, 1...12, 1...31]),
+      let time = halves.count == 1 ? [] : numbers(halves[1], ":", [0...23, 0...59, 0...60])
+    else { return nil }
+    var parts = tm()
+    (parts.tm_year, parts.tm_mon, parts.tm_mday) = (day[0] - 1900, day[1] - 1, day[2])
+    parts.tm_hour = time.first ?? 0
+    parts.tm_min = time.count > 1 ? time[1] : 0
+    parts.tm_sec = time.count > 2 ? time[2] : 0
+    let wall = timegm(&parts)
+    // The 31st of a month that has none has become another day.
+    guard parts.tm_mday == day[2] else { return nil }
+    return max(0, Int64(wall - zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(wall)))))
+  }
+
+  /// A time of day may lack its seconds; a date lacks nothing.
+  private static func numbers(_ text: Substring, _ separator: Character, _ ranges: [ClosedRange<Int32>]) -> [Int32]? {
+    let parts = text.split(separator: separator, omittingEmptySubsequences: false)
+    let numbers = parts.compactMap { part in part.allSatisfy { $0.isASCII && $0.isNumber } ? Int32(part) : nil }
+    guard numbers.count == parts.count, parts.count == 3 || (separator == ":" && parts.count == 2),
+      zip(numbers, ranges).allSatisfy({ $1.contains($0) })
+    else { return nil }
+    return numbers
+  }
 }

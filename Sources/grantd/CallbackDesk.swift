@@ -12,6 +12,7 @@ actor CallbackDesk {
   /// How often a taken port is tried again.
   private static let retryPause = Duration.seconds(30)
 
+  private let keeping: CallbackListener.Keeping?
   private let logger: Logger
   private var main: CallbackListener?
   private var fixed: [Int: CallbackListener] = [:]
@@ -22,7 +23,8 @@ actor CallbackDesk {
   /// The update that came last; the next begins when it has ended.
   private var latest: Task<[String], Never>?
 
-  init(logger: Logger) {
+  init(keeping: CallbackListener.Keeping?, logger: Logger) {
+    self.keeping = keeping
     self.logger = logger
   }
 
@@ -59,7 +61,7 @@ actor CallbackDesk {
     let ports = Set(settings.webAddresses.compactMap { $0.isLoopback ? $0.port : nil }).subtracting(
       [main?.port].compactMap(\.self))
     for (port, listener) in fixed where !ports.contains(port) {
-      await listener.stop()
+      await listener.retire()
       fixed[port] = nil
     }
     for port in ports.sorted() {
@@ -72,6 +74,13 @@ actor CallbackDesk {
     await tellBroker()
     scheduleRetry(missing: main == nil || fixed.count < ports.count)
     return warnings
+  }
+
+  /// The end has begun: browsers that come from now on wait for the process after this one, where they can.
+  func standBack() async {
+    retry?.cancel()
+    await main?.standBack()
+    for listener in fixed.values { await listener.standBack() }
   }
 
   func close() async {
@@ -91,7 +100,7 @@ actor CallbackDesk {
       configuration: .init(
         port: port.port, preferredPort: port.preferred, paths: paths, publicSite: publicSite(),
         ipv4: settings.callback.ipv4, ipv6: settings.callback.ipv6), handler: broker,
-      group: MultiThreadedEventLoopGroup.singleton, logger: logger)
+      group: MultiThreadedEventLoopGroup.singleton, keeping: keeping, logger: logger)
     do throws(CallbackListenerError) {
       try await listener.start()
     } catch {

@@ -44,6 +44,7 @@
       case .committed: "committed"
       case .migrated: "migrated"
       case .rebuilding(let step): step.rawValue
+      case .rotating(let step): step.rawValue
       }
     }
   }

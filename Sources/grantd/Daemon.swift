@@ -30,17 +30,23 @@ struct Daemon: Sendable {
   func run() async throws {
     // Before there is anything to end: a signal that comes during the start waits until it can be obeyed in order.
     let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint, .sighup)
-    let listeners = try inheritedSockets()
+    let inherited = try inheritedSockets()
+    let kept = KeptDescriptors(inherited)
+    let activated = inherited.filter { !DescriptorStore.holds($0.name) }
+    let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
+    for notice in store.keyNotices { logger.notice("\(notice.message)") }
+    let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
-    let desk = CallbackDesk(logger: logger)
+    let desk = CallbackDesk(keeping: kept.callbacks, logger: logger)
     let metrics = MetricsDesk(logger: logger)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
     let broker = Broker(
       store: store, transport: transport, surroundings: Live.surroundings,
-      identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid()),
+      identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
+      auditStore: audit, vault: store,
       readConfiguration: { [self] () async throws(RPCError) in try await reread(desk, metrics, hooks) })
     do throws(StoreError) {
       try await broker.start()
@@ -49,7 +55,7 @@ struct Daemon: Sendable {
     }
     await desk.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let server = SocketServer(
-      configuration: socketConfiguration(listeners), dispatcher: Router(broker, version: GrantdVersion.current),
+      configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker, version: GrantdVersion.current),
       group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
     do throws(SocketServerError) {
       try await server.start()
@@ -60,6 +66,10 @@ struct Daemon: Sendable {
         hint: "`grantctl status` asks the broker that is there; --socket names another place.",
         status: 1)
     }
+    let credentials = CredentialServing(places, settings, activated, kept, broker: broker, logger: logger)
+    await credentials.start()
+    let rest = kept.forgetRest()
+    if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     hooks.replace(by: settings.hooks)
     await broker.onEvent { hooks.handle($0) }
     await broker.alsoMeasure {
@@ -74,10 +84,15 @@ struct Daemon: Sendable {
         "socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
         "state": "\(store.location)", "version": "\(GrantdVersion.current)",
       ])
-    await serve(Serving(broker: broker, server: server, notifier: notifier, logger: logger), until: signals)
+    await serve(
+      Serving(
+        broker: broker, server: server, credentials: credentials, desk: desk, notifier: notifier, logger: logger),
+      until: signals)
     await desk.close()
     await metrics.close()
     await hooks.stop()
+    await broker.finishTrail()
+    await audit.close()
     await store.close()
     await transport.close()
     logger.notice("stopped")
@@ -106,52 +121,37 @@ struct Daemon: Sendable {
     }
   }
 
-  private func socketConfiguration(_ listeners: [ListenFDs.Listener]) -> SocketServer.Configuration {
+  private func socketConfiguration(
+    _ listeners: [ListenFDs.Listener], _ kept: KeptDescriptors
+  ) -> SocketServer.Configuration {
     var limits = SocketServer.Limits()
     limits.connections = settings.socket.connections
     limits.connectionsPerUser = settings.socket.connectionsPerUser
     limits.requestsInFlight = settings.socket.requestsPerConnection
     limits.idle = settings.socket.idleTimeout
     let isSystem = places.instance == .system
-    return SocketServer.Configuration(
+    var configuration = SocketServer.Configuration(
       endpoint: listeners.isEmpty
         ? .path(places.socketPath(settings)) : .inherited(listeners.map(\.descriptor)),
       // Everybody may connect to the system instance: its policy decides, by what the kernel says of the caller.
       mode: settings.socket.mode ?? (isSystem ? 0o666 : 0o600), folderMode: isSystem ? 0o755 : 0o700, limits: limits)
+    if listeners.isEmpty { configuration.keeping = kept.keeping("grantd") }
+    return configuration
   }
 
   private func openStore() throws -> SQLiteStore {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
+      let keys = try SealingKeys(settings.store.keyFile, folder: folder, credentials: places.credentialsDirectory)
       #if DEBUG
         return try SQLiteStore.open(
-          folder: folder, key: try sealingKey(folder), pageLimit: nil, onWritePoint: CrashPoint.wanted())
+          folder: folder, key: keys.key, previousKeys: keys.previous, pageLimit: nil, onWritePoint: CrashPoint.wanted())
       #else
-        return try SQLiteStore.open(folder: folder, key: try sealingKey(folder))
+        return try SQLiteStore.open(folder: folder, key: keys.key, previousKeys: keys.previous)
       #endif
     } catch {
       throw StartFailure(error)
     }
-  }
-
-  private func sealingKey(_ folder: String) throws(StoreError) -> SealingKey {
-    if settings.store.keyFile == nil, let directory = places.credentialsDirectory {
-      if let key = try credentialKey(directory) { return key }
-    }
-    return try SealingKey.loadOrCreate(file: settings.store.keyFile ?? "\(folder)/grantd.key", stateFolder: folder)
-  }
-
-  /// Nil where systemd handed over no such credential.
-  private func credentialKey(_ directory: String) throws(StoreError) -> SealingKey? {
-    let source = "\(directory)/grantd.key"
-    let bytes: [UInt8]
-    do throws(Credentials.Failure) {
-      bytes = try Credentials(directory: directory).read("grantd.key")
-    } catch {
-      guard case .absent = error else { throw .unusableKey(source: source, detail: error.description) }
-      return nil
-    }
-    return try SealingKey.load(credential: Data(bytes), source: source)
   }
 
   // MARK: Configuration
@@ -161,6 +161,9 @@ struct Daemon: Sendable {
       providers: settings.allProviders,
       policy: Policy(instance: places.instance, owner: geteuid(), rules: settings.rules), refresh: settings.refresh,
       accounts: settings.accounts, path: settings.files.first, warnings: settings.warnings)
+    configuration.audit = settings.audit
+    configuration.callerLimits = settings.limits
+    configuration.credentials = settings.credentials
     configuration.publicOrigin = settings.callback.enabled ? settings.callback.publicOrigin : nil
     return configuration
   }

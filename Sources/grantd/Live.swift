@@ -27,6 +27,12 @@ enum Live {
     return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
   }
 
+  static var host: String {
+    var name = [CChar](repeating: 0, count: 256)
+    guard gethostname(&name, name.count - 1) == 0 else { return "this machine" }
+    return String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  }
+
   static func monotonic() -> Duration {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

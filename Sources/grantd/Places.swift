@@ -69,6 +69,15 @@ struct Places: Sendable {
   func stateFolder(_ settings: Settings) -> String { state ?? settings.store.path ?? defaultState }
 
   func socketPath(_ settings: Settings) -> String { socket ?? settings.socket.path ?? defaultSocket }
+
+  /// `credentials.sock` beside `grantd.sock`; beside a socket of another name one that is called after it, as there may be
+  /// several brokers in a folder.
+  func credentialSocketPath(_ settings: Settings) -> String {
+    let socket = socketPath(settings) as NSString
+    let name = (socket.lastPathComponent as NSString).deletingPathExtension
+    let file = name == "grantd" ? "credentials.sock" : "\(name)-credentials.sock"
+    return (socket.deletingLastPathComponent as NSString).appendingPathComponent(file)
+  }
 }
 
 enum PlaceError: Error, CustomStringConvertible {

@@ -11,6 +11,8 @@ import UnixSocket
 struct Serving: Sendable {
   let broker: Broker
   let server: SocketServer
+  let credentials: CredentialServing
+  let desk: CallbackDesk
   let notifier: Notifier
   let logger: Logger
 
@@ -21,6 +23,7 @@ struct Serving: Sendable {
     if let limitation = system.limitation { logger.debug("\(limitation)") }
     await withDiscardingTaskGroup { group in
       group.addTask { await broker.run() }
+      group.addTask { await broker.keepTrail() }
       group.addTask { for await event in system.events { await broker.recheck(event.cause) } }
       for await signal in signals {
         guard signal == .sighup else { break }
@@ -29,10 +32,12 @@ struct Serving: Sendable {
       }
       notifier.stopping(status: "stopping: waiting for refreshes under way")
       logger.notice("stopping")
+      await desk.standBack()
       let deadline = Live.uptime() + Daemon.drainTime
       async let callers: Void = server.drain(deadline: Daemon.callersDrainTime)
       async let refreshes: Void = broker.drain(until: deadline)
-      _ = await (callers, refreshes)
+      async let units: Void = credentials.drain(deadline: Daemon.callersDrainTime)
+      _ = await (callers, refreshes, units)
       group.cancelAll()
     }
   }

@@ -71,6 +71,93 @@ import Testing
     #expect(await rig.reason { try await rig.call(TokenExchange.self, exchange, as: .user(1000)) } == .notPermitted)
   }
 
+  @Test("No method uses the whole token for who may have a part, whatever its access")
+  func everyOther() async throws {
+    let access: Set<Access> = [.use, .observe, .manage]
+    let part = Rule(name: "part", who: .init(uid: 1000), accounts: ["work"], access: access, scopes: ["read"])
+    let whole = Rule(name: "whole", uid: 1001, gid: nil, accounts: ["work"], access: access)
+    let rig = try await rig([part, whole])
+    let calls: [String: @Sendable (Caller) async throws -> Void] = [
+      AccountUserinfo.name: { _ = try await rig.call(AccountUserinfo.self, .init(account: "work"), as: $0) },
+      TokenIntrospect.name: { _ = try await rig.call(TokenIntrospect.self, .init(account: "work"), as: $0) },
+      AccountSessions.name: { _ = try await rig.call(AccountSessions.self, .init(account: "work"), as: $0) },
+      AccountEndSession.name: {
+        _ = try await rig.call(AccountEndSession.self, .init(account: "work", session_id: "s"), as: $0)
+      },
+      TokenExchange.name: { _ = try await rig.call(TokenExchange.self, .init(account: "work"), as: $0) },
+      RequestSend.name: {
+        _ = try await rig.call(RequestSend.self, .init(account: "work", method: "GET", url: "/"), as: $0)
+      },
+      DPoPProof.name: {
+        let params = DPoPProof.Params(account: "work", method: "GET", url: "https://api.example/")
+        _ = try await rig.call(DPoPProof.self, params, as: $0)
+      },
+    ]
+    let releases = Methods.all.filter { $0 is any TokenRelease.Type }.map { $0.name }
+    #expect(Set(calls.keys).union([TokenGet.name]) == Set(releases))
+    for (method, call) in calls {
+      #expect(await rig.reason { try await call(.user(1000)) } == .notPermitted, "\(method)")
+      let reason = await rig.reason { try await call(.user(1001)) }
+      #expect(reason != .notPermitted && reason != nil, "\(method)")
+    }
+  }
+
+  @Test("The actor of an exchange is used whole as well")
+  func actor() async throws {
+    let store = MemoryStore()
+    for name in ["work", "home"] { try await store.signIn(name) }
+    let home = Rule(name: "home", uid: 1000, gid: nil, accounts: ["home"], access: [.use])
+    let rig = try await Rig(store: store, configuration: .plain(rules: [Self.reader, home]))
+    let exchange = TokenExchange.Params(account: "home", actor: "work")
+    let error = await #expect(throws: RPCError.self) {
+      try await rig.call(TokenExchange.self, exchange, as: .user(1000))
+    }
+    #expect(error?.reason == .notPermitted && error?.message.contains("whole token") == true)
+  }
+
+  @Test("A proof is for a token that the caller may have, and no other")
+  func proofs() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    var grant = try #require(store.grant("work"))
+    (grant.requestedScopes, grant.grantedScopes) = (["read", "write"], ["read", "write"])
+    grant.dpopKey = DPoPKey(randomBytes: [UInt8](repeating: 7, count: 32)).raw
+    var own = try #require(store.token("work"))
+    own.scopes = ["read", "write"]
+    var narrowed = own
+    (narrowed.key, narrowed.accessToken, narrowed.scopes) = (
+      .init(scopes: ["read"], resource: nil), Secret("part"), ["read"]
+    )
+    try await store.commit([.putGrant(grant), .putToken(own), .putToken(narrowed)])
+    let rig = try await Rig(store: store, configuration: .plain(rules: [Self.reader, Self.all]))
+    func reason(_ token: String?, _ uid: UInt32) async -> ErrorReason? {
+      let params = DPoPProof.Params(
+        account: "work", method: "GET", url: "https://api.example/", access_token: token.map { .init($0) })
+      return await rig.reason { try await rig.call(DPoPProof.self, params, as: .user(uid)) }
+    }
+    #expect(await reason("part", 1000) == nil)
+    for token in [nil, "work-a1", "another"] { #expect(await reason(token, 1000) == .notPermitted) }
+    for token in [nil, "work-a1", "part", "another"] { #expect(await reason(token, 1001) == nil) }
+  }
+
+  @Test("A cap without a question and a question without a cap: the part comes at once, the rest with a person's word")
+  func partWithoutWord() async throws {
+    let asking = Rule(
+      name: "ask", who: .init(uid: 1000), accounts: ["work"], access: [.use], confirm: .seconds(60))
+    for narrows in [true, false] {
+      let rig = try await rig([Self.reader, asking], narrows: narrows)
+      #expect(rig.cached("work", as: .user(1000)) == nil)
+      let part = await rig.reason { try await token(rig, ["read"]) }
+      // The whole token in place of the part would be the rest without a word.
+      #expect(part == (narrows ? nil : .notPermitted))
+      let whole = Task { try await token(rig) }
+      #expect(try await eventually { try await rig.call(ReleaseList.self, .init()).waiting.count == 1 })
+      let id = try #require(try await rig.call(ReleaseList.self, .init()).waiting.first?.id)
+      #expect(try await rig.call(ReleaseApprove.self, .init(id: id)).approved)
+      #expect(try await whole.value.access_token == "whole")
+    }
+  }
+
   @Test("A rule without a cap wins over one with, and two caps add up")
   func several() async throws {
     let writer = Rule(name: "w", who: .init(uid: 1000), accounts: ["*"], access: [.use], scopes: ["write"])
@@ -108,6 +195,8 @@ import Testing
     }
     let allowed = try await explain(.init(uid: 1000, unit: "mail.service"))
     #expect(allowed.allowed && allowed.rule == "mail" && allowed.scopes == ["read"])
+    let whole = try await explain(.init(uid: 1000, unit: "mail.service"), method: RequestSend.name)
+    #expect(!whole.allowed && whole.why.contains("whole token") && whole.why.contains("rule mail"))
     for (subject, account, method, word) in [
       (PolicyExplain.Subject(uid: 1000, unit: "other.service"), "work", nil, "not mail.service"),
       (.init(uid: 1000), "work", nil, "not known"), (.init(uid: 5, unit: "mail.service"), "work", nil, "uid is 5"),

@@ -48,8 +48,9 @@ import Testing
         "google", "work", "company", "gitlab", "bank", "insurer", "relic", "museum", "google-robots",
       ])
     #expect(settings.accounts.map(\.source.kind) == [.clientCredentials, .jwtBearer, .jwtBearer, .tokenExchange])
-    #expect(settings.rules.count == 6)
+    #expect(settings.rules.count == 7)
     #expect(settings.hooks.count == 1)
+    #expect(settings.credentials.offers.map(\.id) == ["mail-token"])
     // Its port is the standard one, which no proxy can know, and its providers are on this machine.
     #expect(settings.warnings.count == 2 && settings.warnings.allSatisfy { $0.contains("[callback] has public_url") })
     #expect(settings.systems.map(\.site.name.rawValue) == ["cameras", "news"])
@@ -58,6 +59,7 @@ import Testing
     settings.accounts = []
     settings.rules = []
     settings.hooks = []
+    settings.credentials.offers = []
     settings.files = []
     settings.warnings = []
     var standard = Settings()

@@ -116,7 +116,11 @@ final class ScriptedBroker: Dispatcher {
   var methods: [String] { seen.withLock { $0.map(\.method) } }
   func params(of method: String) -> JSON? { seen.withLock { $0.last { $0.method == method }?.params } }
 
-  func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? { nil }
+  private final class NoTokens: CachedTokens {
+    func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? { nil }
+  }
+
+  func cachedTokens(for caller: Caller) -> any CachedTokens { NoTokens() }
 
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     seen.withLock { $0.append((request.method, request.params ?? .null)) }

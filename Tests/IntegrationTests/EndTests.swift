@@ -189,7 +189,7 @@ struct SecretTests {
 
 @Suite("Telling systemd")
 struct NotifyTests {
-  @Test("READY comes when the socket answers, STATUS has the counts, WATCHDOG is fed, STOPPING comes first at the end")
+  @Test("READY comes when the socket answers, with the sockets kept; STATUS has the counts; STOPPING comes at the end")
   func notify() async throws {
     let folder = try Folder()
     let manager = try Manager(folder.path("notify"))
@@ -203,6 +203,9 @@ struct NotifyTests {
       await client.close()
       try await starting.value
       #expect(manager.messages().contains { $0.contains("STATUS=no accounts yet") })
+      let kept = manager.messages().filter { $0.hasPrefix("FDSTORE=1") }.map { String($0.dropFirst(17)) }
+      #expect(kept.contains("kept-grantd") && kept.contains("kept-credentials"))
+      #expect(kept.count { $0.hasPrefix("kept-callback-") } == 2)
       try await rig.login()
       try await eventually("STATUS with counts") { manager.messages().contains { $0.contains("STATUS=1 ok") } }
       try rig.demo.revoke(user: "alice")

@@ -107,13 +107,13 @@ struct SealingTests {
   func rotation() async throws {
     try await folder.fill(Sample.everything)
     let old = try folder.contents(folder.database)
-    let rotated = try SQLiteStore.open(folder: folder.state, key: Sample.otherKey, previousKey: Sample.key)
+    let rotated = try SQLiteStore.open(folder: folder.state, key: Sample.otherKey, previousKeys: [Sample.key])
     #expect(try await rotated.load() == Sample.state)
     await rotated.close()
     #expect(try folder.contents(folder.database) != old)
     #expect(throws: StoreError.wrongKey(path: folder.database, keySource: "test")) { try folder.open() }
     // The previous key may stay configured.
-    let again = try SQLiteStore.open(folder: folder.state, key: Sample.otherKey, previousKey: Sample.key)
+    let again = try SQLiteStore.open(folder: folder.state, key: Sample.otherKey, previousKeys: [Sample.key])
     #expect(try await again.load() == Sample.state)
     await again.close()
   }

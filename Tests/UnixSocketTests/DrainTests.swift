@@ -66,4 +66,41 @@ import Testing
       #expect(served.server.connectionCount == 0)
     }
   }
+
+  @Test("a client that was connected the moment before the end may still ask, and is answered")
+  func aClientThatWasConnectedTheMoment() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      async let drained: Void = served.server.drain(deadline: .seconds(20))
+      #expect(await eventually { !FileManager.default.fileExists(atPath: served.path) })
+      try await client.send(tokenGet(1))
+      let answer = try await client.json()
+      #expect(answer["id"] == 1 && (answer["result"] ?? answer["error"]) != nil)
+      await drained
+    }
+  }
+
+  @Test("whatever the kernel took of a client's requests is answered", arguments: 0..<5)
+  func whateverTheKernelTookIsAnswered(round: Int) async throws {
+    try await Served.with { served in
+      // Each asks one after the other until it cannot send any more.
+      let lost = try await withThrowingTaskGroup(of: Int.self) { group in
+        for _ in 0..<8 {
+          let client = try served.client()
+          group.addTask {
+            var id = 0
+            while true {
+              id += 1
+              do { try await client.send(tokenGet(id)) } catch { return 0 }
+              do { _ = try await client.line() } catch { return 1 }
+            }
+          }
+        }
+        #expect(await eventually { served.server.figures.connections == 8 })
+        await served.server.drain(deadline: .zero)
+        return try await group.reduce(0, +)
+      }
+      #expect(lost == 0)
+    }
+  }
 }

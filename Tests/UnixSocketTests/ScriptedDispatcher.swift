@@ -6,6 +6,7 @@ final class ScriptedDispatcher: Dispatcher {
   struct Seen: Sendable {
     var methods: [String] = []
     var sessions: [any Session] = []
+    var callers: [Caller] = []
     var running = 0
     var mostRunning = 0
     var closed = 0
@@ -19,13 +20,21 @@ final class ScriptedDispatcher: Dispatcher {
   let seen = Mutex(Seen())
   let gate = Gate()
 
-  func cachedToken(account: String, minTTL: Int64?, caller: Caller) -> CachedReply? {
-    switch account {
-    case "alice": CachedReply(body: body, expiresIn: minTTL ?? 3599)
-    case "endless": CachedReply(body: endless, expiresIn: nil)
-    default: nil
+  private final class Tokens: CachedTokens {
+    let dispatcher: ScriptedDispatcher
+
+    init(_ dispatcher: ScriptedDispatcher) { self.dispatcher = dispatcher }
+
+    func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? {
+      switch String(decoding: account, as: UTF8.self) {
+      case "alice": CachedReply(body: dispatcher.body, expiresIn: minTTL ?? 3599)
+      case "endless": CachedReply(body: dispatcher.endless, expiresIn: nil)
+      default: nil
+      }
     }
   }
+
+  func cachedTokens(for caller: Caller) -> any CachedTokens { Tokens(self) }
 
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     seen.withLock { seen in
@@ -43,7 +52,9 @@ final class ScriptedDispatcher: Dispatcher {
     case "fail": return .failure(RPCError(.loginRequired, "no"))
     case "large":
       return .success(.string(String(repeating: "x", count: Int(request.params?["bytes"]?.integer ?? 0))))
-    case "who": return .success(Self.json(session.caller))
+    case "who":
+      seen.withLock { $0.callers.append(session.caller) }
+      return .success(Self.json(session.caller))
     case "subscribe":
       seen.withLock { $0.sessions.append(session) }
       session.onClose { [self] in seen.withLock { $0.closed += 1 } }

@@ -42,7 +42,12 @@ struct Served: Sendable {
     _ endpoint: SocketServer.Configuration.Endpoint, _ dispatcher: ScriptedDispatcher = ScriptedDispatcher(),
     mode: UInt32 = 0o600, limits: SocketServer.Limits = SocketServer.Limits()
   ) -> SocketServer {
-    let configuration = SocketServer.Configuration(endpoint: endpoint, mode: mode, limits: limits)
+    server(SocketServer.Configuration(endpoint: endpoint, mode: mode, limits: limits), dispatcher)
+  }
+
+  static func server(
+    _ configuration: SocketServer.Configuration, _ dispatcher: ScriptedDispatcher = ScriptedDispatcher()
+  ) -> SocketServer {
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     return SocketServer(configuration: configuration, dispatcher: dispatcher, group: group, logger: logger)
   }

@@ -1,5 +1,5 @@
 /// What the provider says of the person (OpenID Connect Core §5.3).
-public enum AccountUserinfo: RPCMethod {
+public enum AccountUserinfo: TokenRelease {
   public static let name = "account.userinfo"
   public static let access = Access.use
   public static let summary =

@@ -66,11 +66,12 @@ public struct Event: Codable, Sendable, Equatable, Documented {
   public var message: String?
   public var hint: String?
   public var refresh_expires_at: Int64?
+  public var release: ReleaseView?
 
   public init(
     type: EventType, at: Int64, account: String? = nil, provider: String? = nil, login_id: String? = nil,
     generation: Int64? = nil, reason: ErrorReason? = nil, message: String? = nil, hint: String? = nil,
-    refresh_expires_at: Int64? = nil
+    refresh_expires_at: Int64? = nil, release: ReleaseView? = nil
   ) {
     self.type = type
     self.at = at
@@ -82,6 +83,7 @@ public struct Event: Codable, Sendable, Equatable, Documented {
     self.message = message
     self.hint = hint
     self.refresh_expires_at = refresh_expires_at
+    self.release = release
   }
 
   /// The method name of the notification.
@@ -98,6 +100,7 @@ public struct Event: Codable, Sendable, Equatable, Documented {
     "message": "For people.",
     "hint": "What a person should do.",
     "refresh_expires_at": "When the account's refresh token will end, in Unix seconds.",
+    "release": "The release that waits for a person's word, or did.",
   ]
 }
 
@@ -111,6 +114,8 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
   case loginFailed = "login.failed"
   case accountRemoved = "account.removed"
   case refreshTokenExpiring = "refresh_token.expiring"
+  case releaseWaiting = "release.waiting"
+  case releaseEnded = "release.ended"
   case providerUnreachable = "provider.unreachable"
   case providerRecovered = "provider.recovered"
   case storeFailed = "store.failed"
@@ -130,6 +135,8 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .loginFailed: "A login was denied, cancelled, expired or failed."
     case .accountRemoved: "An account was forgotten."
     case .refreshTokenExpiring: "A refresh token ends soon: sign in again before."
+    case .releaseWaiting: "A program waits until a person allows it a token."
+    case .releaseEnded: "It waits no longer."
     case .providerUnreachable: "A provider does not answer; its refreshes rest."
     case .providerRecovered: "A provider answers again."
     case .storeFailed: "The state cannot be written; refreshes may wait."

@@ -2,7 +2,7 @@
 // Members are named as on the wire.
 
 /// The proof that goes with a token bound to a key (RFC 9449 §4).
-public enum DPoPProof: RPCMethod {
+public enum DPoPProof: TokenRelease {
   public static let name = "dpop.proof"
   public static let access = Access.use
   public static let summary =
@@ -18,15 +18,18 @@ public enum DPoPProof: RPCMethod {
     public var url: String
     public var nonce: String?
     public var access_token: SecretText?
+    public var timeout: Double?
 
     public init(
-      account: String, method: String, url: String, nonce: String? = nil, access_token: SecretText? = nil
+      account: String, method: String, url: String, nonce: String? = nil, access_token: SecretText? = nil,
+      timeout: Double? = nil
     ) {
       self.account = account
       self.method = method
       self.url = url
       self.nonce = nonce
       self.access_token = access_token
+      self.timeout = timeout
     }
   }
 
@@ -47,6 +50,7 @@ public enum DPoPProof: RPCMethod {
     "nonce": "The nonce of the resource server's last `DPoP-Nonce` header field (RFC 9449 §9).",
     "access_token":
       "The token the proof goes with, where it is not the account's current one: one that is narrowed, or older.",
+    "timeout": "Seconds to wait for the token before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
     "proof": "The value of the `DPoP` header field, for this one request; beside it, `Authorization: DPoP TOKEN`.",

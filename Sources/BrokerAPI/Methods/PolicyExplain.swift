@@ -53,14 +53,36 @@ public enum PolicyExplain: RPCMethod {
     public var allowed: Bool
     public var rule: String?
     public var scopes: [String]?
+    public var confirm: Confirmation?
     public var why: String
 
-    public init(allowed: Bool, rule: String? = nil, scopes: [String]? = nil, why: String) {
+    public init(
+      allowed: Bool, rule: String? = nil, scopes: [String]? = nil, confirm: Confirmation? = nil, why: String
+    ) {
       self.allowed = allowed
       self.rule = rule
       self.scopes = scopes
+      self.confirm = confirm
       self.why = why
     }
+  }
+
+  /// What a person has to say first.
+  public struct Confirmation: Codable, Sendable, Equatable, Documented {
+    public var rule: String
+    public var timeout: Double
+    public var exempt_scopes: [String]?
+
+    public init(rule: String, timeout: Double, exempt_scopes: [String]? = nil) {
+      self.rule = rule
+      self.timeout = timeout
+      self.exempt_scopes = exempt_scopes
+    }
+
+    public static let docs = [
+      "rule": "The rule that asks for it.", "timeout": "Seconds that a person has.",
+      "exempt_scopes": "Tokens of these scopes alone need no confirmation: other rules allow them.",
+    ]
   }
 
   public static let paramDocs = [
@@ -72,6 +94,7 @@ public enum PolicyExplain: RPCMethod {
     "allowed": "Whether the policy allows it.",
     "rule": "The rule that does: its `name`, or its file and line; absent where none is needed.",
     "scopes": "The scopes that tokens may have for this caller, where the rule says so.",
+    "confirm": "What a person has to say first (`grantctl approve`); absent: nothing.",
     "why": "For people: why, or what is missing.",
   ]
 }

@@ -2,7 +2,7 @@
 // Members are named as on the wire.
 
 /// An authorised call, made by the broker (RFC 6750 §2.1, RFC 9449 §7).
-public enum RequestSend: RPCMethod {
+public enum RequestSend: TokenRelease {
   public static let name = "request.send"
   public static let access = Access.use
   public static let summary =

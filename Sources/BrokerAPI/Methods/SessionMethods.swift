@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-public enum AccountSessions: RPCMethod {
+public enum AccountSessions: TokenRelease {
   public static let name = "account.sessions"
   public static let access = Access.observe
   public static let summary = "Lists the person's sessions at the provider, where it has such a list."
@@ -21,7 +21,7 @@ public enum AccountSessions: RPCMethod {
   public static let resultDocs = ["sessions": "The sessions, as the provider tells them."]
 }
 
-public enum AccountEndSession: RPCMethod {
+public enum AccountEndSession: TokenRelease {
   public static let name = "account.end_session"
   public static let access = Access.manage
   public static let summary = "Ends one of the person's sessions at the provider."

@@ -2,7 +2,7 @@
 // Members are named as on the wire.
 
 /// Another token for an account's own (RFC 8693 §2).
-public enum TokenExchange: RPCMethod {
+public enum TokenExchange: TokenRelease {
   public static let name = "token.exchange"
   public static let access = Access.use
   public static let summary =

@@ -1,5 +1,5 @@
 /// What the provider says of an account's access token (RFC 7662).
-public enum TokenIntrospect: RPCMethod {
+public enum TokenIntrospect: TokenRelease {
   public static let name = "token.introspect"
   public static let access = Access.use
   public static let summary =

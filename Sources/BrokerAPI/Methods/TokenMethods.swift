@@ -2,7 +2,7 @@
 // Members are named as on the wire.
 
 /// A fresh access token of an account.
-public enum TokenGet: RPCMethod {
+public enum TokenGet: TokenRelease {
   public static let name = "token.get"
   public static let access = Access.use
   public static let summary = "Returns an access token that is valid now, refreshing it first where it has to."

@@ -56,6 +56,19 @@ public struct MethodExample: Sendable {
     "policy.explain": MethodExample(
       params: ["account": "work", "caller": ["uid": 990, "unit": "mail-sync.service"]],
       result: ["allowed": true, "rule": "mail", "why": "rule mail allows it"]),
+    "release.list": MethodExample(
+      params: .null,
+      result: [
+        "waiting": [
+          [
+            "id": "k7f3qx", "account": "bank", "method": "token.get",
+            "caller": ["uid": 1000, "pid": 4711, "unit": "user@1000.service", "exe": "/usr/bin/feed"],
+            "rule": "ask-me", "since": 1_767_225_600, "until": 1_767_225_660,
+          ]
+        ], "standing": [],
+      ]),
+    "release.approve": MethodExample(params: ["id": "k7f3qx", "for": 600], result: ["approved": true]),
+    "release.deny": MethodExample(params: ["id": "k7f3qx"], result: ["denied": true]),
     "account.list": MethodExample(params: ["provider": "google"], result: ["accounts": [account]]),
     "account.get": MethodExample(params: ["account": "work"], result: account),
     "account.logout": MethodExample(
@@ -155,6 +168,18 @@ public struct MethodExample: Sendable {
     "events.subscribe": MethodExample(
       params: ["events": ["token.refreshed", "login.required"]],
       result: ["subscribed": ["token.refreshed", "login.required"]]),
+    "audit.list": MethodExample(
+      params: ["account": "work", "limit": 1],
+      result: [
+        "records": [
+          [
+            "id": 4711, "first": 1_767_225_600, "last": 1_767_229_020, "count": 58, "action": "release",
+            "method": "token.get", "account": "work", "provider": "google", "uid": 998, "pid": 2041,
+            "unit": "mail-sync.service", "scopes": ["https://mail.google.com/"], "generation": 7, "rule": "mail",
+            "result": "ok",
+          ]
+        ], "next": 4711,
+      ]),
     "broker.status": MethodExample(
       params: .null,
       result: [
@@ -178,6 +203,30 @@ public struct MethodExample: Sendable {
       result: [
         "text": "# TYPE grantd_store_ok gauge\ngrantd_store_ok 1\n# EOF\n",
         "content_type": "application/openmetrics-text; version=1.0.0; charset=utf-8",
+      ]),
+    "store.rotate_key": MethodExample(
+      params: .null,
+      result: ["key_file": "/var/lib/grantd/grantd.key", "accounts": 13, "seconds": .number("0.021"), "warnings": []]),
+    "store.backup": MethodExample(
+      params: ["passphrase": "correct horse battery staple"],
+      result: ["backup_id": "uJp0VvRGIOgbXk2GdWuPzA", "size": 74_210, "accounts": 13]),
+    "store.backup_part": MethodExample(
+      params: ["backup_id": "uJp0VvRGIOgbXk2GdWuPzA", "offset": 0], result: ["data": "Z3JhbnRkLWJhY2t1cAo="]),
+    "store.restore": MethodExample(params: ["size": 74_210], result: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw"]),
+    "store.restore_part": MethodExample(
+      params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "offset": 0, "data": "Z3JhbnRkLWJhY2t1cAo="],
+      result: ["received": 14]),
+    "store.restore_look": MethodExample(
+      params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "passphrase": "correct horse battery staple"],
+      result: [
+        "host": "old.example", "made_at": 1_767_225_600, "version": .string(OpenRPC.contractVersion), "accounts": 13,
+        "known": 1,
+      ]),
+    "store.restore_apply": MethodExample(
+      params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "moved": true],
+      result: [
+        "restored": ["work", "private"], "replaced": [], "kept": ["cameras"],
+        "left_out": [["account": "robot", "why": "the configuration declares such accounts"]], "warnings": [],
       ]),
     "rpc.discover": MethodExample(
       params: .null, result: ["openrpc": .string(OpenRPC.specification), "info": OpenRPC.info(), "methods": []]),

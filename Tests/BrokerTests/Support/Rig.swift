@@ -51,6 +51,7 @@ final class FakeSession: Session {
 final class Rig: Sendable {
   let clock: ManualClock
   let store: MemoryStore
+  let audit: MemoryAuditStore
   let transport: ScriptedTransport
   let broker: Broker
   let router: Router
@@ -59,8 +60,10 @@ final class Rig: Sendable {
 
   init(
     clock: ManualClock = ManualClock(), store: MemoryStore = MemoryStore(),
-    transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain()
+    transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain(),
+    audit: MemoryAuditStore = MemoryAuditStore(), vault: (any Vault)? = nil
   ) async throws {
+    self.audit = audit
     self.clock = clock
     self.store = store
     self.transport = transport
@@ -68,8 +71,9 @@ final class Rig: Sendable {
     self.reading = reading
     broker = Broker(
       store: store, transport: transport, surroundings: clock.surroundings,
-      identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration,
+      identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+      auditStore: audit, vault: vault,
       readConfiguration: { () async throws(RPCError) in try reading.value.get() })
     router = Router(broker, version: "0")
     try await broker.start()
@@ -103,7 +107,7 @@ final class Rig: Sendable {
   }
 
   func cached(_ account: String, minTTL: Int64? = nil, as caller: Caller = .root) -> CachedReply? {
-    router.cachedToken(account: account, minTTL: minTTL, caller: caller)
+    router.cachedTokens(for: caller).reply(account: account, minTTL: minTTL)
   }
 }
 

@@ -4,6 +4,8 @@ import Foundation
 enum Programs {
   static let grantd = path("grantd")
   static let grantctl = path("grantctl")
+  /// Fills stores.
+  static let fixture = path("store-fixture")
 
   private static func path(_ name: String) -> String {
     let executable = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

@@ -29,6 +29,30 @@ func commit(to store: SQLiteStore) async throws {
   }
 }
 
+/// A thousand accounts of provider `demo` with tokens of a day, under a key in the folder.
+func fill(folder: String) async throws {
+  let key = try SealingKey.loadOrCreate(file: folder + "/grantd.key", stateFolder: folder)
+  let store = try SQLiteStore.open(folder: folder, key: key)
+  guard let provider = ProviderName(rawValue: "demo") else { return }
+  var now = timespec()
+  clock_gettime(CLOCK_REALTIME, &now)
+  let time = Timestamp(milliseconds: Int64(now.tv_sec) * 1000)
+  let text = String(repeating: "eyJhbGciOiJSUzI1NiJ9", count: 60)
+  var changes: [Change] = []
+  for account in (0..<1000).compactMap({ AccountName(rawValue: "a\($0)") }) {
+    let grant = SavedGrant(
+      account: account, provider: provider, identity: Identity(subject: "1", email: "a@example.com", name: "A"),
+      requestedScopes: ["openid"], grantedScopes: ["openid"], refreshToken: Secret("\(account)-\(text)"),
+      idToken: Secret(text), generation: 1, createdAt: time, loggedInAt: time)
+    let token = SavedToken(
+      account: account, accessToken: Secret("\(account)-\(text)"), type: "Bearer", scopes: ["openid"], generation: 1,
+      issuedAt: time, expiresAt: time + .seconds(86_400))
+    changes += [.putGrant(grant), .putToken(token)]
+  }
+  try await store.commit(changes)
+  await store.close()
+}
+
 /// Prints how long a store with a thousand accounts takes to open and to load.
 func measure(_ folder: String, _ key: SealingKey) async throws {
   let filled = try SQLiteStore.open(folder: folder, key: key)
@@ -77,6 +101,7 @@ func serve(_ store: SQLiteStore) async throws {
       case "rebuild":
         try await store.rebuild(from: state)
         say("ok")
+      case "rotate": say(await rotate(store))
       case "fill": say(fill(filler) ? "ok" : "the disk does not get full")
       case "free":
         unlink(filler)
@@ -97,6 +122,21 @@ func serve(_ store: SQLiteStore) async throws {
     }
   }
   await store.close()
+}
+
+func rotate(_ store: SQLiteStore) async -> String {
+  do throws(KeyRotationError) {
+    let rotation = try await store.rotateKey()
+    return rotation.remains.isEmpty ? "ok" : rotation.remains.joined(separator: "; ")
+  } catch {
+    return "\(error)"
+  }
+}
+
+/// The key in a file beside the state folder, not in it.
+func fileKey(_ folder: String) throws(StoreError) -> SealingKey {
+  let file = (folder as NSString).deletingLastPathComponent + "/key/grantd.key"
+  return try SealingKey.loadOrCreate(file: file, stateFolder: folder)
 }
 
 /// Takes all of the disk's room, as long as that is not more than a test's disk has.
@@ -151,15 +191,18 @@ do {
     try await commit(to: SQLiteStore.open(folder: arguments[2], key: key))
   case "measure":
     try await measure(arguments[2], key)
+  case "fill":
+    try await fill(folder: arguments[2])
   case "own":
     let store = try SQLiteStore.open(folder: arguments[2], key: key)
     say("open")
     _ = readLine()
     await store.close()
-  case "serve":
+  case "serve", "serve-key-file":
     // What exceeds a limit is an error, not the end.
     signal(SIGXFSZ, SIG_IGN)
-    try await serve(SQLiteStore.open(folder: arguments[2], key: key))
+    let own = arguments[1] == "serve" ? key : try fileKey(arguments[2])
+    try await serve(SQLiteStore.open(folder: arguments[2], key: own))
   case "die-migrating":
     _ = try store(arguments[2], key, dyingAt: .migrated(to: 2))
   case "die-applied", "die-committed":
@@ -172,6 +215,10 @@ do {
     var state = StoredState()
     state.values = ["new": "1"]
     try await store.rebuild(from: state)
+  case let mode where mode.hasPrefix("die-rotating-"):
+    guard let step = RotationStep(rawValue: String(mode.dropFirst("die-rotating-".count))) else { exit(64) }
+    let store = try store(arguments[2], try fileKey(arguments[2]), dyingAt: .rotating(step))
+    say(await rotate(store))
   default:
     exit(64)
   }

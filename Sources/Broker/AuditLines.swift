@@ -1,0 +1,119 @@
+import OAuth
+import Synchronization
+
+/// A record that still counts.
+final class AuditLine: Sendable {
+  let id: Int64
+  let entry: AuditEntry
+  let first: Timestamp
+  /// Milliseconds since the machine started, as ``last``.
+  private let begun: Int64
+  private let last: Atomic<Int64>
+  private let count = Atomic<UInt64>(0)
+  private let pid: Atomic<Int32>
+  private let closed = Atomic(false)
+
+  init(id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64) {
+    self.id = id
+    self.entry = entry
+    self.first = first
+    begun = uptime
+    last = Atomic(uptime)
+    self.pid = Atomic(pid)
+  }
+
+  /// Once more, at a time since the machine started.
+  func again(pid: Int32, at uptime: Int64) {
+    count.add(1, ordering: .relaxed)
+    last.store(uptime, ordering: .relaxed)
+    self.pid.store(pid, ordering: .relaxed)
+  }
+
+  /// What is done from now on begins another record.
+  var isClosed: Bool { closed.load(ordering: .relaxed) }
+  func close() { closed.store(true, ordering: .relaxed) }
+
+  var times: UInt64 { count.load(ordering: .relaxed) }
+  var lastUptime: Int64 { last.load(ordering: .relaxed) }
+
+  var record: AuditRecord {
+    let pid = pid.load(ordering: .relaxed)
+    return AuditRecord(
+      id: id, entry: entry, pid: pid > 0 ? pid : nil, count: times, first: first,
+      last: first + .milliseconds(max(0, lastUptime - begun)))
+  }
+}
+
+/// The records that still count, and those that are to be written.
+struct AuditLines {
+  var policy = AuditPolicy()
+  var lines: [AuditEntry: AuditLine] = [:]
+  /// How often a line had been counted when it was last taken to be written.
+  var taken: [Int64: UInt64] = [:]
+  /// Closed, and perhaps counted by a thread that had it in hand: written once more.
+  var closing: [AuditLine] = []
+  /// Failed attempts that are lines of their own, by caller: names that are made up must not fill the trail.
+  var failures: [AuditEntry.Who: Int] = [:]
+  /// What could not be written.
+  var unwritten: [Int64: AuditRecord] = [:]
+  var lost: UInt64 = 0
+  var nextID: Int64 = 1
+  var isFailing = false
+  var nudge: AsyncStream<Void>.Continuation?
+}
+
+extension AuditLines {
+  /// Of attempts that fail, a caller has so many kinds; the others are counted without the account's name.
+  func bounded(_ entry: AuditEntry) -> AuditEntry {
+    guard entry.result != AuditEntry.ok, lines[entry] == nil,
+      failures[entry.who, default: 0] >= Limit.auditFailuresPerCaller
+    else { return entry }
+    var entry = entry
+    entry.account = nil
+    entry.detail = "of several accounts"
+    return entry
+  }
+
+  mutating func close(_ entry: AuditEntry) {
+    guard let line = lines.removeValue(forKey: entry) else { return }
+    line.close()
+    closing.append(line)
+    guard entry.result != AuditEntry.ok, let count = failures[entry.who] else { return }
+    failures[entry.who] = count > 1 ? count - 1 : nil
+  }
+
+  /// The record that was quiet for longest gives way.
+  mutating func makeRoom() {
+    guard let quietest = lines.values.min(by: { $0.lastUptime < $1.lastUptime }) else { return }
+    close(quietest.entry)
+    if closing.count > Limit.auditLines {
+      closing.removeFirst()
+      lost += 1
+    }
+  }
+
+  /// What was counted since the last time, and whether it is new; and how many records were lost.
+  mutating func take(at uptime: Int64) -> ([(AuditRecord, isNew: Bool)], lost: UInt64) {
+    for line in lines.values where uptime - line.lastUptime > line.entry.window.milliseconds { close(line.entry) }
+    var records: [(AuditRecord, isNew: Bool)] = []
+    for line in closing + Array(lines.values) {
+      let record = line.record
+      let before = taken[line.id]
+      guard record.count > 0, record.count != before else { continue }
+      taken[line.id] = record.count
+      records.append((record, before == nil))
+    }
+    for line in closing { taken[line.id] = nil }
+    closing = []
+    defer { lost = 0 }
+    return (records.sorted { $0.0.id < $1.0.id }, lost)
+  }
+
+  mutating func dropBeyondLimit() {
+    guard unwritten.count > Limit.auditUnwritten else { return }
+    for id in unwritten.keys.sorted().prefix(unwritten.count - Limit.auditUnwritten) {
+      unwritten[id] = nil
+      lost += 1
+    }
+  }
+}

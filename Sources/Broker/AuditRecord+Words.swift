@@ -1,0 +1,46 @@
+import BrokerAPI
+import Logging
+
+// A record as the journal has it.
+extension AuditRecord {
+  /// How often a refusal is told again: an attempt that goes on must not look like one that ended.
+  var isWorthTelling: Bool {
+    guard entry.isRefusal else { return false }
+    var power: UInt64 = 10
+    while power < count { power = power.multipliedReportingOverflow(by: 10).partialValue }
+    return power == count
+  }
+
+  /// For people.
+  var sentence: String {
+    let times = count > 1 ? " (\(count) times)" : ""
+    let account = entry.account.map { " of account \($0.prefix(128))" } ?? ""
+    if entry.isRefusal { return "refused \(entry.method)\(account) to \(entry.who.words)\(times)" }
+    let end = entry.result == AuditEntry.ok ? "" : ": \(entry.result)"
+    return "\(entry.method)\(account) by \(entry.who.words)\(times)\(end)"
+  }
+
+  /// `journalctl GRANTD_ACTION=release GRANTD_ACCOUNT=work` finds them; the names are upper-cased and prefixed there.
+  var fields: Logger.Metadata {
+    let texts: [(String, String?)] = [
+      ("action", entry.action.rawValue), ("method", entry.method), ("result", entry.result),
+      ("account", entry.account), ("provider", entry.provider), ("caller_uid", entry.who.uid.map { "\($0)" }),
+      ("caller_pid", pid.map { "\($0)" }), ("caller_unit", entry.who.unit),
+      ("caller_user_unit", entry.who.userUnit), ("caller_exe", entry.who.executable),
+      ("scopes", entry.scopes.isEmpty ? nil : entry.scopes.joined(separator: " ")),
+      ("generation", entry.generation.map { "\($0)" }), ("rule", entry.rule), ("detail", entry.detail),
+      ("count", count > 1 ? "\(count)" : nil), ("audit_id", "\(id)"),
+    ]
+    return Logger.Metadata(
+      uniqueKeysWithValues: texts.compactMap { name, text in text.map { (name, "\($0.prefix(512))") } })
+  }
+}
+
+extension AuditEntry.Who {
+  /// `mail-sync.service`, or the executable's name, and the user.
+  var words: String {
+    guard let uid else { return "the broker itself" }
+    let program = userUnit ?? unit ?? executable?.split(separator: "/").last.map(String.init)
+    return program.map { "\($0.prefix(128)) (uid \(uid))" } ?? "uid \(uid)"
+  }
+}

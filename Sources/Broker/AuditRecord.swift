@@ -1,0 +1,143 @@
+public import BrokerAPI
+public import OAuth
+
+/// What was done, to which account, for whom, and how it ended. The same thing done again by the same caller is counted
+/// in one record.
+public struct AuditEntry: Sendable, Hashable {
+  public var action: AuditAction
+  public var method: String
+  public var account: String?
+  public var provider: String?
+  public var who: Who
+  /// Those of the token that was released.
+  public var scopes: [String] = []
+  /// The token that was released.
+  public var generation: Int64?
+  /// What allowed it; nil: no rule was needed, or none did.
+  public var rule: String?
+  /// `ok`, or the reason of the error.
+  public var result: String
+  /// For people.
+  public var detail: String?
+
+  public static let ok = "ok"
+
+  public init(action: AuditAction, method: String, account: String? = nil, who: Who, result: String = ok) {
+    self.action = action
+    self.method = method
+    self.account = account
+    self.who = who
+    self.result = result
+  }
+
+  /// Whom the kernel said it is, without the number of the process: a program that is started every minute is one caller.
+  public struct Who: Sendable, Hashable {
+    /// Nil: the broker itself, or a signal.
+    public var uid: UInt32?
+    public var unit: String?
+    public var userUnit: String?
+    public var executable: String?
+
+    public init(uid: UInt32?, unit: String? = nil, userUnit: String? = nil, executable: String? = nil) {
+      self.uid = uid
+      self.unit = unit
+      self.userUnit = userUnit
+      self.executable = executable
+    }
+
+    public init(_ caller: Caller) {
+      self.init(
+        uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit, executable: caller.executable)
+    }
+  }
+
+  /// The results that are refusals.
+  public static let refusals = [ErrorReason.notPermitted.rawValue, ErrorReason.rateLimited.rawValue]
+
+  public var isRefusal: Bool { Self.refusals.contains(result) }
+
+  /// As it is written. Nil where this version knows no such action.
+  public init?(actionName: String, method: String, account: String?, who: Who, result: String) {
+    guard let action = AuditAction(rawValue: actionName) else { return nil }
+    self.init(action: action, method: method, account: account, who: who, result: result)
+  }
+
+  public var actionName: String { action.rawValue }
+
+  /// How long after the last time it is the same record still. Asking for a token goes on for as long as it lives.
+  var window: Duration {
+    switch action {
+    case .release, .use: .seconds(7200)
+    case .login, .logout, .policy, .admin: result == Self.ok ? .seconds(1) : .seconds(600)
+    }
+  }
+}
+
+/// One record of the trail.
+public struct AuditRecord: Sendable, Equatable {
+  /// Counts up with the records as they begin.
+  public var id: Int64
+  public var entry: AuditEntry
+  /// The process that did it last.
+  public var pid: Int32?
+  public var count: UInt64
+  public var first: Timestamp
+  public var last: Timestamp
+
+  public init(id: Int64, entry: AuditEntry, pid: Int32?, count: UInt64, first: Timestamp, last: Timestamp) {
+    self.id = id
+    self.entry = entry
+    self.pid = pid
+    self.count = count
+    self.first = first
+    self.last = last
+  }
+}
+
+/// Where the trail is kept.
+public protocol AuditStore: Sendable {
+  /// The highest number that a record has; 0 where there is none.
+  func lastID() async throws(StoreError) -> Int64
+
+  /// On disk when it returns. A record that is there already gets the higher count.
+  func write(_ records: [AuditRecord]) async throws(StoreError)
+
+  /// The latest first.
+  func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord]
+
+  /// Removes what ended before `moment`, and the oldest beyond `most` records.
+  func forget(before moment: Timestamp, most: Int) async throws(StoreError)
+
+  func close() async
+}
+
+/// Which records are wanted; nil: all.
+public struct AuditQuestion: Sendable, Equatable {
+  public var account: String?
+  public var uid: UInt32?
+  public var unit: String?
+  public var action: AuditAction?
+  public var refusalsOnly = false
+  /// Those that ended then or later.
+  public var since: Timestamp?
+  /// Those that began then or earlier.
+  public var until: Timestamp?
+  /// Those with a lower number.
+  public var before: Int64?
+  public var limit: Int
+
+  public init(limit: Int) {
+    self.limit = limit
+  }
+
+  public var actionName: String? { action?.rawValue }
+}
+
+/// What is recorded, and for how long.
+public struct AuditPolicy: Sendable, Equatable {
+  public var isEnabled = true
+  public var keep = Duration.seconds(90 * 86_400)
+  public var most = 1_000_000
+
+  public init() {}
+}

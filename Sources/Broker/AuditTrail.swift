@@ -1,0 +1,148 @@
+import BrokerAPI
+public import Logging
+public import OAuth
+import Synchronization
+
+/// Who got which token, who was refused what, who signed in and out, and who changed the broker; never a token.
+///
+/// What is done again is counted in memory, from the socket's event loop without a lock, and written with the next flush:
+/// the trail never holds up a request. A new record is written within ``Limit/auditDelay``; counts within
+/// ``Limit/auditInterval``.
+public final class AuditTrail: Sendable {
+  private let state = Mutex(AuditLines())
+  let store: (any AuditStore)?
+  private let logger: Logger
+  private let now: @Sendable () -> Timestamp
+  private let uptime: @Sendable () -> Duration
+
+  public init(
+    store: (any AuditStore)?, logger: Logger, now: @escaping @Sendable () -> Timestamp,
+    uptime: @escaping @Sendable () -> Duration
+  ) {
+    self.store = store
+    self.logger = logger
+    self.now = now
+    self.uptime = uptime
+  }
+
+  func configure(_ policy: AuditPolicy) {
+    state.withLock { state in
+      state.policy = policy
+      guard !policy.isEnabled else { return }
+      for line in state.lines.values { line.close() }
+      state.closing += state.lines.values
+      state.lines = [:]
+      state.failures = [:]
+    }
+  }
+
+  var policy: AuditPolicy { state.withLock { $0.policy } }
+
+  /// Records are numbered from here on.
+  func begin(after id: Int64) { state.withLock { $0.nextID = max($0.nextID, id + 1) } }
+
+  // MARK: Recording
+
+  func note(_ entry: AuditEntry, pid: Int32 = 0) {
+    let uptime = uptime().milliseconds
+    line(entry, pid: pid, at: uptime)?.again(pid: pid, at: uptime)
+  }
+
+  /// The record that counts this; nil: nothing is recorded. A closed one is to be asked for anew.
+  func line(_ entry: AuditEntry, pid: Int32, at uptime: Int64) -> AuditLine? {
+    let now = now()
+    return state.withLock { state in
+      guard state.policy.isEnabled else { return nil }
+      let entry = state.bounded(entry)
+      if let line = state.lines[entry] {
+        if uptime - line.lastUptime <= entry.window.milliseconds { return line }
+        state.close(entry)
+      }
+      if state.lines.count >= Limit.auditLines { state.makeRoom() }
+      let line = AuditLine(id: state.nextID, entry, pid: pid, first: now, uptime: uptime)
+      state.nextID += 1
+      state.lines[entry] = line
+      if entry.result != AuditEntry.ok { state.failures[entry.who, default: 0] += 1 }
+      state.nudge?.yield()
+      return line
+    }
+  }
+
+  // MARK: Writing
+
+  /// Writes until the task is cancelled: what is new soon, what was counted now and then.
+  func run(sleep: @escaping @Sendable (Duration) async -> Void) async {
+    var forgotten: Duration?
+    while !Task.isCancelled {
+      let (nudges, nudge) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+      let hasNew = state.withLock { state in
+        state.nudge = nudge
+        return state.lines.values.contains { state.taken[$0.id] == nil && $0.times > 0 }
+      }
+      if !hasNew {
+        await withTaskGroup(of: Void.self) { group in
+          group.addTask { await sleep(Limit.auditInterval) }
+          group.addTask { for await _ in nudges { return } }
+          await group.next()
+          group.cancelAll()
+        }
+      }
+      // What comes close together is written together.
+      await sleep(Limit.auditDelay)
+      await flush()
+      if forgotten.map({ uptime() - $0 >= Limit.auditForgetting }) ?? true {
+        forgotten = uptime()
+        await forget()
+      }
+    }
+  }
+
+  /// Writes what has happened so far.
+  public func flush() async {
+    let (records, lost) = state.withLock { $0.take(at: uptime().milliseconds) }
+    if lost > 0 { logger.error("\(lost) records of the audit trail were lost: they could not be written") }
+    for (record, isNew) in records where isNew || record.isWorthTelling { tell(record) }
+    let all = state.withLock { state in
+      for (record, _) in records { state.unwritten[record.id] = record }
+      return state.unwritten.values.sorted { $0.id < $1.id }
+    }
+    guard let store, !all.isEmpty else { return state.withLock { $0.unwritten = [:] } }
+    do throws(StoreError) {
+      try await store.write(all)
+      let wasFailing = state.withLock { state in
+        // What was counted meanwhile goes with the next.
+        for record in all where state.unwritten[record.id] == record { state.unwritten[record.id] = nil }
+        defer { state.isFailing = false }
+        return state.isFailing
+      }
+      if wasFailing { logger.notice("the audit trail is written again") }
+    } catch {
+      let wasFailing = state.withLock { state in
+        state.dropBeyondLimit()
+        defer { state.isFailing = true }
+        return state.isFailing
+      }
+      if !wasFailing {
+        logger.error("the audit trail cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
+      }
+    }
+  }
+
+  private func forget() async {
+    let policy = policy
+    guard let store else { return }
+    do throws(StoreError) {
+      try await store.forget(before: now() - policy.keep, most: policy.most)
+    } catch {
+      logger.warning("old records of the audit trail could not be removed: \(error.message)")
+    }
+  }
+
+  /// For the journal, with a field for each thing that is known.
+  private func tell(_ record: AuditRecord) {
+    let level: Logger.Level =
+      record.entry.isRefusal
+      ? .warning : record.entry.action == .release || record.entry.action == .use ? .info : .notice
+    logger.log(level: level, "\(record.sentence)", metadata: record.fields)
+  }
+}

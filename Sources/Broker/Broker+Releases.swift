@@ -1,0 +1,171 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// How far a release was let through when it was asked for. Without a person's word the policy's own leave is all of it.
+struct Clearance: Sendable {
+  var caller: Caller
+  var isConfirmed = false
+}
+
+// Rules with `confirm`: a release waits until a person allows it. Nothing else waits with it.
+extension Broker {
+  /// A caller with less time than this is not asked about: nobody could answer.
+  private static let shortestWait = Duration.seconds(1)
+
+  /// Lets a release go on: at once, or when a person has allowed it. The parameters come back with the time that is left.
+  func clear<M: TokenRelease>(
+    _ method: M.Type, _ params: M.Params, _ session: any Session
+  ) async throws(RPCError) -> (M.Params, Clearance) {
+    let caller = session.caller
+    guard grants[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
+    let question = try question(method, params)
+    if params.usesWholeToken { try checkWhole(M.access, M.name, params.account, caller: caller) }
+    guard let confirmation = try confirmation(M.access, question, caller) else {
+      return (params, Clearance(caller: caller))
+    }
+    try checkPossible(params, caller)
+    var params = params
+    let began = uptime
+    let patience = params.timeout == nil ? nil : try Timeouts.duration(params.timeout)
+    try await ask(M.access, question, confirmation, patience, session)
+    if let patience { params.timeout = Double(max(.zero, patience - (uptime - began)).milliseconds) / 1000 }
+    return (params, Clearance(caller: caller, isConfirmed: true))
+  }
+
+  /// A reload may have changed what the caller may do while it waited.
+  func checkAgain<M: TokenRelease>(
+    _ method: M.Type, _ params: M.Params, _ clearance: Clearance
+  ) throws(RPCError) {
+    if params.usesWholeToken { try checkWhole(M.access, M.name, params.account, caller: clearance.caller) }
+    guard !clearance.isConfirmed else { return }
+    let question = try question(method, params)
+    guard let confirmation = try confirmation(M.access, question, clearance.caller) else { return }
+    throw unconfirmed(M.name, params.account, confirmation)
+  }
+
+  private func question<M: TokenRelease>(
+    _ method: M.Type, _ params: M.Params
+  ) throws(RPCError) -> Releases.Question {
+    var question = Releases.Question(account: params.account, method: M.name)
+    guard let grant = grants[try accountName(params.account)] else { throw unknownAccount(params.account) }
+    if let params = params as? TokenGet.Params {
+      if let scopes = params.scopes, !scopes.isEmpty { question.scopes = Set(scopes) }
+      question.resource = params.resource
+    } else if let named = (params as? DPoPProof.Params)?.access_token {
+      // Exposed to be compared, in a type that does it in constant time.
+      let token = Secret(named.exposed)
+      question.scopes = grant.livingTokens.first { $0.key.isNarrowed && $0.accessToken == token }.map { Set($0.scopes) }
+    }
+    return question
+  }
+
+  /// What can never be had is no question to a person.
+  private func checkPossible(_ params: any ReleaseParams, _ caller: Caller) throws(RPCError) {
+    guard let params = params as? TokenGet.Params, let grant = grants[try accountName(params.account)] else { return }
+    let scopes = try capped(params.scopes, of: grant, Clearance(caller: caller, isConfirmed: true))
+    _ = try key(scopes: scopes, resource: params.resource, grant)
+  }
+
+  /// What a person has to say first; nil: nothing.
+  private func confirmation(
+    _ access: Access, _ question: Releases.Question, _ caller: Caller
+  ) throws(RPCError) -> Policy.Confirmation? {
+    switch configuration.policy.decide(access, method: question.method, account: question.account, caller: caller) {
+    case .allowed(_, _, nil): return nil
+    case .allowed(_, _, .some(let confirmation)):
+      if let scopes = question.scopes, scopes.isSubset(of: confirmation.exempt) { return nil }
+      return confirmation
+    case .refused:
+      try check(access, method: question.method, account: question.account, caller: caller)
+      return nil
+    }
+  }
+
+  /// Returns once it is allowed.
+  private func ask(
+    _ access: Access, _ question: Releases.Question, _ first: Policy.Confirmation, _ patience: Duration?,
+    _ session: any Session
+  ) async throws(RPCError) {
+    let caller = session.caller
+    if let word = releases.word(on: question, of: caller, at: uptime) {
+      guard word else { throw denied(question) }
+      return
+    }
+    guard !isDraining else { throw shuttingDown() }
+    let wait = min(first.within, patience ?? first.within)
+    guard wait >= Self.shortestWait else {
+      throw RPCError(
+        .timedOut, "\(question.method) for account \(question.account) waits for a person, and the caller does not",
+        hint: "Ask with a `timeout` of \(first.within.wholeSeconds) s, or with none.")
+    }
+    let id = Releases.id(surroundings.randomBytes(6))
+    let until = uptime + wait
+    guard releases.begin(id, question, of: caller, rule: first.rule, from: uptime, until: until) else {
+      throw RPCError(
+        .overloaded, "too many requests wait for a person", hint: "Answer or deny some with `grantctl approve`.")
+    }
+    watch(session, id)
+    defer {
+      releases.remove(id)
+      sessionsAsking[ObjectIdentifier(session)]?.ids.remove(id)
+    }
+    tell(.releaseWaiting, id, hint: "Allow it with `grantctl approve \(id)`, or `grantctl approve \(id) --deny`.")
+    do throws(RPCError) {
+      let outcome = try await outcome(of: id, access, until: until)
+      tell(.releaseEnded, id, outcome: outcome)
+    } catch {
+      tell(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
+      throw error
+    }
+  }
+
+  /// What it came to, where it may go on.
+  private func outcome(of id: String, _ access: Access, until: Duration) async throws(RPCError) -> String {
+    while let release = releases[id] {
+      guard !isDraining else { throw shuttingDown() }
+      guard let confirmation = try confirmation(access, release.question, release.caller) else {
+        return "no_longer_needed"
+      }
+      switch release.phase {
+      case .approved: return "approved"
+      case .denied: throw denied(release.question)
+      case .abandoned: throw RPCError(.timedOut, "the caller hung up")
+      case .waiting: break
+      }
+      guard uptime < until else {
+        throw RPCError(
+          .timedOut, "nobody allowed \(release.question.method) for account \(release.question.account) in time",
+          hint: "Rule \(confirmation.rule) has a person allow it: `grantctl approve --wait` asks them as requests come."
+        )
+      }
+      guard waiting.count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
+      await wait(for: .release(id), until: until)
+    }
+    throw shuttingDown()
+  }
+
+  private static func word(for error: RPCError, _ phase: Releases.Phase?) -> String {
+    switch (phase, error.reason) {
+    case (.denied, _): "denied"
+    case (.abandoned, _): "caller_gone"
+    case (_, .timedOut): "timed_out"
+    case (_, .shuttingDown): "shutting_down"
+    default: "refused"
+    }
+  }
+
+  // MARK: Errors
+
+  private func denied(_ question: Releases.Question) -> RPCError {
+    RPCError(
+      .notPermitted, "a person refused \(question.method) for account \(question.account)",
+      hint: "Ask them before it is tried again; they allow it with `grantctl approve`.")
+  }
+
+  func unconfirmed(_ method: String, _ account: String, _ confirmation: Policy.Confirmation) -> RPCError {
+    RPCError(
+      .notPermitted, "\(method) for account \(account.prefix(128)) has to be allowed by a person, and was not",
+      hint: "Rule \(confirmation.rule) asks for that: ask again, and see `grantctl approve`.")
+  }
+}

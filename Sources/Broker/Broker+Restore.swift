@@ -1,0 +1,162 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// A backup comes back: sent in parts, looked at, and applied all at once.
+extension Broker {
+  /// `store.restore`.
+  func beginRestore(
+    _ params: StoreRestore.Params, _ session: any Session
+  ) throws(RPCError) -> StoreRestore.Result {
+    _ = try ownVault()
+    guard (1...Transfers.bytes).contains(params.size) else {
+      throw .invalidParams("params.size: expected 1 to \(Transfers.bytes) bytes")
+    }
+    return .init(restore_id: try beginTransfer(.incoming([], size: params.size), session))
+  }
+
+  /// `store.restore_part`.
+  func restorePart(
+    _ params: StoreRestorePart.Params, _ session: any Session
+  ) throws(RPCError) -> StoreRestorePart.Result {
+    guard let (count, size) = transfers.progress(of: params.restore_id, for: session, at: uptime) else {
+      throw Self.unknownTransfer("restore_id")
+    }
+    guard params.offset == count else { throw .invalidParams("params.offset: expected \(count)") }
+    guard let bytes = Data(base64Encoded: params.data), !bytes.isEmpty, bytes.count <= Transfers.part,
+      count + bytes.count <= size
+    else {
+      throw .invalidParams("params.data: expected 1 to \(min(Transfers.part, size - count)) bytes in base64")
+    }
+    transfers.append(Array(bytes), to: params.restore_id)
+    return .init(received: count + bytes.count)
+  }
+
+  /// `store.restore_look`.
+  func lookAtBackup(
+    _ params: StoreRestoreLook.Params, _ session: any Session
+  ) async throws(RPCError) -> StoreRestoreLook.Result {
+    let vault = try ownVault()
+    guard case .incoming(let file, let size) = transfers.content(of: params.restore_id, for: session, at: uptime)
+    else { throw Self.unknownTransfer("restore_id") }
+    guard file.count == size else { throw .invalidParams("\(size - file.count) bytes of the backup have not come yet") }
+    let secret = try Self.secret(params.passphrase, params.key)
+    transfers.set(params.restore_id, .busy, at: uptime)
+    let backup: Backup
+    do throws(BackupError) {
+      backup = try await vault.unpack(file, with: secret)
+    } catch {
+      // Another passphrase may be tried.
+      transfers.set(params.restore_id, .incoming(file, size: size), at: uptime)
+      throw backupError(error)
+    }
+    guard transfers.set(params.restore_id, .opened(backup), at: uptime) else {
+      throw Self.unknownTransfer("restore_id")
+    }
+    let accounts = backup.state.grants.map(\.account)
+    return .init(
+      host: backup.host, made_at: backup.madeAt.seconds, version: backup.version, accounts: accounts.count,
+      known: accounts.count { grants[$0] != nil })
+  }
+
+  /// `store.restore_apply`.
+  func applyBackup(
+    _ params: StoreRestoreApply.Params, _ session: any Session
+  ) async throws(RPCError) -> StoreRestoreApply.Result {
+    _ = try ownVault()
+    guard params.moved else {
+      throw .invalidParams(
+        "params.moved: expected true, once no other broker uses these grants",
+        hint: "Stop the other grantd for good. Two that refresh one grant end it.")
+    }
+    guard case .opened(let backup) = transfers.content(of: params.restore_id, for: session, at: uptime) else {
+      throw Self.unknownTransfer("restore_id")
+    }
+    transfers.set(params.restore_id, .busy, at: uptime)
+    do throws(RPCError) {
+      let result = try await apply(backup.state, replacing: params.replace ?? false)
+      transfers.end(params.restore_id)
+      logger.notice(
+        "restored \(result.restored.count + result.replaced.count) accounts of a backup",
+        metadata: [
+          "backup_host": "\(backup.host.prefix(128))", "caller_uid": "\(session.caller.uid)",
+          "caller_pid": "\(session.caller.pid)",
+        ])
+      return result
+    } catch {
+      transfers.set(params.restore_id, .opened(backup), at: uptime)
+      throw error
+    }
+  }
+
+  // MARK: Applying
+
+  private func apply(
+    _ state: StoredState, replacing: Bool
+  ) async throws(RPCError) -> StoreRestoreApply.Result {
+    let accounts = state.grants.map(\.account).sorted()
+    // A rotation under way belongs to a grant that is about to be replaced: its answer must not come after.
+    if replacing { for account in accounts { await refreshEnds(account) } }
+    for account in accounts { await takeTurn(account) }
+    defer { for account in accounts { leaveTurn(account) } }
+    let plan = try Restoration(
+      of: state, into: grants, registrations: registrations,
+      configured: Set(configuration.providers.map(\.name)), declared: Set(configuration.accounts.map(\.name)),
+      replacing: replacing)
+    let revoking = comingRevocations(state, plan)
+    let obsolete = plan.grants.flatMap { obsoleteRevocations($0.saved) }
+    do throws(StoreError) {
+      try await commit(
+        plan.changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0) })
+    } catch {
+      throw storeError(error)
+    }
+    for id in obsolete { revocations[id] = nil }
+    for revocation in revoking { revocations[revocation.id] = revocation }
+    for registration in plan.registrations { registrations[registration.provider] = registration }
+    for provider in allProviders(configuration.providers) where providers[provider.name] == nil {
+      providers[provider.name] = newLine(provider)
+    }
+    for restored in plan.grants { takeOver(restored) }
+    nudge?.yield()
+    var result = plan.result
+    let missing = Set(plan.grants.map(\.saved.provider)).subtracting(providers.keys).sorted()
+    result.warnings += missing.map { "provider \($0) is not configured here: its accounts wait until it is" }
+    return result
+  }
+
+  private func takeOver(_ restored: Restoration.Account) {
+    let saved = restored.saved
+    var grant = Grant(
+      saved: saved, token: restored.tokens.first { !$0.key.isNarrowed },
+      narrowed: restored.tokens.filter(\.key.isNarrowed), intent: restored.intent, jitter: surroundings.jitter())
+    if let rotation = providers[saved.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+    grants[saved.account] = grant
+    unsaved.remove(saved.account)
+    changed(saved.account)
+  }
+
+  /// What the other broker had still to tell its providers; but nothing that would end a grant that is in use here.
+  private func comingRevocations(_ state: StoredState, _ plan: Restoration) -> [PendingRevocation] {
+    let known = Set(revocations.values.map(\.token))
+    let inUse = Set(grants.values.compactMap(\.saved.refreshToken) + plan.grants.compactMap(\.saved.refreshToken))
+    let people = Set(
+      (grants.values.map(\.saved) + plan.grants.map(\.saved)).flatMap {
+        ["account \($0.account)"] + ($0.identity.map { ["subject \($0.subject)"] } ?? [])
+      })
+    let room = max(0, Limit.revocations - revocations.count)
+    return state.revocations.filter { revocation in
+      revocation.expiresAt > now && revocations[revocation.id] == nil && !known.contains(revocation.token)
+        && !inUse.contains(revocation.token)
+        && !["account", "subject"].contains { word in
+          revocation.context[word].map { people.contains("\(word) \($0)") } ?? false
+        }
+    }.prefix(room).map { revocation in
+      var revocation = revocation
+      revocation.retryAt = now
+      return revocation
+    }
+  }
+}

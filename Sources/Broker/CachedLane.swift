@@ -1,0 +1,75 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// The cached tokens as one connection gets them. What was decided for its caller is kept until the token or the policy
+/// changes, so that a request costs the comparison of a name, a look at the clock and a count, and no lock.
+final class CachedLane: CachedTokens {
+  private struct Known {
+    let account: [UInt8]
+    let found: TokenCache.Found
+    /// Counts the releases of this token to this caller; nil: they are not recorded.
+    var line: AuditLine?
+  }
+
+  private let cache: TokenCache
+  private let caller: Caller
+  private let who: AuditEntry.Who
+  /// A program asks for one account, or for a few in turn.
+  private var latest: Known?
+  private var others: [String: Known] = [:]
+
+  init(_ cache: TokenCache, caller: Caller) {
+    self.cache = cache
+    self.caller = caller
+    who = AuditEntry.Who(caller)
+  }
+
+  func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? {
+    guard let known = known(account) else { return nil }
+    let entry = known.found.slot.entry
+    let now = cache.uptime().milliseconds
+    guard let expiresAt = entry.expiresAt else {
+      released(known, at: now)
+      return CachedReply(body: entry.body, expiresIn: nil)
+    }
+    var servedUntil = entry.servedUntil
+    if let minTTL {
+      let floor = known.found.refresh.floor(.seconds(min(minTTL, 1_000_000_000)), lifetime: entry.lifetime)
+      servedUntil = expiresAt - floor.milliseconds
+    }
+    guard now < servedUntil else { return nil }
+    released(known, at: now)
+    return CachedReply(body: entry.body, expiresIn: (expiresAt - now) / 1000)
+  }
+
+  private func known(_ account: UnsafeRawBufferPointer) -> Known? {
+    if let latest, latest.account.elementsEqual(account), cache.stillHolds(latest.found) { return latest }
+    let name = String(decoding: account, as: UTF8.self)
+    var known = others[name].flatMap { cache.stillHolds($0.found) ? $0 : nil }
+    if known == nil {
+      known = cache.find(name, for: caller).map { Known(account: Array(account), found: $0) }
+      if others.count >= Limit.accountsPerLane { others = [:] }
+      others[name] = known
+    }
+    latest = known
+    return known
+  }
+
+  private func released(_ known: Known, at now: Int64) {
+    cache.count()
+    guard known.found.isRecorded else { return }
+    if let line = known.line, !line.isClosed { return line.again(pid: caller.pid, at: now) }
+    let entry = known.found.slot.entry
+    let name = String(decoding: known.account, as: UTF8.self)
+    var audit = AuditEntry(action: .release, method: TokenGet.name, account: name, who: who)
+    audit.provider = entry.provider
+    audit.scopes = entry.scopes
+    audit.generation = entry.generation
+    audit.rule = known.found.rule
+    guard let line = cache.trail.line(audit, pid: caller.pid, at: now) else { return }
+    line.again(pid: caller.pid, at: now)
+    latest?.line = line
+    others[name]?.line = line
+  }
+}

@@ -1,0 +1,81 @@
+import BrokerAPI
+import Synchronization
+
+/// How much each caller may ask of the broker. Tokens from memory cost nothing here: the socket serves them in turn.
+public struct CallerLimits: Sendable, Equatable {
+  /// Requests in a second, in the long run.
+  public var rate = 2000
+  /// Requests that may come at once after a pause.
+  public var burst = 8000
+  /// As how many requests one counts that was refused.
+  public var refusalCost = 10
+
+  public init() {}
+}
+
+/// What each caller has left: a bucket of requests that fills up with time. A caller is what the audit trail takes for
+/// one; whoever asks too often, or for what it may not have, keeps nobody else waiting.
+final class CallerRates: Sendable {
+  struct Bucket {
+    /// Requests that are left; refusals may take it below zero.
+    var level: Double
+    /// Since the machine started.
+    var at: Duration
+  }
+
+  fileprivate struct State {
+    var limits = CallerLimits()
+    var buckets: [AuditEntry.Who: Bucket] = [:]
+  }
+
+  private let state = Mutex(State())
+  private let uptime: @Sendable () -> Duration
+
+  init(uptime: @escaping @Sendable () -> Duration) {
+    self.uptime = uptime
+  }
+
+  func configure(_ limits: CallerLimits) { state.withLock { $0.limits = limits } }
+
+  /// Nil: go on. Else how long the caller should wait.
+  func take(_ who: AuditEntry.Who) -> Duration? {
+    let now = uptime()
+    return state.withLock { state in
+      let key = state.key(of: who, at: now)
+      let level = state.level(of: key, at: now)
+      guard level >= 1 else { return .seconds((1 - level) / Double(state.limits.rate)) }
+      state.buckets[key] = Bucket(level: level - 1, at: now)
+      return nil
+    }
+  }
+
+  /// What was asked for is not the caller's to have. That costs it more, to a depth of one burst.
+  func refused(_ who: AuditEntry.Who) {
+    let now = uptime()
+    state.withLock { state in
+      let key = state.key(of: who, at: now)
+      let cost = Double(state.limits.refusalCost - 1)
+      state.buckets[key] = Bucket(
+        level: max(state.level(of: key, at: now) - cost, -Double(state.limits.burst)), at: now)
+    }
+  }
+
+  /// For tests.
+  var count: Int { state.withLock { $0.buckets.count } }
+}
+
+extension CallerRates.State {
+  func level(of key: AuditEntry.Who, at now: Duration) -> Double {
+    let most = Double(limits.burst)
+    guard let bucket = buckets[key] else { return most }
+    return min(most, bucket.level + (now - bucket.at).inSeconds * Double(limits.rate))
+  }
+
+  /// Those that are full again are forgotten; where there are too many still, the new ones share a bucket.
+  mutating func key(of who: AuditEntry.Who, at now: Duration) -> AuditEntry.Who {
+    guard buckets[who] == nil, buckets.count >= Limit.callerRates else { return who }
+    let most = Double(limits.burst)
+    buckets = buckets.filter { level(of: $0.key, at: now) < most }
+    return buckets.count < Limit.callerRates ? who : AuditEntry.Who(uid: nil)
+  }
+}

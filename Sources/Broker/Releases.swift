@@ -1,0 +1,187 @@
+import BrokerAPI
+
+/// Releases of tokens that wait for a person's word, and words that were given for some time. In memory alone; times are
+/// since the machine started, which nobody can set.
+struct Releases {
+  /// What may wait at once: in all, of one user, of one user's unit.
+  static let most = 256
+  static let mostPerUser = 64
+  static let mostPerUnit = 8
+  /// Words that hold at once.
+  static let mostWords = 256
+  /// The longest that one word may hold.
+  static let longestWord = Duration.seconds(3600)
+
+  /// Who asks, as rules see it. Another process that is the same in all of this is the same asker.
+  struct Asker: Hashable {
+    var uid: UInt32
+    var unit: String?
+    var userUnit: String?
+    var executable: String?
+
+    init(_ caller: Caller) {
+      uid = caller.uid
+      unit = caller.unit
+      userUnit = caller.userUnit
+      executable = caller.executable
+    }
+
+    /// Whether it is more than a user.
+    var isKnown: Bool { unit != nil || executable != nil }
+  }
+
+  struct Question: Hashable {
+    var account: String
+    var method: String
+    /// Nil: all that the caller may have.
+    var scopes: Set<String>?
+    var resource: String?
+
+    /// Whether who may have this may have the other as well. With the token in hand, all is possible that the other
+    /// methods do.
+    func covers(_ other: Question) -> Bool {
+      guard account == other.account, method == other.method || method == TokenGet.name,
+        resource == other.resource
+      else { return false }
+      guard let scopes else { return true }
+      return other.scopes?.isSubset(of: scopes) ?? false
+    }
+  }
+
+  enum Phase: Equatable {
+    case waiting
+    case approved
+    case denied
+    /// The caller hung up.
+    case abandoned
+  }
+
+  struct Release {
+    let id: String
+    let question: Question
+    let caller: Caller
+    let rule: String
+    let since: Duration
+    let until: Duration
+    fileprivate(set) var phase = Phase.waiting
+  }
+
+  private struct Word {
+    let question: Question
+    let asker: Asker
+    let isAllowed: Bool
+    let until: Duration
+  }
+
+  /// What came of somebody's word.
+  enum Taken: Equatable {
+    case taken
+    /// Nothing waits under that id.
+    case nothing
+    /// It is the process that asked.
+    case own
+    /// A word for some time is for a caller that can be told from others of its user.
+    case unknownAsker
+    case tooMany
+  }
+
+  private var byID: [String: Release] = [:]
+  private var words: [Word] = []
+
+  /// The oldest first.
+  var waiting: [Release] {
+    byID.values.filter { $0.phase == .waiting }.sorted { ($0.since, $0.id) < ($1.since, $1.id) }
+  }
+
+  subscript(id: String) -> Release? { byID[id] }
+
+  /// Whether a word that still holds lets it through (true) or refuses it (false); nil: somebody has to be asked. What
+  /// was refused last counts.
+  func word(on question: Question, of caller: Caller, at now: Duration) -> Bool? {
+    let asker = Asker(caller)
+    return words.last { word in
+      guard word.asker == asker, word.until > now else { return false }
+      return word.isAllowed ? word.question.covers(question) : word.question == question
+    }?.isAllowed
+  }
+
+  /// Begins to wait; false: too many do.
+  mutating func begin(
+    _ id: String, _ question: Question, of caller: Caller, rule: String, from now: Duration, until: Duration
+  ) -> Bool {
+    let own = byID.values.filter { $0.caller.uid == caller.uid }
+    let unit = own.filter { $0.caller.unit == caller.unit && $0.caller.userUnit == caller.userUnit }
+    guard byID[id] == nil, byID.count < Self.most, own.count < Self.mostPerUser, unit.count < Self.mostPerUnit else {
+      return false
+    }
+    byID[id] = Release(id: id, question: question, caller: caller, rule: rule, since: now, until: until)
+    return true
+  }
+
+  /// A person's word, once or for a while.
+  mutating func take(
+    _ isAllowed: Bool, on id: String, for span: Duration?, from approver: Caller, at now: Duration
+  ) -> Taken {
+    guard let release = byID[id], release.phase == .waiting, now < release.until else { return .nothing }
+    // What cannot be told apart counts as the same: of processes of other namespaces the kernel says 0.
+    guard !isAllowed || (approver.pid != release.caller.pid && approver.pid != 0) else { return .own }
+    if let span {
+      words.removeAll { $0.until <= now }
+      let asker = Asker(release.caller)
+      guard asker.isKnown else { return .unknownAsker }
+      guard words.count < Self.mostWords else { return .tooMany }
+      words.append(
+        Word(
+          question: release.question, asker: asker, isAllowed: isAllowed, until: now + min(span, Self.longestWord)))
+    }
+    byID[id]?.phase = isAllowed ? .approved : .denied
+    return .taken
+  }
+
+  mutating func abandon(_ id: String) {
+    if byID[id]?.phase == .waiting { byID[id]?.phase = .abandoned }
+  }
+
+  mutating func remove(_ id: String) { byID[id] = nil }
+
+  /// A new policy is in force: what was said under the old one holds no longer.
+  mutating func forgetWords() { words = [] }
+}
+
+extension Releases {
+  /// Digits and letters that nobody takes for another (Crockford's base 32).
+  private static let letters = Array("0123456789abcdefghjkmnpqrstvwxyz")
+
+  /// Six letters. It names, and proves nothing.
+  static func id(_ bytes: [UInt8]) -> String { String(bytes.prefix(6).map { letters[Int($0) % letters.count] }) }
+
+  // MARK: As others see it
+
+  /// Who it is, for people.
+  static func words(for caller: Caller) -> String {
+    "\(caller.executable ?? caller.userUnit ?? caller.unit ?? "a program") of uid \(caller.uid)"
+  }
+
+  /// - Parameter wall: the wall clock at a time since the machine started.
+  func words(at now: Duration, wall: (Duration) -> Int64) -> [StandingWordView] {
+    words.filter { $0.until > now }.map { word in
+      StandingWordView(
+        account: word.question.account, method: word.question.method, scopes: word.question.scopes?.sorted(),
+        resource: word.question.resource,
+        caller: ReleaseCaller(
+          uid: word.asker.uid, unit: word.asker.unit, user_unit: word.asker.userUnit, exe: word.asker.executable),
+        allowed: word.isAllowed, until: wall(word.until))
+    }
+  }
+}
+
+extension Releases.Release {
+  func view(wall: (Duration) -> Int64, outcome: String? = nil) -> ReleaseView {
+    ReleaseView(
+      id: id, account: question.account, method: question.method, scopes: question.scopes?.sorted(),
+      resource: question.resource,
+      caller: ReleaseCaller(
+        uid: caller.uid, pid: caller.pid, unit: caller.unit, user_unit: caller.userUnit, exe: caller.executable),
+      rule: rule, since: wall(since), until: wall(until), outcome: outcome)
+  }
+}

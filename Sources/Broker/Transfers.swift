@@ -1,0 +1,92 @@
+import BrokerAPI
+
+/// Backups on their way through the socket, in parts. Each belongs to the connection that began it, and is forgotten with
+/// that or after a while without a call.
+struct Transfers {
+  /// At once, of all callers together: each may hold as many bytes as a backup has.
+  static let most = 2
+  /// Bytes of a whole backup.
+  static let bytes = 64 << 20
+  /// Bytes of a part: with base64 it fits a line of the socket.
+  static let part = 128 << 10
+  /// Between two calls. A person may have to be asked meanwhile.
+  static let idle = Duration.seconds(300)
+
+  enum Content {
+    /// The backup is being made or opened.
+    case busy
+    case outgoing([UInt8])
+    case incoming([UInt8], size: Int)
+    /// Opened, and not yet applied.
+    case opened(Backup)
+  }
+
+  private struct Transfer {
+    let owner: ObjectIdentifier
+    /// Held, so that no other has its name.
+    let session: any Session
+    var content: Content
+    var touchedAt: Duration
+  }
+
+  private var all: [String: Transfer] = [:]
+
+  var count: Int { all.count }
+
+  mutating func begin(
+    _ id: String, _ content: Content, for session: any Session, at now: Duration
+  ) throws(RPCError) {
+    forgetIdle(at: now)
+    guard all.count < Self.most else {
+      throw RPCError(
+        .overloaded, "\(Self.most) backups are on their way already", hint: "Try again when they are done.")
+    }
+    all[id] = Transfer(owner: ObjectIdentifier(session), session: session, content: content, touchedAt: now)
+  }
+
+  /// Nil: there is none of that name for this connection.
+  mutating func content(of id: String, for session: any Session, at now: Duration) -> Content? {
+    forgetIdle(at: now)
+    guard let transfer = all[id], transfer.owner == ObjectIdentifier(session) else { return nil }
+    all[id]?.touchedAt = now
+    return transfer.content
+  }
+
+  /// How many bytes have come, of how many. Who asks for the content itself makes the next part a copy of all.
+  mutating func progress(of id: String, for session: any Session, at now: Duration) -> (count: Int, size: Int)? {
+    guard case .incoming(let whole, let size) = content(of: id, for: session, at: now) else { return nil }
+    return (whole.count, size)
+  }
+
+  /// False: it is gone, as is the connection.
+  @discardableResult
+  mutating func set(_ id: String, _ content: Content, at now: Duration) -> Bool {
+    guard all[id] != nil else { return false }
+    all[id]?.content = content
+    all[id]?.touchedAt = now
+    return true
+  }
+
+  /// Nothing of it is in memory twice while it grows.
+  mutating func append(_ bytes: [UInt8], to id: String) {
+    guard var transfer = all.removeValue(forKey: id), case .incoming(var whole, let size) = transfer.content else {
+      return
+    }
+    transfer.content = .busy
+    whole += bytes
+    transfer.content = .incoming(whole, size: size)
+    all[id] = transfer
+  }
+
+  mutating func end(_ id: String) { all[id] = nil }
+
+  mutating func forget(_ owner: ObjectIdentifier) { all = all.filter { $0.value.owner != owner } }
+
+  /// What is being made or opened ends by itself.
+  mutating func forgetIdle(at now: Duration) {
+    all = all.filter { transfer in
+      if case .busy = transfer.value.content { return true }
+      return now - transfer.value.touchedAt <= Self.idle
+    }
+  }
+}

@@ -1,0 +1,51 @@
+public import Grants
+
+/// What units may load as credentials (`LoadCredential=` from the broker's socket).
+public struct UnitCredentials: Sendable, Equatable {
+  /// `[[credential]]`: what there is under an id.
+  public struct Offer: Sendable, Equatable {
+    public var id: String
+    public var account: AccountName
+    /// The units that may load it, `*` standing for any run of characters; nil: any whose file names it.
+    public var units: [String]?
+    /// The scopes that the token is to have; nil: all that was granted.
+    public var scopes: [String]?
+    /// The resource that the token is for (RFC 8707); nil: the account's own.
+    public var resource: String?
+    /// What the token has left at least; nil: as for any caller.
+    public var minimumTTL: Duration?
+
+    public init(
+      id: String, account: AccountName, units: [String]? = nil, scopes: [String]? = nil, resource: String? = nil,
+      minimumTTL: Duration? = nil
+    ) {
+      self.id = id
+      self.account = account
+      self.units = units
+      self.scopes = scopes
+      self.resource = resource
+      self.minimumTTL = minimumTTL
+    }
+  }
+
+  /// What an id begins with that names an account itself.
+  public static let accountPrefix = "grantd."
+
+  public var offers: [Offer]
+  /// Whether ids may name accounts themselves: `grantd.ACCOUNT`.
+  public var byAccount: Bool
+
+  public init(offers: [Offer] = [], byAccount: Bool = true) {
+    self.offers = offers
+    self.byAccount = byAccount
+  }
+
+  /// What there is under the id: what is configured, else the account that it names.
+  func offer(_ id: String) -> Offer? {
+    if let offer = offers.first(where: { $0.id == id }) { return offer }
+    guard byAccount, id.hasPrefix(Self.accountPrefix),
+      let account = AccountName(rawValue: String(id.dropFirst(Self.accountPrefix.count)))
+    else { return nil }
+    return Offer(id: id, account: account)
+  }
+}

@@ -1,0 +1,26 @@
+/// A unit that is being started asks for one of its credentials: `LoadCredential=ID:…/credentials.sock` (systemd.exec(5)).
+public struct CredentialRequest: Sendable, Hashable {
+  /// The unit, by the name that its control group has too: the system's in a system instance, else the user's own.
+  public var unit: String
+  /// The name that the unit gave the credential.
+  public var id: String
+  /// The service manager's child that asks, as the kernel says: of the manager's user, in the unit's control group.
+  public var caller: Caller
+
+  public init(unit: String, id: String, caller: Caller) {
+    self.unit = unit
+    self.id = id
+    self.caller = caller
+  }
+
+  /// Whether systemd takes it for the name of a credential: a file's name of 1 to 255 printable ASCII characters
+  /// without `:`.
+  public static func isValidID(_ text: String) -> Bool {
+    let bytes = text.utf8
+    return (1...255).contains(bytes.count) && text != "." && text != ".."
+      && bytes.allSatisfy { (0x20...0x7E).contains($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: ":") }
+  }
+}
+
+/// What a credential is to hold, or why there is none. Asked of verified requests alone; must end by itself.
+public typealias CredentialSource = @Sendable (CredentialRequest) async -> Result<SecretText, RPCError>

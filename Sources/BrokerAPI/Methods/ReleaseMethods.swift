@@ -1,0 +1,228 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// A method that hands out an account's token or something made with it: a rule's `scopes` and `confirm` hold it.
+public protocol TokenRelease: RPCMethod where Params: ReleaseParams {
+  /// Whether it is of use to who may have a part of the scopes alone.
+  static var takesPart: Bool { get }
+}
+
+extension TokenRelease {
+  public static var takesPart: Bool { false }
+}
+
+extension TokenGet {
+  public static var takesPart: Bool { true }
+}
+
+extension DPoPProof {
+  public static var takesPart: Bool { true }
+}
+
+/// The parameters of a method that releases a token.
+public protocol ReleaseParams: Sendable {
+  var account: String { get }
+  /// Seconds that the caller waits, for a person's word and for the answer together; nil: the method's own time.
+  var timeout: Double? { get set }
+  /// Whether it is about the account's own token, with all that was granted: nothing for who may have a part alone.
+  var usesWholeToken: Bool { get }
+}
+
+extension ReleaseParams {
+  public var usesWholeToken: Bool { true }
+}
+
+extension TokenGet.Params: ReleaseParams {
+  /// It is narrowed to what the caller may have.
+  public var usesWholeToken: Bool { false }
+}
+extension DPoPProof.Params: ReleaseParams {
+  /// A proof for a token that the caller has; the broker looks which one that is.
+  public var usesWholeToken: Bool { access_token == nil }
+}
+extension TokenExchange.Params: ReleaseParams {}
+extension RequestSend.Params: ReleaseParams {}
+extension ProviderQuestion.Params: ReleaseParams {}
+extension AccountEndSession.Params: ReleaseParams {}
+
+/// A release that waits for a person's word, or did.
+public struct ReleaseView: Codable, Sendable, Equatable, Documented {
+  public var id: String
+  public var account: String
+  public var method: String
+  public var scopes: [String]?
+  public var resource: String?
+  public var caller: ReleaseCaller
+  public var rule: String
+  public var since: Int64
+  public var until: Int64
+  public var outcome: String?
+
+  public init(
+    id: String, account: String, method: String, scopes: [String]?, resource: String?, caller: ReleaseCaller,
+    rule: String, since: Int64, until: Int64, outcome: String? = nil
+  ) {
+    self.id = id
+    self.account = account
+    self.method = method
+    self.scopes = scopes
+    self.resource = resource
+    self.caller = caller
+    self.rule = rule
+    self.since = since
+    self.until = until
+    self.outcome = outcome
+  }
+
+  public static let docs = [
+    "id": "What `release.approve` and `release.deny` name it by.", "account": "The account.",
+    "method": "The method that was called.",
+    "scopes": "The scopes that were asked for; absent: all that the caller may have.",
+    "resource": "The resource that was asked for (RFC 8707).", "caller": "Who called.",
+    "rule": "The rule that has it wait.", "since": "Since when it waits, in Unix seconds.",
+    "until": "When it is refused if nobody has said anything, in Unix seconds.",
+    "outcome":
+      "How it ended: `approved`, `denied`, `timed_out`, `caller_gone`, `no_longer_needed`, `refused` (by a rule that "
+      + "changed) or `shutting_down`; absent: it waits.",
+  ]
+}
+
+/// A caller, as the kernel told of it when it connected.
+public struct ReleaseCaller: Codable, Sendable, Equatable, Documented {
+  public var uid: UInt32
+  public var pid: Int32?
+  public var unit: String?
+  public var user_unit: String?
+  public var exe: String?
+
+  public init(uid: UInt32, pid: Int32? = nil, unit: String? = nil, user_unit: String? = nil, exe: String? = nil) {
+    self.uid = uid
+    self.pid = pid
+    self.unit = unit
+    self.user_unit = user_unit
+    self.exe = exe
+  }
+
+  public static let docs = [
+    "uid": "Its user.", "pid": "Its process, which may have ended since; absent where any process is meant.",
+    "unit": "The system's unit that it runs in.", "user_unit": "The unit of its user's own manager.",
+    "exe": "The path of its executable.",
+  ]
+}
+
+/// A word that was given for some time.
+public struct StandingWordView: Codable, Sendable, Equatable, Documented {
+  public var account: String
+  public var method: String
+  public var scopes: [String]?
+  public var resource: String?
+  public var caller: ReleaseCaller
+  public var allowed: Bool
+  public var until: Int64
+
+  public init(
+    account: String, method: String, scopes: [String]?, resource: String?, caller: ReleaseCaller, allowed: Bool,
+    until: Int64
+  ) {
+    self.account = account
+    self.method = method
+    self.scopes = scopes
+    self.resource = resource
+    self.caller = caller
+    self.allowed = allowed
+    self.until = until
+  }
+
+  public static let docs = [
+    "account": "The account.",
+    "method": "The method; of `token.get`: every method, since who has the token can do what they do.",
+    "scopes": "No more scopes than these; absent: all that the caller may have.",
+    "resource": "The resource (RFC 8707).", "caller": "Whose calls, from any process that is the same otherwise.",
+    "allowed": "Whether they are let through, or refused.", "until": "How long, in Unix seconds.",
+  ]
+}
+
+public enum ReleaseList: RPCMethod {
+  public static let name = "release.list"
+  public static let access = Access.manage
+  public static let summary =
+    "Lists the releases that wait for a person's word (rules with `confirm`), of accounts that the caller may manage."
+  public static let errors: [ErrorReason] = []
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var waiting: [ReleaseView]
+    public var standing: [StandingWordView]
+
+    public init(waiting: [ReleaseView], standing: [StandingWordView]) {
+      self.waiting = waiting
+      self.standing = standing
+    }
+  }
+
+  public static let resultDocs = [
+    "waiting": "What waits, the oldest first.", "standing": "Words that were given for some time, and hold.",
+  ]
+}
+
+/// A person's word on a release that waits.
+public enum ReleaseWord {
+  public struct Params: Codable, Sendable, Equatable {
+    public var id: String
+    public var `for`: Double?
+
+    public init(id: String, for span: Double? = nil) {
+      self.id = id
+      self.for = span
+    }
+  }
+}
+
+public enum ReleaseApprove: RPCMethod {
+  public static let name = "release.approve"
+  public static let access = Access.manage
+  public static let summary = "Lets a release go on that waits for a person's word. Not from the process that asked."
+  public static let errors: [ErrorReason] = [.overloaded]
+
+  public typealias Params = ReleaseWord.Params
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var approved: Bool
+
+    public init(approved: Bool) {
+      self.approved = approved
+    }
+  }
+
+  public static let paramDocs = [
+    "id": "The release, as `release.list` or the event `release.waiting` names it.",
+    "for":
+      "Seconds for which the same caller (user, units, executable) may have the same again; at most 3600, and until a "
+      + "reload or restart. Default: this once.",
+  ]
+  public static let resultDocs = ["approved": "False where nothing waits under that id, or no longer."]
+}
+
+public enum ReleaseDeny: RPCMethod {
+  public static let name = "release.deny"
+  public static let access = Access.manage
+  public static let summary = "Refuses a release that waits for a person's word."
+  public static let errors: [ErrorReason] = [.overloaded]
+
+  public typealias Params = ReleaseWord.Params
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var denied: Bool
+
+    public init(denied: Bool) {
+      self.denied = denied
+    }
+  }
+
+  public static let paramDocs = [
+    "id": "The release, as `release.list` or the event `release.waiting` names it.",
+    "for": "Seconds for which the same is refused without asking; at most 3600. Default: this once.",
+  ]
+  public static let resultDocs = ["denied": "False where nothing waits under that id, or no longer."]
+}

@@ -1,0 +1,73 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// A copy of all grants for elsewhere. It comes in parts, since a line is bounded.
+public enum StoreBackup: RPCMethod {
+  public static let name = "store.backup"
+  public static let access = Access.manage
+  public static let summary =
+    "Makes an encrypted copy of all accounts, and keeps it for this connection until it is fetched; "
+    + "the caller must be allowed to use each account's token too."
+  public static let errors: [ErrorReason] = [.storeFailure]
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var passphrase: SecretText?
+    public var key: SecretText?
+
+    public init(passphrase: SecretText? = nil, key: SecretText? = nil) {
+      self.passphrase = passphrase
+      self.key = key
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var backup_id: String
+    public var size: Int
+    public var accounts: Int
+
+    public init(backup_id: String, size: Int, accounts: Int) {
+      self.backup_id = backup_id
+      self.size = size
+      self.accounts = accounts
+    }
+  }
+
+  public static let paramDocs = [
+    "passphrase": "What the copy opens with: at least 8 characters. Either this or `key`.",
+    "key": "The contents of a key file, in base64: 32 bytes, or their base64 or hexadecimal text.",
+  ]
+  public static let resultDocs = [
+    "backup_id": "Names it in `store.backup_part`, on this connection alone, for 5 minutes after the last part.",
+    "size": "Its bytes.",
+    "accounts": "How many accounts are in it.",
+  ]
+}
+
+public enum StoreBackupPart: RPCMethod {
+  public static let name = "store.backup_part"
+  public static let access = Access.manage
+  public static let summary = "Returns a part of a copy that `store.backup` made; with the last one it is gone."
+  public static let errors: [ErrorReason] = []
+
+  public struct Params: Codable, Sendable, Equatable {
+    public var backup_id: String
+    public var offset: Int
+
+    public init(backup_id: String, offset: Int) {
+      self.backup_id = backup_id
+      self.offset = offset
+    }
+  }
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var data: String
+
+    public init(data: String) { self.data = data }
+  }
+
+  public static let paramDocs = [
+    "backup_id": "As `store.backup` says it.",
+    "offset": "The first byte that is wanted.",
+  ]
+  public static let resultDocs = ["data": "Up to 128 KiB from there, in base64."]
+}

@@ -1,0 +1,33 @@
+// swift-format-ignore-file: AlwaysUseLowerCamelCase
+// Members are named as on the wire.
+
+/// Another key for what is on disk.
+public enum StoreRotateKey: RPCMethod {
+  public static let name = "store.rotate_key"
+  public static let access = Access.manage
+  public static let summary = "Seals everything on disk under a new key, while the broker serves."
+  public static let errors: [ErrorReason] = [.storeFailure, .keyNotReplaceable]
+
+  public typealias Params = NoParams
+
+  public struct Result: Codable, Sendable, Equatable {
+    public var key_file: String
+    public var accounts: Int
+    public var seconds: Double
+    public var warnings: [String]
+
+    public init(key_file: String, accounts: Int, seconds: Double, warnings: [String]) {
+      self.key_file = key_file
+      self.accounts = accounts
+      self.seconds = seconds
+      self.warnings = warnings
+    }
+  }
+
+  public static let resultDocs = [
+    "key_file": "Where the new key is; the old one is nowhere any more.",
+    "accounts": "How many accounts are under it.",
+    "seconds": "How long it took.",
+    "warnings": "What is still under the old key, for people.",
+  ]
+}

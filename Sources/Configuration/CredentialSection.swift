@@ -1,0 +1,87 @@
+import Broker
+import BrokerAPI
+import Grants
+import OAuth
+
+/// A credential as it is written.
+struct CredentialDraft {
+  var id: String?
+  var account: AccountName?
+  var units: [String]?
+  var scopes: [String]?
+  var resource: String?
+  var minimumTTL: Duration?
+}
+
+extension Sections {
+  static let mostCredentials = 1000
+
+  static let credential = Section<CredentialDraft>(
+    header: "[[credential]]",
+    meaning:
+      "What units get that load a credential from the broker's `credentials.sock`: "
+      + "`LoadCredential=ID:/run/grantd/credentials.sock` (see [systemd](systemd.md#tokens-as-credentials)). It wins over "
+      + "`by_account`.",
+    keys: [
+      Key("id", credentialID, \.id, "Required. The name that units give the credential, once."),
+      Key(
+        "account", .credentialAccount, \.account, "Required. The account whose access token, or session, it is."),
+      Key(
+        "units", .list(credentialUnit, of: "units' names", orEmpty: false), \.units,
+        standard: "any unit whose file names it",
+        "The units that may load it, such as `backup.service`; `*` stands for any run of characters."),
+      Key(
+        "scopes", .scopes, \.scopes, standard: "all that was granted",
+        "The scopes that the token has, where the provider can narrow."),
+      Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
+      Key(
+        "min_ttl", .duration(.seconds(1)...(.days(1))), \.minimumTTL, standard: "`minimum_ttl`",
+        "What the token has left at least when the unit starts; no more than a fresh one has."),
+    ])
+
+  static let credentials = Section<UnitCredentials>(
+    header: "[credentials]", meaning: "What units may load as credentials besides each `[[credential]]`.",
+    keys: [
+      Key(
+        "by_account", .flag, \.byAccount, standard: "true",
+        "Whether a unit gets the token of any account by naming it: `LoadCredential=grantd.ACCOUNT:…`. Unit files are "
+          + "root's, or the user's whose instance it is.")
+    ])
+
+  private static let credentialID = Form<String>.text.map("the name of a credential") { text throws(Unfit) in
+    guard CredentialRequest.isValidID(text) else {
+      throw .found(quoted(text), suggestion: "use 1 to 255 printable characters of ASCII without \"/\" and \":\"")
+    }
+    return text
+  }
+
+  private static let credentialUnit = Form<String>.text.map("a unit's name") { text throws(Unfit) in
+    let fits = text.utf8.allSatisfy {
+      (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+        || "*:-_.\\@".utf8.contains($0)
+    }
+    let ends = [".service", ".socket", ".mount", ".swap", "*"]
+    guard fits, ends.contains(where: { text.hasSuffix($0) }), text.utf8.count <= 255 else {
+      throw .found(quoted(text), suggestion: "write it whole, such as backup.service")
+    }
+    return text
+  }
+}
+
+extension Form where Output == AccountName {
+  fileprivate static let credentialAccount = Form<String>.text.map("the name of an account") { text throws(Unfit) in
+    guard let name = AccountName(rawValue: text) else { throw .found(quoted(text)) }
+    return name
+  }
+}
+
+extension CredentialDraft {
+  /// The credential; nil, and a report, where it does not hold together.
+  func offer(_ table: [String: Item], at place: Place, report: inout Report) -> UnitCredentials.Offer? {
+    if table["id"] == nil { report.problem("[[credential]] has no \"id\"", at: place) }
+    if table["account"] == nil { report.problem("[[credential]] has no \"account\"", at: place) }
+    guard let id, let account else { return nil }
+    return UnitCredentials.Offer(
+      id: id, account: account, units: units, scopes: scopes, resource: resource, minimumTTL: minimumTTL)
+  }
+}

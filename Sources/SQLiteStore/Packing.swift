@@ -1,0 +1,163 @@
+public import Broker
+import Crypto
+import Foundation
+import GRDB
+import Glibc
+import OAuth
+
+// A backup's body is a database of its own, so that an older one is migrated as any other, and a newer one refused. It
+// is sealed under a key that is in the body beside it and nowhere else: on its way it lies on the disk as the store does.
+extension SQLiteStore: Vault {
+  public func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
+    try await apart { () throws(BackupError) in
+      try BackupFile.seal(try BackupBody(backup, in: self.opening.folder).encoded(), with: secret)
+    }
+  }
+
+  public func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
+    try await apart { () throws(BackupError) in
+      try BackupBody(decoding: try BackupFile.open(file, with: secret)).backup(in: self.opening.folder)
+    }
+  }
+
+  private func apart<Value: Sendable>(
+    _ work: @escaping @Sendable () throws(BackupError) -> Value
+  ) async throws(BackupError) -> Value {
+    let result = await withCheckedContinuation {
+      (continuation: CheckedContinuation<Result<Value, BackupError>, Never>) in
+      packing.async {
+        do throws(BackupError) {
+          continuation.resume(returning: .success(try work()))
+        } catch {
+          continuation.resume(returning: .failure(error))
+        }
+      }
+    }
+    return try result.get()
+  }
+}
+
+/// What is sealed in a backup: where it is from, and a database with its key.
+struct BackupBody {
+  private struct Head: Codable {
+    var host: String
+    var madeAt: Int64
+    var version: String
+    /// In base64.
+    var key: String
+
+    enum CodingKeys: String, CodingKey {
+      case host, version, key
+      case madeAt = "made_at"
+    }
+  }
+
+  private static let source = "the backup"
+
+  private let head: Head
+  private let database: Data
+
+  init(_ backup: Backup, in folder: StateFolder) throws(BackupError) {
+    let key = SealingKey(SymmetricKey(size: .bits256), source: Self.source)
+    head = Head(
+      host: backup.host, madeAt: backup.madeAt.milliseconds, version: backup.version,
+      key: key.key.withUnsafeBytes { Data($0) }.base64EncodedString())
+    database = try folder.inWorkplace { place throws(BackupError) in
+      do throws(StoreError) {
+        try Self.opening(place, key).draft(backup.state, under: key)
+      } catch {
+        throw .store(error)
+      }
+      guard let bytes = FileManager.default.contents(atPath: place.draft) else {
+        throw .store(.unreadable(path: place.draft, detail: systemError(errno)))
+      }
+      return bytes
+    }
+  }
+
+  func encoded() throws(BackupError) -> Data {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = .sortedKeys
+    guard let head = try? encoder.encode(head) else { throw .damaged("its head cannot be written") }
+    return withUnsafeBytes(of: UInt32(head.count).bigEndian) { Data($0) } + head + database
+  }
+
+  init(decoding body: Data) throws(BackupError) {
+    let length = body.prefix(4).reduce(0) { $0 << 8 | Int($1) }
+    guard body.count > 4 + length,
+      let head = try? JSONDecoder().decode(Head.self, from: body.dropFirst(4).prefix(length))
+    else { throw .damaged("what is in it has no head") }
+    self.head = head
+    database = body.dropFirst(4 + length)
+  }
+
+  func backup(in folder: StateFolder) throws(BackupError) -> Backup {
+    let state = try folder.inWorkplace { place throws(BackupError) in
+      do throws(StoreError) {
+        return try read(in: place)
+      } catch .newer(_, let found, let known) {
+        throw .newer("schema \(found); this one knows up to \(known)")
+      } catch .corrupt(_, let detail) {
+        throw .damaged(detail)
+      } catch {
+        throw .store(error)
+      }
+    }
+    return Backup(
+      host: head.host, madeAt: Timestamp(milliseconds: head.madeAt), version: head.version, state: state)
+  }
+
+  private func read(in place: StateFolder) throws(StoreError) -> StoredState {
+    guard let bytes = Data(base64Encoded: head.key) else {
+      throw .corrupt(path: Self.source, detail: "it has no key")
+    }
+    let key: SealingKey
+    do throws(StoreError) {
+      key = try SealingKey(bytes, source: Self.source)
+    } catch {
+      throw .corrupt(path: Self.source, detail: "it has no key")
+    }
+    guard SealingKey.writeFile(place.database, contents: database) else {
+      throw .unwritable(path: place.path, detail: systemError(errno))
+    }
+    let opened = try Self.opening(place, key).database()
+    defer { try? opened.database.close() }
+    do {
+      return try opened.database.read { try StoredState.read($0, sealer: key.sealer) }
+    } catch {
+      throw .reading(error, at: Self.source)
+    }
+  }
+
+  private static func opening(_ place: StateFolder, _ key: SealingKey) -> Opening {
+    Opening(folder: place, key: key, previous: [], pageLimit: nil, onWritePoint: nil)
+  }
+}
+
+extension StateFolder {
+  private static let workplacePrefix = "grantd.workplace-"
+
+  /// A folder within this one for the time of `work`.
+  func inWorkplace<Value>(
+    _ work: (StateFolder) throws(BackupError) -> Value
+  ) throws(BackupError) -> Value {
+    let place: StateFolder
+    do throws(StoreError) {
+      place = try StateFolder.prepare("\(path)/\(Self.workplacePrefix)\(UUID().uuidString)")
+    } catch .unreadable(let path, let detail) {
+      throw .store(.unwritable(path: path, detail: detail))
+    } catch {
+      throw .store(error)
+    }
+    defer { try? FileManager.default.removeItem(atPath: place.path) }
+    return try work(place)
+  }
+
+  /// What a process that ended in its middle left.
+  func removeWorkplaces() {
+    for name in (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
+    where name.hasPrefix(Self.workplacePrefix) {
+      try? FileManager.default.removeItem(atPath: "\(path)/\(name)")
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import BrokerAPI
+import Glibc
+
+extension CredentialServer {
+  /// Whose units are served, and so who may ask for them.
+  public enum Manager: Sendable, Equatable {
+    /// PID 1, for the system's units.
+    case system
+    /// The manager of the user with this uid, for its own units.
+    case user(UInt32)
+  }
+}
+
+extension CredentialServer.Manager {
+  private var uid: UInt32 {
+    switch self {
+    case .system: 0
+    case .user(let uid): uid
+    }
+  }
+
+  /// The request, if it is this manager's: the name is believed only of a process of the manager's user in the control
+  /// group of the very unit, since only the manager starts processes of its own there.
+  func request(_ name: CredentialName?, from caller: Caller) throws(CredentialRefusal) -> CredentialRequest {
+    guard let name else { throw .unnamed }
+    guard caller.uid == uid else { throw .foreignUser(caller.uid) }
+    guard let unit = caller.unit else { throw .unknownUnit }
+    let found: String
+    switch self {
+    case .system:
+      // `user@.service` itself may be put where its manager will be; all else below it is the user's, whatever its name.
+      let isUsers = caller.userUnit != nil && caller.userUnit != "init.scope"
+      guard !isUsers else { throw .otherUnit(found: "\(unit)/\(caller.userUnit ?? "")") }
+      found = unit
+    case .user(let uid):
+      guard unit == "user@\(uid).service", let own = caller.userUnit else { throw .otherUnit(found: unit) }
+      found = own
+    }
+    guard found == name.unit else { throw .otherUnit(found: found) }
+    return CredentialRequest(unit: name.unit, id: name.id, caller: caller)
+  }
+}
+
+/// The process at the other end of a connection, and what it says that it wants.
+final class CredentialPeer {
+  private let peer: Peer
+  let name: CredentialName?
+
+  /// Nil where the kernel does not say who it is.
+  init?(of socket: Int32) {
+    guard let peer = Peer(of: socket, orOpened: true) else { return nil }
+    self.peer = peer
+    name = Self.address(of: socket).flatMap { CredentialName($0) }
+  }
+
+  var caller: Caller { peer.caller }
+
+  /// Whether it is still there to be answered.
+  var isAlive: Bool { peer.isAlive == true }
+
+  /// What the other end is bound to (getpeername(2)); nil where it is bound to nothing.
+  private static func address(of socket: Int32) -> [UInt8]? {
+    var raw = sockaddr_un()
+    var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let code = withUnsafeMutablePointer(to: &raw) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(socket, $0, &length) }
+    }
+    let head = MemoryLayout<sockaddr_un>.offset(of: \.sun_path) ?? 0
+    guard code == 0, raw.sun_family == sa_family_t(AF_UNIX), Int(length) > head,
+      Int(length) <= MemoryLayout<sockaddr_un>.size
+    else { return nil }
+    return withUnsafeBytes(of: raw.sun_path) { Array($0.prefix(Int(length) - head)) }
+  }
+}

@@ -1,0 +1,155 @@
+import ArgumentParser
+import BrokerAPI
+import UnixSocket
+
+struct ApproveCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "approve", abstract: "Allow or refuse what waits for a person.",
+    discussion: """
+      A [[rule]] with confirm = true has a program wait for a token until you allow it. Without an ID this lists what \
+      waits, and asks you about each where it can. With --wait it stays and asks as requests come; with --json each is \
+      printed on a line of its own instead, for a program that asks you in its own way.
+
+      --for allows the same program (user, unit, executable) the same again for some time, an hour at most, until the \
+      next reload or restart. Ends with 7 where nothing waits under that ID.
+
+      Examples:
+        grantctl approve
+        grantctl approve k7f3qx
+        grantctl approve k7f3qx --for 10m
+        grantctl approve k7f3qx --deny
+        grantctl approve --wait
+      """)
+
+  @Argument(help: "What waits, as the list names it.")
+  var id: String?
+  @Flag(help: "Refuse it.")
+  var deny = false
+  @Option(
+    name: .customLong("for"), help: ArgumentHelp("The same again for so long: 30s, 10m, 1h.", valueName: "time"))
+  var span: TimeSpan?
+  @Flag(help: "Stay, and ask as requests come.")
+  var wait = false
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    if id == nil {
+      guard !deny && span == nil else { throw ValidationError("--deny and --for go with an ID.") }
+    } else if wait {
+      throw ValidationError("--wait goes without an ID.")
+    }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    if let id { return try await answer(id, shell) }
+    if wait { return try await Approver(shell: shell, client: try await shell.connect()).stay() }
+    let list = try await shell.ask(ReleaseList.self, .init())
+    if shell.isJSON { return shell.say(list.json) }
+    let result = try list.value()
+    guard shell.terminal.canAsk, !result.waiting.isEmpty else { return Self.say(result, shell) }
+    try await Approver(shell: shell, client: try await shell.connect()).ask(result.waiting)
+  }
+
+  private func answer(_ id: String, _ shell: Shell) async throws(Failure) {
+    let word: Approval = deny ? .no(span) : .yes(span)
+    guard try await word.send(id, shell, on: try await shell.connect()) else {
+      throw Failure(
+        .unknownName, "nothing waits under \(SafeText.line(id)), or no longer",
+        hints: ["`\(shell.command("approve"))` lists what does."])
+    }
+  }
+
+  private static func say(_ result: ReleaseList.Result, _ shell: Shell) {
+    if result.waiting.isEmpty {
+      shell.terminal.say("Nothing waits for you.")
+    } else {
+      shell.say(table(result.waiting, now: shell.now))
+    }
+    for word in result.standing {
+      shell.terminal.say(
+        SafeText.line(
+          "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(word.method) "
+            + "of \(word.account) to \(program(word.caller)) of uid \(word.caller.uid)"))
+    }
+  }
+
+  static func table(_ releases: [ReleaseView], now: Int64) -> Table {
+    let rows = releases.map { release in
+      Table.Row(
+        cells: [
+          Cell(release.id), Cell(release.account), Cell(release.method), Cell(who(release.caller)),
+          Cell(TimeText.duration(release.until - now)),
+        ], notes: notes(release))
+    }
+    return Table(titles: ["ID", "ACCOUNT", "ASKS FOR", "CALLER", "TIME LEFT"], shrinkable: [1, 3, 2], rows: rows)
+  }
+
+  private static func who(_ caller: ReleaseCaller) -> String {
+    "uid \(caller.uid)" + (caller.pid.map { ", pid \($0)" } ?? "")
+  }
+
+  /// What is longer than a column.
+  static func notes(_ release: ReleaseView) -> [String] {
+    let scopes = release.scopes.map { "scopes: \($0.joined(separator: " "))" } ?? "scopes: all that it may have"
+    return [
+      "\(program(release.caller)); rule \(release.rule)", scopes + (release.resource.map { ", for \($0)" } ?? ""),
+    ]
+  }
+
+  static func program(_ caller: ReleaseCaller) -> String {
+    let units = [caller.user_unit, caller.unit].compactMap { $0 }.first
+    guard let exe = caller.exe else { return units ?? "a program that cannot be seen" }
+    return exe + (units.map { " in \($0)" } ?? "")
+  }
+}
+
+/// A span of time as people write it: `45`, `30s`, `10m`, `1h`.
+struct TimeSpan: ExpressibleByArgument, Sendable, Equatable {
+  let seconds: Int64
+
+  init?(argument: String) {
+    let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600]
+    guard let last = argument.last else { return nil }
+    let digits = units[last] == nil ? argument[...] : argument.dropLast()
+    guard !digits.isEmpty, digits.utf8.count <= 6, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
+      let count = Int64(digits), count > 0
+    else { return nil }
+    seconds = count * (units[last] ?? 1)
+  }
+}
+
+/// A person's word.
+enum Approval: Sendable, Equatable {
+  case yes(TimeSpan?)
+  case no(TimeSpan?)
+
+  /// What was typed; nil: not understood.
+  init?(typed line: String) {
+    let words = line.lowercased().split(whereSeparator: \.isWhitespace).map(String.init)
+    guard let first = words.first, words.count <= 2 else { return nil }
+    let span = (words.count == 2 ? words[1] : nil).map { TimeSpan(argument: $0) }
+    if case .some(nil) = span { return nil }
+    switch first {
+    case "y", "yes": self = .yes(span ?? nil)
+    case "n", "no": self = .no(span ?? nil)
+    default: return nil
+    }
+  }
+
+  /// False: nothing waits under that ID.
+  func send(_ id: String, _ shell: Shell, on client: SocketClient) async throws(Failure) -> Bool {
+    switch self {
+    case .yes(let span):
+      let answer = try await shell.ask(
+        ReleaseApprove.self, .init(id: id, for: span.map { Double($0.seconds) }), on: client)
+      guard try answer.value().approved else { return false }
+      if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Allowed: \(SafeText.line(id))") }
+    case .no(let span):
+      let answer = try await shell.ask(
+        ReleaseDeny.self, .init(id: id, for: span.map { Double($0.seconds) }), on: client)
+      guard try answer.value().denied else { return false }
+      if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Refused: \(SafeText.line(id))") }
+    }
+    return true
+  }
+}

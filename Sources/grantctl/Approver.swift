@@ -1,0 +1,144 @@
+import BrokerAPI
+import UnixSocket
+
+/// Asks a person about each release that waits, one after another.
+struct Approver: Sendable {
+  let shell: Shell
+  let client: SocketClient
+
+  private var terminal: Terminal { shell.terminal }
+
+  private enum Input: Sendable {
+    case line(String)
+    case inputEnded
+    case waiting(ReleaseView)
+    case ended(ReleaseView)
+    case disconnected
+    case interrupted
+  }
+
+  /// About these alone. An empty line leaves one waiting.
+  func ask(_ releases: [ReleaseView]) async throws(Failure) {
+    try await run(releases, stays: false)
+  }
+
+  /// About all that come, until it is interrupted.
+  func stay() async throws(Failure) {
+    let types = [EventType.releaseWaiting.rawValue, EventType.releaseEnded.rawValue]
+    _ = try await shell.ask(EventsSubscribe.self, .init(events: types), on: client)
+    // After that: what came in between is in both.
+    let waiting = try await shell.ask(ReleaseList.self, .init(), on: client).value().waiting
+    if terminal.isErrTTY, !shell.isJSON { terminal.note("Waiting for requests; Ctrl-C ends.") }
+    try await run(waiting, stays: true)
+  }
+
+  private func run(_ first: [ReleaseView], stays: Bool) async throws(Failure) {
+    let isAsking = terminal.canAsk && !shell.isJSON
+    let (inputs, tasks) = inputs(isAsking: isAsking)
+    defer { for task in tasks { task.cancel() } }
+    var queue: [ReleaseView] = []
+    func add(_ release: ReleaseView) {
+      guard !queue.contains(where: { $0.id == release.id }) else { return }
+      queue.append(release)
+      if !isAsking { announce(release) } else if queue.count == 1 { question(release) }
+    }
+    for release in first { add(release) }
+    for await input in inputs {
+      switch input {
+      case .waiting(let release): if stays { add(release) }
+      case .ended(let release):
+        guard let place = queue.firstIndex(where: { $0.id == release.id }) else { continue }
+        queue.remove(at: place)
+        if isAsking, place == 0 {
+          terminal.note("\n\(SafeText.line(release.id)) no longer waits: \(Self.words(release.outcome)).")
+          if let next = queue.first { question(next) }
+        }
+      case .line(let line):
+        guard let current = queue.first else { continue }
+        guard try await take(line, current) else { continue }
+        queue.removeFirst()
+        if let next = queue.first { question(next) }
+      case .inputEnded: if isAsking { return }
+      case .disconnected: throw Failure(SocketClientError.disconnected)
+      case .interrupted:
+        if isAsking { terminal.note("") }
+        return
+      }
+      if !stays, queue.isEmpty { return }
+    }
+  }
+
+  /// False: it is asked again.
+  private func take(_ line: String, _ release: ReleaseView) async throws(Failure) -> Bool {
+    guard !line.allSatisfy(\.isWhitespace) else { return true }
+    guard let word = Approval(typed: line) else {
+      terminal.note("Type y or n, with a time if it is to hold for the same again: “y 10m”. Enter alone leaves it.")
+      prompt(release)
+      return false
+    }
+    do throws(Failure) {
+      if !(try await word.send(release.id, shell, on: client)) {
+        terminal.note("\(SafeText.line(release.id)) no longer waits.")
+      }
+    } catch {
+      // One that cannot be answered keeps the others from nothing.
+      guard error.status != .notRunning else { throw error }
+      shell.report(error)
+    }
+    return true
+  }
+
+  // MARK: What is printed
+
+  private func announce(_ release: ReleaseView) {
+    if shell.isJSON { return terminal.say(Shell.line(JSON(encoding: release))) }
+    shell.say(ApproveCommand.table([release], now: shell.now))
+  }
+
+  private func question(_ release: ReleaseView) {
+    let table = ApproveCommand.table([release], now: shell.now)
+    let isColoured = terminal.isErrTTY && terminal.allowsColour
+    for line in table.lines(width: terminal.screen?.columns ?? 80, colour: isColoured) { terminal.note(line) }
+    prompt(release)
+  }
+
+  private func prompt(_ release: ReleaseView) {
+    terminal.write(.err, "Allow \(SafeText.line(release.id))? [y/n, y 10m, Enter: later] ")
+  }
+
+  private static func words(_ outcome: String?) -> String {
+    switch outcome {
+    case "approved": "it was allowed"
+    case "denied": "it was refused"
+    case "timed_out": "its time is over"
+    case "caller_gone": "the program hung up"
+    case "no_longer_needed": "a rule allows it now"
+    case "shutting_down": "the daemon stops"
+    default: SafeText.line(outcome ?? "it ended")
+    }
+  }
+
+  private func inputs(isAsking: Bool) -> (AsyncStream<Input>, [Task<Void, Never>]) {
+    let (stream, feed) = AsyncStream.makeStream(of: Input.self)
+    let interrupts = terminal.interrupts()
+    var tasks = [
+      Task { for await _ in interrupts { feed.yield(.interrupted) } },
+      Task {
+        for await notification in client.notifications where notification.method == Event.method {
+          guard let release = try? notification.params["release"]?.decode(ReleaseView.self) else { continue }
+          feed.yield(release.outcome == nil ? .waiting(release) : .ended(release))
+        }
+        feed.yield(.disconnected)
+      },
+    ]
+    if isAsking {
+      let lines = terminal.lines()
+      tasks.append(
+        Task {
+          for await line in lines { feed.yield(.line(line)) }
+          feed.yield(.inputEnded)
+        })
+    }
+    return (stream, tasks)
+  }
+}

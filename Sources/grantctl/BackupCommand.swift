@@ -1,0 +1,110 @@
+import ArgumentParser
+import BrokerAPI
+import Foundation
+import UnixSocket
+
+/// The two sides of a transfer in parts.
+enum BackupTransfer {
+  /// Bytes of a whole backup, as the broker limits it.
+  static let limit = 64 << 20
+  /// Bytes of a part.
+  static let part = 128 << 10
+  /// How often a part is sent again to a broker that finds us too fast.
+  private static let patience = 20
+  private static let longestWait = 5.0
+
+  static func ask<Method: RPCMethod>(
+    _ method: Method.Type, _ params: Method.Params, _ shell: Shell, on client: SocketClient
+  ) async throws(Failure) -> Method.Result {
+    var attempts = 0
+    while true {
+      do throws(Failure) {
+        return try await shell.ask(method, params, on: client).value()
+      } catch {
+        attempts += 1
+        guard error.rpc?.reason == .rateLimited, attempts < patience else { throw error }
+        let wait = min(longestWait, max(0.05, error.rpc?.retry_after ?? 1))
+        try? await Task.sleep(for: .seconds(wait))
+      }
+    }
+  }
+}
+
+/// RFC 4648 §4.
+enum Base64 {
+  static func encoded(_ bytes: ArraySlice<UInt8>) -> String { Data(bytes).base64EncodedString() }
+  static func decoded(_ text: String) -> [UInt8]? { Data(base64Encoded: text).map { Array($0) } }
+}
+
+struct BackupCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "backup", abstract: "Write an encrypted copy of all accounts to a file.",
+    discussion: """
+      The file opens with its passphrase or its key alone, on any machine (“grantctl restore”). At a terminal the \
+      passphrase is asked for, twice. Logins that are pending, the configuration and its secrets are not in it. Tokens \
+      that are refreshed after it was made make it old: see “grantctl restore --help”.
+
+      Examples:
+        grantctl backup grantd.backup
+        grantctl backup /mnt/usb/grantd.backup --system --passphrase-file /root/passphrase
+        head -c 32 /dev/urandom > key && grantctl backup grantd.backup --key-file key
+      """)
+
+  @Argument(help: ArgumentHelp("Where it is to be.", valueName: "file"), completion: .file())
+  var file: String
+  @OptionGroup var secret: BackupSecretOptions
+  @Flag(help: "Also in the place of a file that is there.")
+  var force = false
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    guard force || !shell.terminal.fileExists(file) else { throw Self.exists(file) }
+    try secret.check(shell)
+    // Nobody should think of a passphrase for a broker that is not there.
+    _ = try await shell.connect()
+    var dialogue: Dialogue?
+    let given = try await secret.read(in: shell, &dialogue, twice: true)
+    let client = try await shell.connect()
+    let made = try await BackupTransfer.ask(
+      StoreBackup.self, .init(passphrase: given.passphrase, key: given.key), shell, on: client)
+    let bytes = try await fetch(made, shell, client)
+    if let reason = shell.terminal.saveFile(file, bytes, force) {
+      if !force, shell.terminal.fileExists(file) { throw Self.exists(file) }
+      throw Failure(.failure, "the backup cannot be written to \(file): \(reason)")
+    }
+    report(made, shell)
+  }
+
+  private func fetch(
+    _ made: StoreBackup.Result, _ shell: Shell, _ client: SocketClient
+  ) async throws(Failure) -> [UInt8] {
+    var bytes: [UInt8] = []
+    while bytes.count < min(made.size, BackupTransfer.limit) {
+      let part = try await BackupTransfer.ask(
+        StoreBackupPart.self, .init(backup_id: made.backup_id, offset: bytes.count), shell, on: client)
+      guard let data = Base64.decoded(part.data), !data.isEmpty else {
+        throw Failure(SocketClientError.malformed("a part of the backup is no base64"))
+      }
+      bytes += data
+    }
+    guard bytes.count == made.size else { throw Failure(SocketClientError.malformed("the backup has another size")) }
+    return bytes
+  }
+
+  private static func exists(_ file: String) -> Failure {
+    Failure(.usage, "\(file) is there already", hints: ["Choose another name, or --force writes over it."])
+  }
+
+  private func report(_ made: StoreBackup.Result, _ shell: Shell) {
+    if shell.isJSON {
+      return shell.say([
+        "file": .string(file), "size": .integer(Int64(made.size)), "accounts": .integer(Int64(made.accounts)),
+      ])
+    }
+    let accounts = "\(made.accounts) account\(made.accounts == 1 ? "" : "s")"
+    shell.terminal.say(SafeText.line("Backup of \(accounts): \(file) (\((made.size + 1023) / 1024) KiB)"))
+    let what = secret.keyFile == nil ? "passphrase" : "key file"
+    shell.terminal.say("Keep the \(what): without it nobody opens the backup, you included.")
+    shell.terminal.say(SafeText.line("Take it back with: \(shell.command("restore \(ShellWord.quoted(file))"))"))
+  }
+}

@@ -1,0 +1,69 @@
+import ArgumentParser
+import BrokerAPI
+
+/// What a backup opens with: never in the arguments or the environment, which others can read.
+struct BackupSecretOptions: ParsableArguments {
+  /// A key has 32 bytes; as text it has some more.
+  private static let longestKey = 512
+  private static let shortestPassphrase = 8
+
+  @Option(
+    help: ArgumentHelp("Read the passphrase from a file; “-” reads standard input.", valueName: "path"),
+    completion: .file())
+  var passphraseFile: String?
+  @Option(
+    help: ArgumentHelp(
+      "A key file in place of a passphrase: 32 bytes, or their base64 or hexadecimal text.", valueName: "path"),
+    completion: .file())
+  var keyFile: String?
+
+  struct Given: Sendable {
+    var passphrase: SecretText?
+    var key: SecretText?
+    /// Another one may be asked for.
+    var isTyped = false
+  }
+
+  func validate() throws {
+    if passphraseFile != nil, keyFile != nil {
+      throw ValidationError("Only one of --passphrase-file and --key-file can be given.")
+    }
+  }
+
+  var isAsked: Bool { passphraseFile == nil && keyFile == nil }
+
+  /// Before anything else is done: whoever cannot be asked is told so.
+  func check(_ shell: Shell) throws(Failure) {
+    guard isAsked, !shell.terminal.canAsk else { return }
+    throw Failure(
+      .usage, "there is nobody to ask for the passphrase",
+      hints: ["Give it with --passphrase-file FILE (“-” reads standard input), or a key with --key-file FILE."])
+  }
+
+  /// - Parameter twice: a new one, in which a slip would cost the backup.
+  func read(in shell: Shell, _ dialogue: inout Dialogue?, twice: Bool) async throws(Failure) -> Given {
+    if let keyFile {
+      switch shell.terminal.bytes(keyFile, Self.longestKey) {
+      case .unreadable(let reason):
+        throw Failure(.usage, "the key cannot be read from \(keyFile): \(reason)")
+      case .bytes(let bytes): return Given(key: SecretText(Base64.encoded(bytes[...])))
+      }
+    }
+    if let passphraseFile {
+      return Given(passphrase: try await SecretInput(shell: shell, what: "passphrase").read(from: passphraseFile))
+    }
+    var asking = dialogue ?? Dialogue(shell)
+    defer { dialogue = asking }
+    let what = twice ? "Passphrase for the backup" : "The backup's passphrase"
+    let passphrase = try await asking.secret("passphrase", prompt: "\(what) (it is not shown): ")
+    if twice {
+      // Exposed to be measured, and compared with what is typed next.
+      guard passphrase.exposed.utf8.count >= Self.shortestPassphrase else {
+        throw Failure(.usage, "the passphrase is shorter than \(Self.shortestPassphrase) characters")
+      }
+      let again = try await asking.secret("passphrase", prompt: "The same again: ")
+      guard again == passphrase else { throw Failure(.usage, "the two passphrases are not the same") }
+    }
+    return Given(passphrase: passphrase, isTyped: true)
+  }
+}

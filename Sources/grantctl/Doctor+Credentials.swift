@@ -1,0 +1,19 @@
+import BrokerAPI
+
+extension Doctor {
+  /// The socket that `LoadCredential=` of other units reads; nil: where it would be is not known.
+  func credentials(_ choice: SocketChoice) -> Report.Item? {
+    guard let instance = instance(of: choice.path) else { return nil }
+    let path = choice.path.split(separator: "/").dropLast().map { "/\($0)" }.joined() + "/credentials.sock"
+    switch machine.look(path) {
+    case .found(let file) where file.kind == .socket:
+      return Report.Item("credentials", .ok, "\(path), mode \(file.modeText)")
+    case .found, .absent:
+      let control = instance == .user ? "systemctl --user" : "sudo systemctl"
+      return Report.Item(
+        "credentials", .warning, "there is no socket at \(path): units cannot load tokens (LoadCredential=)",
+        hint: "`\(control) restart grantd`; its log says what is in the way.")
+    case .hidden: return nil
+    }
+  }
+}

@@ -1,0 +1,33 @@
+import ArgumentParser
+import BrokerAPI
+
+struct KeyCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "key", abstract: "Change the key that the broker's state is sealed under.",
+    subcommands: [KeyRotateCommand.self])
+}
+
+struct KeyRotateCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "rotate", abstract: "Seal everything on disk under a new key, while the broker serves.",
+    discussion: """
+      The new key takes the place of the old one in its file. Copies of the database and of the key that were made \
+      before belong together, and open nothing that comes after: make new ones. A key that systemd hands over as a \
+      credential is changed where it is kept; then the command says how.
+
+      Example:
+        grantctl key rotate --system
+      """)
+
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(StoreRotateKey.self, NoParams())
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
+    let accounts = "\(result.accounts) account\(result.accounts == 1 ? "" : "s")"
+    shell.terminal.say(SafeText.line("The state is sealed under a new key: \(accounts)"))
+    shell.terminal.say(SafeText.line("Keep a copy of \(result.key_file) where your other secrets are."))
+  }
+}

@@ -1,0 +1,152 @@
+import ArgumentParser
+import BrokerAPI
+import UnixSocket
+
+struct RestoreCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "restore", abstract: "Make the accounts of a backup accounts of this broker.",
+    discussion: """
+      On the same machine or another one, whatever key that one has. Accounts that are here already are kept; with \
+      --replace they become those of the backup.
+
+      Only one broker may go on with a grant: stop the one that the backup is of, for good, before you restore. \
+      Where that has refreshed tokens since, providers that rotate refresh tokens strictly end the grant as the old \
+      one comes back, and a person signs in again.
+
+      Examples:
+        grantctl restore grantd.backup
+        grantctl restore grantd.backup --system --moved --passphrase-file - < passphrase
+      """)
+
+  private static let magic = Array("grantd-backup\n".utf8)
+  /// How often a passphrase may be typed.
+  private static let tries = 3
+  /// More names are only counted.
+  private static let mostNames = 40
+
+  @Argument(help: ArgumentHelp("What “grantctl backup” wrote.", valueName: "file"), completion: .file())
+  var file: String
+  @OptionGroup var secret: BackupSecretOptions
+  @Flag(help: "The grants move here: no other broker uses them any more. Without it that is asked.")
+  var moved = false
+  @Flag(help: "Also take accounts from the backup that are here already.")
+  var replace = false
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let bytes = try contents(shell)
+    try secret.check(shell)
+    guard moved || shell.terminal.canAsk else {
+      throw Failure(
+        .usage, "nobody has said that the broker of the backup no longer runs",
+        hints: [
+          "Two brokers that refresh one grant end it. Stop the other one for good, then add --moved."
+        ])
+    }
+    let client = try await shell.connect()
+    let id = try await send(bytes, shell, client)
+    var dialogue: Dialogue?
+    let about = try await look(id, shell, client, &dialogue)
+    describe(about, shell)
+    if !moved {
+      var asking = dialogue ?? Dialogue(shell)
+      guard try await asking.agrees("Does the grantd of “\(SafeText.line(about.host))” no longer use them?") else {
+        throw Failure(.failure, "nothing was restored", hints: ["Stop the other grantd for good, then try again."])
+      }
+    }
+    let answer = try await shell.ask(
+      StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace), on: client)
+    if shell.isJSON { return shell.say(answer.json) }
+    report(try answer.value(), shell)
+  }
+
+  private func contents(_ shell: Shell) throws(Failure) -> [UInt8] {
+    switch shell.terminal.bytes(file, BackupTransfer.limit) {
+    case .unreadable(let reason): throw Failure(.usage, "the backup cannot be read from \(file): \(reason)")
+    case .bytes(let bytes):
+      guard bytes.starts(with: Self.magic) else {
+        throw Failure(
+          .usage, "\(file) is no backup of grantd", hints: ["Give a file that “grantctl backup” wrote."])
+      }
+      return bytes
+    }
+  }
+
+  private func send(
+    _ bytes: [UInt8], _ shell: Shell, _ client: SocketClient
+  ) async throws(Failure) -> String {
+    let id = try await BackupTransfer.ask(StoreRestore.self, .init(size: bytes.count), shell, on: client).restore_id
+    var offset = 0
+    while offset < bytes.count {
+      let part = bytes[offset...].prefix(BackupTransfer.part)
+      _ = try await BackupTransfer.ask(
+        StoreRestorePart.self, .init(restore_id: id, offset: offset, data: Base64.encoded(part)), shell, on: client)
+      offset += part.count
+    }
+    return id
+  }
+
+  private func look(
+    _ id: String, _ shell: Shell, _ client: SocketClient, _ dialogue: inout Dialogue?
+  ) async throws(Failure) -> StoreRestoreLook.Result {
+    var tries = 1
+    while true {
+      let given = try await secret.read(in: shell, &dialogue, twice: false)
+      do throws(Failure) {
+        return try await BackupTransfer.ask(
+          StoreRestoreLook.self, .init(restore_id: id, passphrase: given.passphrase, key: given.key), shell, on: client)
+      } catch {
+        guard given.isTyped, tries < Self.tries, error.rpc?.reason == .invalidBackup else { throw error }
+        tries += 1
+        shell.terminal.note("grantctl: \(SafeText.line(error.message))")
+      }
+    }
+  }
+
+  // MARK: What a person reads
+
+  private func describe(_ about: StoreRestoreLook.Result, _ shell: Shell) {
+    guard !shell.isJSON || !moved else { return }
+    let terminal = shell.terminal
+    let made = TimeText.date(about.made_at, in: terminal.timeZone)
+    let accounts = "\(about.accounts) account\(about.accounts == 1 ? "" : "s")"
+    let known =
+      about.known == 0 ? "" : ", \(about.known) of \(about.known == 1 ? "which is" : "which are") here already"
+    let ago = TimeText.ago(about.made_at, now: shell.now)
+    func note(_ text: String) {
+      let columns = min(80, terminal.screen?.columns ?? 80)
+      terminal.note(SafeText.wrapped(text, columns: columns).joined(separator: "\n"))
+    }
+    note(SafeText.line("A backup of “\(about.host)”, made \(made) (\(ago)): \(accounts)\(known)."))
+    let warning = """
+      warning: only one broker may go on with these grants. Each refresh makes the refresh token of the other an old \
+      one, and many providers end a grant whose old token is used. Stop the grantd of “\(SafeText.line(about.host))” \
+      for good. What it refreshed since the backup was made may have to be signed in to again.
+      """
+    note(warning)
+  }
+
+  private func report(_ result: StoreRestoreApply.Result, _ shell: Shell) {
+    for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
+    let groups = [
+      ("Restored", result.restored), ("Replaced", result.replaced), ("Kept as they were", result.kept),
+    ]
+    for (title, names) in groups where !names.isEmpty {
+      shell.terminal.say(Self.names(title, names, width: shell.terminal.width ?? 80))
+    }
+    for left in result.left_out {
+      shell.terminal.say(SafeText.line("Left out: \(left.account): \(left.why)"))
+    }
+    if result.restored.isEmpty, result.replaced.isEmpty { shell.terminal.say("No account was restored.") }
+    if !result.kept.isEmpty {
+      shell.terminal.say("Those that were kept are not the backup's: --replace takes them too.")
+    }
+  }
+
+  private static func names(_ title: String, _ names: [String], width: Int) -> [String] {
+    let more = names.count > mostNames ? " and \(names.count - mostNames) more" : ""
+    let text = "\(title) (\(names.count)): " + names.prefix(mostNames).joined(separator: ", ") + more
+    let lines = SafeText.wrapped(SafeText.line(text), columns: max(24, width - 2))
+    return Array(lines.prefix(1)) + lines.dropFirst().map { "  " + $0 }
+  }
+}

@@ -1,0 +1,52 @@
+import Broker
+import Foundation
+import Glibc
+import SQLiteStore
+import Systemd
+
+/// The key that the store is to be under, and those that it may be under still.
+struct SealingKeys {
+  static let credential = "grantd.key"
+  static let previousCredential = "grantd.key.previous"
+
+  let key: SealingKey
+  var previous: [SealingKey] = []
+
+  /// - Parameters:
+  ///   - keyFile: the configuration's, which wins.
+  ///   - folder: of the state: the key is in it where nothing else is said.
+  ///   - credentials: where systemd put them.
+  init(_ keyFile: String?, folder: String, credentials: String?) throws(StoreError) {
+    let own = "\(folder)/grantd.key"
+    if let keyFile {
+      key = try SealingKey.loadOrCreate(file: keyFile, stateFolder: folder)
+    } else if let given = try Self.load(Self.credential, from: credentials) {
+      key = given
+    } else {
+      key = try SealingKey.loadOrCreate(file: own, stateFolder: folder)
+    }
+    if let old = try Self.load(Self.previousCredential, from: credentials) { previous.append(old) }
+    // Whoever moves the key elsewhere leaves this file behind, with the key of before.
+    if !Self.isSame(key.source, own), let old = SealingKey.loadPrevious(file: own) { previous.append(old) }
+  }
+
+  /// One file may have two names; nobody must be told to remove it.
+  private static func isSame(_ file: String, _ other: String) -> Bool {
+    var (one, two) = (stat(), stat())
+    return stat(file, &one) == 0 && stat(other, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino
+  }
+
+  /// Nil where systemd handed over no such credential.
+  private static func load(_ name: String, from directory: String?) throws(StoreError) -> SealingKey? {
+    guard let directory else { return nil }
+    let source = "\(directory)/\(name)"
+    let bytes: [UInt8]
+    do throws(Credentials.Failure) {
+      bytes = try Credentials(directory: directory).read(name)
+    } catch {
+      guard case .absent = error else { throw .unusableKey(source: source, detail: error.description) }
+      return nil
+    }
+    return try SealingKey.load(credential: Data(bytes), source: source)
+  }
+}

@@ -1,0 +1,326 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Synchronization
+import Testing
+
+@testable import Broker
+
+/// A vault whose files are numbers, and that keeps what it packed.
+private final class ScriptedVault: Vault {
+  struct State {
+    var packed: [Backup] = []
+    var rotation: Result<KeyRotation, KeyRotationError> = .success(KeyRotation(file: "/key", accounts: 1, remains: []))
+    var opening: Result<Backup, BackupError> = .failure(.foreign)
+    var size = 300_000
+  }
+
+  let state = Mutex(State())
+
+  func rotateKey() async throws(KeyRotationError) -> KeyRotation { try state.withLock { $0.rotation }.get() }
+
+  func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
+    state.withLock { state in
+      state.packed.append(backup)
+      return (0..<state.size).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+    }
+  }
+
+  func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
+    try state.withLock { $0.opening }.get()
+  }
+}
+
+@Suite("Backups through the socket", .timeLimit(.minutes(1))) struct BackupTests {
+  private let vault = ScriptedVault()
+  private let passphrase = SecretText("correct horse battery")
+
+  private func rig(rules: [Rule] = [], store: MemoryStore = MemoryStore()) async throws -> Rig {
+    try await Rig(store: store, configuration: .plain(rules: rules), vault: vault)
+  }
+
+  private func backup(_ names: [String], change: (inout StoredState) -> Void = { _ in }) async throws -> Backup {
+    let store = MemoryStore()
+    for name in names { try await store.signIn(name) }
+    var state = try await store.load()
+    change(&state)
+    return Backup(host: "b.example", madeAt: ManualClock.start, version: "0", state: state)
+  }
+
+  /// As far as the look.
+  private func look(_ rig: Rig, _ backup: Backup, on session: FakeSession) async throws -> String {
+    vault.state.withLock { $0.opening = .success(backup) }
+    let id = try await rig.call(StoreRestore.self, .init(size: 3), on: session).restore_id
+    _ = try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: session)
+    let seen = try await rig.call(StoreRestoreLook.self, .init(restore_id: id, passphrase: passphrase), on: session)
+    #expect(seen.host == "b.example" && seen.accounts == backup.state.grants.count)
+    return id
+  }
+
+  private func restore(_ rig: Rig, _ backup: Backup, replace: Bool = false) async throws -> StoreRestoreApply.Result {
+    let session = FakeSession(.root)
+    let id = try await look(rig, backup, on: session)
+    return try await rig.call(
+      StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: replace), on: session)
+  }
+
+  // MARK: Making
+
+  @Test("A backup comes in parts that are the whole, and is gone with the last")
+  func parts() async throws {
+    let store = MemoryStore()
+    for name in ["work", "home"] { try await store.signIn(name) }
+    let rig = try await rig(store: store)
+    let session = FakeSession(.root)
+    let made = try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: session)
+    #expect(made.size == 300_000 && made.accounts == 2)
+    var bytes: [UInt8] = []
+    while bytes.count < made.size {
+      let part = try await rig.call(
+        StoreBackupPart.self, .init(backup_id: made.backup_id, offset: bytes.count), on: session)
+      bytes += try #require(Data(base64Encoded: part.data))
+    }
+    #expect(bytes == (0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+    await #expect(throws: RPCError.self) {
+      try await rig.call(StoreBackupPart.self, .init(backup_id: made.backup_id, offset: 0), on: session)
+    }
+    let packed = try #require(vault.state.withLock { $0.packed.last })
+    #expect(Set(packed.state.grants.map(\.account.rawValue)) == ["work", "home"])
+    #expect(packed.host == "a.example" && packed.state.logins.isEmpty && packed.state.values.isEmpty)
+  }
+
+  private static let manages = Rule(name: "m", who: .init(uid: 1000), accounts: ["*"], access: [.manage])
+  private static let uses = Rule(name: "u", who: .init(uid: 1000), accounts: ["*"], access: [.use])
+
+  @Test(
+    "Whoever may not manage everything, and have every account's token whole and at once, gets none",
+    arguments: [
+      ([], false), ([manages], false), ([uses], false), ([manages, uses], true),
+      ([Rule(name: "some", who: .init(uid: 1000), accounts: ["wo*"], access: [.manage, .use])], false),
+      ([manages, Rule(name: "some", who: .init(uid: 1000), accounts: ["wo*"], access: [.use])], false),
+      ([manages, Rule(name: "cap", who: .init(uid: 1000), accounts: ["*"], access: [.use], scopes: ["read"])], false),
+      (
+        [
+          manages,
+          Rule(name: "ask", who: .init(uid: 1000), accounts: ["*"], access: [.use], confirm: .seconds(60)),
+        ], false
+      ),
+      (
+        [
+          manages, Rule(name: "ask", who: .init(uid: 1000), accounts: ["*"], access: [.use], confirm: .seconds(60)),
+          Rule(name: "b", who: .init(uid: 1000), accounts: ["*"], access: [], methods: ["store.backup"]),
+        ], true
+      ),
+    ] as [([Rule], Bool)])
+  func allowed(rules: [Rule], isAllowed: Bool) async throws {
+    let store = MemoryStore()
+    for name in ["work", "home"] { try await store.signIn(name) }
+    let rig = try await rig(rules: rules, store: store)
+    let reason = await rig.reason {
+      try await rig.call(StoreBackup.self, .init(passphrase: passphrase), as: .user(1000))
+    }
+    #expect(reason == (isAllowed ? nil : .notPermitted))
+    #expect(vault.state.withLock { $0.packed.count } == (isAllowed ? 1 : 0))
+  }
+
+  @Test("It belongs to its connection, and only so many are on their way")
+  func owners() async throws {
+    let rig = try await rig()
+    let (first, second) = (FakeSession(.root), FakeSession(.root))
+    let made = try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: first)
+    let part = StoreBackupPart.Params(backup_id: made.backup_id, offset: 0)
+    await #expect(throws: RPCError.self) { try await rig.call(StoreBackupPart.self, part, on: second) }
+    _ = try await rig.call(StoreBackupPart.self, part, on: first)
+    _ = try await rig.call(StoreRestore.self, .init(size: 10), on: second)
+    let third = FakeSession(.root)
+    #expect(await rig.reason { try await rig.call(StoreRestore.self, .init(size: 10), on: third) } == .overloaded)
+    first.close()
+    #expect(await eventually { await rig.broker.transfers.count == 1 })
+    let id = try await rig.call(StoreRestore.self, .init(size: 10), on: third).restore_id
+    // And nobody holds a place by doing nothing.
+    rig.clock.advance(Transfers.idle + .seconds(1))
+    await #expect(throws: RPCError.self) {
+      try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: third)
+    }
+    _ = try await rig.call(StoreRestore.self, .init(size: 10), on: third)
+  }
+
+  @Test("Parts that do not fit are refused, and a backup that has not come whole is not opened")
+  func badParts() async throws {
+    let rig = try await rig()
+    let session = FakeSession(.root)
+    for size in [0, -1, Transfers.bytes + 1] {
+      await #expect(throws: RPCError.self) { try await rig.call(StoreRestore.self, .init(size: size), on: session) }
+    }
+    let id = try await rig.call(StoreRestore.self, .init(size: 5), on: session).restore_id
+    for (offset, data) in [(1, "AAEC"), (0, "no base64!"), (0, ""), (0, "AAECAwQFBgc=")] {
+      await #expect(throws: RPCError.self, "\(offset) \(data)") {
+        try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: offset, data: data), on: session)
+      }
+    }
+    _ = try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: session)
+    let error = await #expect(throws: RPCError.self) {
+      try await rig.call(StoreRestoreLook.self, .init(restore_id: id, passphrase: passphrase), on: session)
+    }
+    #expect(error?.message.contains("2 bytes of the backup have not come yet") == true)
+    await #expect(throws: RPCError.self) {
+      try await rig.call(StoreRestoreApply.self, .init(restore_id: id, moved: true), on: session)
+    }
+  }
+
+  @Test("A wrong secret says so, and another may be tried")
+  func secrets() async throws {
+    let rig = try await rig()
+    let session = FakeSession(.root)
+    let id = try await rig.call(StoreRestore.self, .init(size: 3), on: session).restore_id
+    _ = try await rig.call(StoreRestorePart.self, .init(restore_id: id, offset: 0, data: "AAEC"), on: session)
+    let params = StoreRestoreLook.Params(restore_id: id, passphrase: passphrase)
+    for error in [
+      BackupError.foreign, .newer("x"), .wrongPassphrase, .wrongKey, .needsKey, .needsPassphrase, .truncated,
+      .damaged("x"),
+    ] {
+      vault.state.withLock { $0.opening = .failure(error) }
+      let said = await #expect(throws: RPCError.self) { try await rig.call(StoreRestoreLook.self, params, on: session) }
+      #expect(said?.reason == .invalidBackup && said?.hint?.isEmpty == false)
+    }
+    for params in [
+      StoreRestoreLook.Params(restore_id: id), .init(restore_id: id, passphrase: passphrase, key: SecretText("AAAA")),
+      .init(restore_id: id, key: SecretText("no base64!")),
+    ] {
+      await #expect(throws: RPCError.self) { try await rig.call(StoreRestoreLook.self, params, on: session) }
+    }
+    let whole = try await backup(["work"])
+    vault.state.withLock { $0.opening = .success(whole) }
+    #expect(try await rig.call(StoreRestoreLook.self, params, on: session).accounts == 1)
+  }
+
+  // MARK: Applying
+
+  @Test("What is restored is on disk and is served; what is here is kept")
+  func restored() async throws {
+    let store = MemoryStore()
+    try await store.signIn("home")
+    let rig = try await rig(store: store)
+    let result = try await restore(rig, try await backup(["work", "home"]))
+    #expect(result == .init(restored: ["work"], kept: ["home"]))
+    #expect(store.grant("work")?.refreshToken?.exposed == "work-r1")
+    #expect(try await rig.token("work").access_token == "work-a1")
+    #expect(rig.cached("work") != nil)
+  }
+
+  @Test("Replaced accounts are those of the backup, and their generation goes on")
+  func replaced() async throws {
+    let store = MemoryStore()
+    try await store.signIn("home")
+    let rig = try await rig(store: store)
+    let backup = try await backup(["home"]) { state in
+      state.grants[0].refreshToken = Secret("other-r1")
+      state.tokens[0].accessToken = Secret("other-a1")
+    }
+    #expect(try await restore(rig, backup, replace: true) == .init(replaced: ["home"]))
+    let token = try await rig.token("home")
+    #expect(token.access_token == "other-a1" && token.generation == 2)
+    #expect(store.grant("home")?.generation == 2 && store.token("home")?.generation == 2)
+    #expect(store.grant("home")?.refreshToken?.exposed == "other-r1")
+  }
+
+  @Test("Without the word that the other broker is stopped nothing happens")
+  func notMoved() async throws {
+    let rig = try await rig()
+    let session = FakeSession(.root)
+    let id = try await look(rig, try await backup(["work"]), on: session)
+    await #expect(throws: RPCError.self) {
+      try await rig.call(StoreRestoreApply.self, .init(restore_id: id, moved: false), on: session)
+    }
+    #expect(rig.store.grant("work") == nil)
+    _ = try await rig.call(StoreRestoreApply.self, .init(restore_id: id, moved: true), on: session)
+    #expect(rig.store.grant("work") != nil)
+  }
+
+  @Test("Where the disk takes nothing, nothing is restored, and it can be tried again")
+  func unwritable() async throws {
+    let rig = try await rig()
+    let session = FakeSession(.root)
+    let id = try await look(rig, try await backup(["work"]), on: session)
+    rig.store.set(.fails)
+    let params = StoreRestoreApply.Params(restore_id: id, moved: true)
+    #expect(await rig.reason { try await rig.call(StoreRestoreApply.self, params, on: session) } == .storeFailure)
+    #expect(try await rig.call(AccountList.self, .init()).accounts.isEmpty)
+    rig.store.set(.works)
+    #expect(try await rig.call(StoreRestoreApply.self, params, on: session).restored == ["work"])
+  }
+
+  @Test("A provider that is not configured here is named, and what was to be revoked still is")
+  func rest() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.revocation) { _ in reply("{}") }
+    let now = ManualClock.start
+    func revocation(_ id: String, token: String, expiresAt: Timestamp) -> PendingRevocation {
+      PendingRevocation(
+        id: id, provider: provider("example"), token: Secret(token), hint: "refresh_token", attempts: 3,
+        retryAt: now + .seconds(3600), expiresAt: expiresAt)
+    }
+    let backup = try await backup(["work", "far"]) { state in
+      state.grants[state.grants.firstIndex { $0.account.rawValue == "far" }!].provider = provider("elsewhere")
+      state.revocations = [
+        revocation("r1", token: "old", expiresAt: now + .seconds(60)),
+        revocation("r2", token: "over", expiresAt: now - .seconds(1)),
+        revocation("r3", token: "work-r1", expiresAt: now + .seconds(60)),
+      ]
+    }
+    let result = try await restore(rig, backup)
+    #expect(result.restored == ["far", "work"])
+    #expect(result.warnings == ["provider elsewhere is not configured here: its accounts wait until it is"])
+    #expect(rig.store.revocations.map(\.id) == ["r1"])
+  }
+
+  @Test("Accounts of the configuration, and of a client that is another one here, are left out")
+  func leftOut() async throws {
+    func registration(_ name: String, _ client: String) -> SavedRegistration {
+      SavedRegistration(
+        provider: provider(name), issuer: Issuer(rawValue: "https://id.example")!, discovery: .oauth, clientID: client,
+        clientSecret: nil, authMethod: "none", scopes: [], redirectURI: nil, managementToken: nil, managementURL: nil,
+        secretExpiresAt: nil, createdAt: ManualClock.start)
+    }
+    let backup = try await backup(["a", "b", "c", "d"]) { state in
+      for (index, name) in ["made", "same", "example"].enumerated() {
+        state.grants[state.grants.firstIndex { $0.account.rawValue == ["a", "b", "c"][index] }!].provider =
+          provider(name)
+      }
+      state.grants[state.grants.firstIndex { $0.account.rawValue == "d" }!].kind = .clientCredentials
+      state.registrations = [registration("made", "x"), registration("same", "x"), registration("example", "x")]
+    }
+    func plan(_ known: [SavedRegistration]) throws -> Restoration {
+      try Restoration(
+        of: backup.state, into: [:],
+        registrations: Dictionary(uniqueKeysWithValues: known.map { ($0.provider, $0) }),
+        configured: [provider("example")], declared: [], replacing: false)
+    }
+    let new = try plan([])
+    #expect(new.result.restored == ["a", "b"] && new.result.left_out.map(\.account) == ["c", "d"])
+    #expect(Set(new.registrations.map(\.provider.rawValue)) == ["made", "same"])
+    let other = try plan([registration("made", "y"), registration("same", "x")])
+    #expect(other.result.restored == ["b"] && other.result.left_out.map(\.account) == ["a", "c", "d"])
+    #expect(other.registrations.isEmpty)
+  }
+
+  // MARK: The key
+
+  @Test("A key that cannot be changed from here says how it is changed, and one that can what is left")
+  func key() async throws {
+    let rig = try await rig()
+    vault.state.withLock { $0.rotation = .success(KeyRotation(file: "/key", accounts: 3, remains: ["a is left"])) }
+    let result = try await rig.call(StoreRotateKey.self, NoParams())
+    #expect(result.key_file == "/key" && result.accounts == 3 && result.warnings == ["a is left"])
+    vault.state.withLock { $0.rotation = .failure(.fixed(source: "/run/credentials/grantd.key")) }
+    let fixed = await #expect(throws: RPCError.self) { try await rig.call(StoreRotateKey.self, NoParams()) }
+    #expect(fixed?.reason == .keyNotReplaceable && fixed?.hint?.contains("grantd.key.previous") == true)
+    vault.state.withLock { $0.rotation = .failure(.unwritable(file: "/key.next", detail: "Read-only file system")) }
+    let unwritable = await #expect(throws: RPCError.self) { try await rig.call(StoreRotateKey.self, NoParams()) }
+    #expect(unwritable?.reason == .keyNotReplaceable && unwritable?.message.contains("/key.next") == true)
+    vault.state.withLock { $0.rotation = .failure(.store(MemoryStore.failure)) }
+    #expect(await rig.reason { try await rig.call(StoreRotateKey.self, NoParams()) } == .storeFailure)
+    #expect(await rig.reason { try await rig.call(StoreRotateKey.self, NoParams(), as: .user(1000)) } == .notPermitted)
+  }
+}

@@ -1,0 +1,92 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Testing
+
+@testable import Broker
+
+/// What callers see of others' accounts, and what becomes of those of whom little is known.
+@Suite(.timeLimit(.minutes(1))) struct CallerRuleTests {
+  private func rig(_ rules: [Rule]) async throws -> Rig {
+    let store = MemoryStore()
+    for name in ["work", "home", "bank"] { try await store.signIn(name) }
+    return try await Rig(store: store, configuration: .plain(rules: rules))
+  }
+
+  private static func caller(
+    _ unit: String? = nil, user: String? = nil, exe: String? = nil, pid: Int32 = 100
+  ) -> Caller {
+    Caller(uid: 1000, gid: 1000, groups: [], pid: pid, unit: unit, userUnit: user, executable: exe)
+  }
+
+  @Test(
+    "What could not be found out denies only the rules that need it",
+    arguments: [
+      (Rule.Who(uid: 1000), true), (Rule.Who(gid: 1000), true), (Rule.Who(), true),
+      (Rule.Who(uid: 1000, unit: "a.service"), false), (Rule.Who(unit: "*"), false),
+      (Rule.Who(uid: 1000, userUnit: "*"), false), (Rule.Who(uid: 1000, executable: "*"), false),
+    ] as [(Rule.Who, Bool)])
+  func unknown(_ who: Rule.Who, _ isAllowed: Bool) {
+    let policy = Policy(
+      instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: ["work"], access: [.use])])
+    let decision = policy.decide(.use, method: TokenGet.name, account: "work", caller: Self.caller())
+    #expect(decision.isAllowed == isAllowed)
+    #expect(policy.allowsWhole(TokenGet.name, account: "work", caller: Self.caller()) == isAllowed)
+    let known = Self.caller("a.service", user: "b.service", exe: "/usr/bin/c")
+    #expect(policy.decide(.use, method: TokenGet.name, account: "work", caller: known).isAllowed)
+  }
+
+  @Test("Lists and events show each caller its own accounts, also where a rule names single methods")
+  func lists() async throws {
+    let methods: Set = [
+      AccountList.name, EventsSubscribe.name, BrokerStatus.name, AccountLogout.name,
+    ]
+    let rig = try await rig([
+      Rule(name: "see", uid: 1000, gid: nil, accounts: ["work"], access: [.observe]),
+      Rule(name: "methods", who: .init(uid: 1001), accounts: ["home"], access: [], methods: methods),
+      Rule(name: "use", uid: 1002, gid: nil, accounts: ["*"], access: [.use]),
+    ])
+    func names(_ uid: UInt32) async throws -> [String] {
+      try await rig.call(AccountList.self, .init(), as: .user(uid)).accounts.map(\.account)
+    }
+    #expect(try await names(1000) == ["work"])
+    #expect(try await names(1001) == ["home"])
+    #expect(await rig.reason { try await names(1002) } == .notPermitted)
+    #expect(try await rig.call(AccountList.self, .init(), as: .root).accounts.count == 3)
+    let sessions = [1000, 1001].map { FakeSession(.user($0)) }
+    for session in sessions { _ = try await rig.call(EventsSubscribe.self, .init(), on: session) }
+    for name in ["work", "bank"] {
+      _ = try await rig.call(AccountLogout.self, .init(account: name, revoke: false))
+    }
+    _ = try await rig.call(AccountLogout.self, .init(account: "home", revoke: false), as: .user(1001))
+    #expect(sessions.map { $0.told.compactMap { $0["account"]?.string } } == [["work"], ["home"]])
+  }
+
+  @Test("A login is shown to, and ended by, programs of its user that may sign in to that account alone")
+  func logins() async throws {
+    let mail = Rule(
+      name: "mail", who: .init(uid: 1000, unit: "mail.service"), accounts: ["work"], access: [.login, .observe])
+    let feed = Rule(
+      name: "feed", who: .init(uid: 1000, unit: "feed.service"), accounts: ["news"], access: [.login, .observe])
+    let lister = Rule(
+      name: "list", who: .init(uid: 1000, unit: "list.service"), accounts: ["news"], access: [],
+      methods: [LoginList.name])
+    let rig = try await rig([mail, feed, lister])
+    func seen(_ caller: Caller) async throws -> [String] {
+      try await rig.call(LoginList.self, .init(), as: caller).logins.map(\.account).sorted()
+    }
+    let (mailer, feeder) = (Self.caller("mail.service"), Self.caller("feed.service"))
+    let started = try await rig.call(LoginStart.self, .init(provider: "example", account: "work"), as: mailer)
+    _ = try await rig.call(LoginStart.self, .init(provider: "example", account: "news"), as: feeder)
+    #expect(try await seen(mailer) == ["work"])
+    #expect(try await seen(feeder) == ["news"])
+    #expect(try await seen(Self.caller("list.service")) == ["news"])
+    #expect(try await seen(.root) == ["news", "work"])
+    let cancel = LoginCancel.Params(login_id: started.login_id)
+    #expect(await rig.reason { try await rig.call(LoginCancel.self, cancel, as: feeder) } == .unknownLogin)
+    let wait = LoginWait.Params(login_id: started.login_id, timeout: 0)
+    #expect(await rig.reason { try await rig.call(LoginWait.self, wait, as: feeder) } == .unknownLogin)
+    #expect(try await rig.call(LoginWait.self, wait, as: mailer).state == .pending)
+    #expect(try await rig.call(LoginCancel.self, cancel, as: mailer).cancelled)
+  }
+}

@@ -1,0 +1,458 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Synchronization
+import Testing
+
+@testable import Broker
+
+/// Rules with `confirm`.
+@Suite(.timeLimit(.minutes(1))) struct ConfirmTests {
+  static let asking = Rule(
+    name: "ask", who: .init(uid: 1000), accounts: ["work"], access: [.use], confirm: .seconds(60))
+  private static let plain = Rule(name: "plain", uid: 1002, gid: nil, accounts: ["*"], access: [.use])
+  private static let agentRule = Rule(
+    name: "agent", uid: 1001, gid: nil, accounts: ["work"], access: [.observe, .manage])
+  static let agent = Caller(uid: 1001, gid: 1001, groups: [], pid: 200)
+
+  /// The account `work`, and `home`; the rules beside those of the agent and of a caller that needs no word.
+  private func rig(_ rules: [Rule] = [asking], instance: Policy.Instance = .system) async throws -> Rig {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    try await store.signIn("home")
+    return try await Rig(store: store, configuration: Self.configuration(rules, instance))
+  }
+
+  private static func configuration(_ rules: [Rule], _ instance: Policy.Instance = .system) -> BrokerConfiguration {
+    var configuration = BrokerConfiguration.plain(rules: rules + [plain, agentRule])
+    configuration.policy.instance = instance
+    return configuration
+  }
+
+  private static func caller(
+    _ pid: Int32 = 100, unit: String? = "feed.service", exe: String? = "/usr/bin/feed"
+  ) -> Caller {
+    Caller(uid: 1000, gid: 1000, groups: [], pid: pid, unit: unit, executable: exe)
+  }
+
+  private func list(_ rig: Rig, as caller: Caller = agent) async throws -> ReleaseList.Result {
+    try await rig.call(ReleaseList.self, .init(), as: caller)
+  }
+
+  private func waiting(_ rig: Rig, method: String = TokenGet.name) async throws -> ReleaseView {
+    #expect(try await eventually { try await list(rig).waiting.contains { $0.method == method } })
+    return try #require(try await list(rig).waiting.first { $0.method == method })
+  }
+
+  /// Asks, and says why not; nil: it came through.
+  private func ask(
+    _ rig: Rig, _ params: TokenGet.Params = .init(account: "work"), as caller: Caller = caller()
+  ) -> Task<ErrorReason?, Never> {
+    Task { await rig.reason { try await rig.call(TokenGet.self, params, as: caller) } }
+  }
+
+  @discardableResult
+  private func approve(_ rig: Rig, _ id: String, for span: Double? = nil, as caller: Caller = agent) async throws
+    -> Bool
+  {
+    try await rig.call(ReleaseApprove.self, .init(id: id, for: span), as: caller).approved
+  }
+
+  /// Whether the caller is asked about, and not answered at once; what waits is refused again.
+  private func waits(
+    _ rig: Rig, _ params: TokenGet.Params = .init(account: "work"), as caller: Caller = caller()
+  ) async throws -> Bool {
+    let answered = ask(rig, params, as: caller)
+    let done = Flag()
+    Task {
+      _ = await answered.value
+      done.set()
+    }
+    var seen: ReleaseView?
+    _ = try await eventually {
+      seen = try await list(rig).waiting.first
+      return seen != nil || done.isSet
+    }
+    guard let seen else { return false }
+    _ = try await rig.call(ReleaseDeny.self, .init(id: seen.id), as: Self.agent)
+    #expect(await answered.value == .notPermitted)
+    return true
+  }
+
+  // MARK: How it ends
+
+  enum End: CaseIterable {
+    case approved, denied, tooLate, hungUp, noLongerAsked, ruleRemoved, stopping
+
+    var reason: ErrorReason? {
+      switch self {
+      case .approved, .noLongerAsked: nil
+      case .denied, .ruleRemoved: .notPermitted
+      case .tooLate, .hungUp: .timedOut
+      case .stopping: .shuttingDown
+      }
+    }
+    var outcome: String {
+      switch self {
+      case .approved: "approved"
+      case .denied: "denied"
+      case .tooLate: "timed_out"
+      case .hungUp: "caller_gone"
+      case .noLongerAsked: "no_longer_needed"
+      case .ruleRemoved: "refused"
+      case .stopping: "shutting_down"
+      }
+    }
+  }
+
+  @Test("Each end of a wait is one answer to the caller and one event to the agent", arguments: End.allCases)
+  func ends(_ end: End) async throws {
+    let rig = try await rig()
+    let watching = FakeSession(Self.agent)
+    _ = try await rig.call(EventsSubscribe.self, .init(), on: watching)
+    let session = FakeSession(Self.caller())
+    let asked = Task { await rig.reason { try await rig.call(TokenGet.self, .init(account: "work"), on: session) } }
+    let release = try await waiting(rig)
+    #expect(release.account == "work" && release.rule == "ask" && release.scopes == nil && release.outcome == nil)
+    #expect(
+      release.caller == ReleaseCaller(uid: 1000, pid: 100, unit: "feed.service", user_unit: nil, exe: "/usr/bin/feed"))
+    #expect(release.until == ManualClock.start.seconds + 60 && release.since == ManualClock.start.seconds)
+    rig.clock.advance(.seconds(59))
+    await settle()
+    #expect(try await list(rig).waiting.count == 1)
+    switch end {
+    case .approved: #expect(try await approve(rig, release.id))
+    case .denied:
+      #expect(try await rig.call(ReleaseDeny.self, .init(id: release.id), as: Self.agent).denied)
+    case .tooLate: rig.clock.advance(.seconds(1))
+    case .hungUp: session.close()
+    case .noLongerAsked:
+      let free = Rule(name: "free", uid: 1000, gid: nil, accounts: ["work"], access: [.use])
+      rig.reading.value = .success(Self.configuration([Self.asking, free]))
+      _ = try await rig.broker.reload()
+    case .ruleRemoved:
+      rig.reading.value = .success(Self.configuration([]))
+      _ = try await rig.broker.reload()
+    case .stopping:
+      // A drain waits for refreshes, and nobody who waits for a person waits with it.
+      await rig.broker.hold(1)
+      let drain = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(1)) }
+      #expect(await asked.value == end.reason)
+      await rig.broker.hold(-1)
+      rig.clock.advance(.seconds(2))
+      await drain.value
+    }
+    #expect(await asked.value == end.reason)
+    #expect(await rig.broker.releases.waiting.isEmpty)
+    #expect(watching.types.filter { $0.hasPrefix("release.") } == ["release.waiting", "release.ended"])
+    let last = watching.told.last { $0["type"]?.string == "release.ended" }
+    #expect(last?["release"]?["outcome"]?.string == end.outcome)
+    // Nothing is left of it.
+    #expect(try await approve(rig, release.id, as: .root) == false)
+  }
+
+  @Test("Meanwhile others are served, also from the cache, and the caller itself for what needs no word")
+  func othersMeanwhile() async throws {
+    let own = Rule(name: "own", uid: 1000, gid: nil, accounts: ["home"], access: [.use])
+    let rig = try await rig([Self.asking, own])
+    let asked = ask(rig)
+    let release = try await waiting(rig)
+    #expect(rig.cached("work", as: Self.caller()) == nil && rig.cached("work", as: .root) != nil)
+    #expect(rig.cached("work", as: .user(1002)) != nil && rig.cached("home", as: Self.caller()) != nil)
+    #expect(await ask(rig, as: .user(1002)).value == nil)
+    #expect(await ask(rig, .init(account: "home")).value == nil)
+    try await approve(rig, release.id)
+    #expect(await asked.value == nil)
+    // One word is for one release.
+    #expect(rig.cached("work", as: Self.caller()) == nil)
+    #expect(try await waits(rig))
+  }
+
+  @Test("Every method that releases a token waits, and no other does")
+  func methods() async throws {
+    let rule = Rule(
+      name: "ask", who: .init(uid: 1000), accounts: ["*"], access: [.use, .observe, .manage, .login],
+      confirm: .seconds(60))
+    let rig = try await rig([rule])
+    let calls: [String: @Sendable () async throws -> Void] = [
+      TokenGet.name: { _ = try await rig.call(TokenGet.self, .init(account: "work"), as: Self.caller()) },
+      TokenExchange.name: { _ = try await rig.call(TokenExchange.self, .init(account: "work"), as: Self.caller()) },
+      TokenIntrospect.name: { _ = try await rig.call(TokenIntrospect.self, .init(account: "work"), as: Self.caller()) },
+      DPoPProof.name: {
+        let params = DPoPProof.Params(
+          account: "work", method: "GET", url: "https://x.example/", access_token: .init("t"))
+        _ = try await rig.call(DPoPProof.self, params, as: Self.caller())
+      },
+      RequestSend.name: {
+        _ = try await rig.call(RequestSend.self, .init(account: "work", method: "GET", url: "/"), as: Self.caller())
+      },
+      AccountUserinfo.name: { _ = try await rig.call(AccountUserinfo.self, .init(account: "work"), as: Self.caller()) },
+      AccountSessions.name: { _ = try await rig.call(AccountSessions.self, .init(account: "work"), as: Self.caller()) },
+      AccountEndSession.name: {
+        _ = try await rig.call(AccountEndSession.self, .init(account: "work", session_id: "s"), as: Self.caller())
+      },
+    ]
+    let releases = Methods.all.filter { $0 is any TokenRelease.Type }.map { $0.name }
+    #expect(Set(calls.keys) == Set(releases))
+    let uses = Methods.all.filter { $0.access == .use }.map { $0.name }
+    #expect(Set(uses).subtracting(releases) == [TokenReportRejected.name])
+    for (method, call) in calls.sorted(by: { $0.key < $1.key }) {
+      let asked = Task { await rig.reason(call) }
+      let release = try await waiting(rig, method: method)
+      _ = try await rig.call(ReleaseDeny.self, .init(id: release.id), as: Self.agent)
+      #expect(await asked.value == .notPermitted)
+    }
+    #expect(try await rig.call(AccountList.self, .init(), as: Self.caller()).accounts.count == 2)
+    let report = TokenReportRejected.Params(account: "work", generation: 0)
+    #expect(try await !rig.call(TokenReportRejected.self, report, as: Self.caller()).refreshed)
+  }
+
+  @Test("The actor of an exchange is an account whose token is released as well")
+  func actor() async throws {
+    let home = Rule(name: "home", uid: 1000, gid: nil, accounts: ["home"], access: [.use])
+    let rig = try await rig([Self.asking, home])
+    let asked = Task {
+      await rig.reason {
+        try await rig.call(TokenExchange.self, .init(account: "home", actor: "work"), as: Self.caller())
+      }
+    }
+    let release = try await waiting(rig, method: TokenExchange.name)
+    #expect(release.account == "work")
+    _ = try await rig.call(ReleaseDeny.self, .init(id: release.id), as: Self.agent)
+    #expect(await asked.value == .notPermitted)
+  }
+
+  @Test("What does not come by the router gets nothing that a person would have to allow")
+  func otherRoads() async throws {
+    let rig = try await rig()
+    #expect(
+      await rig.reason { try await rig.broker.token(.init(account: "work"), caller: Self.caller()) } == .notPermitted)
+    #expect(await rig.reason { try await rig.broker.token(.init(account: "work"), caller: .user(1002)) } == nil)
+  }
+
+  // MARK: Who is asked about
+
+  @Test("Who needs no rule is asked about as well, unless another rule lets them go on")
+  func privileged() async throws {
+    let everybody = Rule(
+      name: "all", who: .init(), accounts: ["work"], access: [.use], confirm: .seconds(60))
+    let rig = try await rig([everybody])
+    var root = Caller.root
+    root.pid = 77
+    #expect(rig.cached("work", as: root) == nil && rig.cached("home", as: root) != nil)
+    #expect(try await waits(rig, as: root))
+    let owner = Caller(uid: 990, gid: 990, groups: [], pid: 78)
+    let user = try await self.rig([everybody], instance: .user)
+    #expect(user.cached("work", as: owner) == nil && user.cached("home", as: owner) != nil)
+    #expect(try await waits(user, as: owner))
+    let free = Rule(name: "free", uid: 990, gid: nil, accounts: ["*"], access: [.use])
+    let exempt = try await self.rig([everybody, free], instance: .user)
+    #expect(exempt.cached("work", as: owner) != nil)
+    #expect(await ask(exempt, as: owner).value == nil)
+  }
+
+  @Test("Nobody is asked about what cannot be had: no rule, no account, no time, scopes that were not granted")
+  func pointless() async throws {
+    let rule = Rule(name: "ask", who: .init(uid: 1000), accounts: ["*"], access: [.use], confirm: .seconds(60))
+    let rig = try await rig([rule])
+    let watching = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(), on: watching)
+    #expect(await ask(rig, as: .user(5)).value == .notPermitted)
+    #expect(await ask(rig, .init(account: "nobody")).value == .unknownAccount)
+    #expect(await ask(rig, .init(account: "work", timeout: 0.5)).value == .timedOut)
+    #expect(await ask(rig, .init(account: "work", scopes: ["admin"])).value == .scopeNotGranted)
+    #expect(watching.types.isEmpty)
+  }
+
+  @Test("The caller's own time bounds the wait, and what is left of it the answer")
+  func patience() async throws {
+    let rig = try await rig()
+    let asked = ask(rig, .init(account: "work", timeout: 10))
+    #expect(try await waiting(rig).until == ManualClock.start.seconds + 10)
+    rig.clock.advance(.seconds(10))
+    #expect(await asked.value == .timedOut)
+    let generous = ask(rig, .init(account: "work", timeout: 300))
+    #expect(try await waiting(rig).until == rig.clock.now.seconds + 60)
+    rig.clock.advance(.seconds(60))
+    #expect(await generous.value == .timedOut)
+    let (params, clearance) = try await { () async throws -> (TokenGet.Params, Clearance) in
+      let session = FakeSession(Self.caller())
+      let cleared = Task { try await rig.broker.clear(TokenGet.self, .init(account: "work", timeout: 10), session) }
+      let release = try await waiting(rig)
+      rig.clock.advance(.seconds(6))
+      try await approve(rig, release.id)
+      return try await cleared.value
+    }()
+    #expect(params.timeout == 4 && clearance.isConfirmed)
+  }
+
+  @Test("What one unit may have waiting is bounded, and takes nothing from others")
+  func bounds() async throws {
+    let rig = try await rig()
+    var asked: [Task<ErrorReason?, Never>] = []
+    for pid in 0..<Int32(Releases.mostPerUnit) { asked.append(ask(rig, as: Self.caller(300 + pid))) }
+    #expect(try await eventually { try await list(rig).waiting.count == Releases.mostPerUnit })
+    #expect(await ask(rig, as: Self.caller(400)).value == .overloaded)
+    asked.append(ask(rig, as: Self.caller(401, unit: "other.service")))
+    #expect(try await eventually { try await list(rig).waiting.count == Releases.mostPerUnit + 1 })
+    rig.clock.advance(.seconds(60))
+    for task in asked { #expect(await task.value == .timedOut) }
+    #expect(try await waits(rig))
+  }
+
+  @Test("What one user may have waiting is bounded, however many units it makes")
+  func boundsOfUser() {
+    var releases = Releases()
+    let question = Releases.Question(account: "work", method: TokenGet.name)
+    var taken = 0
+    for number in 0..<100 {
+      let caller = Self.caller(unit: "u\(number / 4).service")
+      if releases.begin("\(number)", question, of: caller, rule: "r", from: .zero, until: .seconds(60)) { taken += 1 }
+    }
+    #expect(taken == Releases.mostPerUser)
+    let isTaken = releases.begin("x", question, of: .user(7), rule: "r", from: .zero, until: .seconds(60))
+    #expect(isTaken)
+  }
+
+  // MARK: Who answers
+
+  @Test("The process that asked cannot allow it, and may refuse it")
+  func own() async throws {
+    let rule = Rule(
+      name: "ask", who: .init(uid: 1000), accounts: ["*"], access: [.use, .manage], confirm: .seconds(60))
+    let rig = try await rig([rule])
+    let asked = ask(rig)
+    let release = try await waiting(rig)
+    #expect(await rig.reason { try await approve(rig, release.id, as: Self.caller()) } == .notPermitted)
+    // Of a process of another namespace the kernel says 0: it may be the same.
+    #expect(await rig.reason { try await approve(rig, release.id, as: Self.caller(0)) } == .notPermitted)
+    #expect(try await list(rig).waiting.count == 1)
+    #expect(try await rig.call(ReleaseDeny.self, .init(id: release.id), as: Self.caller()).denied)
+    #expect(await asked.value == .notPermitted)
+  }
+
+  @Test("Who may not manage the account neither sees what waits nor answers it")
+  func strangers() async throws {
+    let other = Rule(name: "other", uid: 1003, gid: nil, accounts: ["home"], access: [.observe, .manage])
+    let looker = Rule(name: "look", uid: 1004, gid: nil, accounts: ["*"], access: [.observe])
+    let listing = Rule(
+      name: "list", who: .init(uid: 1005), accounts: ["work"], access: [.observe], methods: [ReleaseList.name])
+    let rig = try await rig([Self.asking, other, looker, listing])
+    let sessions = [1001, 1003, 1004, 1005].map { FakeSession(.user($0)) }
+    for session in sessions { _ = try await rig.call(EventsSubscribe.self, .init(), on: session) }
+    let asked = ask(rig)
+    let release = try await waiting(rig)
+    #expect(try await list(rig, as: .user(1003)).waiting.isEmpty)
+    #expect(try await list(rig, as: .user(1005)).waiting.count == 1)
+    #expect(try await !approve(rig, release.id, as: .user(1003)))
+    for uid in [1000, 1002, 1004, 1005] as [UInt32] {
+      #expect(await rig.reason { try await approve(rig, release.id, as: .user(uid)) } == .notPermitted)
+      if uid != 1005 { #expect(await rig.reason { try await list(rig, as: .user(uid)) } == .notPermitted) }
+    }
+    #expect(try await list(rig).waiting.count == 1)
+    try await approve(rig, release.id)
+    #expect(await asked.value == nil)
+    #expect(sessions.map(\.types.count) == [2, 0, 0, 2])
+    #expect(sessions.allSatisfy { session in session.told.allSatisfy { !"\($0)".contains("work-a1") } })
+  }
+
+  // MARK: Words that hold
+
+  @Test("A word for some time is for the same program, and no longer")
+  func standing() async throws {
+    let rig = try await rig()
+    let asked = ask(rig)
+    try await approve(rig, try await waiting(rig).id, for: 600)
+    #expect(await asked.value == nil)
+    #expect(await ask(rig, as: Self.caller(4711)).value == nil)
+    #expect(rig.cached("work", as: Self.caller()) == nil, "the word can be over at any moment")
+    let standing = try #require(try await list(rig).standing.first)
+    #expect(standing.until == ManualClock.start.seconds + 600 && standing.allowed && standing.caller.pid == nil)
+    for other in [
+      Self.caller(unit: "other.service"), Self.caller(exe: "/usr/bin/other"), Self.caller(unit: nil),
+      Self.caller(exe: nil),
+    ] { #expect(try await waits(rig, as: other)) }
+    #expect(await ask(rig).value == nil, "a word to others takes nothing from it")
+    rig.clock.advance(.seconds(600))
+    #expect(try await list(rig).standing.isEmpty)
+    #expect(try await waits(rig))
+  }
+
+  @Test("A reload and no longer than an hour end a word")
+  func standingEnds() async throws {
+    let rig = try await rig()
+    let asked = ask(rig)
+    try await approve(rig, try await waiting(rig).id, for: 1e9)
+    #expect(await asked.value == nil)
+    #expect(try await list(rig).standing.first?.until == ManualClock.start.seconds + 3600)
+    _ = try await rig.broker.reload()
+    #expect(try await waits(rig))
+  }
+
+  @Test("A refusal for some time needs nobody; an unknown program gets a word for once alone")
+  func refusals() async throws {
+    let rig = try await rig()
+    let asked = ask(rig)
+    let release = try await waiting(rig)
+    _ = try await rig.call(ReleaseDeny.self, .init(id: release.id, for: 60), as: Self.agent)
+    #expect(await asked.value == .notPermitted)
+    #expect(await ask(rig).value == .notPermitted)
+    rig.clock.advance(.seconds(60))
+    #expect(try await waits(rig))
+    let unknown = Self.caller(unit: nil, exe: nil)
+    let another = ask(rig, as: unknown)
+    let id = try await waiting(rig).id
+    await #expect(throws: RPCError.self) { try await approve(rig, id, for: 60) }
+    await #expect(throws: RPCError.self) { try await approve(rig, id, for: -1) }
+    #expect(try await approve(rig, id))
+    #expect(await another.value == nil)
+  }
+
+  @Test(
+    "A word covers no more than what was asked",
+    arguments: [
+      (TokenGet.name, nil, TokenGet.name, nil, true), (TokenGet.name, nil, RequestSend.name, nil, true),
+      (TokenGet.name, nil, TokenGet.name, ["read"], true), (TokenGet.name, ["read"], TokenGet.name, nil, false),
+      (TokenGet.name, ["read"], TokenGet.name, ["read"], true),
+      (TokenGet.name, ["read"], TokenGet.name, ["read", "write"], false),
+      (TokenGet.name, ["read"], RequestSend.name, nil, false), (RequestSend.name, nil, TokenGet.name, nil, false),
+      (RequestSend.name, nil, TokenExchange.name, nil, false), (RequestSend.name, nil, RequestSend.name, nil, true),
+    ] as [(String, Set<String>?, String, Set<String>?, Bool)])
+  func covers(method: String, scopes: Set<String>?, other: String, others: Set<String>?, covers: Bool) {
+    let question = Releases.Question(account: "work", method: method, scopes: scopes)
+    let asked = Releases.Question(account: "work", method: other, scopes: others)
+    #expect(question.covers(asked) == covers)
+    var elsewhere = asked
+    elsewhere.account = "home"
+    #expect(!question.covers(elsewhere))
+    elsewhere = asked
+    elsewhere.resource = "https://api.example"
+    #expect(!question.covers(elsewhere))
+  }
+
+  @Test("The policy says that a person is asked, how long, and by which rule")
+  func explained() async throws {
+    let rig = try await rig()
+    func explain(_ uid: UInt32, _ method: String? = nil) async throws -> PolicyExplain.Result {
+      try await rig.call(PolicyExplain.self, .init(account: "work", method: method, caller: .init(uid: uid)))
+    }
+    let asked = try await explain(1000)
+    #expect(asked.allowed && asked.rule == "ask" && asked.confirm == .init(rule: "ask", timeout: 60))
+    #expect(asked.why == "rule ask has a person allow each release")
+    for uid in [1002, 0] as [UInt32] { #expect(try await explain(uid).confirm == nil) }
+    #expect(try await explain(1000, TokenReportRejected.name).confirm == nil)
+  }
+}
+
+extension Broker {
+  /// As though so many refreshes more were under way.
+  fileprivate func hold(_ count: Int) { refreshesInFlight += count }
+}
+
+/// Set once.
+private final class Flag: Sendable {
+  private let state = Mutex(false)
+  func set() { state.withLock { $0 = true } }
+  var isSet: Bool { state.withLock { $0 } }
+}

@@ -1,0 +1,47 @@
+import Broker
+import OAuth
+import Synchronization
+
+/// An audit trail in memory, that fails where a test says so.
+final class MemoryAuditStore: AuditStore {
+  private struct State {
+    var records: [Int64: AuditRecord] = [:]
+    var failure: StoreError?
+    var writes = 0
+    var forgotten: (before: Timestamp, most: Int)?
+  }
+
+  private let state = Mutex(State())
+
+  var records: [AuditRecord] { state.withLock { $0.records.values.sorted { $0.id < $1.id } } }
+  var writes: Int { state.withLock { $0.writes } }
+  var forgotten: (before: Timestamp, most: Int)? { state.withLock { $0.forgotten } }
+
+  func fail(with error: StoreError?) { state.withLock { $0.failure = error } }
+
+  func lastID() async throws(StoreError) -> Int64 { records.last?.id ?? 0 }
+
+  func write(_ records: [AuditRecord]) async throws(StoreError) {
+    let failure = state.withLock { state -> StoreError? in
+      guard state.failure == nil else { return state.failure }
+      state.writes += 1
+      for record in records { state.records[record.id] = record }
+      return nil
+    }
+    if let failure { throw failure }
+  }
+
+  func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord] {
+    let all = records.reversed().filter { record in
+      (question.account == nil || question.account == record.entry.account)
+        && (question.before.map { record.id < $0 } ?? true)
+    }
+    return Array(all.prefix(question.limit))
+  }
+
+  func forget(before moment: Timestamp, most: Int) async throws(StoreError) {
+    state.withLock { $0.forgotten = (moment, most) }
+  }
+
+  func close() async {}
+}

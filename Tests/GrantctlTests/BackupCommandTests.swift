@@ -1,0 +1,274 @@
+import BrokerAPI
+import Foundation
+import Glibc
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import grantctl
+
+@Suite("Backup, restore and key", .timeLimit(.minutes(1))) struct BackupCommandTests {
+  private static let bytes = Array("grantd-backup\n".utf8) + (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 3) }
+
+  /// What was saved, by path, and the sizes of the parts that came.
+  private final class Files: Sendable {
+    let saved = Mutex<[String: [UInt8]]>([:])
+    let received = Mutex<[UInt8]>([])
+  }
+
+  private static func making() -> [String: ScriptedBroker.Reply] {
+    [
+      "store.backup": answer(["backup_id": "b", "size": .integer(Int64(bytes.count)), "accounts": 13]),
+      "store.backup_part": { params, _ in
+        guard let offset = params["offset"]?.integer else { return .failure(.invalidParams("offset")) }
+        let part = Data(bytes[Int(offset)...].prefix(128 << 10)).base64EncodedString()
+        return .success(["data": .string(part)])
+      },
+    ]
+  }
+
+  private static func taking(_ files: Files, _ result: JSON) -> [String: ScriptedBroker.Reply] {
+    [
+      "store.restore": answer(["restore_id": "r"]),
+      "store.restore_part": { params, _ in
+        guard let data = params["data"]?.string.flatMap({ Data(base64Encoded: $0) }) else {
+          return .failure(.invalidParams("data"))
+        }
+        let count = files.received.withLock { received in
+          received += data
+          return received.count
+        }
+        return .success(["received": .integer(Int64(count))])
+      },
+      "store.restore_look": { params, _ in
+        guard params["passphrase"]?.string == "correct horse battery" || params["key"] != nil else {
+          return .failure(RPCError(.invalidBackup, "the passphrase is not the one that the backup was made with"))
+        }
+        return .success([
+          "host": "old.example", "made_at": .integer(Recorder.now - 7200), "version": "1.0", "accounts": 13, "known": 1,
+        ])
+      },
+      "store.restore_apply": answer(result),
+    ]
+  }
+
+  private static let applied: JSON = [
+    "restored": ["work", "home"], "replaced": [], "kept": ["cameras"],
+    "left_out": [["account": "robot", "why": "the configuration declares such accounts"]],
+    "warnings": ["provider far is not configured here: its accounts wait until it is"],
+  ]
+
+  private static func atTerminal(_ terminal: inout Terminal, _ files: Files, present: Set<String> = []) {
+    (terminal.isInTTY, terminal.canAsk) = (true, true)
+    terminal.hideEcho = { {} }
+    withFiles(&terminal, files, present: present)
+  }
+
+  private static func withFiles(_ terminal: inout Terminal, _ files: Files, present: Set<String> = []) {
+    terminal.fileExists = { path in present.contains(path) || files.saved.withLock { $0[path] != nil } }
+    terminal.saveFile = { path, bytes, _ in
+      files.saved.withLock { $0[path] = bytes }
+      return nil
+    }
+    terminal.bytes = { path, _ in
+      switch path {
+      case "b": .bytes(bytes)
+      case "key": .bytes(Array(repeating: 9, count: 32))
+      case "other": .bytes(Array("SQLite format 3".utf8))
+      default: .unreadable("No such file or directory")
+      }
+    }
+    terminal.file = { path in
+      path == "pass" ? .text("correct horse battery\n", isOpenToOthers: false) : .unreadable("no")
+    }
+  }
+
+  @Test("a backup asks for its passphrase twice, and is written whole")
+  func backup() async throws {
+    try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      async let status = broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
+      #expect(await eventually { recorder.err == "Passphrase for the backup (it is not shown): " })
+      recorder.type("correct horse battery")
+      #expect(await eventually { recorder.err.hasSuffix("The same again: ") })
+      recorder.type("correct horse battery")
+      #expect(try await status == .success)
+      #expect(files.saved.withLock { $0 } == ["b.out": Self.bytes])
+      #expect(broker.params(of: "store.backup") == ["passphrase": "correct horse battery"])
+      #expect(
+        recorder.out == """
+          Backup of 13 accounts: b.out (196 KiB)
+          Keep the passphrase: without it nobody opens the backup, you included.
+          Take it back with: grantctl restore b.out
+
+          """)
+      #expect(!recorder.err.contains("correct"))
+    }
+  }
+
+  @Test(
+    "two passphrases that differ, or one that is short, make no backup",
+    arguments: [["one-and-two", "two-and-one"], ["short"]])
+  func differs(lines: [String]) async throws {
+    try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      async let status = broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
+      for line in lines { recorder.type(line) }
+      #expect(try await status == .usage)
+      #expect(broker.methods.isEmpty && files.saved.withLock { $0.isEmpty })
+    }
+  }
+
+  @Test(
+    "without a terminal the secret comes from a file, or there is no backup",
+    arguments: [
+      (["--passphrase-file", "pass"], ["passphrase": "correct horse battery"]),
+      (["--key-file", "key"], ["key": .string(Data(repeating: 9, count: 32).base64EncodedString())]), ([], nil),
+      (["--key-file", "nowhere"], nil),
+    ] as [([String], JSON?)])
+  func unattended(options: [String], params: JSON?) async throws {
+    try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      let status = try await broker.run(["backup", "b.out", "--json"] + options, recorder) {
+        Self.withFiles(&$0, files)
+      }
+      #expect(status == (params == nil ? .usage : .success))
+      #expect(broker.params(of: "store.backup") == params)
+      if params != nil {
+        #expect(recorder.out == #"{"file":"b.out","size":200014,"accounts":13}"# + "\n")
+      }
+    }
+  }
+
+  @Test("a file that is there is written over with --force alone")
+  func force() async throws {
+    try await ScriptedBroker.with(Self.making()) { broker, _ async throws in
+      for force in [[], ["--force"]] {
+        let (recorder, files) = (Recorder(), Files())
+        let arguments = ["backup", "there", "--key-file", "key"] + force
+        let status = try await broker.run(arguments, recorder) { Self.withFiles(&$0, files, present: ["there"]) }
+        #expect(status == (force.isEmpty ? .usage : .success))
+        #expect(recorder.err.contains("there is there already") == force.isEmpty)
+        #expect(files.saved.withLock { $0.isEmpty } == force.isEmpty)
+      }
+    }
+  }
+
+  @Test("a restore tells where the backup is from, warns, asks, and says what became of each account")
+  func restore() async throws {
+    let files = Files()
+    try await ScriptedBroker.with(Self.taking(files, Self.applied)) { broker, _ async throws in
+      let recorder = Recorder()
+      async let status = broker.run(["restore", "b"], recorder) { Self.atTerminal(&$0, files) }
+      #expect(await eventually { recorder.err == "The backup's passphrase (it is not shown): " })
+      recorder.type("incorrect horse")
+      #expect(await eventually { recorder.err.contains("not the one that the backup was made with") })
+      recorder.type("correct horse battery")
+      #expect(await eventually { recorder.err.hasSuffix("[y/N] ") })
+      #expect(!broker.methods.contains("store.restore_apply"))
+      recorder.type("y")
+      #expect(try await status == .success)
+      #expect(files.received.withLock { $0 } == Self.bytes)
+      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": false])
+      #expect(
+        recorder.err.contains(
+          "A backup of “old.example”, made 2025-12-31 22:00:00 (2 h ago): 13 accounts, 1 of\nwhich is here already.\n"))
+      #expect(recorder.err.contains("Does the grantd of “old.example” no longer use them? [y/N] "))
+      #expect(recorder.err.contains("warning: provider far is not configured here"))
+      #expect(
+        recorder.out == """
+          Restored (2): work, home
+          Kept as they were (1): cameras
+          Left out: robot: the configuration declares such accounts
+          Those that were kept are not the backup's: --replace takes them too.
+
+          """)
+      // What is typed ends the lines of the questions.
+      let seen = (recorder.out + recorder.err).replacing("(it is not shown): ", with: "\n").replacing(
+        "[y/N] ", with: "\n")
+      for line in seen.split(separator: "\n") { #expect(SafeText.width(String(line)) <= 80, "\(line)") }
+    }
+  }
+
+  @Test("a restore without a yes restores nothing", arguments: ["", "n", "yep", "no"])
+  func refused(word: String) async throws {
+    let files = Files()
+    try await ScriptedBroker.with(Self.taking(files, Self.applied)) { broker, _ async throws in
+      let recorder = Recorder()
+      async let status = broker.run(["restore", "b", "--key-file", "key"], recorder) { Self.atTerminal(&$0, files) }
+      #expect(await eventually { recorder.err.hasSuffix("[y/N] ") })
+      recorder.type(word)
+      #expect(try await status == .failure)
+      #expect(!broker.methods.contains("store.restore_apply"))
+    }
+  }
+
+  @Test("without a terminal a restore needs --moved, before anything is sent")
+  func unattendedRestore() async throws {
+    let files = Files()
+    try await ScriptedBroker.with(Self.taking(files, Self.applied)) { broker, _ async throws in
+      let recorder = Recorder()
+      let arguments = ["restore", "b", "--passphrase-file", "pass", "--replace"]
+      #expect(try await broker.run(arguments, recorder) { Self.withFiles(&$0, files) } == .usage)
+      #expect(broker.methods.isEmpty && recorder.err.contains("--moved"))
+      #expect(try await broker.run(arguments + ["--moved"], recorder) { Self.withFiles(&$0, files) } == .success)
+      #expect(broker.params(of: "store.restore_apply") == ["restore_id": "r", "moved": true, "replace": true])
+      let other = try await broker.run(
+        ["restore", "other", "--moved", "--key-file", "key"], recorder
+      ) { Self.withFiles(&$0, files) }
+      #expect(other == .usage && recorder.err.contains("other is no backup of grantd"))
+    }
+  }
+
+  @Test("parts that come too fast for the broker are sent again")
+  func limited() async throws {
+    let count = Counter()
+    var replies = Self.making()
+    let part = replies["store.backup_part"]
+    replies["store.backup_part"] = { params, session in
+      if count.next() % 2 == 1 { return .failure(RPCError(.rateLimited, "too often", retryAfter: 0.01)) }
+      return await part?(params, session) ?? .failure(.invalidParams("none"))
+    }
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      let status = try await broker.run(["backup", "x", "--key-file", "key"], recorder) { Self.withFiles(&$0, files) }
+      #expect(status == .success && files.saved.withLock { $0["x"] } == Self.bytes)
+    }
+  }
+
+  @Test("key rotate says where the key is, and what is left under the old one")
+  func rotate() async throws {
+    let result: JSON = [
+      "key_file": "/var/lib/grantd/grantd.key", "accounts": 13, "seconds": 1, "warnings": ["a log still has some"],
+    ]
+    try await ScriptedBroker.with(["store.rotate_key": answer(result)]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["--json", "key", "rotate"], Recorder()) == .success)
+      #expect(try await broker.run(["key", "rotate"], recorder) == .success)
+      #expect(
+        recorder.out == """
+          The state is sealed under a new key: 13 accounts
+          Keep a copy of /var/lib/grantd/grantd.key where your other secrets are.
+
+          """)
+      #expect(recorder.err == "warning: a log still has some\n")
+    }
+  }
+
+  @Test("a file is saved for its owner alone, whole, and over another only where that is wished")
+  func saved() throws {
+    let folder = NSTemporaryDirectory() + "gc-save-\(UUID().uuidString)"
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let path = folder + "/b"
+    #expect(ProcessFiles.save(path, bytes: [1, 2, 3], replacing: false) == nil)
+    #expect(ProcessFiles.save(path, bytes: [4], replacing: false) == "File exists")
+    #expect(FileManager.default.contents(atPath: path) == Data([1, 2, 3]))
+    #expect(ProcessFiles.save(path, bytes: [4], replacing: true) == nil)
+    #expect(FileManager.default.contents(atPath: path) == Data([4]))
+    var status = stat()
+    #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    #expect(ProcessFiles.save(folder + "/none/b", bytes: [4], replacing: true) == "No such file or directory")
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["b"])
+  }
+}

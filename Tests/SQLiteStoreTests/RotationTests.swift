@@ -1,0 +1,292 @@
+import Broker
+import Foundation
+import GRDB
+import Grants
+import OAuth
+import SQLiteStore
+import Testing
+
+@Suite("Changing the key", .serialized, .timeLimit(.minutes(3)))
+struct RotationTests {
+  let folder = TemporaryFolder()
+
+  private var next: String { folder.key + ".next" }
+
+  private func fileKey() throws -> SealingKey {
+    try SealingKey.loadOrCreate(file: folder.key, stateFolder: folder.state)
+  }
+
+  private func opened() throws -> SQLiteStore { try folder.open(fileKey()) }
+
+  /// What each value under the store's key begins with: a version and the key's name.
+  private func mark() throws -> Data {
+    let database = try DatabaseQueue(path: folder.database)
+    defer { try? database.close() }
+    let value = try database.read { try Data.fetchOne($0, sql: "SELECT value FROM meta") }
+    return try #require(value).prefix(5)
+  }
+
+  private func count(_ mark: Data, in file: String) throws -> Int {
+    guard let contents = try? folder.contents(file) else { return 0 }
+    var count = 0
+    var rest = contents[...]
+    while let range = rest.range(of: mark) {
+      count += 1
+      rest = rest[range.upperBound...]
+    }
+    return count
+  }
+
+  private func countInFiles(_ mark: Data) throws -> Int {
+    try FileManager.default.contentsOfDirectory(atPath: folder.state).reduce(0) {
+      try $0 + count(mark, in: "\(folder.state)/\($1)")
+    }
+  }
+
+  @Test("puts everything under a new one while the store serves, and leaves nothing under the old one")
+  func everything() async throws {
+    let old = try fileKey()
+    let store = try folder.open(old)
+    try await store.commit(Sample.everything)
+    let before = try mark()
+    #expect(try countInFiles(before) > 10)
+    let text = try folder.contents(folder.key)
+    let rotation = try await store.rotateKey()
+    #expect(rotation == KeyRotation(file: folder.key, accounts: Sample.state.grants.count, remains: []))
+    #expect(try countInFiles(before) == 0)
+    #expect(try countInFiles(mark()) > 10)
+    #expect(try folder.contents(folder.key) != text)
+    #expect(try folder.mode(folder.key) == 0o600)
+    #expect(!FileManager.default.fileExists(atPath: next))
+    #expect(try await store.load() == Sample.state)
+    try await store.commit([.putValue("after", "1")])
+    #expect(try countInFiles(before) == 0)
+    await store.close()
+    #expect(throws: StoreError.wrongKey(path: folder.database, keySource: folder.key)) { try folder.open(old) }
+    let again = try opened()
+    #expect(try await again.load().values["after"] == "1")
+    #expect(again.keyNotices.isEmpty)
+    await again.close()
+  }
+
+  @Test("goes on with commits that come before, meanwhile and after, and can be done again and again")
+  func commitsMeanwhile() async throws {
+    let store = try opened()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<200 {
+        group.addTask {
+          try await store.commit([.putGrant(Sample.grant("a\(number)", refresh: "refresh-\(number)"))])
+          if number % 40 == 0 { _ = try await store.rotateKey() }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let mark = try mark()
+    await store.close()
+    let again = try opened()
+    let grants = try await again.load().grants
+    #expect(Set(grants.map(\.refreshToken?.exposed)) == Set((0..<200).map { "refresh-\($0)" }))
+    #expect(try count(mark, in: folder.database) == 201)
+    await again.close()
+  }
+
+  @Test(
+    "is finished or taken back by the next start, wherever the process ends", arguments: RotationStep.allCases)
+  func endsWithin(step: RotationStep) async throws {
+    let store = try opened()
+    try await store.commit(Sample.everything)
+    await store.close()
+    let (before, text) = (try mark(), try folder.contents(folder.key))
+    let process = try Fixture("die-rotating-\(step.rawValue)", folder)
+    #expect(process.wait() == SIGKILL)
+    let again = try opened()
+    #expect(try await again.load() == Sample.state)
+    try await again.commit([.putValue("after", "1")])
+    let isDone = step != .keyWritten && step != .resealed
+    #expect(try (mark() != before) == isDone)
+    #expect(try (folder.contents(folder.key) != text) == isDone)
+    if isDone { #expect(try countInFiles(before) == 0) }
+    let isFinishedNow = step == .resealCommitted || step == .logCut
+    #expect(again.keyNotices == (isFinishedNow ? [.finished(file: folder.key)] : []))
+    #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path + "/key") == ["grantd.key"])
+    // And it can be done again.
+    #expect(try await again.rotateKey().remains.isEmpty)
+    await again.close()
+    let last = try opened()
+    #expect(try await last.load().values["after"] == "1")
+    await last.close()
+  }
+
+  @Test("is taken back by a start that ends too, as often as it does")
+  func endsAgain() async throws {
+    let store = try opened()
+    try await store.commit(Sample.everything)
+    await store.close()
+    for step in RotationStep.allCases + RotationStep.allCases {
+      #expect(try Fixture("die-rotating-\(step.rawValue)", folder).wait() == SIGKILL)
+    }
+    let again = try opened()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  @Test("is refused where the key is given from outside")
+  func given() async throws {
+    let store = try folder.open()
+    await #expect(throws: KeyRotationError.fixed(source: "test")) { try await store.rotateKey() }
+    await store.close()
+    await #expect(throws: KeyRotationError.store(.closed)) { try await store.rotateKey() }
+  }
+
+  @Test("changes nothing where the new key cannot be written")
+  func unwritableKey() async throws {
+    let store = try opened()
+    try await store.commit(Sample.everything)
+    let (before, text) = (try mark(), try folder.contents(folder.key))
+    try FileManager.default.createDirectory(atPath: next, withIntermediateDirectories: false)
+    await #expect(throws: KeyRotationError.unwritable(file: next, detail: "File exists")) {
+      try await store.rotateKey()
+    }
+    rmdir(next)
+    try FileManager.default.moveItem(atPath: folder.path + "/key", toPath: folder.path + "/moved")
+    await #expect(throws: KeyRotationError.unwritable(file: next, detail: "No such file or directory")) {
+      try await store.rotateKey()
+    }
+    try FileManager.default.moveItem(atPath: folder.path + "/moved", toPath: folder.path + "/key")
+    #expect(try mark() == before)
+    #expect(try folder.contents(folder.key) == text)
+    #expect(try await store.load() == Sample.state)
+    #expect(try await store.rotateKey().remains.isEmpty)
+    await store.close()
+  }
+
+  @Test("changes nothing where the database cannot be written, and works once it can")
+  func damaged() async throws {
+    let store = try opened()
+    try await store.commit([.putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b"))])
+    let (before, text) = (try mark(), try folder.contents(folder.key))
+    let other = try DatabaseQueue(path: folder.database)
+    let value = try await other.read { try Data.fetchOne($0, sql: "SELECT id_token FROM grants WHERE account = 'b'") }
+    try await other.write { try $0.execute(sql: "UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
+    let error = await #expect(throws: KeyRotationError.self) { try await store.rotateKey() }
+    guard case .store(.corrupt) = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+    #expect(try mark() == before)
+    #expect(try folder.contents(folder.key) == text)
+    #expect(!FileManager.default.fileExists(atPath: next))
+    try await other.write {
+      try $0.execute(sql: "UPDATE grants SET id_token = ? WHERE account = 'b'", arguments: [value])
+    }
+    try other.close()
+    #expect(try await store.rotateKey().accounts == 2)
+    await store.close()
+  }
+
+  @Test("says what is still under the old key: the log that another program reads, and what was put aside")
+  func remains() async throws {
+    let store = try opened()
+    try await store.commit(Sample.everything)
+    try await store.rebuild(from: Sample.state)
+    let aside = try #require(folder.aside().first)
+    let before = try mark()
+    let other = try DatabasePool(path: folder.database)
+    let remains = try await other.read { db in
+      _ = try Int.fetchOne(db, sql: "SELECT count(*) FROM grants")
+      return try await_ { try await store.rotateKey().remains }
+    }
+    #expect(remains.count == 2)
+    #expect(remains.first?.hasPrefix("\(folder.database)-wal still holds values under the old key") == true)
+    #expect(remains.last == "\(folder.state)/\(aside), which was put aside, is still under an old key")
+    try other.close()
+    await store.close()
+    let again = try opened()
+    #expect(try count(before, in: folder.database) + count(before, in: folder.database + "-wal") == 0)
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  /// From a thread that may wait.
+  private func await_<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) throws -> Value {
+    let done = DispatchSemaphore(value: 0)
+    nonisolated(unsafe) var result: Result<Value, any Error>?
+    Task {
+      do { result = .success(try await work()) } catch { result = .failure(error) }
+      done.signal()
+    }
+    done.wait()
+    return try #require(result).get()
+  }
+
+  @Test("overwrites the file that the old one was in, but not a copy of it by another name")
+  func overwritten() async throws {
+    let store = try opened()
+    let first = try #require(FileHandle(forReadingAtPath: folder.key))
+    _ = try await store.rotateKey()
+    #expect(try first.readToEnd().map { Set($0) } == [0])
+    let copy = folder.path + "/key/copy"
+    let text = try folder.contents(folder.key)
+    #expect(link(folder.key, copy) == 0)
+    _ = try await store.rotateKey()
+    #expect(try folder.contents(copy) == text)
+    await store.close()
+  }
+
+  @Test("holds for a database that is written anew after it")
+  func rebuilt() async throws {
+    let store = try opened()
+    try await store.commit(Sample.everything)
+    _ = try await store.rotateKey()
+    try await store.rebuild(from: Sample.state)
+    await store.close()
+    let again = try opened()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  @Test("to one that is given from outside takes the old one from its file, also where that was being changed")
+  func moved() async throws {
+    for step in [RotationStep.keyWritten, .resealCommitted] {
+      let folder = TemporaryFolder()
+      let file = try SealingKey.loadOrCreate(file: folder.key, stateFolder: folder.state)
+      let store = try folder.open(file)
+      try await store.commit(Sample.everything)
+      await store.close()
+      #expect(try Fixture("die-rotating-\(step.rawValue)", folder).wait() == SIGKILL)
+      let old = try #require(SealingKey.loadPrevious(file: folder.key))
+      let moved = try SQLiteStore.open(folder: folder.state, key: Sample.key, previousKeys: [old])
+      #expect(moved.keyNotices == [.resealed(under: "test", from: folder.key)])
+      #expect(try await moved.load() == Sample.state)
+      await moved.close()
+      let again = try SQLiteStore.open(folder: folder.state, key: Sample.key, previousKeys: [old])
+      #expect(again.keyNotices == [.unneeded(source: folder.key)])
+      await again.close()
+    }
+  }
+
+  @Test(
+    "on a full disk changes nothing, and works once there is room",
+    .enabled(if: Fixture.ownMounts != nil, "a mount of its own, for a small disk, is not to be had here"))
+  func fullDisk() throws {
+    try FileManager.default.createDirectory(
+      atPath: folder.state, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+    let mount = #"mount -t tmpfs -o size=2000k,mode=700 none "$0" && "$@"; "$@""#
+    let process = try Fixture(
+      "serve-key-file", folder, within: (Fixture.ownMounts ?? []) + ["sh", "-c", mount, folder.state])
+    #expect(try process.lines(1) == ["open"])
+    #expect(try process.ask("put a 1000") == "ok")
+    #expect(try process.ask("rotate") == "ok")
+    let text = try folder.contents(folder.key)
+    #expect(try process.ask("fill") == "ok")
+    #expect(try process.ask("rotate").contains("the disk is full"))
+    #expect(try folder.contents(folder.key) == text)
+    #expect(!FileManager.default.fileExists(atPath: next))
+    #expect(try process.ask("get") == "a=1000")
+    // The process is killed, and the next one opens it under the key that is there.
+    #expect(try process.ask("die") == "open")
+    #expect(try process.ask("get") == "a=1000")
+    #expect(try process.ask("rotate") == "ok")
+    #expect(try folder.contents(folder.key) != text)
+  }
+}

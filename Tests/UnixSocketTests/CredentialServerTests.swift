@@ -1,0 +1,327 @@
+import BrokerAPI
+import Foundation
+import Glibc
+import Logging
+import NIOPosix
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import UnixSocket
+
+/// A credential server whose judge believes every name, and what it logged.
+private struct Credentialed: Sendable {
+  let path: String
+  let server: CredentialServer
+  let log: Lines
+
+  final class Lines: Sendable {
+    private let lines = Mutex<[(text: String, metadata: Logger.Metadata)]>([])
+    var all: [(text: String, metadata: Logger.Metadata)] { lines.withLock { $0 } }
+    func add(_ text: String, _ metadata: Logger.Metadata) { lines.withLock { $0.append((text, metadata)) } }
+  }
+
+  struct Handler: LogHandler {
+    let lines: Lines
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.info
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+      get { metadata[key] }
+      set { metadata[key] = newValue }
+    }
+    func log(event: LogEvent) { lines.add("\(event.message)", event.metadata ?? [:]) }
+  }
+
+  static func with(
+    _ change: (inout CredentialServer.Limits) -> Void = { _ in }, judge: CredentialServer.Judge? = nil,
+    waiting: CredentialServer.Waiting? = nil,
+    source: @escaping CredentialSource = { .success(SecretText("token of \($0.id) for \($0.unit)")) },
+    _ body: (Credentialed) async throws -> Void
+  ) async throws {
+    var limits = CredentialServer.Limits()
+    change(&limits)
+    let believing: CredentialServer.Judge = { name, caller throws(CredentialRefusal) in
+      guard let name else { throw .unnamed }
+      return CredentialRequest(unit: name.unit, id: name.id, caller: caller)
+    }
+    try await Served.inFolder { folder in
+      let log = Lines()
+      let logger = Logger(label: "test") { _ in Handler(lines: log) }
+      let server = CredentialServer(
+        endpoint: .path(folder + "/c.sock"), folderMode: 0o700, waiting: waiting, judge: judge ?? believing,
+        limits: limits, eventLoop: Served.group.next(), logger: logger, source: source)
+      try await server.start()
+      do {
+        try await body(Credentialed(path: folder + "/c.sock", server: server, log: log))
+      } catch {
+        await server.drain(deadline: .zero)
+        throw error
+      }
+      await server.drain(deadline: .zero)
+    }
+  }
+
+  func reader(_ id: String = "token", unit: String = "a.service", number: Int = Int.random(in: 1...Int.max)) throws
+    -> CredentialReader
+  {
+    let reader = try CredentialReader(path, as: "\(String(number, radix: 16))/unit/\(unit)/\(id)")
+    reader.closeOutput()
+    return reader
+  }
+}
+
+@Suite(.timeLimit(.minutes(2))) struct CredentialServerTests {
+  @Test("What the source has is written as it is, and then the end")
+  func served() async throws {
+    try await Credentialed.with { served in
+      for id in ["token", "grantd.work", "odd id"] {
+        let bytes = try await served.reader(id).readToEnd()
+        #expect(String(decoding: bytes, as: UTF8.self) == "token of \(id) for a.service")
+      }
+      #expect(served.log.all.isEmpty)
+      var status = stat()
+      #expect(lstat(served.path, &status) == 0 && status.st_mode & 0o777 == 0o600)
+    }
+  }
+
+  @Test("A whole token of some size arrives, and one that systemd would not take is refused")
+  func sizes() async throws {
+    for (count, isServed) in [(1, true), (200_000, true), ((1 << 20) - 1, true), (1 << 20, false), (0, false)] {
+      try await Credentialed.with(source: { _ in .success(SecretText(String(repeating: "t", count: count))) }) {
+        served in
+        let bytes = try await served.reader().readToEnd()
+        #expect(isServed ? bytes == [UInt8](repeating: 0x74, count: count) : isRefusedBySystemd(bytes))
+        #expect(served.log.all.count == (isServed ? 0 : 1))
+      }
+    }
+  }
+
+  @Test("What the source refuses becomes what systemd refuses, and the log says what to do, once, with unit and id")
+  func refused() async throws {
+    let error = RPCError(.loginRequired, "account work needs a login", hint: "Run `grantctl login google work`.")
+    try await Credentialed.with(source: { _ in .failure(error) }) { served in
+      #expect(isRefusedBySystemd(try await served.reader("mail", unit: "mail.service").readToEnd()))
+      let line = try #require(served.log.all.first)
+      #expect(
+        line.text == "credential mail for mail.service refused: account work needs a login. Run `grantctl login google "
+          + "work`.")
+      #expect(line.metadata["unit"] == "mail.service" && line.metadata["credential"] == "mail")
+      #expect(line.metadata["reason"] == "login_required" && line.metadata["caller_uid"] == "\(geteuid())")
+      #expect(served.log.all.count == 1)
+    }
+  }
+
+  @Test("A process that only claims to be a unit's gets nothing, whatever its name", arguments: [true, false])
+  func forged(isSystem: Bool) async throws {
+    let asked = Mutex(0)
+    let manager: CredentialServer.Manager = isSystem ? .system : .user(geteuid())
+    try await Credentialed.with(
+      judge: { name, caller throws(CredentialRefusal) in try manager.request(name, from: caller) },
+      source: { _ in
+        asked.withLock { $0 += 1 }
+        return .success(SecretText("stolen"))
+      }
+    ) { served in
+      // Each name can be bound once on a machine.
+      let number = String(Int.random(in: 1...Int.max), radix: 16)
+      for name in ["\(number)/unit/forged.service/token", "\(number)/unit/forged.service", "\(number) x", nil] {
+        let reader = try CredentialReader(served.path, as: name)
+        #expect(isRefusedBySystemd(try await reader.readToEnd()), "\(name ?? "no name")")
+      }
+      #expect(asked.withLock { $0 } == 0)
+      // The first at once, the storm that follows together.
+      #expect(served.log.all.count == 1 && served.log.all[0].metadata["credential"] == "token")
+    }
+  }
+
+  @Test("Who sends something is not systemd")
+  func talks() async throws {
+    let gate = Gate()
+    try await Credentialed.with(source: { _ in
+      await gate.wait()
+      return .success(SecretText("late"))
+    }) { served in
+      let reader = try CredentialReader(
+        served.path, as: "\(String(Int.random(in: 1...Int.max), radix: 16))/unit/a.service/x")
+      reader.send("GET / HTTP/1.1\r\n")
+      #expect(isRefusedBySystemd(try await reader.readToEnd()))
+      #expect(served.log.all.first?.text.contains("sent something") == true)
+      gate.open()
+    }
+  }
+
+  @Test("A source that hangs is not waited for: the unit is refused, and what comes later is nothing to anybody")
+  func hangs() async throws {
+    let gate = Gate()
+    try await Credentialed.with(
+      { $0.answer = .milliseconds(50) },
+      source: { _ in
+        await gate.wait()
+        return .success(SecretText("late"))
+      }
+    ) { served in
+      let bytes = try await served.reader().readToEnd()
+      #expect(isRefusedBySystemd(bytes))
+      #expect(served.log.all.map { $0.metadata["reason"] } == ["timed_out"])
+      gate.open()
+    }
+  }
+
+  @Test("One that waits, and one that does not read, delay nobody")
+  func slow() async throws {
+    let gate = Gate()
+    try await Credentialed.with(source: { request in
+      if request.id == "slow" { await gate.wait() }
+      return request.id == "no" ? .failure(RPCError(.unknownAccount, "no")) : .success(SecretText("at once"))
+    }) { served in
+      let waiting = try served.reader("slow")
+      let deaf = try served.reader("no")
+      #expect(try await served.reader("quick").readToEnd() == Array("at once".utf8))
+      gate.open()
+      #expect(try await waiting.readToEnd() == Array("at once".utf8))
+      #expect(isRefusedBySystemd(try await deaf.readToEnd()))
+    }
+  }
+
+  @Test("Who never reads loses the connection")
+  func deaf() async throws {
+    try await Credentialed.with({ $0.write = .milliseconds(50) }, source: { _ in .failure(RPCError(.overloaded, "x")) })
+    {
+      served in
+      let deaf = try served.reader()
+      // Only once the server has given up does the kernel say so.
+      try await eventually("the server hangs up") {
+        var entry = pollfd(fd: deaf.descriptor, events: 0, revents: 0)
+        return poll(&entry, 1, 0) > 0 && entry.revents & Int16(POLLHUP) != 0
+      }
+    }
+  }
+
+  @Test("Beyond the limit they wait, and get their answer when it is their turn")
+  func crowd() async throws {
+    let gate = Gate()
+    let asked = Mutex(0)
+    try await Credentialed.with(
+      { $0.connections = 2 },
+      source: { _ in
+        asked.withLock { $0 += 1 }
+        await gate.wait()
+        return .success(SecretText("t"))
+      }
+    ) { served in
+      let readers = try (0..<40).map { _ in try served.reader() }
+      try await eventually("the first are asked for") { asked.withLock { $0 } >= 2 }
+      #expect(asked.withLock { $0 } == 2)
+      gate.open()
+      for reader in readers { #expect(try await reader.readToEnd() == [0x74]) }
+      #expect(asked.withLock { $0 } == 40)
+    }
+  }
+
+  @Test("Who hangs up is forgotten, and still counts until the source has answered")
+  func hungUp() async throws {
+    let gate = Gate()
+    let asked = Mutex(0)
+    try await Credentialed.with(
+      { $0.connections = 1 },
+      source: { _ in
+        asked.withLock { $0 += 1 }
+        await gate.wait()
+        return .success(SecretText("t"))
+      }
+    ) { served in
+      for _ in 0..<20 {
+        let reader = try served.reader()
+        try await eventually("it is asked for") { asked.withLock { $0 } >= 1 }
+        _ = reader
+      }
+      #expect(asked.withLock { $0 } == 1)
+      gate.open()
+      #expect(try await served.reader().readToEnd() == [0x74])
+    }
+  }
+
+  @Test("At the end nobody gets an empty credential: who waits is answered in time, or refused")
+  func drained() async throws {
+    let gate = Gate()
+    try await Credentialed.with(source: { request in
+      if request.id == "slow" { await gate.wait() }
+      return .success(SecretText("t"))
+    }) { served in
+      let slow = try served.reader("slow")
+      #expect(try await served.reader("quick").readToEnd() == [0x74])
+      async let end: Void = served.server.drain(deadline: .milliseconds(100))
+      #expect(isRefusedBySystemd(try await slow.readToEnd()))
+      await end
+      #expect(served.log.all.map { $0.metadata["reason"] } == ["shutting_down"])
+      #expect(!FileManager.default.fileExists(atPath: served.path))
+      gate.open()
+    }
+  }
+
+  @Test("Who waits is held by somebody else too, until it is answered")
+  func held() async throws {
+    let gate = Gate()
+    let held = Mutex<[Int32: Bool]>([:])
+    let waiting = CredentialServer.Waiting(earlier: []) { descriptor in
+      held.withLock { $0[descriptor] = true }
+      return { held.withLock { $0[descriptor] = false } }
+    }
+    try await Credentialed.with(
+      waiting: waiting,
+      source: { _ in
+        await gate.wait()
+        return .success(SecretText("t"))
+      }
+    ) { served in
+      let reader = try served.reader()
+      try await eventually("it is held") { held.withLock { $0.values.contains(true) } }
+      gate.open()
+      #expect(try await reader.readToEnd() == [0x74])
+      try await eventually("it is let go of") { held.withLock { $0.count == 1 && !$0.values.contains(true) } }
+      // Who is refused at once was never held.
+      _ = try await CredentialReader(served.path, as: nil).readToEnd()
+      #expect(held.withLock { $0.count } == 1)
+    }
+  }
+
+  @Test("An end is heard by the other side though somebody else holds the connection")
+  func endIsHeard() async throws {
+    let copies = Mutex<[Int32]>([])
+    let waiting = CredentialServer.Waiting(earlier: []) { descriptor in
+      copies.withLock { $0.append(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) }
+      return {}
+    }
+    try await Credentialed.with(waiting: waiting) { served in
+      let bytes = try await served.reader().readToEnd()
+      #expect(bytes == Array("token of token for a.service".utf8))
+      #expect(copies.withLock { $0.count } == 1)
+    }
+    for copy in copies.withLock({ $0 }) { close(copy) }
+  }
+
+  @Test("Whom a process left waiting that ended without a word, the next one answers")
+  func resumed() async throws {
+    try await Served.inFolder { folder in
+      // Accepted by the process before, and left with whoever holds it.
+      let listener = try ListeningSocket.bound(at: folder + "/old.sock", mode: 0o600, folderMode: 0o700).descriptor
+      defer { close(listener) }
+      #expect(listen(listener, 1) == 0)
+      let number = String(Int.random(in: 1...Int.max), radix: 16)
+      let reader = try CredentialReader(folder + "/old.sock", as: "\(number)/unit/a.service/kept")
+      reader.closeOutput()
+      let descriptor = accept(listener, nil, nil)
+      let gone = Mutex(0)
+      let waiting = CredentialServer.Waiting(
+        earlier: [.init(descriptor: descriptor, letGo: { gone.withLock { $0 += 1 } })],
+        keep: { _ in
+          Issue.record("it is held already")
+          return {}
+        })
+      try await Credentialed.with(waiting: waiting) { _ in
+        #expect(try await reader.readToEnd() == Array("token of kept for a.service".utf8))
+        try await eventually("it is let go of") { gone.withLock { $0 } == 1 }
+      }
+    }
+  }
+}
