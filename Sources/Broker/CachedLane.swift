@@ -1,22 +1,36 @@
 import BrokerAPI
+import Foundation
 import Grants
 import OAuth
 
 /// The cached tokens as one connection gets them. What was decided for its caller is kept until the token or the policy
 /// changes, so that a request costs the comparison of a name, a look at the clock and a count, and no lock.
 final class CachedLane: CachedTokens {
-  private struct Known {
+  private final class Known {
     let account: [UInt8]
     let found: TokenCache.Found
     /// Counts the releases of this token to this caller; nil: they are not recorded.
-    var line: AuditLine?
+    @exclusivity(unchecked) var line: AuditLine?
+
+    init(_ account: UnsafeRawBufferPointer, _ found: TokenCache.Found) {
+      self.account = Array(account)
+      self.found = found
+    }
+
+    func isOf(_ name: UnsafeRawBufferPointer) -> Bool {
+      account.withUnsafeBytes { own in
+        guard own.count == name.count, let one = own.baseAddress, let other = name.baseAddress else { return false }
+        return memcmp(one, other, own.count) == 0
+      }
+    }
   }
 
   private let cache: TokenCache
   private let caller: Caller
   private let who: AuditEntry.Who
   /// A program asks for one account, or for a few in turn.
-  private var latest: Known?
+  // One loop alone has it: what the runtime would check with each request cannot happen.
+  @exclusivity(unchecked) private var latest: Known?
   private var others: [String: Known] = [:]
 
   init(_ cache: TokenCache, caller: Caller) {
@@ -44,11 +58,11 @@ final class CachedLane: CachedTokens {
   }
 
   private func known(_ account: UnsafeRawBufferPointer) -> Known? {
-    if let latest, latest.account.elementsEqual(account), cache.stillHolds(latest.found) { return latest }
+    if let latest, latest.isOf(account), cache.stillHolds(latest.found) { return latest }
     let name = String(decoding: account, as: UTF8.self)
     var known = others[name].flatMap { cache.stillHolds($0.found) ? $0 : nil }
     if known == nil {
-      known = cache.find(name, for: caller).map { Known(account: Array(account), found: $0) }
+      known = cache.find(name, for: caller).map { Known(account, $0) }
       if others.count >= Limit.accountsPerLane { others = [:] }
       others[name] = known
     }
@@ -69,7 +83,6 @@ final class CachedLane: CachedTokens {
     audit.rule = known.found.rule
     guard let line = cache.trail.line(audit, pid: caller.pid, at: now) else { return }
     line.again(pid: caller.pid, at: now)
-    latest?.line = line
-    others[name]?.line = line
+    known.line = line
   }
 }

@@ -53,7 +53,7 @@ public struct Policy: Sendable, Equatable {
 
   /// What the caller may do, without a look at one account: by kind of access, the patterns of accounts.
   public func permissions(of caller: Caller) -> [Access: [String]] {
-    let own = rules.filter { $0.who.mismatch(caller) == nil }
+    let own = rules.filter { $0.who.matches(caller) }
     var permissions: [Access: [String]] = [:]
     for access in Access.allCases where access != .open {
       let patterns = isPrivileged(caller) ? ["*"] : own.filter { $0.access.contains(access) }.flatMap(\.accounts)
@@ -65,14 +65,14 @@ public struct Policy: Sendable, Equatable {
   /// Whether there is any account that the caller may do this to.
   public func allowsSome(_ access: Access, method: String? = nil, caller: Caller) -> Bool {
     access == .open || isPrivileged(caller)
-      || rules.contains { !$0.accounts.isEmpty && $0.gives(access, method) && $0.who.mismatch(caller) == nil }
+      || rules.contains { !$0.accounts.isEmpty && $0.gives(access, method) && $0.who.matches(caller) }
   }
 
   /// Whether the caller may do this to the account; nil: where no account is concerned.
   public func allows(_ access: Access, method: String? = nil, account: String?, caller: Caller) -> Bool {
     access == .open || isPrivileged(caller)
       || rules.contains {
-        $0.gives(access, method) && $0.covers(account, access) && $0.who.mismatch(caller) == nil
+        $0.gives(access, method) && $0.covers(account, access) && $0.who.matches(caller)
       }
   }
 
@@ -88,15 +88,14 @@ public struct Policy: Sendable, Equatable {
 
   /// Rules add: one that neither caps nor asks is enough. Where all that match ask, a person must allow it, also of who
   /// would need no rule. Nil: refused.
-  private func permission(_ access: Access, _ method: String?, _ account: String?, _ caller: Caller) -> Decision? {
+  func permission(_ access: Access, _ method: String?, _ account: String?, _ caller: Caller) -> Decision? {
     let needsNone = access == .open || isPrivileged(caller)
     guard !needsNone || asksSomebody else { return .allowed(rule: nil, scopes: nil, confirm: nil) }
     var first: Rule?
     var asking: Rule?
     var (cap, exempt): (Set<String>, Set<String>) = ([], [])
     var isCapped = !needsNone
-    for rule in rules where rule.gives(access, method) && rule.covers(account, access) {
-      guard rule.who.mismatch(caller) == nil else { continue }
+    for rule in rules where rule.gives(access, method) && rule.who.matches(caller) && rule.covers(account, access) {
       guard rule.scopes != nil || rule.confirm != nil else {
         return .allowed(rule: rule.name, scopes: nil, confirm: nil)
       }
@@ -116,7 +115,7 @@ public struct Policy: Sendable, Equatable {
     let what = method ?? access.rawValue
     let fitting = rules.filter { $0.gives(access, method) && $0.covers(account, access) }
     if let rule = fitting.first, let why = rule.who.mismatch(caller) { return "rule \(rule.name): \(why)" }
-    let own = rules.filter { $0.who.mismatch(caller) == nil }
+    let own = rules.filter { $0.who.matches(caller) }
     if let rule = own.first(where: { $0.covers(account, access) }) {
       return "rule \(rule.name) is for this caller\(account == nil ? "" : " and account"), and does not allow \(what)"
     }
@@ -127,23 +126,30 @@ public struct Policy: Sendable, Equatable {
   }
 }
 
-/// `*` stands for any run of characters, also none. Linear in the product of the lengths, whatever the pattern.
+/// `*` stands for any run of characters, also none. Linear in the product of the lengths, whatever the pattern, and
+/// without allocation: each new connection asks for every rule.
 public func wildcard(_ pattern: String, matches text: String) -> Bool {
-  let pattern = Array(pattern.utf8)
-  let text = Array(text.utf8)
-  var reach = [true] + [Bool](repeating: false, count: text.count)
-  for symbol in pattern {
-    var next = [Bool](repeating: false, count: text.count + 1)
-    if symbol == UInt8(ascii: "*") {
-      var open = false
-      for index in reach.indices {
-        open = open || reach[index]
-        next[index] = open
-      }
+  var (pattern, text) = (pattern, text)
+  return pattern.withUTF8 { pattern in text.withUTF8 { matches(pattern, $0) } }
+}
+
+private func matches(_ pattern: UnsafeBufferPointer<UInt8>, _ text: UnsafeBufferPointer<UInt8>) -> Bool {
+  var (at, next) = (0, 0)
+  // Behind the latest star, and from where in the text what follows it is tried next.
+  var star: (pattern: Int, text: Int)?
+  while at < text.count {
+    if next < pattern.count, pattern[next] == UInt8(ascii: "*") {
+      next += 1
+      star = (next, at)
+    } else if next < pattern.count, pattern[next] == text[at] {
+      next += 1
+      at += 1
+    } else if let latest = star {
+      star = (latest.pattern, latest.text + 1)
+      (next, at) = (latest.pattern, latest.text + 1)
     } else {
-      for index in text.indices where reach[index] && text[index] == symbol { next[index + 1] = true }
+      return false
     }
-    reach = next
   }
-  return reach[text.count]
+  return pattern[next...].allSatisfy { $0 == UInt8(ascii: "*") }
 }

@@ -1,4 +1,5 @@
 public import BrokerAPI
+import Synchronization
 
 /// From a request's method to the broker's answer: the method is known, the caller is allowed, the parameters are
 /// decoded; in that order, in this one place.
@@ -15,7 +16,7 @@ public struct Router: Dispatcher {
   public init(_ broker: Broker, version: String) {
     self.broker = broker
     cache = broker.cache
-    let discovery = OpenRPC.document(version: version)
+    let discovery = Discovery(version: version)
     let checks = ProviderChecks(broker)
     routes = Dictionary(
       uniqueKeysWithValues: [
@@ -131,7 +132,7 @@ public struct Router: Dispatcher {
         Self.route(EventsSubscribe.self, broker) { params, session throws(RPCError) in
           try await broker.subscribe(params, session: session)
         },
-        Self.route(RPCDiscover.self, broker) { _, _ throws(RPCError) in discovery },
+        Self.route(RPCDiscover.self, broker) { _, _ throws(RPCError) in discovery.document },
       ])
   }
 
@@ -198,6 +199,23 @@ public struct Router: Dispatcher {
       let result = try await handler(params, session, clearance)
       try await broker.checkAgain(method, params, clearance)
       return result
+    }
+  }
+}
+
+/// The OpenRPC document, made when somebody asks for it first: that takes as long as half of the broker's start.
+private final class Discovery: Sendable {
+  private let version: String
+  private let made = Mutex<JSON?>(nil)
+
+  init(version: String) { self.version = version }
+
+  var document: JSON {
+    made.withLock { made in
+      if let made { return made }
+      let document = OpenRPC.document(version: version)
+      made = document
+      return document
     }
   }
 }

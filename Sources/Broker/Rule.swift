@@ -57,6 +57,17 @@ public struct Rule: Sendable, Equatable {
 }
 
 extension Rule.Who {
+  /// Whether the caller is all of it. What is not known matches nothing.
+  func matches(_ caller: Caller) -> Bool {
+    func fits(_ wanted: String?, _ found: String?) -> Bool {
+      guard let wanted else { return true }
+      return found.map { wildcard(wanted, matches: $0) } ?? false
+    }
+    return (uid == nil || uid == caller.uid)
+      && (gid == nil || gid == caller.gid || gid.map(caller.groups.contains) ?? false)
+      && fits(unit, caller.unit) && fits(userUnit, caller.userUnit) && fits(executable, caller.executable)
+  }
+
   /// The first thing that the caller is not, for people; nil: it is all of it.
   func mismatch(_ caller: Caller) -> String? {
     if let uid, uid != caller.uid { return "the caller's uid is \(caller.uid), not \(uid)" }

@@ -66,11 +66,10 @@ public final class TokenCache: Sendable {
   func find(_ account: String, for caller: Caller) -> Found? {
     state.withLock { state in
       guard state.isOpen, let slot = state.slots[account],
-        state.policy.allowsWhole(TokenGet.name, account: account, caller: caller)
+        case .allowed(let rule, nil, nil) = state.policy.permission(.use, TokenGet.name, account, caller)
       else { return nil }
       return Found(
-        slot: slot, refresh: state.refresh,
-        rule: state.policy.decide(.use, method: TokenGet.name, account: account, caller: caller).rule,
+        slot: slot, refresh: state.refresh, rule: rule,
         isRecorded: trail.policy.isEnabled, epoch: epoch.load(ordering: .relaxed))
     }
   }

@@ -30,24 +30,22 @@ struct CallerOrigin: Equatable {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
-    return text { read(descriptor, $0, longest) }
+    return text { read(descriptor, $0.baseAddress, longest) }
   }
 
   /// Without what the kernel appends where the file was deleted: that is no path that a rule could mean.
   private static func target(of path: String) -> String? {
-    let target = text { readlink(path, $0, longest) }
+    let target = text { $0.withMemoryRebound(to: CChar.self) { readlink(path, $0.baseAddress!, longest) } }
     return target.flatMap { $0.hasPrefix("/") && !$0.hasSuffix(" (deleted)") ? $0 : nil }
   }
 
   /// Nil also where it does not fit: half a path is another's.
-  private static func text(_ fill: (UnsafeMutablePointer<CChar>) -> Int) -> String? {
-    var count = -1
-    let bytes = [CChar](unsafeUninitializedCapacity: longest) { buffer, initialized in
-      count = buffer.baseAddress.map(fill) ?? -1
-      initialized = max(0, min(count, longest))
+  private static func text(_ fill: (UnsafeMutableBufferPointer<UInt8>) -> Int) -> String? {
+    withUnsafeTemporaryAllocation(of: UInt8.self, capacity: longest) { buffer in
+      let count = fill(buffer)
+      guard count > 0, count < longest else { return nil }
+      return String(validating: UnsafeBufferPointer(rebasing: buffer[..<count]), as: UTF8.self)
     }
-    guard count > 0, count < longest else { return nil }
-    return String(validating: bytes.lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 }
 
@@ -59,15 +57,16 @@ struct CGroup: Equatable {
   /// Of the contents of `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older
   /// layout. Nil where there is none, or where the process is outside of what we can see.
   init?(_ contents: String) {
-    let lines = contents.split(separator: "\n")
+    // Bytes: what Unicode calls the same is not the same to the kernel, and each new connection pays for this.
+    let lines = contents.utf8.split(separator: UInt8(ascii: "\n"))
     guard
-      let line = lines.first(where: { $0.hasPrefix("0::") && $0 != "0::/" })
-        ?? lines.first(where: { $0.contains(":name=systemd:") }) ?? lines.first(where: { $0.hasPrefix("0::") })
+      let line = lines.first(where: { $0.starts(with: "0::".utf8) && !$0.elementsEqual("0::/".utf8) })
+        ?? lines.first(where: Self.isOfSystemd) ?? lines.first(where: { $0.starts(with: "0::".utf8) })
     else { return nil }
-    let path = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
-    guard path.count == 3, path[2].hasPrefix("/") else { return nil }
-    let components = path[2].split(separator: "/").map(String.init)
-    guard !components.contains("..") else { return nil }
+    let path = line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
+    guard path.count == 3, path[2].first == UInt8(ascii: "/") else { return nil }
+    let components = path[2].split(separator: UInt8(ascii: "/"))
+    guard !components.contains(where: { $0.elementsEqual("..".utf8) }) else { return nil }
     // From the left: below its own group a delegated unit can make whatever names it likes.
     var rest = components[...]
     unit = Self.next(&rest)
@@ -75,14 +74,26 @@ struct CGroup: Equatable {
     if let unit, unit.hasPrefix("user@"), unit.hasSuffix(".service") { userUnit = Self.next(&rest) }
   }
 
+  /// The line of systemd's own tree, in the older layout: `1:name=systemd:/…`.
+  private static func isOfSystemd(_ line: Substring.UTF8View) -> Bool {
+    line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false).dropFirst().first?
+      .elementsEqual("name=systemd".utf8) ?? false
+  }
+
+  private static let kinds = [".service", ".scope", ".socket", ".mount", ".swap"]
+
   /// The first that is no slice. What ends in nothing that a unit ends in is no unit.
-  private static func next(_ rest: inout ArraySlice<String>) -> String? {
+  private static func next(_ rest: inout ArraySlice<Substring.UTF8View>) -> String? {
     while let component = rest.popFirst() {
       // systemd puts an underscore before names that the kernel could take for its own.
-      let name = component.hasPrefix("_") ? String(component.dropFirst()) : component
-      if name.hasSuffix(".slice") { continue }
-      return [".service", ".scope", ".socket", ".mount", ".swap"].contains { name.hasSuffix($0) } ? name : nil
+      let name = component.first == UInt8(ascii: "_") ? component.dropFirst() : component
+      if ends(name, ".slice") { continue }
+      return kinds.contains { ends(name, $0) } ? String(Substring(name)) : nil
     }
     return nil
+  }
+
+  private static func ends(_ name: Substring.UTF8View, _ end: String) -> Bool {
+    name.suffix(end.utf8.count).elementsEqual(end.utf8)
   }
 }
