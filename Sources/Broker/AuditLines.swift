@@ -6,6 +6,8 @@ final class AuditLine: Sendable {
   let id: Int64
   let entry: AuditEntry
   let first: Timestamp
+  /// Whether it is among those of which a caller has so many.
+  let isBounded: Bool
   /// Milliseconds since the machine started, as ``last``.
   private let begun: Int64
   private let last: Atomic<Int64>
@@ -13,7 +15,8 @@ final class AuditLine: Sendable {
   private let pid: Atomic<Int32>
   private let closed = Atomic(false)
 
-  init(id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64) {
+  init(id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64, isBounded: Bool) {
+    self.isBounded = isBounded
     self.id = id
     self.entry = entry
     self.first = first
@@ -63,9 +66,9 @@ struct AuditLines {
 }
 
 extension AuditLines {
-  /// Of attempts that fail, a caller has so many kinds; the others are counted without the account's name.
-  func bounded(_ entry: AuditEntry) -> AuditEntry {
-    guard entry.result != AuditEntry.ok, lines[entry] == nil,
+  /// Of attempts on what is no account here, a caller has so many kinds; the others are counted without the name.
+  func bounded(_ entry: AuditEntry, isReal: Bool) -> AuditEntry {
+    guard entry.result != AuditEntry.ok, !isReal, lines[entry] == nil,
       failures[entry.who, default: 0] >= Limit.auditFailuresPerCaller
     else { return entry }
     var entry = entry
@@ -78,7 +81,7 @@ extension AuditLines {
     guard let line = lines.removeValue(forKey: entry) else { return }
     line.close()
     closing.append(line)
-    guard entry.result != AuditEntry.ok, let count = failures[entry.who] else { return }
+    guard line.isBounded, let count = failures[entry.who] else { return }
     failures[entry.who] = count > 1 ? count - 1 : nil
   }
 
@@ -94,7 +97,6 @@ extension AuditLines {
 
   /// What was counted since the last time, and whether it is new; and how many records were lost.
   mutating func take(at uptime: Int64) -> ([(AuditRecord, isNew: Bool)], lost: UInt64) {
-    for line in lines.values where uptime - line.lastUptime > line.entry.window.milliseconds { close(line.entry) }
     var records: [(AuditRecord, isNew: Bool)] = []
     for line in closing + Array(lines.values) {
       let record = line.record
@@ -105,6 +107,8 @@ extension AuditLines {
     }
     for line in closing { taken[line.id] = nil }
     closing = []
+    // Once more with the next flush: a thread may have had it in hand.
+    for line in lines.values where uptime - line.lastUptime > line.entry.window.milliseconds { close(line.entry) }
     defer { lost = 0 }
     return (records.sorted { $0.0.id < $1.0.id }, lost)
   }

@@ -43,26 +43,28 @@ public final class AuditTrail: Sendable {
 
   // MARK: Recording
 
-  func note(_ entry: AuditEntry, pid: Int32 = 0) {
+  /// - Parameter isReal: whether the account is one that is here; names that are made up are bounded.
+  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false) {
     let uptime = uptime().milliseconds
-    line(entry, pid: pid, at: uptime)?.again(pid: pid, at: uptime)
+    line(entry, pid: pid, at: uptime, isReal: isReal)?.again(pid: pid, at: uptime)
   }
 
   /// The record that counts this; nil: nothing is recorded. A closed one is to be asked for anew.
-  func line(_ entry: AuditEntry, pid: Int32, at uptime: Int64) -> AuditLine? {
+  func line(_ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true) -> AuditLine? {
     let now = now()
     return state.withLock { state in
       guard state.policy.isEnabled else { return nil }
-      let entry = state.bounded(entry)
+      let entry = state.bounded(entry, isReal: isReal)
       if let line = state.lines[entry] {
         if uptime - line.lastUptime <= entry.window.milliseconds { return line }
         state.close(entry)
       }
       if state.lines.count >= Limit.auditLines { state.makeRoom() }
-      let line = AuditLine(id: state.nextID, entry, pid: pid, first: now, uptime: uptime)
+      let isBounded = entry.result != AuditEntry.ok && !isReal
+      let line = AuditLine(id: state.nextID, entry, pid: pid, first: now, uptime: uptime, isBounded: isBounded)
       state.nextID += 1
       state.lines[entry] = line
-      if entry.result != AuditEntry.ok { state.failures[entry.who, default: 0] += 1 }
+      if isBounded { state.failures[entry.who, default: 0] += 1 }
       state.nudge?.yield()
       return line
     }

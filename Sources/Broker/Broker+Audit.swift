@@ -49,7 +49,7 @@ extension Broker {
         action: action ?? .admin, method: M.name, account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
         who: who,
         result: reason.rawValue)
-      trail.note(entry, pid: caller.pid)
+      trail.note(entry, pid: caller.pid, isReal: entry.account.map(cache.knows) ?? false)
     }
   }
 

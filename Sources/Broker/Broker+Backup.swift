@@ -16,6 +16,8 @@ extension Broker {
     do throws(RPCError) {
       let backup = try await wholeBackup(for: session.caller)
       let file = try await packed(backup, secret, vault)
+      // A reload may have taken the permission away meanwhile.
+      for grant in backup.state.grants { try checkRelease(of: grant.account, session.caller) }
       guard transfers.set(id, .outgoing(file), at: uptime) else { throw Self.unknownTransfer("backup_id") }
       let count = backup.state.grants.count
       logger.notice(

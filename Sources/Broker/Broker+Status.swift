@@ -142,6 +142,7 @@ extension Broker {
     rates.configure(new.callerLimits)
     cache.configure(policy: new.policy, refresh: new.refresh)
     releases.forgetWords()
+    transfers.forgetOutgoing()
     wakeReleases()
     let all = allProviders(new.providers)
     let names = Set(all.map(\.name))

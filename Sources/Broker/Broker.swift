@@ -178,7 +178,7 @@ public actor Broker {
   /// Renders the account's token for the socket's fast path, or withdraws it. After each change of a grant.
   func publish(_ account: AccountName) {
     guard let grant = grants[account], let token = grant.token, token.generation != grant.rejectedGeneration else {
-      cache.set(account, nil)
+      cache.set(account, nil, exists: grants[account] != nil)
       return
     }
     let about = providers[grant.saved.provider]?.provider.about

@@ -26,7 +26,12 @@ final class CallerRates: Sendable {
   fileprivate struct State {
     var limits = CallerLimits()
     var buckets: [AuditEntry.Who: Bucket] = [:]
+    /// All callers of one user together, who can start as many as it likes.
+    var users: [UInt32: Bucket] = [:]
   }
+
+  /// What a user's callers have together, of what one has.
+  static let callersPerUser = 4.0
 
   private let state = Mutex(State())
   private let uptime: @Sendable () -> Duration
@@ -44,6 +49,7 @@ final class CallerRates: Sendable {
       let key = state.key(of: who, at: now)
       let level = state.level(of: key, at: now)
       guard level >= 1 else { return .seconds((1 - level) / Double(state.limits.rate)) }
+      if let wait = state.takeOfUser(who.uid, at: now) { return wait }
       state.buckets[key] = Bucket(level: level - 1, at: now)
       return nil
     }
@@ -69,6 +75,22 @@ extension CallerRates.State {
     let most = Double(limits.burst)
     guard let bucket = buckets[key] else { return most }
     return min(most, bucket.level + (now - bucket.at).inSeconds * Double(limits.rate))
+  }
+
+  /// root has no more than its callers have.
+  mutating func takeOfUser(_ uid: UInt32?, at now: Duration) -> Duration? {
+    guard let uid, uid != 0 else { return nil }
+    let (rate, most) = (
+      Double(limits.rate) * CallerRates.callersPerUser, Double(limits.burst) * CallerRates.callersPerUser
+    )
+    func level(_ bucket: CallerRates.Bucket) -> Double {
+      min(most, bucket.level + (now - bucket.at).inSeconds * rate)
+    }
+    if users[uid] == nil, users.count >= Limit.callerRates { users = users.filter { level($0.value) < most } }
+    let left = users[uid].map(level) ?? most
+    guard left >= 1 else { return .seconds((1 - left) / rate) }
+    users[uid] = CallerRates.Bucket(level: left - 1, at: now)
+    return nil
   }
 
   /// Those that are full again are forgotten; where there are too many still, the new ones share a bucket.

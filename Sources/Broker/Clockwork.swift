@@ -27,6 +27,7 @@ extension Broker {
   func tick() -> Timestamp {
     watchClock()
     examineStoreIfTime()
+    transfers.forgetIdle(at: uptime)
     var next = now + Limit.longestSleep
     var due: [ProviderName: [AccountName]] = [:]
     var accounts: [ProviderName: Int] = [:]

@@ -31,9 +31,13 @@ struct Restoration {
         configured.contains(registration.provider)
           || known[registration.provider].map { $0.clientID != registration.clientID } ?? false
       }.map(\.provider))
-    for saved in state.grants.sorted(by: { $0.account < $1.account }) {
+    var seen: Set<AccountName> = []
+    for saved in state.grants.sorted(by: { $0.account < $1.account }) where seen.insert(saved.account).inserted {
       let account = saved.account
-      if saved.kind.needsNobody || declared.contains(account) {
+      let numbers = [saved.generation] + (tokens[account] ?? []).map(\.generation)
+      if !numbers.allSatisfy(Self.generations.contains) {
+        result.left_out.append(.init(account: account.rawValue, why: "the numbers of its tokens are out of range"))
+      } else if saved.kind.needsNobody || declared.contains(account) {
         result.left_out.append(.init(account: account.rawValue, why: "the configuration declares such accounts"))
       } else if others.contains(saved.provider) {
         result.left_out.append(
@@ -52,6 +56,9 @@ struct Restoration {
       throw RPCError(.overloaded, "these would be more than \(Limit.accounts) accounts")
     }
   }
+
+  /// More than any account comes to, and far from where counting on would overflow.
+  private static let generations: Range<Int64> = 0..<(1 << 62)
 
   /// Generations never go back, also where the grant is another.
   private static func renumbered(_ account: Account, after generation: Int64?) -> Account {

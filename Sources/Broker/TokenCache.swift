@@ -44,6 +44,8 @@ public final class TokenCache: Sendable {
 
   private struct State {
     var slots: [String: Slot] = [:]
+    /// The names of all accounts, also of those that have no token now.
+    var accounts: Set<String> = []
     var policy: Policy
     var refresh = RefreshPolicy()
     var isOpen = true
@@ -89,9 +91,14 @@ public final class TokenCache: Sendable {
   /// How many replies there were.
   var served: UInt64 { replies.load(ordering: .relaxed) }
 
-  func set(_ account: AccountName, _ entry: Entry?) {
+  /// Whether there is an account of that name.
+  func knows(_ account: String) -> Bool { state.withLock { $0.accounts.contains(account) } }
+
+  /// - Parameter exists: whether there still is such an account.
+  func set(_ account: AccountName, _ entry: Entry?, exists: Bool = true) {
     let slot = entry.map(Slot.init)
     state.withLock { state in
+      if exists { state.accounts.insert(account.rawValue) } else { state.accounts.remove(account.rawValue) }
       let old = state.slots.removeValue(forKey: account.rawValue)
       if state.isOpen { state.slots[account.rawValue] = slot }
       old?.withdraw()

@@ -80,6 +80,13 @@ struct Transfers {
 
   mutating func end(_ id: String) { all[id] = nil }
 
+  /// The rules are others: who was allowed a backup may not be any more.
+  mutating func forgetOutgoing() {
+    all = all.filter { transfer in
+      if case .outgoing = transfer.value.content { false } else { true }
+    }
+  }
+
   mutating func forget(_ owner: ObjectIdentifier) { all = all.filter { $0.value.owner != owner } }
 
   /// What is being made or opened ends by itself.

@@ -23,12 +23,35 @@ extension SealingKey {
     return key
   }
 
-  /// Writes the file again that was in the folder and is gone. A key that is kept elsewhere is not put beside the
-  /// database that it seals.
-  func restore(inside folder: String) throws(StoreError) {
-    guard let file, Self.standard((file as NSString).deletingLastPathComponent) == Self.standard(folder) else { return }
-    try Self.create(file: file, key)
+  /// Sees that the key is where the next start looks for it: in its file, or beside that where the file has another one.
+  /// What emptied the folder, or put an older copy of it there, has taken the key that memory alone has now.
+  ///
+  /// A key that is kept elsewhere is not put beside the database that it seals, and not where it is missing: that may be
+  /// a disk that comes back.
+  /// - Parameter restores: whether a missing file in the folder is written again; else somebody took it elsewhere.
+  /// - Returns: the file that has it; nil where it is kept elsewhere, or was given from outside.
+  @discardableResult
+  func keepOnDisk(inside folder: String, restores: Bool) throws(StoreError) -> String? {
+    guard let file else { return nil }
+    let next = Self.nextFile(of: file)
+    if isAlone(in: file) { return file }
+    if isAlone(in: next) { return next }
+    let isInside = Self.standard((file as NSString).deletingLastPathComponent) == Self.standard(folder)
+    if access(file, F_OK) != 0 {
+      guard isInside, restores else { return nil }
+      try Self.create(file: file, key)
+      if isAlone(in: file) { return file }
+    }
+    // Nobody's key is removed.
+    if access(next, F_OK) == 0 { rename(next, "\(next).aside") }
+    guard Self.writeFile(next, contents: Self.text(of: key)), syncFolder(Self.folder(of: file)), isAlone(in: next)
+    else {
+      throw .unwritable(path: next, detail: "the key of the database cannot be kept there: \(systemError(errno))")
+    }
+    return next
   }
+
+  private func isAlone(in file: String) -> Bool { (try? Self.loadAlone(file: file))?.key == key }
 
   /// A folder may be given with a slash at its end.
   private static func standard(_ path: String) -> String { (path as NSString).standardizingPath }

@@ -53,13 +53,17 @@ extension SQLiteStore {
   // MARK: On the queue
 
   private func replace(with state: StoredState) throws(StoreError) {
+    let isNew: Bool
     do throws(StoreError) {
-      try ownFolder()
+      isNew = try ownFolder()
     } catch .unreadable(let path, let detail) {
       throw .unwritable(path: path, detail: detail)
     }
+    let key = home.withLock { $0.key }
+    // Nothing is sealed under a key that the next start would not find. Whatever emptied the folder took the key with it.
+    try key.keepOnDisk(inside: opening.folder.path, restores: isNew)
     try opening.folder.withdrawSuccessor()
-    try opening.draft(state, under: home.withLock { $0.key })
+    try opening.draft(state, under: key)
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
     let files = home.withLock { home in
@@ -84,16 +88,15 @@ extension SQLiteStore {
     _ = try database()
   }
 
-  /// The folder and the lock may be gone as well: then another process could own the store by now.
-  private func ownFolder() throws(StoreError) {
+  /// The folder and the lock may be gone as well: then another process could own the store by now. True: they were.
+  private func ownFolder() throws(StoreError) -> Bool {
     let folder = try StateFolder.prepare(opening.folder.path)
     let held = home.withLock { $0.lock }
-    guard !held.isIn(folder.lock) else { return }
+    guard !held.isIn(folder.lock) else { return false }
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
-    // Whatever emptied the folder took the key with it, without which nothing opens at the next start.
-    try home.withLock { $0.key }.restore(inside: folder.path)
     home.withLock { $0.lock = lock }
     held.release()
+    return true
   }
 }
 

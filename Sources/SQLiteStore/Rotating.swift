@@ -34,11 +34,26 @@ extension SQLiteStore {
     do throws(KeyRotationError) {
       try new.installNext()
     } catch {
-      remains.append("the new key is in \(SealingKey.nextFile(of: file)) until the next start: \(error.detail)")
+      remains.append(whereabouts(of: new, file, error))
     }
     report(.keyInstalled)
     remains += opening.folder.putAside.map { "\($0), which was put aside, is still under an old key" }
     return KeyRotation(file: file, accounts: count(database), remains: remains)
+  }
+
+  /// Where the new key is that could not be put into its file.
+  private func whereabouts(of key: SealingKey, _ file: String, _ error: KeyRotationError) -> String {
+    let detail: String
+    do throws(StoreError) {
+      if let place = try key.keepOnDisk(inside: opening.folder.path, restores: true) {
+        return place == file
+          ? "the new key had to be written again" : "the new key is in \(place) until the next start: \(error.detail)"
+      }
+      detail = error.detail
+    } catch {
+      detail = error.message
+    }
+    return "the new key is in memory alone: keep grantd running, see to \(file), and rotate the key again: \(detail)"
   }
 
   /// As for a commit: looked at before and after, because what is written into a file that is gone is not saved.

@@ -42,6 +42,8 @@ struct Approver: Sendable {
       queue.append(release)
       if !isAsking { announce(release) } else if queue.count == 1 { question(release) }
     }
+    // What was typed may have been meant for the one that ended just then: the next one's answer must name it.
+    var unasked: String?
     for release in first { add(release) }
     for await input in inputs {
       switch input {
@@ -51,10 +53,18 @@ struct Approver: Sendable {
         queue.remove(at: place)
         if isAsking, place == 0 {
           terminal.note("\n\(SafeText.line(release.id)) no longer waits: \(Self.words(release.outcome)).")
+          unasked = queue.first?.id
           if let next = queue.first { question(next) }
         }
-      case .line(let line):
+      case .line(let typed):
         guard let current = queue.first else { continue }
+        guard let line = unasked == current.id ? Self.named(current.id, in: typed) : typed else {
+          terminal.note(
+            "The question changed while you typed. For this one type “y \(SafeText.line(current.id))”, or n.")
+          prompt(current)
+          continue
+        }
+        unasked = nil
         guard try await take(line, current) else { continue }
         queue.removeFirst()
         if let next = queue.first { question(next) }
@@ -66,6 +76,15 @@ struct Approver: Sendable {
       }
       if !stays, queue.isEmpty { return }
     }
+  }
+
+  /// The line without the name that it must have; nil: it has it not. What leaves it waiting needs none.
+  private static func named(_ id: String, in line: String) -> String? {
+    var words = line.split(whereSeparator: \.isWhitespace).map(String.init)
+    if words.isEmpty { return line }
+    guard let place = words.firstIndex(of: id) else { return nil }
+    words.remove(at: place)
+    return words.joined(separator: " ")
   }
 
   /// False: it is asked again.

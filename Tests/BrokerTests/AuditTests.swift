@@ -85,11 +85,14 @@ import Testing
     for number in 1...200 {
       _ = await rig.reason { try await rig.call(TokenGet.self, .init(account: "a\(number)"), as: Self.mail) }
     }
+    // Made-up names hide no account that is here.
+    _ = await rig.reason { try await rig.call(AccountGet.self, .init(account: "work"), as: Self.mail) }
     let records = await written(rig)
     #expect(records.first?.entry.account == "home" && records.first?.count == 100)
+    #expect(records.last?.entry.account == "work" && records.last?.count == 1)
     #expect(records.allSatisfy { $0.entry.result == "not_permitted" && $0.entry.who.unit == "mail.service" })
-    #expect(records.count == Limit.auditFailuresPerCaller + 1)
-    #expect(records.map(\.count).reduce(0, +) == 300)
+    #expect(records.count == 2 + Limit.auditFailuresPerCaller + 1)
+    #expect(records.map(\.count).reduce(0, +) == 301)
   }
 
   @Test("What is refused before anybody looks at an account is recorded too, also of methods that change nothing")
@@ -302,6 +305,16 @@ import Testing
     #expect(taken(rates, other) == 20)
     clock.advance(.seconds(2) + .milliseconds(200))
     #expect(rates.take(attacker) == nil, "after at most a burst of debt it may go on")
+  }
+
+  @Test("A user has no more by starting more programs, but for a few; root's are apart, and so are others'")
+  func users() {
+    let rates = rates()
+    var total = 0
+    for number in 1...20 { total += taken(rates, .init(uid: 1000, unit: "u\(number).service")) }
+    #expect(total == 80)
+    #expect(taken(rates, .init(uid: 1001)) == 20)
+    for number in 1...20 { #expect(taken(rates, .init(uid: 0, unit: "u\(number).service")) == 20) }
   }
 
   @Test("Callers are forgotten once they are quiet, and too many share")

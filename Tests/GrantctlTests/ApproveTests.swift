@@ -145,7 +145,11 @@ import UnixSocket
       waiting.come(ended)
       try await eventually("it asks about the next") { recorder.err.contains("Allow bbbbbb?") }
       #expect(recorder.err.contains("aaaaaa no longer waits: its time is over."))
+      // Meant for the first, perhaps.
       recorder.type("y")
+      try await eventually("it is not taken") { recorder.err.contains("For this one type “y bbbbbb”") }
+      #expect(waiting.words.withLock { $0.isEmpty })
+      recorder.type("y bbbbbb")
       try await eventually("it is answered") { recorder.out == "Allowed: bbbbbb\n" }
       recorder.interrupt()
       #expect(try await running.value == .success)

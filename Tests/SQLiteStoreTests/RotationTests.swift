@@ -43,6 +43,28 @@ struct RotationTests {
     }
   }
 
+  @Test(
+    "that the store has is on disk before a database is written anew, also where an older one was put in its place",
+    arguments: [true, false])
+  func olderKeyPutBack(isFolderLost: Bool) async throws {
+    let file = folder.state + "/grantd.key"
+    let store = try SQLiteStore.open(
+      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    let old = try folder.contents(file)
+    _ = try await store.rotateKey()
+    if isFolderLost { try FileManager.default.removeItem(atPath: folder.state + "/grantd.lock") }
+    try old.write(to: URL(fileURLWithPath: file))
+    chmod(file, 0o600)
+    for suffix in ["", "-wal", "-shm"] { unlink(folder.database + suffix) }
+    try await store.rebuild(from: Sample.state)
+    await store.close()
+    let again = try SQLiteStore.open(
+      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+    #expect(try folder.contents(file) != old && !FileManager.default.fileExists(atPath: file + ".next"))
+  }
+
   @Test("puts everything under a new one while the store serves, and leaves nothing under the old one")
   func everything() async throws {
     let old = try fileKey()
