@@ -59,18 +59,20 @@ struct Connection: Sendable {
 
   /// Whether the connection stays open.
   private func serve(_ request: Request, keepAlive: Bool) async throws -> Bool {
-    let grant = provider.refreshArrived(request)
-    defer { provider.refreshLeft(grant) }
+    let flight = Flight(provider, grant: provider.refreshArrived(request))
+    defer { flight.end() }
     switch try await provider.outcome(of: request) {
     case .dropped: return false
     case .answered(let response, let delivery):
       let close = !keepAlive || delivery.truncated
-      try await write(response, delivery, close: close, bodiless: request.method == .HEAD)
+      try await write(response, delivery, close: close, bodiless: request.method == .HEAD, flight)
       return !close
     }
   }
 
-  private func write(_ response: Response, _ delivery: Delivery, close: Bool, bodiless: Bool) async throws {
+  private func write(
+    _ response: Response, _ delivery: Delivery, close: Bool, bodiless: Bool, _ flight: Flight? = nil
+  ) async throws {
     var body = ByteBuffer(string: response.body.text)
     var head = HTTPResponseHead(version: .http1_1, status: HTTPResponseStatus(statusCode: response.status))
     head.headers.add(name: "Date", value: HTTPDate.text(of: delivery.date))
@@ -84,29 +86,37 @@ struct Connection: Sendable {
     if !bodiless {
       if delivery.truncated {
         body.moveWriterIndex(to: body.readerIndex + body.readableBytes / 2)
+        flight?.end()
         return try await channel.writeAndFlush(Part.body(body)).get()
       }
-      try await write(body, delivery)
+      try await write(body, delivery, flight)
     }
     try await channel.writeAndFlush(Part.end(nil)).get()
   }
 
-  private func write(_ body: ByteBuffer, _ delivery: Delivery) async throws {
+  /// The client has the answer with the last byte, and may ask again before this side has done more.
+  private func write(_ body: ByteBuffer, _ delivery: Delivery, _ flight: Flight?) async throws {
     var body = body
+    func mayBeLast(_ isLast: Bool) { if isLast { flight?.end() } }
     if let rate = delivery.rate {
       let steps = Int(Limits.slowBodyDuration / Limits.slowBodyStep)
       let step = max(1, Int(Double(rate) * Limits.slowBodyStep.asSeconds))
       for _ in 0..<steps {
         guard let slice = body.readSlice(length: min(step, body.readableBytes)), slice.readableBytes > 0 else { break }
+        mayBeLast(body.readableBytes == 0 && delivery.padding == 0)
         try await channel.writeAndFlush(Part.body(slice)).get()
         // A rate below one byte a step is kept by a longer pause.
         try await Task.sleep(for: max(Limits.slowBodyStep, .seconds(Double(step) / Double(rate))))
       }
     }
-    if body.readableBytes > 0 { try await channel.writeAndFlush(Part.body(body)).get() }
+    if body.readableBytes > 0 {
+      mayBeLast(delivery.padding == 0)
+      try await channel.writeAndFlush(Part.body(body)).get()
+    }
     let spaces = ByteBuffer(repeating: UInt8(ascii: " "), count: min(delivery.padding, Limits.writeChunk))
     var left = delivery.padding
     while left > 0, let slice = spaces.getSlice(at: 0, length: min(left, spaces.readableBytes)) {
+      mayBeLast(left == slice.readableBytes)
       try await channel.writeAndFlush(Part.body(slice)).get()
       left -= slice.readableBytes
     }
@@ -124,6 +134,19 @@ extension Provider {
     guard let grant else { return }
     ledger.withLock { $0.refreshLeft(grant) }
   }
+}
+
+/// One request that counts as a refresh in flight until its answer's last byte is on its way.
+private final class Flight: Sendable {
+  private let provider: Provider
+  private let grant: Mutex<Int?>
+
+  init(_ provider: Provider, grant: Int?) {
+    self.provider = provider
+    self.grant = Mutex(grant)
+  }
+
+  func end() { provider.refreshLeft(grant.withLock { $0.take() }) }
 }
 
 /// Lets response parts be written from any thread: `IOData`, which may be a file, is not Sendable; a buffer is.
