@@ -181,7 +181,7 @@ import Testing
   }
 
   @Test("Turned off, nothing is recorded; a reload turns it on for connections that are there")
-  func disabled() async throws {
+  func auditingTurnedOff() async throws {
     let rig = try await rig { $0.isEnabled = false }
     let lane = rig.router.cachedTokens(for: .root)
     #expect(lane.reply(account: "work") != nil)
