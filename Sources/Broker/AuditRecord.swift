@@ -49,6 +49,9 @@ public struct AuditEntry: Sendable, Hashable {
       self.init(
         uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit, executable: caller.executable)
     }
+
+    /// Whether programs of the user can be told apart by it.
+    var isMoreThanUser: Bool { unit != nil || executable != nil }
   }
 
   /// The results that are refusals.

@@ -12,23 +12,8 @@ struct Releases {
   /// The longest that one word may hold.
   static let longestWord = Duration.seconds(3600)
 
-  /// Who asks, as rules see it. Another process that is the same in all of this is the same asker.
-  struct Asker: Hashable {
-    var uid: UInt32
-    var unit: String?
-    var userUnit: String?
-    var executable: String?
-
-    init(_ caller: Caller) {
-      uid = caller.uid
-      unit = caller.unit
-      userUnit = caller.userUnit
-      executable = caller.executable
-    }
-
-    /// Whether it is more than a user.
-    var isKnown: Bool { unit != nil || executable != nil }
-  }
+  /// Who asks, as rules and the audit trail see it. Another process that is the same in all of this is the same asker.
+  typealias Asker = AuditEntry.Who
 
   struct Question: Hashable {
     var account: String
@@ -68,7 +53,9 @@ struct Releases {
 
   private struct Word {
     let question: Question
-    let asker: Asker
+    /// The one who asked when it was said; it holds for all who are the same asker.
+    let caller: Caller
+    var asker: Asker { Asker(caller) }
     let isAllowed: Bool
     let until: Duration
   }
@@ -127,12 +114,12 @@ struct Releases {
     guard !isAllowed || (approver.pid != release.caller.pid && approver.pid != 0) else { return .own }
     if let span {
       words.removeAll { $0.until <= now }
-      let asker = Asker(release.caller)
-      guard asker.isKnown else { return .unknownAsker }
+      guard Asker(release.caller).isMoreThanUser else { return .unknownAsker }
       guard words.count < Self.mostWords else { return .tooMany }
       words.append(
         Word(
-          question: release.question, asker: asker, isAllowed: isAllowed, until: now + min(span, Self.longestWord)))
+          question: release.question, caller: release.caller, isAllowed: isAllowed,
+          until: now + min(span, Self.longestWord)))
     }
     byID[id]?.phase = isAllowed ? .approved : .denied
     return .taken
@@ -169,7 +156,7 @@ extension Releases {
         account: word.question.account, method: word.question.method, scopes: word.question.scopes?.sorted(),
         resource: word.question.resource,
         caller: ReleaseCaller(
-          uid: word.asker.uid, unit: word.asker.unit, user_unit: word.asker.userUnit, exe: word.asker.executable),
+          uid: word.caller.uid, unit: word.caller.unit, user_unit: word.caller.userUnit, exe: word.caller.executable),
         allowed: word.isAllowed, until: wall(word.until))
     }
   }

@@ -106,7 +106,7 @@ public final class AuditFile: AuditStore {
       try? open.close()
     }
     try folder.protect(path)
-    let new = try DatabaseQueue(path: path, configuration: Self.configuration)
+    let new = try DatabaseQueue(path: path, configuration: Opening.writing("grantd.audit"))
     do {
       try new.write { try Self.prepare($0, path: path) }
     } catch {
@@ -139,24 +139,6 @@ public final class AuditFile: AuditStore {
     } else if application != applicationID {
       throw StoreError.corrupt(path: path, detail: "it is another program's database")
     }
-  }
-
-  private static var configuration: Configuration {
-    var configuration = Configuration()
-    configuration.label = "grantd.audit"
-    configuration.busyMode = .timeout(Opening.busyTimeout)
-    configuration.prepareDatabase { db in
-      try db.execute(
-        sql: """
-          PRAGMA trusted_schema = OFF;
-          PRAGMA cell_size_check = ON;
-          PRAGMA temp_store = MEMORY;
-          PRAGMA journal_mode = WAL;
-          PRAGMA synchronous = FULL;
-          PRAGMA journal_size_limit = \(Opening.logLimit);
-          """)
-    }
-    return configuration
   }
 
   /// Times are milliseconds since 1970. Scopes are joined by a space.

@@ -242,11 +242,16 @@ struct Opening {
   }
 
   private var writing: Configuration {
+    Self.writing("grantd.store", more: pageLimit.map { "PRAGMA max_page_count = \($0)" })
+  }
+
+  /// How each database of ours is written: whole transactions, on disk when they are answered.
+  static func writing(_ label: String, more: String? = nil) -> Configuration {
     var configuration = Configuration()
-    configuration.label = "grantd.store"
-    configuration.busyMode = .timeout(Self.busyTimeout)
+    configuration.label = label
+    configuration.busyMode = .timeout(busyTimeout)
     configuration.foreignKeysEnabled = true
-    configuration.prepareDatabase { [pageLimit] db in
+    configuration.prepareDatabase { db in
       try db.execute(
         sql: """
           PRAGMA trusted_schema = OFF;
@@ -254,9 +259,9 @@ struct Opening {
           PRAGMA secure_delete = ON;
           PRAGMA temp_store = MEMORY;
           PRAGMA synchronous = FULL;
-          PRAGMA journal_size_limit = \(Self.logLimit);
+          PRAGMA journal_size_limit = \(logLimit);
           """)
-      if let pageLimit { try db.execute(sql: "PRAGMA max_page_count = \(pageLimit)") }
+      if let more { try db.execute(sql: more) }
       guard try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL") == "wal" else {
         throw DatabaseError(resultCode: .SQLITE_CANTOPEN, message: "this file system has no shared memory for a WAL")
       }
