@@ -121,14 +121,22 @@ install: ## put a release build, units, completions and documents in place
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
 	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'
 
-uninstall: ## take all of that away again, except configuration and state
+# What runs here from these units, and from no others of the same name.
+SYSTEM_UNITS := grantd.socket grantd-credentials.socket grantd.service
+uninstall: ## stop the system's broker and take all of that away again, except configuration and state
+	@if [ -z '$D' ] && [ "$$(id -u)" = 0 ] && [ -d /run/systemd/system ]; then \
+	  for unit in $(SYSTEM_UNITS); do \
+	    [ "$$(systemctl show -P FragmentPath $$unit)" != '$(UNITDIR)/'$$unit ] || systemctl disable --now $$unit || exit 1; done; \
+	elif [ -z '$D' ]; then echo 'First, if this machine runs it: sudo systemctl disable --now $(SYSTEM_UNITS)'; fi
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
 	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
 	rm -rf '$D$(DATADIR)/grantd' '$D$(DOCDIR)'
+	@[ -n '$D' ] || [ "$$(id -u)" != 0 ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
+	@[ -n '$D' ] || echo 'Brokers of single users run on; each stops theirs: systemctl --user stop $(SYSTEM_UNITS)'
 
 deb: ## a Debian package of the release build, in .build (BUILD=debug takes that one)
 	@$(MAKE) --no-print-directory $(if $(filter debug,$(BUILD)),build,release)

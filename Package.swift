@@ -81,13 +81,14 @@ let package = Package(
       path: "Sources/Configuration", swiftSettings: settings),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .target(name: "CLinux"),
+    .target(name: "CHeap"),
 
     program(
       "grantd",
       [
         "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "Hooks", "HTTPTransport", "MetricsEndpoint",
-        "OAuth", "Providers", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", argumentParser,
-        unixSignals, logging, nioCore, nioPosix,
+        "OAuth", "Providers", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
+        argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
     program("grantctl", ["BrokerAPI", "UnixSocket", argumentParser]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),

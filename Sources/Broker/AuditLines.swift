@@ -66,14 +66,14 @@ struct AuditLines {
 }
 
 extension AuditLines {
-  /// Of attempts on what is no account here, a caller has so many kinds; the others are counted without the name.
+  /// Of attempts on what is nothing here, a caller has so many kinds; the others are counted without the name.
   func bounded(_ entry: AuditEntry, isReal: Bool) -> AuditEntry {
     guard entry.result != AuditEntry.ok, !isReal, lines[entry] == nil,
       failures[entry.who, default: 0] >= Limit.auditFailuresPerCaller
     else { return entry }
     var entry = entry
     entry.account = nil
-    entry.detail = "of several accounts"
+    entry.detail = "of several names"
     return entry
   }
 
@@ -95,15 +95,21 @@ extension AuditLines {
     }
   }
 
-  /// What was counted since the last time, and whether it is new; and how many records were lost.
-  mutating func take(at uptime: Int64) -> ([(AuditRecord, isNew: Bool)], lost: UInt64) {
-    var records: [(AuditRecord, isNew: Bool)] = []
+  /// Whether there is a record that was never taken.
+  var hasNew: Bool {
+    let isNew = { (line: AuditLine) in taken[line.id] == nil && line.times > 0 }
+    return lines.values.contains(where: isNew) || closing.contains(where: isNew)
+  }
+
+  /// What was counted since the last time, and whether it is to be told; and how many records were lost.
+  mutating func take(at uptime: Int64) -> ([(AuditRecord, isTold: Bool)], lost: UInt64) {
+    var records: [(AuditRecord, isTold: Bool)] = []
     for line in closing + Array(lines.values) {
       let record = line.record
       let before = taken[line.id]
       guard record.count > 0, record.count != before else { continue }
       taken[line.id] = record.count
-      records.append((record, before == nil))
+      records.append((record, before.map { record.isWorthTelling(after: $0) } ?? true))
     }
     for line in closing { taken[line.id] = nil }
     closing = []

@@ -3,19 +3,18 @@ import Logging
 
 // A record as the journal has it.
 extension AuditRecord {
-  /// How often a refusal is told again: an attempt that goes on must not look like one that ended.
-  var isWorthTelling: Bool {
-    guard entry.isRefusal else { return false }
-    var power: UInt64 = 10
-    while power < count { power = power.multipliedReportingOverflow(by: 10).partialValue }
-    return power == count
-  }
+  /// A refusal is told again whenever its count has got another digit: an attempt that goes on must not look like one
+  /// that ended. The count is looked at now and then, and seldom just when it is a power of ten.
+  func isWorthTelling(after before: UInt64) -> Bool { entry.isRefusal && "\(count)".count > "\(before)".count }
 
   /// For people.
   var sentence: String {
     let times = count > 1 ? " (\(count) times)" : ""
     let account = entry.account.map { " of account \($0.prefix(128))" } ?? ""
-    if entry.isRefusal { return "refused \(entry.method)\(account) to \(entry.who.words)\(times)" }
+    // The broker refuses itself nothing.
+    let whom = entry.isRefusal && entry.who.uid == nil ? "somebody whom the kernel does not name" : entry.who.words
+    if entry.result == AuditEntry.notDelivered { return "\(entry.method)\(account) did not get to \(whom)\(times)" }
+    if entry.isRefusal { return "refused \(entry.method)\(account) to \(whom)\(times)" }
     let end = entry.result == AuditEntry.ok ? "" : ": \(entry.result)"
     return "\(entry.method)\(account) by \(entry.who.words)\(times)\(end)"
   }

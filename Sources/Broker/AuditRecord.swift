@@ -15,12 +15,14 @@ public struct AuditEntry: Sendable, Hashable {
   public var generation: Int64?
   /// What allowed it; nil: no rule was needed, or none did.
   public var rule: String?
-  /// `ok`, or the reason of the error.
+  /// `ok`, ``notDelivered``, or the reason of the error.
   public var result: String
   /// For people.
   public var detail: String?
 
   public static let ok = "ok"
+  /// The socket did not hand over what it was asked for, whatever the broker had said to it.
+  public static let notDelivered = "not_delivered"
 
   public init(action: AuditAction, method: String, account: String? = nil, who: Who, result: String = ok) {
     self.action = action
@@ -32,7 +34,7 @@ public struct AuditEntry: Sendable, Hashable {
 
   /// Whom the kernel said it is, without the number of the process: a program that is started every minute is one caller.
   public struct Who: Sendable, Hashable {
-    /// Nil: the broker itself, or a signal.
+    /// Nil: the broker itself, or a signal; of a refusal: the kernel did not say.
     public var uid: UInt32?
     public var unit: String?
     public var userUnit: String?
@@ -54,8 +56,10 @@ public struct AuditEntry: Sendable, Hashable {
     var isMoreThanUser: Bool { unit != nil || executable != nil }
   }
 
-  /// The results that are refusals.
-  public static let refusals = [ErrorReason.notPermitted.rawValue, ErrorReason.rateLimited.rawValue]
+  /// The results that are refusals, and that of what was not handed over.
+  public static let refusals = [
+    ErrorReason.notPermitted.rawValue, ErrorReason.rateLimited.rawValue, notDelivered,
+  ]
 
   public var isRefusal: Bool { Self.refusals.contains(result) }
 
@@ -117,6 +121,8 @@ public protocol AuditStore: Sendable {
 /// Which records are wanted; nil: all.
 public struct AuditQuestion: Sendable, Equatable {
   public var account: String?
+  /// Of accounts that one of these stands for, `*` for any run of characters; nil: all, also those of no account.
+  public var accounts: [String]?
   public var uid: UInt32?
   public var unit: String?
   public var action: AuditAction?

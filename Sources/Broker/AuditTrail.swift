@@ -79,7 +79,7 @@ public final class AuditTrail: Sendable {
       let (nudges, nudge) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
       let hasNew = state.withLock { state in
         state.nudge = nudge
-        return state.lines.values.contains { state.taken[$0.id] == nil && $0.times > 0 }
+        return state.hasNew
       }
       if !hasNew {
         await withTaskGroup(of: Void.self) { group in
@@ -103,7 +103,7 @@ public final class AuditTrail: Sendable {
   public func flush() async {
     let (records, lost) = state.withLock { $0.take(at: uptime().milliseconds) }
     if lost > 0 { logger.error("\(lost) records of the audit trail were lost: they could not be written") }
-    for (record, isNew) in records where isNew || record.isWorthTelling { tell(record) }
+    for (record, isTold) in records where isTold { tell(record) }
     let all = state.withLock { state in
       for (record, _) in records { state.unwritten[record.id] = record }
       return state.unwritten.values.sorted { $0.id < $1.id }

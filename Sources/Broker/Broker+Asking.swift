@@ -97,30 +97,19 @@ extension Broker {
     _ params: TokenExchange.Params, _ session: any Session
   ) async throws(RPCError) -> TokenExchange.Result {
     let account = try accountName(params.account)
-    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    var deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
+    let acting = try await clearActor(params, session, until: deadline)
+    // The time that a person took is not the provider's.
+    if params.timeout == nil { deadline = uptime + Timeouts.standard }
     let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
     var actor: Secret?
-    if let name = params.actor {
-      let acting = try accountName(name)
-      try check(.use, method: TokenExchange.name, account: name, caller: session.caller)
-      // Its token is used as well: it is a release of that account's.
-      let (acted, clearance) = try await clear(
-        TokenExchange.self, .init(account: name, timeout: Double((deadline - uptime).milliseconds) / 1000), session)
-      try checkAgain(TokenExchange.self, acted, clearance)
-      actor = try await self.token(of: acting, SavedToken.Key(), minimumTTL: nil, until: deadline).0.accessToken
+    if let acting {
+      actor = try await self.token(of: acting.account, SavedToken.Key(), minimumTTL: nil, until: deadline).0.accessToken
     }
-    let request: TokenExchangeRequest
-    do throws(TokenExchangeRequestError) {
-      request = try TokenExchangeRequest(
-        subjectToken: token.accessToken, subjectTokenType: .accessToken, actorToken: actor,
-        actorTokenType: actor == nil ? nil : .accessToken,
-        requestedTokenType: params.requested_token_type.map(TokenExchangeRequest.TokenType.init),
-        audiences: params.audience ?? [], resources: params.resource ?? [], scopes: params.scopes ?? [])
-    } catch {
-      throw .invalidParams(error.description)
-    }
+    let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
     let metadata = try await metadata(of: provider.name, with: .token)
+    if let acting { try checkAgain(TokenExchange.self, acting.params, acting.clearance) }
     let sentAt = now
     let issued: TokenResponse
     do throws(RPCError) {
@@ -129,12 +118,47 @@ extension Broker {
     } catch {
       throw exchangeRefused(error)
     }
+    // As for the account itself: a reload may have taken the permission away while the provider was asked.
+    if let acting { try checkAgain(TokenExchange.self, acting.params, acting.clearance) }
     let end = issued.expiresIn.map { sentAt + $0 }
     return .init(
       // Exposed to be handed out: this is what the method is for.
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
       token_type: issued.tokenType, expires_at: end?.seconds,
       expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
+  }
+
+  /// The account that acts in an exchange.
+  private struct Acting {
+    let account: AccountName
+    let params: TokenExchange.Params
+    let clearance: Clearance
+  }
+
+  /// The actor's token is used as well: it is a release of that account's, and may wait for a person by itself.
+  private func clearActor(
+    _ params: TokenExchange.Params, _ session: any Session, until deadline: Duration
+  ) async throws(RPCError) -> Acting? {
+    guard let name = params.actor else { return nil }
+    let account = try accountName(name)
+    try check(.use, method: TokenExchange.name, account: name, caller: session.caller)
+    let left = params.timeout == nil ? nil : Double((deadline - uptime).milliseconds) / 1000
+    let (cleared, clearance) = try await clear(TokenExchange.self, .init(account: name, timeout: left), session)
+    return Acting(account: account, params: cleared, clearance: clearance)
+  }
+
+  private func exchangeRequest(
+    _ params: TokenExchange.Params, subject: Secret, actor: Secret?
+  ) throws(RPCError) -> TokenExchangeRequest {
+    do throws(TokenExchangeRequestError) {
+      return try TokenExchangeRequest(
+        subjectToken: subject, subjectTokenType: .accessToken, actorToken: actor,
+        actorTokenType: actor == nil ? nil : .accessToken,
+        requestedTokenType: params.requested_token_type.map(TokenExchangeRequest.TokenType.init),
+        audiences: params.audience ?? [], resources: params.resource ?? [], scopes: params.scopes ?? [])
+    } catch {
+      throw .invalidParams(error.description)
+    }
   }
 
   /// The caller chose the target: what the provider has against it says nothing of the settings.

@@ -66,6 +66,8 @@ extension Broker {
     // What goes in pieces is recorded as it begins and as it takes effect.
     case StoreBackupPart.name, StoreRestorePart.name, StoreRestoreLook.name: nil
     case BrokerReload.name: .policy
+    // Whatever uses the account's token, also to look.
+    case _ where method is any TokenRelease.Type: .use
     default: auditAction(of: method.access)
     }
   }
@@ -97,8 +99,9 @@ extension Broker {
       action: .login, method: type.rawValue, account: login.account.rawValue,
       who: .init(uid: login.uid), result: error.map { $0.reason?.rawValue ?? "failed" } ?? AuditEntry.ok)
     entry.provider = login.provider.rawValue
-    entry.scopes = login.scopes
-    trail.note(entry)
+    // One that failed granted none, and what was asked for is the caller's to make up.
+    if error == nil { entry.scopes = login.scopes }
+    trail.note(entry, isReal: grants[login.account] != nil)
   }
 
   /// Something ended a session or a grant without a caller: the provider's own word.
@@ -108,25 +111,13 @@ extension Broker {
     trail.note(entry)
   }
 
-  func auditReload(for caller: Caller?, _ error: RPCError) {
-    let who = caller.map(AuditEntry.Who.init) ?? .init(uid: nil)
-    trail.note(
-      AuditEntry(
-        action: .policy, method: BrokerReload.name, who: who,
-        result: (error.reason ?? .invalidConfiguration).rawValue), pid: caller?.pid ?? 0)
-  }
-
-  func auditReload(for caller: Caller?, rules: [Rule]) {
-    let old = configuration.policy.rules
-    var entry = AuditEntry(
-      action: .policy, method: BrokerReload.name, who: caller.map(AuditEntry.Who.init) ?? .init(uid: nil))
-    let (added, removed) = (rules.filter { !old.contains($0) }, old.filter { !rules.contains($0) })
-    entry.detail =
-      added.isEmpty && removed.isEmpty
-      ? "the \(rules.count) rules are as they were"
-      : "\(rules.count) rules: "
-        + (added.map { "+\($0.name)" } + removed.map { "-\($0.name)" }).joined(separator: " ").prefix(400)
-    trail.note(entry, pid: caller?.pid ?? 0)
+  /// What one request does to many accounts, a record for each, so that each one's trail has it. Where there are very
+  /// many they are written in between, so that none is lost: the request, which has been on the disk itself, waits.
+  func audit(_ entries: [AuditEntry], for caller: Caller) async {
+    for start in stride(from: 0, to: entries.count, by: Limit.auditBatch) {
+      if start > 0 { await trail.flush() }
+      for entry in entries[start...].prefix(Limit.auditBatch) { trail.note(entry, pid: caller.pid, isReal: true) }
+    }
   }
 
   // MARK: audit.list
@@ -145,6 +136,9 @@ extension Broker {
     }
     var question = AuditQuestion(limit: limit + 1)
     question.account = params.account
+    if params.account == nil {
+      question.accounts = configuration.policy.managed(AuditList.name, by: caller)
+    }
     question.uid = params.uid
     question.unit = params.unit
     question.action = params.action
@@ -170,7 +164,7 @@ extension Broker {
     return Timestamp(seconds: seconds)
   }
 
-  /// Those that the caller may know of, as many as fit an answer.
+  /// As many as fit an answer, of those that the caller may know of still: a reload may have changed that meanwhile.
   private func page(_ records: [AuditRecord], limit: Int, for caller: Caller) -> AuditList.Result {
     var lines: [AuditList.Line] = []
     var bytes = 0

@@ -19,6 +19,7 @@ extension Broker {
       // A reload may have taken the permission away meanwhile.
       for grant in backup.state.grants { try checkRelease(of: grant.account, session.caller) }
       guard transfers.set(id, .outgoing(file), at: uptime) else { throw Self.unknownTransfer("backup_id") }
+      await audit(backup.state.grants.map { released($0, to: session.caller) }, for: session.caller)
       let count = backup.state.grants.count
       logger.notice(
         "made a backup of \(count) accounts",
@@ -45,6 +46,16 @@ extension Broker {
     return .init(data: Data(part).base64EncodedString())
   }
 
+  /// Without the token's number: what a backup lets go is the grant, and one in each hour is one record.
+  private func released(_ grant: SavedGrant, to caller: Caller) -> AuditEntry {
+    let account = grant.account.rawValue
+    var entry = AuditEntry(action: .release, method: StoreBackup.name, account: account, who: .init(caller))
+    entry.provider = grant.provider.rawValue
+    entry.scopes = grant.grantedScopes
+    entry.rule = cache.rule(.use, StoreBackup.name, account, caller)
+    return entry
+  }
+
   /// What is on disk, as of one moment, without what is this machine's own.
   private func wholeBackup(for caller: Caller) async throws(RPCError) -> Backup {
     if let storeFailure { throw storeError(storeFailure) }
@@ -65,11 +76,14 @@ extension Broker {
     let decision = configuration.policy.decide(
       .use, method: StoreBackup.name, account: account.rawValue, caller: caller)
     if case .allowed(_, nil, nil) = decision { return }
+    var why = ""
+    if case .allowed(_, _, let confirm?) = decision { why = ": rule \(confirm.rule) has a person allow each release" }
     throw RPCError(
       .notPermitted,
-      "a backup holds every account's tokens, and uid \(caller.uid) may not have those of \(account) whole and at once",
-      hint: "An admin can add a [[rule]] with accounts = [\"*\"], methods = [\"\(StoreBackup.name)\"], and neither "
-        + "`scopes` nor `confirm`.")
+      "a backup holds every account's tokens, and uid \(caller.uid) may not have those of \(account) whole and at once"
+        + why,
+      hint: "An admin can allow it, also to root, by these lines in the configuration and `grantctl reload`:\n"
+        + Rule.lines(for: caller, account: nil, methods: [StoreBackup.name]))
   }
 
   private func packed(
@@ -109,13 +123,19 @@ extension Broker {
     let id = surroundings.token(bytes: 16)
     try transfers.begin(id, content, for: session, at: uptime)
     let owner = ObjectIdentifier(session)
-    session.onClose { [weak self] in
-      Task { await self?.forgetTransfers(of: owner) }
+    // Held until then, so that no other has its name.
+    if sessionsTransferring.updateValue(session, forKey: owner) == nil {
+      session.onClose { [weak self] in
+        Task { await self?.forgetTransfers(of: owner) }
+      }
     }
     return id
   }
 
-  private func forgetTransfers(of owner: ObjectIdentifier) { transfers.forget(owner) }
+  private func forgetTransfers(of owner: ObjectIdentifier) {
+    sessionsTransferring[owner] = nil
+    transfers.forget(owner)
+  }
 
   static func unknownTransfer(_ name: String) -> RPCError {
     .invalidParams(

@@ -1,5 +1,7 @@
 public import BrokerAPI
 import Grants
+import OAuth
+import Synchronization
 
 // Credentials that units load from the broker (`LoadCredential=`).
 extension Broker {
@@ -53,7 +55,24 @@ extension Broker {
       entry.result = (error.reason ?? .providerError).rawValue
       requests.answered(Self.credentialMethod, .failure(error))
     }
-    trail.note(entry, pid: request.caller.pid)
+    trail.note(entry, pid: request.caller.pid, isReal: account.map(cache.knows) ?? false)
+  }
+
+  /// A connection got no credential by the socket's own word. Called on its event loop, and waits for nothing.
+  public nonisolated func credentialWithheld(_ withheld: CredentialWithheld) {
+    let who = withheld.caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    let account = withheld.id.flatMap { id in offered.withLock { $0.offer(id)?.account.rawValue } }
+    var entry = AuditEntry(action: .release, method: Self.credentialMethod, account: account, who: who)
+    switch withheld.cause {
+    case .foreign: entry.result = ErrorReason.notPermitted.rawValue
+    case .undelivered: entry.result = AuditEntry.notDelivered
+    }
+    var detail = withheld.message
+    if let id = withheld.id, let unit = withheld.unit { detail = "\(id) for \(unit): \(detail)" }
+    entry.detail = detail.printable(limit: Limit.auditDetail)
+    // The name of a stranger's connection is made up, also where it names an account that is here.
+    let isReal = withheld.cause == .undelivered && account.map(cache.knows) ?? false
+    trail.note(entry, pid: withheld.caller?.pid ?? 0, isReal: isReal)
   }
 
   /// What a credential is called among the methods, where they are counted and recorded.
@@ -69,7 +88,22 @@ extension Broker {
         hint: "It is for \(units.joined(separator: ", ").prefix(256)). An admin can add the unit to its `units`.")
     }
     try check(.use, method: TokenGet.name, account: offer.account.rawValue, caller: request.caller)
+    try checkUnasked(offer, request)
     return offer
+  }
+
+  /// A unit that starts cannot wait for a person, and asking again is no help.
+  private func checkUnasked(_ offer: UnitCredentials.Offer, _ request: CredentialRequest) throws(RPCError) {
+    let account = offer.account.rawValue
+    let decision = configuration.policy.decide(
+      .use, method: TokenGet.name, account: account, caller: request.caller)
+    guard case .allowed(_, _, let confirm?) = decision, confirm.exempt.isEmpty else { return }
+    throw RPCError(
+      .notPermitted,
+      "rule \(confirm.rule) has a person allow each release of account \(account), and a unit that starts cannot wait",
+      hint:
+        "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
+        + "reload`:\n" + Rule.lines(for: request.caller, account: account, methods: [TokenGet.name]))
   }
 
   private func unknown(_ request: CredentialRequest, _ credentials: UnitCredentials) -> RPCError {

@@ -47,7 +47,9 @@ extension Broker {
        systemd-creds encrypt --name=grantd.key - $C/grantd.key
     3. systemctl edit grantd, in [Service]:
        LoadCredentialEncrypted=grantd.key.previous:$C/grantd.key.previous
-    4. systemctl restart grantd; then take the line and the file of step 3 away.
+    4. systemctl restart grantd
+    5. Once the journal says that all is sealed anew: take away the line of step 3
+       and the file of step 1, and systemctl daemon-reload.
     docs/systemd.md has it in full.
     """
 }

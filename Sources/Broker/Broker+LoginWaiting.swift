@@ -111,6 +111,7 @@ extension Broker {
         "login of \(login.saved.account) failed: \(error.message)",
         metadata: ["account": "\(login.saved.account)", "provider": "\(login.saved.provider)"])
     }
+    logins[id]?.saved.forgetSecrets()
     forgetOldLogins()
     await commitOrWarn([.removeLogin(id)], "the end of a login")
   }

@@ -4,41 +4,68 @@ import OAuth
 
 // What a rule's cap on scopes means, and why the policy says what it says.
 extension Broker {
-  /// The scopes that a release may have; nil: all that was granted.
-  private func cap(_ method: String, _ account: AccountName, _ clearance: Clearance) throws(RPCError) -> Set<String>? {
+  /// The scopes that a release may have.
+  private struct Cap {
+    /// By the rules; nil: all that was granted.
+    var rules: Set<String>?
+    /// By a person's word, with those that need none; nil: all that the rules leave.
+    var word: Set<String>?
+  }
+
+  private func cap(_ method: String, _ account: AccountName, _ clearance: Clearance) throws(RPCError) -> Cap {
     let caller = clearance.caller
     switch configuration.policy.decide(.use, method: method, account: account.rawValue, caller: caller) {
-    case .allowed(_, let scopes, nil): return scopes
-    case .allowed(_, let scopes, .some) where clearance.isConfirmed: return scopes
-    case .allowed(_, _, .some(let confirm)):
+    case .allowed(_, let scopes, nil): return Cap(rules: scopes)
+    case .allowed(_, let scopes, .some(let confirm)):
+      if let allowed = clearance.allowed { return Cap(rules: scopes, word: allowed.scopes?.union(confirm.exempt)) }
       guard !confirm.exempt.isEmpty else { throw unconfirmed(method, account.rawValue, confirm) }
-      return confirm.exempt
+      return Cap(rules: confirm.exempt)
     case .refused:
       try check(.use, method: method, account: account.rawValue, caller: caller)
-      return []
+      return Cap(rules: [])
     }
+  }
+
+  /// What of a token's scopes lies beyond; nil: nothing does. Scopes that the provider does not say lie beyond any.
+  private func excess(_ scopes: [String], over cap: Set<String>?) -> [String]? {
+    guard let cap else { return nil }
+    let beyond = scopes.filter { !cap.contains($0) }
+    return beyond.isEmpty && !scopes.isEmpty ? nil : beyond
   }
 
   /// The scopes to ask for: those that the caller named, or all that it may have.
   func capped(_ scopes: [String]?, of grant: Grant, _ clearance: Clearance) throws(RPCError) -> [String]? {
     let account = grant.saved.account
-    guard let cap = try cap(TokenGet.name, account, clearance) else { return scopes }
+    // A person's word covers what was asked for, or the caller would not have come so far.
+    guard let cap = try cap(TokenGet.name, account, clearance).rules else { return scopes }
     if let scopes, !scopes.isEmpty {
       let beyond = scopes.filter { !cap.contains($0) }
       guard beyond.isEmpty else { throw beyondCap(account, beyond, cap) }
       return scopes
     }
-    let granted = grant.saved.grantedScopes.isEmpty ? grant.saved.requestedScopes : grant.saved.grantedScopes
+    let granted = granted(grant)
     let both = granted.filter(cap.contains)
     guard !both.isEmpty else { throw beyondCap(account, granted, cap) }
     return both
   }
 
-  /// A token that the provider does not narrow is nothing for a caller who may not have all of it.
-  func checkCap(of token: SavedToken, _ account: AccountName, _ clearance: Clearance) throws(RPCError) {
-    guard let cap = try cap(TokenGet.name, account, clearance) else { return }
-    let beyond = token.scopes.filter { !cap.contains($0) }
-    guard beyond.isEmpty, !token.scopes.isEmpty else { throw beyondCap(account, beyond, cap) }
+  private func granted(_ grant: Grant) -> [String] {
+    grant.saved.grantedScopes.isEmpty ? grant.saved.requestedScopes : grant.saved.grantedScopes
+  }
+
+  /// The scopes of the token that would be handed out, as far as is known before; none: the provider does not say. One
+  /// that is not narrowed has all that was granted, and one that was seen to have more than was asked for has that.
+  func knownScopes(of key: SavedToken.Key, _ grant: Grant) -> [String] {
+    if let token = grant.token(for: key), token.expiresAt.map({ $0 > now }) ?? true { return token.scopes }
+    return key.scope.isEmpty ? granted(grant) : key.scopes
+  }
+
+  /// A token that the provider does not narrow is nothing for a caller who may not have all of it, nor is one with more
+  /// scopes than a person allowed.
+  func checkCap(of scopes: [String], _ account: AccountName, _ clearance: Clearance) throws(RPCError) {
+    let cap = try cap(TokenGet.name, account, clearance)
+    if let beyond = excess(scopes, over: cap.rules) { throw beyondCap(account, beyond, cap.rules ?? []) }
+    if let beyond = excess(scopes, over: cap.word) { throw beyondWord(account, beyond) }
   }
 
   /// Methods that use the token as it is are nothing for a caller who may have a part of it alone.
@@ -55,9 +82,10 @@ extension Broker {
 
   /// A proof is for a token that the caller may have: the key would make a stolen one good.
   func checkCap(ofNamed token: Secret, _ grant: Grant, _ clearance: Clearance) throws(RPCError) {
-    guard let cap = try cap(DPoPProof.name, grant.saved.account, clearance) else { return }
+    let cap = try cap(DPoPProof.name, grant.saved.account, clearance)
+    guard cap.rules != nil || cap.word != nil else { return }
     let scopes = grant.livingTokens.first { $0.accessToken == token }?.scopes
-    guard let scopes, !scopes.isEmpty, scopes.allSatisfy(cap.contains) else {
+    guard let scopes, excess(scopes, over: cap.rules) == nil, excess(scopes, over: cap.word) == nil else {
       throw RPCError(
         .notPermitted, "that is no current token of account \(grant.saved.account) that this caller may have",
         hint: "Ask for one with `token.get` again, and for the proof with that.")
@@ -70,6 +98,14 @@ extension Broker {
       .notPermitted, "the rule for this caller does not allow \(what.prefix(200)) of account \(account)",
       hint: "It allows: \(cap.sorted().joined(separator: " ").prefix(512)). An admin can add to the rule's `scopes`; a "
         + "provider with narrow_tokens = false gives no part of them.")
+  }
+
+  private func beyondWord(_ account: AccountName, _ beyond: [String]) -> RPCError {
+    let what = beyond.isEmpty ? "scopes that the provider does not say" : beyond.joined(separator: " ")
+    return RPCError(
+      .notPermitted,
+      "the provider's token of account \(account) has more than a person allowed: \(what.prefix(200))",
+      hint: "Ask again: a person is then asked about all that it has.")
   }
 
   /// `policy.explain`.
@@ -89,8 +125,20 @@ extension Broker {
     let policy = configuration.policy
     switch policy.decide(method.access, method: method.name, account: params.account, caller: subject) {
     case .allowed(let rule, let scopes, let confirm): return explanation(method, rule, scopes, confirm)
-    case .refused(let why): return .init(allowed: false, why: why)
+    case .refused(let why):
+      let isDetailed = policy.allows(.manage, method: PolicyExplain.name, account: params.account, caller: caller)
+      return .init(allowed: false, why: isDetailed ? why : Self.refusal(method.name, params.account, caller))
     }
+  }
+
+  /// For who may not manage the account: what other rules say would tell which accounts there are, and whose they are.
+  private static func refusal(_ method: String, _ account: String?, _ caller: Caller) -> String {
+    let command: [String?] = [
+      "grantctl explain \(account ?? "ACCOUNT") --uid \(caller.uid)", caller.unit.map { "--unit \($0.prefix(256))" },
+      method == TokenGet.name ? nil : "--method \(method)",
+    ]
+    return "no rule allows this caller \(method)" + (account.map { " for account \($0)" } ?? "")
+      + "; `\(command.compactMap(\.self).joined(separator: " "))`, run by an admin, says what is missing"
   }
 
   private func explanation(

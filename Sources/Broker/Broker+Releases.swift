@@ -5,7 +5,10 @@ import OAuth
 /// How far a release was let through when it was asked for. Without a person's word the policy's own leave is all of it.
 struct Clearance: Sendable {
   var caller: Caller
-  var isConfirmed = false
+  /// What a person allowed: no more is released. Nil: nobody was asked.
+  var allowed: Releases.Question?
+
+  var isConfirmed: Bool { allowed != nil }
 }
 
 // Rules with `confirm`: a release waits until a person allows it. Nothing else waits with it.
@@ -24,13 +27,13 @@ extension Broker {
     guard let confirmation = try confirmation(M.access, question, caller) else {
       return (params, Clearance(caller: caller))
     }
-    try checkPossible(params, caller)
+    try checkPossible(params, question, caller)
     var params = params
     let began = uptime
     let patience = params.timeout == nil ? nil : try Timeouts.duration(params.timeout)
-    try await ask(M.access, question, confirmation, patience, session)
+    let allowed = try await ask(M.access, question, confirmation, patience, session)
     if let patience { params.timeout = Double(max(.zero, patience - (uptime - began)).milliseconds) / 1000 }
-    return (params, Clearance(caller: caller, isConfirmed: true))
+    return (params, Clearance(caller: caller, allowed: allowed))
   }
 
   /// A reload may have changed what the caller may do while it waited.
@@ -50,7 +53,7 @@ extension Broker {
     var question = Releases.Question(account: params.account, method: M.name)
     guard let grant = grants[try accountName(params.account)] else { throw unknownAccount(params.account) }
     if let params = params as? TokenGet.Params {
-      if let scopes = params.scopes, !scopes.isEmpty { question.scopes = Set(scopes) }
+      question.scopes = scopes(of: params, grant)
       question.resource = params.resource
     } else if let named = (params as? DPoPProof.Params)?.access_token {
       // Exposed to be compared, in a type that does it in constant time.
@@ -60,11 +63,27 @@ extension Broker {
     return question
   }
 
+  /// What a person is asked about: the scopes that were asked for, and what more the token is known to come with. Nil:
+  /// all that the caller may have.
+  private func scopes(of params: TokenGet.Params, _ grant: Grant) -> Set<String>? {
+    guard let asked = params.scopes, !asked.isEmpty else { return nil }
+    // What cannot be had is refused where that is looked for.
+    guard let wanted = try? key(scopes: asked, resource: params.resource, grant) else { return Set(asked) }
+    let known = knownScopes(of: wanted, grant)
+    return known.isEmpty ? nil : Set(asked).union(known)
+  }
+
   /// What can never be had is no question to a person.
-  private func checkPossible(_ params: any ReleaseParams, _ caller: Caller) throws(RPCError) {
+  private func checkPossible(
+    _ params: any ReleaseParams, _ question: Releases.Question, _ caller: Caller
+  ) throws(RPCError) {
     guard let params = params as? TokenGet.Params, let grant = grants[try accountName(params.account)] else { return }
-    let scopes = try capped(params.scopes, of: grant, Clearance(caller: caller, isConfirmed: true))
-    _ = try key(scopes: scopes, resource: params.resource, grant)
+    let clearance = Clearance(caller: caller, allowed: question)
+    let scopes = try capped(params.scopes, of: grant, clearance)
+    let wanted = try key(scopes: scopes, resource: params.resource, grant)
+    let known = knownScopes(of: wanted, grant)
+    guard !wanted.isNarrowed, !known.isEmpty else { return }
+    try checkCap(of: known, grant.saved.account, clearance)
   }
 
   /// What a person has to say first; nil: nothing.
@@ -82,15 +101,21 @@ extension Broker {
     }
   }
 
-  /// Returns once it is allowed.
+  /// How a wait ends after which the caller goes on.
+  private enum Leave: String {
+    case approved
+    case noLongerNeeded = "no_longer_needed"
+  }
+
+  /// What a person allowed, once they have; nil: nobody need allow it any longer.
   private func ask(
     _ access: Access, _ question: Releases.Question, _ first: Policy.Confirmation, _ patience: Duration?,
     _ session: any Session
-  ) async throws(RPCError) {
+  ) async throws(RPCError) -> Releases.Question? {
     let caller = session.caller
     if let word = releases.word(on: question, of: caller, at: uptime) {
-      guard word else { throw denied(question) }
-      return
+      guard word.isAllowed else { throw denied(question) }
+      return word.question
     }
     guard !isDraining else { throw shuttingDown() }
     let wait = min(first.within, patience ?? first.within)
@@ -112,23 +137,24 @@ extension Broker {
     }
     tell(.releaseWaiting, id, hint: "Allow it with `grantctl approve \(id)`, or `grantctl approve \(id) --deny`.")
     do throws(RPCError) {
-      let outcome = try await outcome(of: id, access, until: until)
-      tell(.releaseEnded, id, outcome: outcome)
+      let leave = try await leave(for: id, access, until: until)
+      tell(.releaseEnded, id, outcome: leave.rawValue)
+      return leave == .approved ? question : nil
     } catch {
       tell(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
       throw error
     }
   }
 
-  /// What it came to, where it may go on.
-  private func outcome(of id: String, _ access: Access, until: Duration) async throws(RPCError) -> String {
+  /// Returns once it may go on.
+  private func leave(for id: String, _ access: Access, until: Duration) async throws(RPCError) -> Leave {
     while let release = releases[id] {
       guard !isDraining else { throw shuttingDown() }
       guard let confirmation = try confirmation(access, release.question, release.caller) else {
-        return "no_longer_needed"
+        return .noLongerNeeded
       }
       switch release.phase {
-      case .approved: return "approved"
+      case .approved: return .approved
       case .denied: throw denied(release.question)
       case .abandoned: throw RPCError(.timedOut, "the caller hung up")
       case .waiting: break

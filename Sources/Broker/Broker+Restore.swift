@@ -78,6 +78,10 @@ extension Broker {
     do throws(RPCError) {
       let result = try await apply(backup.state, replacing: params.replace ?? false)
       transfers.end(params.restore_id)
+      let words = "a backup of \(backup.host.printable(limit: 128))"
+      await audit(
+        result.restored.map { restored($0, "restored from \(words)", by: session.caller) }
+          + result.replaced.map { restored($0, "replaced from \(words)", by: session.caller) }, for: session.caller)
       logger.notice(
         "restored \(result.restored.count + result.replaced.count) accounts of a backup",
         metadata: [
@@ -91,15 +95,21 @@ extension Broker {
     }
   }
 
+  private func restored(_ account: String, _ detail: String, by caller: Caller) -> AuditEntry {
+    var entry = AuditEntry(action: .admin, method: StoreRestoreApply.name, account: account, who: .init(caller))
+    entry.provider = AccountName(rawValue: account).flatMap { grants[$0]?.saved.provider.rawValue }
+    entry.rule = cache.rule(.manage, StoreRestoreApply.name, account, caller)
+    entry.detail = detail
+    return entry
+  }
+
   // MARK: Applying
 
   private func apply(
     _ state: StoredState, replacing: Bool
   ) async throws(RPCError) -> StoreRestoreApply.Result {
     let accounts = state.grants.map(\.account).sorted()
-    // A rotation under way belongs to a grant that is about to be replaced: its answer must not come after.
-    if replacing { for account in accounts { await refreshEnds(account) } }
-    for account in accounts { await takeTurn(account) }
+    try await takeTurns(of: accounts, replacing: replacing)
     defer { for account in accounts { leaveTurn(account) } }
     let plan = try Restoration(
       of: state, into: grants, registrations: registrations,
@@ -125,6 +135,33 @@ extension Broker {
     let missing = Set(plan.grants.map(\.saved.provider)).subtracting(providers.keys).sorted()
     result.warnings += missing.map { "provider \($0) is not configured here: its accounts wait until it is" }
     return result
+  }
+
+  /// All turns at once. A rotation under way belongs to a grant that is about to be replaced: its answer must not come
+  /// after. One that begins later waits for the turn before it sends anything.
+  private func takeTurns(of accounts: [AccountName], replacing: Bool) async throws(RPCError) {
+    func busy() -> AccountName? {
+      replacing ? accounts.first { grants[$0].map { $0.phase != .idle } ?? false } : nil
+    }
+    let deadline = uptime + Timeouts.maximum
+    for _ in 0..<Limit.rounds {
+      while let account = busy(), uptime < deadline {
+        if let storeFailure { throw storeError(storeFailure) }
+        guard !isStopped else { throw shuttingDown() }
+        await wait(for: .account(account), until: deadline)
+      }
+      for account in accounts { await takeTurn(account) }
+      guard let account = busy() else { return }
+      for account in accounts { leaveTurn(account) }
+      guard uptime < deadline else { throw Self.stillRefreshing(account) }
+    }
+    throw Self.stillRefreshing(accounts[0])
+  }
+
+  private static func stillRefreshing(_ account: AccountName) -> RPCError {
+    RPCError(
+      .timedOut, "account \(account) is being refreshed, and its new tokens must not be lost",
+      hint: "Nothing was restored. Try again when its provider has answered: `grantctl show \(account)`.")
   }
 
   private func takeOver(_ restored: Restoration.Account) {

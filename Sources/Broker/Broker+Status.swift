@@ -3,6 +3,7 @@ import Foundation
 import Grants
 import Logging
 import OAuth
+import Synchronization
 
 extension Broker {
   func status(for caller: Caller) -> BrokerStatus.Result {
@@ -127,18 +128,18 @@ extension Broker {
     // A later reload that was quicker read the newer file: it stays in force.
     guard turn > appliedReload else { return .init(providers: providers.count, warnings: configuration.warnings) }
     appliedReload = turn
-    auditReload(for: caller, rules: new.policy.rules)
-    apply(new)
+    applyAndAudit(new, for: caller)
     await takeDeclared()
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
     return .init(providers: new.providers.count, warnings: new.warnings)
   }
 
-  private func apply(_ new: BrokerConfiguration) {
+  func apply(_ new: BrokerConfiguration) {
     configuration = new
     loadedAt = now
     trail.configure(new.audit)
+    offered.withLock { $0 = new.credentials }
     rates.configure(new.callerLimits)
     cache.configure(policy: new.policy, refresh: new.refresh)
     releases.forgetWords()

@@ -18,8 +18,8 @@ extension Broker {
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
-    // What a rule was when the caller came may be another by now.
-    try checkCap(of: token, account, clearance)
+    // What a rule was when the caller came may be another by now, and the provider may have answered with more.
+    try checkCap(of: token.scopes, account, clearance)
     return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
   }
 

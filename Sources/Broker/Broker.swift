@@ -2,6 +2,7 @@ public import BrokerAPI
 public import Grants
 public import Logging
 import OAuth
+import Synchronization
 
 /// The shell around the grants: holds their state, drives their refreshes and logins, and answers the socket. Nothing is
 /// read from its state before an `await` and written after it without being read again.
@@ -39,12 +40,16 @@ public actor Broker {
   var releases = Releases()
   /// Backups on their way.
   var transfers = Transfers()
+  /// The connections that backups go over.
+  var sessionsTransferring: [ObjectIdentifier: any Session] = [:]
   var sessionsAsking: [ObjectIdentifier: (session: any Session, ids: Set<String>)] = [:]
   var measures = Measures()
   nonisolated let requests = RequestTally()
   nonisolated let rates: CallerRates
   /// What was done and refused, and for whom.
   public nonisolated let trail: AuditTrail
+  /// What units may load, for the loop that serves them.
+  nonisolated let offered: Mutex<UnitCredentials>
   /// Who waits for an account's turn to write; absent: it is free.
   var turns: [AccountName: [CheckedContinuation<Void, Never>]] = [:]
   var subscriptions: [UInt64: Subscription] = [:]
@@ -101,6 +106,7 @@ public actor Broker {
     loadedAt = anchor.wall
     trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
     trail.configure(configuration.audit)
+    offered = Mutex(configuration.credentials)
     rates = CallerRates(uptime: surroundings.uptime)
     rates.configure(configuration.callerLimits)
     cache = TokenCache(policy: configuration.policy, trail: trail, uptime: surroundings.uptime)
@@ -121,6 +127,7 @@ public actor Broker {
   public func start() async throws(StoreError) {
     let stored = try await store.load()
     await beginTrail()
+    auditStart()
     let intents = Dictionary(stored.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
     let tokens = Dictionary(grouping: stored.tokens, by: \.account)
     for saved in stored.grants {

@@ -60,6 +60,10 @@ enum Limit {
   static let auditLines = 4096
   static let auditFailuresPerCaller = 32
   static let auditUnwritten = 8192
+  /// Characters of a record's detail that a stranger has a say in.
+  static let auditDetail = 512
+  /// Records of one request that concerns many accounts, after which they are written.
+  static let auditBatch = 1024
   /// How soon a new record is written, and how often what was counted is; and how often old records are removed.
   static let auditDelay = Duration.milliseconds(200)
   static let auditInterval = Duration.seconds(30)

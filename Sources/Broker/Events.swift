@@ -27,6 +27,7 @@ extension Broker {
     nextSubscription += 1
     let id = nextSubscription
     subscriptions[id] = Subscription(session: session, types: types)
+    session.holdOpen()
     session.onClose { [weak self] in
       Task { await self?.unsubscribe(id) }
     }

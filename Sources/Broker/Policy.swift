@@ -76,6 +76,12 @@ public struct Policy: Sendable, Equatable {
       }
   }
 
+  /// The accounts that the caller may manage by this method, as patterns; nil: all, and what is of no account.
+  func managed(_ method: String, by caller: Caller) -> [String]? {
+    guard !allows(.manage, method: method, account: nil, caller: caller) else { return nil }
+    return Set(rules.filter { $0.gives(.manage, method) && $0.who.matches(caller) }.flatMap(\.accounts)).sorted()
+  }
+
   /// The same for a token as it is, whatever scopes it has, and at once.
   func allowsWhole(_ method: String, account: String, caller: Caller) -> Bool {
     if case .allowed(_, nil, nil) = permission(.use, method, account, caller) { true } else { false }

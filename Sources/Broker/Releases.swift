@@ -51,7 +51,7 @@ struct Releases {
     fileprivate(set) var phase = Phase.waiting
   }
 
-  private struct Word {
+  struct Word {
     let question: Question
     /// The one who asked when it was said; it holds for all who are the same asker.
     let caller: Caller
@@ -82,14 +82,14 @@ struct Releases {
 
   subscript(id: String) -> Release? { byID[id] }
 
-  /// Whether a word that still holds lets it through (true) or refuses it (false); nil: somebody has to be asked. What
-  /// was refused last counts.
-  func word(on question: Question, of caller: Caller, at now: Duration) -> Bool? {
+  /// The word that still holds and lets it through or refuses it; nil: somebody has to be asked. What was said last
+  /// counts.
+  func word(on question: Question, of caller: Caller, at now: Duration) -> Word? {
     let asker = Asker(caller)
     return words.last { word in
       guard word.asker == asker, word.until > now else { return false }
       return word.isAllowed ? word.question.covers(question) : word.question == question
-    }?.isAllowed
+    }
   }
 
   /// Begins to wait; false: too many do.

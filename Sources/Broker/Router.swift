@@ -180,8 +180,13 @@ public struct Router: Dispatcher {
         broker.audit(M.self, account: named, session.caller, .success(result))
         return .success(JSON(encoding: result))
       } catch {
-        // Who may not call it at all is not told of its parameters, and recorded with the account all the same.
-        if named == nil, let account { named = (try? decodeParams(M.self, from: params)).map(account) }
+        // Who may not call it at all is not told of its parameters, but of the rule for the account that it named, and
+        // recorded with that.
+        var error = error
+        if named == nil, let account, let about = (try? decodeParams(M.self, from: params)).map(account) {
+          named = about
+          error = Broker.refusal(M.access, M.name, about, session.caller)
+        }
         broker.audit(M.self, account: named, session.caller, .failure(error))
         return .failure(error)
       }
@@ -232,9 +237,15 @@ extension Broker {
       ? policy.allowsSome(access, method: method, caller: caller)
       : policy.allows(access, method: method, account: account, caller: caller)
     guard !isAllowed else { return }
-    throw RPCError(
+    throw Self.refusal(access, method, account, caller)
+  }
+
+  /// With the rule that is missing, for an admin to take over.
+  static func refusal(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> RPCError {
+    RPCError(
       .notPermitted,
       "uid \(caller.uid) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),
-      hint: "An admin can allow it with a [[rule]] that has uid = \(caller.uid) and access = [\"\(access.rawValue)\"].")
+      hint: "An admin can allow it by these lines in the configuration and `grantctl reload`:\n"
+        + Rule.lines(for: caller, account: account, access: [access]))
   }
 }

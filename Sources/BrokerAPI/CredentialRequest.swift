@@ -22,5 +22,32 @@ public struct CredentialRequest: Sendable, Hashable {
   }
 }
 
+/// A connection got no credential, and the source does not know of it: it was not asked, or its answer was not handed over.
+public struct CredentialWithheld: Sendable, Hashable {
+  public enum Cause: Sendable, Hashable {
+    /// Whoever asks is not the manager, or does not ask as it does.
+    case foreign
+    /// The manager asked, and did not get an answer, or got none that it takes.
+    case undelivered
+  }
+
+  public var cause: Cause
+  /// The unit and the credential's id that the connection names, which proves nothing; nil: none as systemd names them.
+  public var unit: String?
+  public var id: String?
+  /// Nil: the kernel does not say.
+  public var caller: Caller?
+  /// For people.
+  public var message: String
+
+  public init(cause: Cause, unit: String? = nil, id: String? = nil, caller: Caller? = nil, message: String) {
+    self.cause = cause
+    self.unit = unit
+    self.id = id
+    self.caller = caller
+    self.message = message
+  }
+}
+
 /// What a credential is to hold, or why there is none. Asked of verified requests alone; must end by itself.
 public typealias CredentialSource = @Sendable (CredentialRequest) async -> Result<SecretText, RPCError>

@@ -3,9 +3,8 @@ import OAuth
 extension Form where Output == Duration {
   /// `"90s"`, `"5m"`, `"1h"`, `"90d"`, or a number of seconds.
   static func duration(_ range: ClosedRange<Duration>) -> Form {
-    let expected =
-      "a duration from \(range.lowerBound.inUnits) to \(range.upperBound.inUnits), such as \"30s\", \"5m\", \"1h\" or \"90d\""
-    return Form(expected: expected) { value throws(Unfit) in
+    let span = "a duration from \(range.lowerBound.inUnits) to \(range.upperBound.inUnits)"
+    return Form(expected: span + examples(in: range)) { value throws(Unfit) in
       let duration: Duration?
       let found: String
       switch value {
@@ -16,6 +15,15 @@ extension Form where Output == Duration {
       guard let duration, range.contains(duration) else { throw .found(found) }
       return duration
     }
+  }
+
+  /// Those of the usual ones that may be written there.
+  private static func examples(in range: ClosedRange<Duration>) -> String {
+    let usual: [Duration] = [.seconds(30), .minutes(5), .hours(1), .days(90)]
+    let fitting = usual.filter(range.contains).map { "\"\($0.inUnits)\"" }
+    guard let last = fitting.last else { return "" }
+    let others = fitting.dropLast().joined(separator: ", ")
+    return ", such as " + (others.isEmpty ? last : "\(others) or \(last)")
   }
 }
 

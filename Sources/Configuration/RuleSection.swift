@@ -47,7 +47,8 @@ extension Sections {
       ),
       Key(
         "exe", .path, \.executable,
-        "The path of the caller's executable. A system instance needs CAP_SYS_PTRACE to see that of other users."),
+        "The path of the caller's executable. Together with a user, a group or a unit: anybody can run a program with code "
+          + "of their own in it. A system instance needs CAP_SYS_PTRACE to see that of other users."),
       Key(
         "anyone", .flag, \.anyone, standard: "false", "Must be true in a rule that names nothing of the caller."),
       Key(
@@ -68,7 +69,8 @@ extension Sections {
       Key(
         "confirm", .flag, \.confirm, standard: "false",
         "A person must allow each release of a token (`grantctl approve`), also to root and the owner, unless another "
-          + "rule allows it without. Only what hands out a token or uses one waits."),
+          + "rule allows it without. Only what hands out a token or uses one waits; `grantctl backup` and "
+          + "`LoadCredential=` cannot, and are refused."),
       Key(
         "confirm_timeout", .duration(.seconds(5)...(.minutes(5))), \.confirmTimeout, standard: "\"60s\"",
         "With `confirm`: how long a person has, and the longest that the caller waits."),
@@ -107,26 +109,13 @@ extension RuleDraft {
       report.problem("\(title) has both \"\(named)\" and \"\(numbered)\"", at: place, suggestion: "keep one of them")
       return nil
     }
-    if table["accounts"] == nil { report.problem("\(title) has no \"accounts\"", at: place) }
-    if table["access"] == nil, table["methods"] == nil {
+    if !isMeant("accounts", in: table) { report.problem("\(title) has no \"accounts\"", at: place) }
+    if !isMeant("access", in: table), !isMeant("methods", in: table) {
       report.problem("\(title) has no \"access\"", at: place, suggestion: "or name methods one by one with \"methods\"")
     }
     checkConfirm(table, at: place, report: &report)
-    let namesCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"].contains { table[$0] != nil }
-    if !namesCaller && !anyone {
-      report.problem(
-        "\(title) names nothing of a caller", at: place,
-        suggestion: "add user, uid, group, gid, unit, user_unit or exe, or anyone = true if everybody is meant")
-    } else if namesCaller && anyone {
-      report.problem(
-        "\(title) says anyone = true, and names something of the caller", at: place, suggestion: "keep one of them")
-    }
-    if let unit = table["user_unit"]?.place, table["user"] == nil, table["uid"] == nil {
-      report.problem(
-        "\(title) has a \"user_unit\" and no user: any user may have a unit of that name", at: unit,
-        suggestion: "add user or uid")
-      return nil
-    }
+    guard checkCaller(table, at: place, report: &report) else { return nil }
+    let namesCaller = Self.ofCaller.contains { table[$0] != nil }
     let uid = uid ?? id(of: user, "user", in: table, by: sources.user, report: &report)
     let gid = gid ?? id(of: group, "group", in: table, by: sources.group, report: &report)
     guard let accounts, access != nil || !methods.isEmpty, namesCaller != anyone else { return nil }
@@ -138,8 +127,53 @@ extension RuleDraft {
       confirm: confirm ? confirmTimeout : nil)
   }
 
+  private static let ofCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"]
+
+  /// False, and a report, where what the rule says of the caller is too little to be meant.
+  private func checkCaller(_ table: [String: Item], at place: Place, report: inout Report) -> Bool {
+    let title = "[[rule]]"
+    func has(_ keys: [String]) -> Bool { keys.contains { isMeant($0, in: table) } }
+    if !has(Self.ofCaller), !anyone, !isMisread("anyone", in: table) {
+      report.problem(
+        "\(title) names nothing of a caller", at: place,
+        suggestion: "add user, uid, group, gid, unit, user_unit or exe, or anyone = true if everybody is meant")
+    } else if anyone, has(Self.ofCaller) {
+      report.problem(
+        "\(title) says anyone = true, and names something of the caller", at: place, suggestion: "keep one of them")
+    }
+    if let unit = table["user_unit"]?.place, !has(["user", "uid"]) {
+      report.problem(
+        "\(title) has a \"user_unit\" and no user: any user may have a unit of that name", at: unit,
+        suggestion: "add user or uid")
+      return false
+    }
+    if let exe = table["exe"]?.place, !has(["user", "uid", "group", "gid", "unit"]) {
+      report.problem(
+        "\(title) has an \"exe\" and no user, group or unit: any user can run that program with code of their own in it",
+        at: exe, suggestion: "add user, group or unit")
+      return false
+    }
+    return true
+  }
+
+  /// Whether the table has the key, or one that was refused as unknown and is nearest to it: whoever has mistyped a key
+  /// is not told that it is missing as well.
+  private func isMeant(_ key: String, in table: [String: Item]) -> Bool {
+    let known = Sections.rule.keys.map(\.name)
+    return table.keys.contains { $0 == key || !known.contains($0) && nearest(to: $0, in: known) == key }
+  }
+
+  /// Whether the table has the key, and what it says was refused.
+  private func isMisread(_ flag: String, in table: [String: Item]) -> Bool {
+    switch table[flag]?.value {
+    case nil, .flag: false
+    case .text, .number, .fraction, .list, .table, .time: true
+    }
+  }
+
   private func checkConfirm(_ table: [String: Item], at place: Place, report: inout Report) {
-    if let timeout = table["confirm_timeout"]?.place, !confirm {
+    let asks = isMeant("confirm", in: table) && (table["confirm"] == nil || isMisread("confirm", in: table))
+    if let timeout = table["confirm_timeout"]?.place, !confirm, !asks {
       report.problem(
         "[[rule]] has a \"confirm_timeout\" and nothing to confirm", at: timeout, suggestion: "add confirm = true")
     }

@@ -92,8 +92,10 @@ extension Item {
 /// The templates of the folders given: of one name, the first found counts.
 struct Templates {
   private var paths: [String: String] = [:]
+  private let folders: [String]
 
   init(folders: [String]) {
+    self.folders = folders
     for folder in folders {
       for file in Settings.Sources.tomlFiles(in: folder) {
         let name = String(file.dropLast(".toml".count))
@@ -107,11 +109,21 @@ struct Templates {
   /// The template; nil, and a report, where there is none or it cannot be read.
   func find(_ name: String, title: String, at place: Place, report: inout Report) -> Template? {
     guard let path = paths[name] else {
-      let known = names.isEmpty ? "no templates are installed" : "known are \(names.joined(separator: ", "))"
-      report.problem(
-        "unknown profile \(quoted(name)) in \(title); \(known)", at: place, suggestion: didYouMean(name, names))
+      reportUnknown(name, title: title, at: place, report: &report)
       return nil
     }
     return Loader.readTable(path, report: &report).map(Template.init)
+  }
+
+  private func reportUnknown(_ name: String, title: String, at place: Place, report: inout Report) {
+    let subject = "unknown profile \(quoted(name)) in \(title)"
+    guard names.isEmpty else {
+      let known = "known are \(names.joined(separator: ", "))"
+      return report.problem("\(subject); \(known)", at: place, suggestion: didYouMean(name, names))
+    }
+    let places = folders.map { $0.printable(limit: 256) }.joined(separator: ", ")
+    report.problem(
+      "\(subject); there are no templates in \(places.isEmpty ? "any folder" : places)", at: place,
+      suggestion: "install them there, or name their folder with --templates")
   }
 }

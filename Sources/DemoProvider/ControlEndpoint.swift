@@ -20,6 +20,9 @@ extension Provider {
       case (.POST, "reset"):
         reset()
         return .json(["ok": true])
+      case (.POST, "release"):
+        release()
+        return .json(["ok": true])
       case (.GET, "requests"): return .json(.array(ledger.withLock { $0.log.map(\.json) }))
       case (.POST, "token"): return try facts(of: body(of: request))
       default: return try command == "revoke_user" ? revokeUser(request) : act(command, request)
@@ -91,6 +94,11 @@ extension Provider {
       guard ledger.faults.count < Limits.faults else { throw ControlFailure("too many faults are set") }
       ledger.faults.append(fault)
     }
+  }
+
+  /// The answers that are delayed now come at once.
+  func release() {
+    ledger.withLock { $0.releases += 1 }
   }
 
   /// Faults, counts and settings as at the start; grants and keys stay.

@@ -86,6 +86,11 @@ public final class DemoServer: Sendable {
     try fault(Fault(kind, at: place, times: times, .with(change)))
   }
 
+  /// The answers that are delayed now come at once.
+  public func release() {
+    provider.release()
+  }
+
   /// Faults, counts and settings as at the start; grants and keys stay.
   public func reset() {
     provider.reset()

@@ -19,7 +19,7 @@ extension DemoServer {
 extension DemoServer.Fault {
   /// What a kind may be given; what is absent takes the value named here.
   public struct Parameters: Sendable, Hashable {
-    /// `delay`: how long (1 s). `dropbox_error`: its `retry_after` (3 s). `clock_offset`: how far off, either way (−300 s).
+    /// `delay`: how long (1 s), or until it is let go. `dropbox_error`: its `retry_after` (3 s). `clock_offset`: how far off, either way (−300 s).
     public var seconds: Double?
     /// `delay`, and each answer that replaces the right one: before the state change (this one), or after it.
     public var moment: Moment = .before

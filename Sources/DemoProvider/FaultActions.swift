@@ -112,20 +112,20 @@ extension Provider {
       if route == .control(Self.logoutCommand) { return .answered(await sendLogout(request), plain) }
       return .answered(answer(Turn(request: request, faults: [], now: now, place: .any), at: route), plain)
     }
-    let faults = ledger.withLock { ledger in
+    let (faults, releases) = ledger.withLock { ledger in
       ledger.counts[place.rawValue, default: 0] += 1
       ledger.note(raw, at: place)
-      return ledger.takeFaults(at: place)
+      return (ledger.takeFaults(at: place), ledger.releases)
     }
     guard !faults.contains(where: { $0.kind == .dropBeforeCommit }) else { return .dropped }
-    try await wait(for: faults, .before)
+    try await wait(for: faults, .before, after: releases)
     var response = faults.replacement(at: place, .before)
     if response == nil {
       var right = answer(Turn(request: request, faults: faults, now: options.now(), place: place), at: route)
       for fault in faults { fault.alter(&right) }
       response = faults.replacement(at: place, .after) ?? right
     }
-    try await wait(for: faults, .after)
+    try await wait(for: faults, .after, after: releases)
     guard let response, !faults.contains(where: { $0.kind == .dropAfterCommit }) else { return .dropped }
     let claimed = Turn(request: request, faults: faults, now: options.now(), place: place).claimedNow
     return .answered(response, Delivery(date: claimed.timeIntervalSince1970, faults: faults))
@@ -152,9 +152,14 @@ extension Provider {
     ].contains(path)
   }
 
-  private func wait(for faults: [DemoServer.Fault], _ moment: DemoServer.Fault.Moment) async throws {
+  private func wait(
+    for faults: [DemoServer.Fault], _ moment: DemoServer.Fault.Moment, after releases: Int
+  ) async throws {
     for fault in faults where fault.kind == .delay && fault.parameters.moment == moment {
-      try await Task.sleep(for: .seconds(max(0, fault.parameters.seconds ?? 1)))
+      let end = ContinuousClock.now + .seconds(max(0, fault.parameters.seconds ?? 1))
+      while ledger.withLock({ $0.releases }) == releases, case let left = end - ContinuousClock.now, left > .zero {
+        try await Task.sleep(for: min(left, Limits.delayStep))
+      }
     }
   }
 }

@@ -30,6 +30,8 @@ struct Ledger: Sendable {
   var prefills: [DemoServer.JSON] = []
   /// The `jti` of the newest logout token.
   var lastLogout: String?
+  /// How often the answers that are delayed were let go.
+  var releases = 0
   var currentNonce = "nonce-\(Base64URL.random())"
   private var lastGrant = 0
 

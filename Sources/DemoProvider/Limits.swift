@@ -29,6 +29,8 @@ enum Limits {
   static let revocations = 10_000
   static let faults = 256
   static let faultSeconds = 1e9
+  /// How soon a delayed answer learns that it may go.
+  static let delayStep: Duration = .milliseconds(10)
   static let statusCodes = 200...599
   static let signingKeys = 8
   static let codeLifetime = 60.0

@@ -112,6 +112,8 @@ extension DemoServer {
     /// The names in their order, repeated ones too.
     public var names: [String]
     public var body: String
+    /// When it had come.
+    public var at = ContinuousClock.now
   }
 }
 

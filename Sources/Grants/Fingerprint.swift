@@ -2,6 +2,13 @@ private import Crypto
 private import Foundation
 public import OAuth
 
+/// The beginning of the text's SHA-256, 16 hexadecimal digits: for people, to see whether two texts are the same.
+public func digest(of text: [UInt8]) -> String {
+  SHA256.hash(data: Data(text)).prefix(8).map { byte in
+    String(byte >> 4, radix: 16) + String(byte & 15, radix: 16)
+  }.joined()
+}
+
 extension Secret {
   /// SHA-256 of the secret in base64url: tells whether two are the same, and nothing else.
   public var fingerprint: String {

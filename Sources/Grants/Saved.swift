@@ -256,6 +256,14 @@ public struct SavedLogin: Sendable, Equatable {
   }
 }
 
+extension SavedLogin {
+  /// It has ended: what was for its requests is of no use any more. Its state is kept, so that who comes with it again
+  /// can be told.
+  public mutating func forgetSecrets() {
+    (nonce, verifier, dpopKey, device, memory) = (nil, nil, nil, nil, [:])
+  }
+}
+
 /// A login on another device, as the provider answered (RFC 8628 §3.2).
 public struct DeviceLogin: Sendable, Equatable {
   /// What the token endpoint is asked with.

@@ -3,8 +3,8 @@ import Crypto
 /// A token, client secret, code or verifier. It cannot print: interpolation, `dump`, a debugger's summary and `Mirror`
 /// all show `‹redacted›`. Each use of ``exposed`` must have a reason.
 ///
-/// Its memory is overwritten when the last copy goes. What ``exposed`` gives is a text like any other, which nobody
-/// overwrites: keep none.
+/// Its memory is overwritten when the last copy goes. What ``exposed`` gives is a text like any other: keep none. In the
+/// daemon the heap overwrites that too when it goes (`CHeap`).
 public struct Secret: Sendable, Hashable {
   /// Not used as a key: it is the kind of memory that swift-crypto clears at its end.
   private let bytes: SymmetricKey

@@ -219,6 +219,9 @@ extension AuditQuestion {
       arguments += StatementArguments(values)
     }
     if let account { add("account = ?", account) }
+    if let accounts {
+      add(Self.matching(accounts.count), accounts.map { Self.glob($0) as any DatabaseValueConvertible })
+    }
     if let uid { add("uid = ?", Int64(uid)) }
     if let unit { add("(unit = ? OR user_unit = ?)", [unit, unit]) }
     if let actionName { add("action = ?", actionName) }
@@ -233,5 +236,20 @@ extension AuditQuestion {
     let filter = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
     arguments += [limit]
     return ("SELECT * FROM audit \(filter)ORDER BY id DESC LIMIT ?", arguments)
+  }
+
+  /// That the account is one that a pattern stands for. Each name is compared once, out of the index, not each record.
+  private static func matching(_ patterns: Int) -> String {
+    guard patterns > 0 else { return "0" }
+    let rows = [String](repeating: "(?)", count: patterns).joined(separator: ", ")
+    return """
+      account IN (SELECT name FROM (SELECT DISTINCT account AS name FROM audit)
+        WHERE EXISTS (SELECT 1 FROM (VALUES \(rows)) WHERE name GLOB column1))
+      """
+  }
+
+  /// To GLOB `?` and `[` are more than themselves.
+  private static func glob(_ pattern: String) -> String {
+    pattern.replacingOccurrences(of: "[", with: "[[]").replacingOccurrences(of: "?", with: "[?]")
   }
 }

@@ -143,7 +143,7 @@ struct BackupFile {
       } else {
         // A chunk that was cut in its middle looks the same as one that was changed.
         throw rest.isEmpty && chunk.count < chunkLength + tagLength
-          ? .damaged("its end was cut off or changed") : .damaged("it was changed after \(body.count) bytes")
+          ? .damaged("its end was cut off or changed") : .damaged("it was changed after it was made")
       }
       if rest.isEmpty { return body }
       number += 1

@@ -26,6 +26,8 @@ extension SQLiteStore {
     // From here on the new key is the key, whatever else fails.
     home.withLock { $0.key = new }
     report(.resealCommitted)
+    // What has taken the database's place meanwhile is under a key that its file must not lose.
+    do throws(StoreError) { try home.withLock { $0.files }?.examine() } catch { throw .store(error) }
     var remains: [String] = []
     if (try? opening.cutLog(of: database)) != true {
       remains.append("\(opening.folder.log) still holds values under the old key: another program reads the database")

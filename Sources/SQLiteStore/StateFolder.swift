@@ -1,5 +1,4 @@
 import Broker
-import Foundation
 import Glibc
 
 /// The folder with the database and what belongs to it. For its owner's eyes alone.
@@ -47,8 +46,10 @@ struct StateFolder: Equatable {
   private static func make(_ path: String) -> Bool {
     if mkdir(path, 0o700) == 0 { return chmod(path, 0o700) == 0 }
     if errno == EEXIST { return true }
-    let parent = (path as NSString).deletingLastPathComponent
-    guard errno == ENOENT, !parent.isEmpty, parent != path, make(parent) else { return false }
+    // Not by NSString, whose `deletingLastPathComponent` ends the process where a path has one character.
+    guard errno == ENOENT, let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex,
+      make(String(path[..<slash]))
+    else { return false }
     return mkdir(path, 0o700) == 0 ? chmod(path, 0o700) == 0 : errno == EEXIST
   }
 

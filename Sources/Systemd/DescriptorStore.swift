@@ -1,4 +1,5 @@
 import CSystemd
+import Glibc
 
 /// The service manager's store of this service's descriptors (`FileDescriptorStoreMax=`, sd_pid_notify_with_fds(3)).
 ///
@@ -8,7 +9,12 @@ public struct DescriptorStore: Sendable {
   /// What the names of stored descriptors begin with; those of socket units do not.
   public static let prefix = "kept-"
 
+  /// Of messages that nobody waits for.
+  private static let pendingLimit = 1024
+
   private let send: @Sendable (String, [Int32]) -> Bool
+  /// sd_pid_notify_with_fds(3) blocks where the manager does not read.
+  private let queue = BoundedQueue(label: "grantd.fdstore")
 
   /// Speaks to the manager that `NOTIFY_SOCKET` names, if any.
   public init() {
@@ -32,6 +38,23 @@ public struct DescriptorStore: Sendable {
   /// - Returns: false where there is no manager. That it has room it does not say.
   public func keep(_ descriptor: Int32, as name: String) -> Bool {
     send("FDSTORE=1\nFDNAME=\(Self.prefix)\(name)", [descriptor])
+  }
+
+  /// The same from a thread that must not wait: soon, and in the order of such calls.
+  public func keepSoon(_ descriptor: Int32, as name: String) {
+    // What is closed meanwhile may be another file by then.
+    let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+    guard copy >= 0 else { return }
+    let isTaken = queue.add(atMost: Self.pendingLimit) {
+      _ = keep(copy, as: name)
+      close(copy)
+    }
+    if !isTaken { close(copy) }
+  }
+
+  /// ``forget(_:)`` in the order of ``keepSoon(_:as:)``.
+  public func forgetSoon(_ name: String) {
+    queue.add(atMost: Self.pendingLimit) { forget(name) }
   }
 
   /// Makes the manager close its copy of what was kept under this name.

@@ -3,53 +3,70 @@ import CSystemd
 /// Tells the service manager what this service is doing (sd_notify(3)).
 ///
 /// Without `NOTIFY_SOCKET` each message is dropped by libsystemd, so that callers need not ask. Messages may be
-/// sent from any thread; each is one datagram and never blocks on the manager.
+/// sent from any thread; each is one datagram. A manager that does not read keeps nobody: its datagrams wait in a queue of
+/// their own, in their order. Where many wait, what the next one of its kind says anew is dropped.
 public struct Notifier: Sendable {
   /// `STATUS=` longer than this is cut: `systemctl status` shows one line of it.
   static let statusLimit = 256
 
-  private let send: @Sendable (String) -> Void
+  /// Of what is said again and again, so many wait for the manager to read; of the others, as many as a process will send.
+  private static let pendingLimits = (passing: 64, others: 1024)
+
+  private let send: @Sendable (String, _ isPassing: Bool) -> Void
+  private let queue: BoundedQueue?
 
   /// Speaks to the manager that `NOTIFY_SOCKET` names, if any.
   public init() {
-    self.init { state in _ = sd_notify(0, state) }
+    // sd_notify(3) blocks while the manager's queue is full, which is after some ten datagrams.
+    let queue = BoundedQueue(label: "grantd.notify")
+    send = { state, isPassing in
+      let limits = Self.pendingLimits
+      queue.add(atMost: isPassing ? limits.passing : limits.others) { _ = sd_notify(0, state) }
+    }
+    self.queue = queue
   }
 
   /// Hands each message to `send` instead.
   public init(send: @escaping @Sendable (String) -> Void) {
-    self.send = send
+    self.send = { state, _ in send(state) }
+    queue = nil
+  }
+
+  /// Waits until the manager has all messages, but no longer than `limit`: before the process ends.
+  public func settle(within limit: Duration) async {
+    await queue?.settle(within: limit)
   }
 
   /// The service answers its clients now. Also ends a `reloading`.
   public func ready(status: String) {
-    send("READY=1\nSTATUS=\(Self.line(status))")
+    send("READY=1\nSTATUS=\(Self.line(status))", false)
   }
 
   /// One line for people, shown by `systemctl status`.
   public func status(_ text: String) {
-    send("STATUS=\(Self.line(text))")
+    send("STATUS=\(Self.line(text))", true)
   }
 
   /// A reload began; `ready(status:)` ends it whatever came of it.
   ///
   /// - Parameter monotonic: the `CLOCK_MONOTONIC` reading, which `Type=notify-reload` wants with the message.
   public func reloading(monotonic: Duration) {
-    send("RELOADING=1\nMONOTONIC_USEC=\(Self.microseconds(monotonic))")
+    send("RELOADING=1\nMONOTONIC_USEC=\(Self.microseconds(monotonic))", false)
   }
 
   /// An orderly end has begun.
   public func stopping(status: String) {
-    send("STOPPING=1\nSTATUS=\(Self.line(status))")
+    send("STOPPING=1\nSTATUS=\(Self.line(status))", false)
   }
 
   /// The loop that serves is alive. To be sent by that loop, at half the interval that `WatchdogInterval` names.
   public func watchdog() {
-    send("WATCHDOG=1")
+    send("WATCHDOG=1", true)
   }
 
   /// Starting, reloading or stopping takes longer than usual: asks for `time` more from now on.
   public func extendTimeout(by time: Duration) {
-    send("EXTEND_TIMEOUT_USEC=\(Self.microseconds(time))")
+    send("EXTEND_TIMEOUT_USEC=\(Self.microseconds(time))", false)
   }
 
   /// A newline would begin an assignment of its own, so that text from outside could speak for us.

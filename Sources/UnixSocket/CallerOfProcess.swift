@@ -3,13 +3,17 @@ import CLinux
 import Glibc
 
 extension Caller {
+  /// It names all groups: the kernel allows 65,536.
+  private static let longestStatus = 1 << 20
+
   /// A running process as a caller, as the kernel would tell if it connected now; nil where it does not run, or cannot be
   /// seen. To explain what it could do: who really calls is told by the connection.
   public init?(process pid: Int32) {
     let pidfd = clinux_pidfd_open(pid)
     guard pidfd >= 0 else { return nil }
     defer { close(pidfd) }
-    guard let status = CallerOrigin.contents(of: "/proc/\(pid)/status") else { return nil }
+    let limit = Caller.longestStatus
+    guard let status = CallerOrigin.contents(of: "/proc/\(pid)/status", atMost: limit) else { return nil }
     func numbers(_ name: String) -> [UInt32] {
       let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") }
       return line?.dropFirst(name.utf8.count + 1).split { $0 == "\t" || $0 == " " }.compactMap { UInt32($0) } ?? []

@@ -26,24 +26,24 @@ struct CallerOrigin: Equatable {
   /// The kernel's longest path, and more than any cgroup file has.
   private static let longest = 4096
 
-  static func contents(of path: String) -> String? {
+  static func contents(of path: String, atMost limit: Int = longest) -> String? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
-    return text { read(descriptor, $0.baseAddress, longest) }
+    return text(limit) { read(descriptor, $0.baseAddress, limit) }
   }
 
   /// Without what the kernel appends where the file was deleted: that is no path that a rule could mean.
   private static func target(of path: String) -> String? {
-    let target = text { $0.withMemoryRebound(to: CChar.self) { readlink(path, $0.baseAddress!, longest) } }
+    let target = text(longest) { $0.withMemoryRebound(to: CChar.self) { readlink(path, $0.baseAddress!, longest) } }
     return target.flatMap { $0.hasPrefix("/") && !$0.hasSuffix(" (deleted)") ? $0 : nil }
   }
 
   /// Nil also where it does not fit: half a path is another's.
-  private static func text(_ fill: (UnsafeMutableBufferPointer<UInt8>) -> Int) -> String? {
-    withUnsafeTemporaryAllocation(of: UInt8.self, capacity: longest) { buffer in
+  private static func text(_ limit: Int, _ fill: (UnsafeMutableBufferPointer<UInt8>) -> Int) -> String? {
+    withUnsafeTemporaryAllocation(of: UInt8.self, capacity: limit) { buffer in
       let count = fill(buffer)
-      guard count > 0, count < longest else { return nil }
+      guard count > 0, count < limit else { return nil }
       return String(validating: UnsafeBufferPointer(rebasing: buffer[..<count]), as: UTF8.self)
     }
   }

@@ -14,6 +14,7 @@ public final class Connection: Session {
     var notificationBytes = 0
     var isOverflown = false
     var hasLeft = false
+    var isHeldOpen = false
     var onClose: [@Sendable () -> Void] = []
   }
 
@@ -59,8 +60,10 @@ public final class Connection: Session {
   var hasAsked: Bool { asked.load(ordering: .relaxed) }
   func noteAsked() { asked.store(true, ordering: .relaxed) }
 
-  /// Whether someone in the broker holds on to the session, to send events to it.
-  var isSubscribed: Bool { state.withLock { !$0.onClose.isEmpty } }
+  /// Whether it was promised notifications.
+  var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
+
+  public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
 
   public func notify(method: String, params: JSON) -> Bool {
     let line = OutgoingCall(method: method, params: params, id: nil).line()

@@ -54,17 +54,21 @@ final class ConnectionHandler: ChannelDuplexHandler {
     idle.since = .now()
     let identified = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
       of: NIOBSDSocket.Handle.self
-    ) { socket -> Connection? in
+    ) { socket -> (Connection, CredentialName?)? in
       guard let peer = Peer(of: socket) else { return nil }
-      return Connection(peer: peer, handler: self, eventLoop: context.eventLoop, roster: roster, limits: limits)
+      let connection = Connection(
+        peer: peer, handler: self, eventLoop: context.eventLoop, roster: roster, limits: limits)
+      return (connection, CredentialPeer.name(of: socket))
     }
-    guard let connection = identified ?? nil else {
+    guard let (connection, wanted) = identified ?? nil else {
       logger.warning("a connection was refused: the kernel does not say whose it is")
       isClosing = true
       context.close(promise: nil)
       return
     }
-    if roster.isDraining {
+    if let wanted {
+      refuse(wanted, connection, context)
+    } else if roster.isDraining {
       refuse(Answering.shuttingDown, context)
     } else if let limit = roster.admit(connection) {
       if let others = roster.refused(at: .now()) {
@@ -77,6 +81,22 @@ final class ConnectionHandler: ChannelDuplexHandler {
       self.connection = connection
       tokens = dispatcher.cachedTokens(for: connection.caller)
     }
+  }
+
+  /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
+  private func refuse(_ wanted: CredentialName, _ connection: Connection, _ context: ChannelHandlerContext) {
+    isClosing = true
+    guard roster.admit(connection) == nil else { return context.close(promise: nil) }
+    self.connection = connection
+    if let others = roster.refused(at: .now()) {
+      let before = others > 0 ? " (\(others) more refused before it)" : ""
+      logger.warning(
+        "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
+        metadata: ["uid": "\(connection.caller.uid)", "unit": "\(wanted.unit)"])
+    }
+    let times = CredentialServer.Limits()
+    let isManagers = [0, geteuid()].contains(connection.caller.uid)
+    closeWhenRead(context, CredentialHandler.refusal, within: isManagers ? times.write : times.foreignWrite)
   }
 
   func channelInactive(context: ChannelHandlerContext) {
@@ -228,14 +248,18 @@ final class ConnectionHandler: ChannelDuplexHandler {
     guard !isClosing else { return }
     isClosing = true
     flush(context)
+    closeWhenRead(context, ByteBuffer(), within: limits.linger)
+  }
+
+  private func closeWhenRead(_ context: ChannelHandlerContext, _ last: ByteBuffer, within limit: Duration) {
     let channel = context.channel
-    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limits.linger)) { channel.close(promise: nil) }
+    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limit)) { channel.close(promise: nil) }
     let written = context.eventLoop.makePromise(of: Void.self)
     written.futureResult.whenComplete { _ in
       lingering.cancel()
       channel.close(promise: nil)
     }
-    context.writeAndFlush(wrapOutboundOut(ByteBuffer()), promise: written)
+    context.writeAndFlush(wrapOutboundOut(last), promise: written)
   }
 
   /// The server has drained. From now on the client can send nothing more, and learns so at once; what it has sent
@@ -272,7 +296,9 @@ final class ConnectionHandler: ChannelDuplexHandler {
     } else {
       unfinished = nil
     }
-    let limit = connection.isSubscribed ? limits.idleSubscribed : limits.idle
+    // The last answer may have been a token: a quiet connection keeps no buffer.
+    if activity == idle.activity, outgoing.readableBytes == 0 { outgoing = ByteBuffer() }
+    let limit = connection.isHeldOpen ? limits.idleSubscribed : limits.idle
     if connection.running > 0 || activity != idle.activity {
       idle = (activity, now)
     } else if limit > .zero, now - idle.since >= TimeAmount(limit) {

@@ -28,6 +28,7 @@ final class CredentialHandler: ChannelInboundHandler {
   private let roster: CredentialRoster
   private let limits: CredentialServer.Limits
   private let waiting: CredentialServer.Waiting?
+  private let onWithheld: @Sendable (CredentialWithheld) -> Void
   private let logger: Logger
   /// Makes whoever holds a copy of the connection let go of it; nil: nobody does.
   private var letGo: (@Sendable () -> Void)?
@@ -44,7 +45,7 @@ final class CredentialHandler: ChannelInboundHandler {
   init(
     judge: @escaping CredentialServer.Judge, source: @escaping CredentialSource, roster: CredentialRoster,
     limits: CredentialServer.Limits, waiting: CredentialServer.Waiting? = nil, letGo: (@Sendable () -> Void)? = nil,
-    logger: Logger
+    onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, logger: Logger
   ) {
     self.judge = judge
     self.source = source
@@ -52,6 +53,7 @@ final class CredentialHandler: ChannelInboundHandler {
     self.limits = limits
     self.waiting = waiting
     self.letGo = letGo
+    self.onWithheld = onWithheld
     self.logger = logger
   }
 
@@ -83,7 +85,7 @@ final class CredentialHandler: ChannelInboundHandler {
   func channelInactive(context: ChannelHandlerContext) {
     if case .asking(let deadline) = state {
       deadline?.cancel()
-      log(.ended)
+      tell(.ended)
     }
     state = .answered
     end()
@@ -152,7 +154,7 @@ final class CredentialHandler: ChannelInboundHandler {
 
   func refuse(_ refusal: CredentialRefusal) {
     guard case .asking = state else { return }
-    log(refusal)
+    tell(refusal)
     // It is not listened to any longer.
     if refusal == .talked { try? context?.channel.syncOptions?.setOption(.autoRead, value: false) }
     send(Self.refusal, within: refusal.isForeign ? limits.foreignWrite : limits.write)
@@ -186,8 +188,12 @@ final class CredentialHandler: ChannelInboundHandler {
   /// The server ends and can wait no longer.
   func close() { context?.close(promise: nil) }
 
-  private func log(_ refusal: CredentialRefusal) {
+  private func tell(_ refusal: CredentialRefusal) {
     let wanted = peer?.name
+    if let cause = refusal.cause {
+      onWithheld(
+        .init(cause: cause, unit: wanted?.unit, id: wanted?.id, caller: peer?.caller, message: refusal.message))
+    }
     var metadata: Logger.Metadata = ["reason": "\(refusal.reason)", "hint": "\(refusal.hint)"]
     if let wanted {
       metadata["unit"] = "\(wanted.unit)"

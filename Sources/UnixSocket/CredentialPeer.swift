@@ -50,8 +50,11 @@ final class CredentialPeer {
   init?(of socket: Int32) {
     guard let peer = Peer(of: socket, orOpened: true) else { return nil }
     self.peer = peer
-    name = Self.address(of: socket).flatMap { CredentialName($0) }
+    name = Self.name(of: socket)
   }
+
+  /// Whose credential the other end asks for, by its own word; nil where it does not speak as systemd does.
+  static func name(of socket: Int32) -> CredentialName? { address(of: socket).flatMap { CredentialName($0) } }
 
   var caller: Caller { peer.caller }
 

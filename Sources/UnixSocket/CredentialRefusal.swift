@@ -25,13 +25,17 @@ enum CredentialRefusal: Error, Equatable {
   /// The broker ends.
   case stopping
 
-  /// Whether somebody asks who is not the manager.
-  var isForeign: Bool {
+  /// What kind it is, where it is not the source's own answer.
+  var cause: CredentialWithheld.Cause? {
     switch self {
-    case .unnamed, .foreignUser, .unknownUnit, .otherUnit, .unidentified, .talked: true
-    case .ended, .denied, .late, .unusable, .stopping: false
+    case .unnamed, .foreignUser, .unknownUnit, .otherUnit, .unidentified, .talked: .foreign
+    case .ended, .late, .unusable, .stopping: .undelivered
+    case .denied: nil
     }
   }
+
+  /// Whether somebody asks who is not the manager.
+  var isForeign: Bool { cause == .foreign }
 
   var reason: String {
     switch self {

@@ -48,6 +48,7 @@ public final class CredentialServer: Sendable {
   private let limits: Limits
   private let eventLoop: any EventLoop
   private let source: CredentialSource
+  private let onWithheld: @Sendable (CredentialWithheld) -> Void
   private let logger: Logger
   private let roster: NIOLoopBoundBox<CredentialRoster>
   private let state = Mutex(State())
@@ -56,15 +57,17 @@ public final class CredentialServer: Sendable {
   ///   - folderMode: the permissions of the socket's folder, where it has to be made. The socket's own are 0600.
   ///   - keeping: holds the socket of a `.path` over a restart; nil: nobody does.
   ///   - waiting: holds connections that wait, should this process end without a word; nil: nobody does.
+  ///   - onWithheld: told of each connection that got nothing without the source's knowing. On the event loop: must not
+  ///     wait.
   public convenience init(
     endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeping: SocketServer.Keeping? = nil,
     waiting: Waiting? = nil, manager: Manager, limits: Limits = Limits(), eventLoop: any EventLoop, logger: Logger,
-    source: @escaping CredentialSource
+    onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, source: @escaping CredentialSource
   ) {
     let judge: Judge = { name, caller throws(CredentialRefusal) in try manager.request(name, from: caller) }
     self.init(
       endpoint: endpoint, folderMode: folderMode, keeping: keeping, waiting: waiting, judge: judge, limits: limits,
-      eventLoop: eventLoop, logger: logger, source: source)
+      eventLoop: eventLoop, logger: logger, onWithheld: onWithheld, source: source)
   }
 
   /// What is asked for, if the kernel's word of who asks bears it out.
@@ -73,7 +76,7 @@ public final class CredentialServer: Sendable {
   init(
     endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeping: SocketServer.Keeping? = nil,
     waiting: Waiting? = nil, judge: @escaping Judge, limits: Limits, eventLoop: any EventLoop, logger: Logger,
-    source: @escaping CredentialSource
+    onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, source: @escaping CredentialSource
   ) {
     self.endpoint = endpoint
     self.folderMode = folderMode
@@ -83,6 +86,7 @@ public final class CredentialServer: Sendable {
     self.limits = limits
     self.eventLoop = eventLoop
     self.source = source
+    self.onWithheld = onWithheld
     self.logger = logger
     let most = limits.connections
     roster = .makeBoxSendingValue(CredentialRoster(limit: most), eventLoop: eventLoop)
@@ -124,9 +128,10 @@ public final class CredentialServer: Sendable {
 
   /// Makes what serves one connection, on the loop.
   private var handler: @Sendable (CredentialRoster, (@Sendable () -> Void)?) -> CredentialHandler {
-    { [judge, source, limits, waiting, logger] roster, letGo in
+    { [judge, source, limits, waiting, onWithheld, logger] roster, letGo in
       CredentialHandler(
-        judge: judge, source: source, roster: roster, limits: limits, waiting: waiting, letGo: letGo, logger: logger)
+        judge: judge, source: source, roster: roster, limits: limits, waiting: waiting, letGo: letGo,
+        onWithheld: onWithheld, logger: logger)
     }
   }
 

@@ -4,6 +4,7 @@ import BrokerAPI
 struct ListCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "list", abstract: "List the accounts.",
+    usage: "grantctl list [options]",
     discussion: """
       Examples:
         grantctl list
@@ -42,6 +43,7 @@ struct ListCommand: BrokerCommand {
 struct ShowCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "show", abstract: "Show all that is known of an account; never a token.",
+    usage: "grantctl show <account> [options]",
     discussion: """
       Example:
         grantctl show work
@@ -111,6 +113,7 @@ struct ShowCommand: BrokerCommand {
 struct LogoutCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "logout", abstract: "Revoke an account's tokens and forget the account.",
+    usage: "grantctl logout <account> [options]",
     discussion: """
       The account is forgotten here whatever the provider answers; a revocation that fails is tried again later. \
       With --end-session the person is signed out at the provider too, where it has such a page: the address is \

@@ -5,6 +5,7 @@ import UnixSocket
 struct ApproveCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "approve", abstract: "Allow or refuse what waits for a person.",
+    usage: "grantctl approve [<id>] [options]",
     discussion: """
       A [[rule]] with confirm = true has a program wait for a token until you allow it. Without an ID this lists what \
       waits, and asks you about each where it can. With --wait it stays and asks as requests come; with --json each is \
@@ -33,6 +34,9 @@ struct ApproveCommand: BrokerCommand {
   @OptionGroup var options: GlobalOptions
 
   func validate() throws {
+    guard span.map({ $0.isTaken }) ?? true else {
+      throw ValidationError("--for is an hour (1h) at most.")
+    }
     if id == nil {
       guard !deny && span == nil else { throw ValidationError("--deny and --for go with an ID.") }
     } else if wait {
@@ -47,6 +51,7 @@ struct ApproveCommand: BrokerCommand {
     if shell.isJSON { return shell.say(list.json) }
     let result = try list.value()
     guard shell.terminal.canAsk, !result.waiting.isEmpty else { return Self.say(result, shell) }
+    Self.say(standing: result.standing, shell)
     try await Approver(shell: shell, client: try await shell.connect()).ask(result.waiting)
   }
 
@@ -65,12 +70,19 @@ struct ApproveCommand: BrokerCommand {
     } else {
       shell.say(table(result.waiting, now: shell.now))
     }
-    for word in result.standing {
+    say(standing: result.standing, shell)
+  }
+
+  private static func say(standing words: [StandingWordView], _ shell: Shell) {
+    for word in words {
       shell.terminal.say(
         SafeText.line(
           "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(word.method) "
             + "of \(word.account) to \(program(word.caller)) of uid \(word.caller.uid)"))
     }
+    guard !words.isEmpty else { return }
+    shell.terminal.say(
+      "\(shell.command("reload")), or a restart of grantd, ends \(words.count == 1 ? "that" : "those").")
   }
 
   static func table(_ releases: [ReleaseView], now: Int64) -> Table {
@@ -105,7 +117,12 @@ struct ApproveCommand: BrokerCommand {
 
 /// A span of time as people write it: `45`, `30s`, `10m`, `1h`.
 struct TimeSpan: ExpressibleByArgument, Sendable, Equatable {
+  /// Seconds for which a word may hold, as the broker limits it.
+  private static let longest: Int64 = 3600
+
   let seconds: Int64
+
+  var isTaken: Bool { seconds <= Self.longest }
 
   init?(argument: String) {
     let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600]
@@ -129,6 +146,7 @@ enum Approval: Sendable, Equatable {
     guard let first = words.first, words.count <= 2 else { return nil }
     let span = (words.count == 2 ? words[1] : nil).map { TimeSpan(argument: $0) }
     if case .some(nil) = span { return nil }
+    if let span = span ?? nil, !span.isTaken { return nil }
     switch first {
     case "y", "yes": self = .yes(span ?? nil)
     case "n", "no": self = .no(span ?? nil)

@@ -72,14 +72,16 @@ struct Approver: Sendable {
       case .disconnected: throw Failure(SocketClientError.disconnected)
       case .interrupted:
         if isAsking { terminal.note("") }
-        return
+        throw .reported(.interrupted)
       }
       if !stays, queue.isEmpty { return }
     }
   }
 
-  /// The line without the name that it must have; nil: it has it not. What leaves it waiting needs none.
+  /// The line without the name that it must have; nil: it has it not. What leaves it waiting needs none, nor does a plain
+  /// no, which can be asked again.
   private static func named(_ id: String, in line: String) -> String? {
+    if Approval(typed: line) == .no(nil) { return line }
     var words = line.split(whereSeparator: \.isWhitespace).map(String.init)
     if words.isEmpty { return line }
     guard let place = words.firstIndex(of: id) else { return nil }
@@ -91,7 +93,8 @@ struct Approver: Sendable {
   private func take(_ line: String, _ release: ReleaseView) async throws(Failure) -> Bool {
     guard !line.allSatisfy(\.isWhitespace) else { return true }
     guard let word = Approval(typed: line) else {
-      terminal.note("Type y or n, with a time if it is to hold for the same again: “y 10m”. Enter alone leaves it.")
+      terminal.note(
+        "Type y or n, with a time (1h at most) if it is to hold for the same again: “y 10m”. Enter alone leaves it.")
       prompt(release)
       return false
     }

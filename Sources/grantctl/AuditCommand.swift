@@ -5,9 +5,10 @@ import Foundation
 struct AuditCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "audit", abstract: "Show who got which token, who was refused, and who changed what.",
+    usage: "grantctl audit [options]",
     discussion: """
-      The latest first. The same token released again to the same caller is one line, with how often and until when. \
-      It takes the permission to manage the accounts.
+      The latest first. The same token released again to the same caller is one line, with how often and since when \
+      below it. It takes the permission to manage the accounts.
 
       Examples:
         grantctl audit
@@ -22,13 +23,13 @@ struct AuditCommand: BrokerCommand {
   var since: String?
   @Option(help: ArgumentHelp("Only until then, the same way.", valueName: "time"))
   var until: String?
-  @Option(help: ArgumentHelp("Only this user, by number.", valueName: "number"))
+  @Option(help: ArgumentHelp("Only this user, by name or number.", valueName: "user"), transform: RunningAs.uid(named:))
   var uid: UInt32?
-  @Option(help: ArgumentHelp("Only this unit.", valueName: "unit"))
+  @Option(help: ArgumentHelp("Only this unit.", valueName: "unit"), transform: RunningAs.unitName)
   var unit: String?
   @Option(help: ArgumentHelp("release, use, login, logout, policy or admin.", valueName: "kind"))
   var action: String?
-  @Flag(help: "Only what was refused.")
+  @Flag(help: "Only what was refused, and credentials that did not get to their unit.")
   var refused = false
   @Option(help: ArgumentHelp("At most so many.", valueName: "number"))
   var limit = 50
@@ -61,7 +62,7 @@ struct AuditCommand: BrokerCommand {
       return shell.say(JSON(encoding: AuditList.Result(records: lines, next: hasMore ? params.before : nil)))
     }
     if lines.isEmpty { return shell.terminal.say("Nothing is recorded\(isNarrowed ? " of that" : "").") }
-    shell.say(lines.table)
+    shell.say(lines.table(now: shell.now, in: shell.terminal.timeZone))
     if hasMore { shell.terminal.note("There are more: --limit \(limit * 10), or --until.") }
   }
 
@@ -71,7 +72,7 @@ struct AuditCommand: BrokerCommand {
 
   private func moment(_ text: String?, _ option: String, _ shell: Shell) throws(Failure) -> Int64? {
     guard let text else { return nil }
-    if let moment = TimeText.moment(text, now: shell.now, in: .current) { return moment }
+    if let moment = TimeText.moment(text, now: shell.now, in: shell.terminal.timeZone) { return moment }
     throw Failure(
       .usage, "\(option) \(Cell(text).text) is no time",
       hints: ["Write 90s, 30m, 2h or 7d for so long ago, 2026-01-31, or \"2026-01-31 13:45\"."])
@@ -79,27 +80,36 @@ struct AuditCommand: BrokerCommand {
 }
 
 extension [AuditList.Line] {
-  var table: Table {
+  /// By when it was done last: the numbers of the records go by when it was done first.
+  func table(now: Int64, in zone: TimeZone) -> Table {
     Table(
-      titles: ["last", "who", "what", "account", "times", "result"], shrinkable: [1, 3, 2],
-      rows: map { line in
-        let isGood = line.result == "ok"
-        var notes: [String] = []
-        if !isGood, let detail = line.detail { notes.append(detail) }
-        return Table.Row(
+      titles: ["LAST", "UID", "CALLER", "METHOD", "ACCOUNT", "RESULT"], shrinkable: [2, 4, 5],
+      rows: sorted { ($0.last, $0.id) > ($1.last, $1.id) }.map { line in
+        Table.Row(
           cells: [
-            Cell(TimeText.date(line.last, in: .current)), Cell(line.who), Cell(line.method),
-            Cell(line.account ?? "-"), Cell("\(line.count)"), Cell(line.result, isGood ? .plain : .bad),
-          ], notes: notes)
+            Cell(TimeText.short(line.last, now: now, in: zone)), Cell(line.uid.map { "\($0)" } ?? "-"),
+            Cell(line.caller), Cell(line.method), Cell(line.account ?? "-"),
+            Cell(line.result, line.result == "ok" ? .plain : .bad),
+          ], notes: line.note(now: now, in: zone).map { [$0] } ?? [])
       })
   }
 }
 
 extension AuditList.Line {
-  /// The unit, else the program, and the user.
-  fileprivate var who: String {
-    guard let uid else { return "grantd" }
-    let program = user_unit ?? unit ?? exe?.split(separator: "/").last.map(String.init)
-    return program.map { "\($0) \(uid)" } ?? "uid \(uid)"
+  /// The unit, else the program.
+  fileprivate var caller: String {
+    if let program = user_unit ?? unit ?? exe?.split(separator: "/").last.map(String.init) { return program }
+    guard uid == nil else { return "-" }
+    return result == ErrorReason.notPermitted.rawValue ? "unknown" : "grantd"
+  }
+
+  /// What is longer than a column.
+  fileprivate func note(now: Int64, in zone: TimeZone) -> String? {
+    var parts: [String] = []
+    if count > 1 { parts.append("\(count) times since \(TimeText.short(first, now: now, in: zone))") }
+    if let rule { parts.append("rule \(rule)") }
+    if let scopes, !scopes.isEmpty { parts.append("scopes: \(scopes.joined(separator: " "))") }
+    if let detail { parts.append(detail) }
+    return parts.isEmpty ? nil : parts.joined(separator: "; ")
   }
 }

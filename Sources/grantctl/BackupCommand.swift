@@ -5,6 +5,13 @@ import UnixSocket
 
 /// The two sides of a transfer in parts.
 enum BackupTransfer {
+  /// A part of a stream would be no backup, and a file is whole or not there.
+  static func checkIsFile(_ path: String) throws {
+    guard path != "-" else {
+      throw ValidationError("A backup is a file, not a stream: give its path (./- for one that is called so).")
+    }
+  }
+
   /// Bytes of a whole backup, as the broker limits it.
   static let limit = 64 << 20
   /// Bytes of a part.
@@ -39,6 +46,7 @@ enum Base64 {
 struct BackupCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "backup", abstract: "Write an encrypted copy of all accounts to a file.",
+    usage: "grantctl backup <file> [options]",
     discussion: """
       The file opens with its passphrase or its key alone, on any machine (“grantctl restore”). At a terminal the \
       passphrase is asked for, twice. Logins that are pending, the configuration and its secrets are not in it. Tokens \
@@ -46,8 +54,10 @@ struct BackupCommand: BrokerCommand {
 
       Examples:
         grantctl backup grantd.backup
-        grantctl backup /mnt/usb/grantd.backup --system --passphrase-file /root/passphrase
-        head -c 32 /dev/urandom > key && grantctl backup grantd.backup --key-file key
+        grantctl backup /mnt/usb/grantd.backup --system \\
+          --passphrase-file /root/passphrase
+        (umask 077; head -c 32 /dev/urandom > key)
+        grantctl backup grantd.backup --key-file key
       """)
 
   @Argument(help: ArgumentHelp("Where it is to be.", valueName: "file"), completion: .file())
@@ -57,11 +67,13 @@ struct BackupCommand: BrokerCommand {
   var force = false
   @OptionGroup var options: GlobalOptions
 
+  func validate() throws { try BackupTransfer.checkIsFile(file) }
+
   func run(in shell: Shell) async throws(Failure) {
     guard force || !shell.terminal.fileExists(file) else { throw Self.exists(file) }
     try secret.check(shell)
-    // Nobody should think of a passphrase for a broker that is not there.
-    _ = try await shell.connect()
+    // Nobody should think of a passphrase for a broker that is not there, or that makes no backup for them.
+    try await checkAllowed(shell, on: try await shell.connect())
     var dialogue: Dialogue?
     let given = try await secret.read(in: shell, &dialogue, twice: true)
     let client = try await shell.connect()
@@ -73,6 +85,16 @@ struct BackupCommand: BrokerCommand {
       throw Failure(.failure, "the backup cannot be written to \(file): \(reason)")
     }
     report(made, shell)
+  }
+
+  /// Where the broker does not say, its answer to the request itself has to do.
+  private func checkAllowed(_ shell: Shell, on client: SocketClient) async throws(Failure) {
+    guard secret.isAsked else { return }
+    let params = PolicyExplain.Params(method: StoreBackup.name)
+    let answer = try? await shell.ask(PolicyExplain.self, params, on: client).value()
+    guard let answer, !answer.allowed else { return }
+    // Without a secret: the refusal names the rule that is missing, and the audit trail has it.
+    _ = try await shell.ask(StoreBackup.self, .init(passphrase: nil, key: nil), on: client)
   }
 
   private func fetch(

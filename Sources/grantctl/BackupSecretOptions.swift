@@ -46,7 +46,8 @@ struct BackupSecretOptions: ParsableArguments {
       switch shell.terminal.bytes(keyFile, Self.longestKey) {
       case .unreadable(let reason):
         throw Failure(.usage, "the key cannot be read from \(keyFile): \(reason)")
-      case .bytes(let bytes): return Given(key: SecretText(Base64.encoded(bytes[...])))
+      case .bytes(_, isOpenToOthers: true): throw SecretInput.openToOthers(keyFile)
+      case .bytes(let bytes, _): return Given(key: SecretText(Base64.encoded(bytes[...])))
       }
     }
     if let passphraseFile {
@@ -59,7 +60,7 @@ struct BackupSecretOptions: ParsableArguments {
     if twice {
       // Exposed to be measured, and compared with what is typed next.
       guard passphrase.exposed.utf8.count >= Self.shortestPassphrase else {
-        throw Failure(.usage, "the passphrase is shorter than \(Self.shortestPassphrase) characters")
+        throw Failure(.usage, "the passphrase is shorter than \(Self.shortestPassphrase) bytes")
       }
       let again = try await asking.secret("passphrase", prompt: "The same again: ")
       guard again == passphrase else { throw Failure(.usage, "the two passphrases are not the same") }

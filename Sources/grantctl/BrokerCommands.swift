@@ -4,6 +4,7 @@ import BrokerAPI
 struct ReloadCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "reload", abstract: "Read the configuration again.",
+    usage: "grantctl reload [options]",
     discussion: """
       Ends when the new configuration is in force. A bad one changes nothing, is printed as an error, and the exit \
       status is \(ExitStatus.configuration.rawValue).
@@ -26,6 +27,7 @@ struct ReloadCommand: BrokerCommand {
 struct CallCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "call", abstract: "Call a method of the socket and print its result as JSON.",
+    usage: "grantctl call <method> [<params>] [options]",
     discussion: """
       docs/rpc.md describes the methods; so does: grantctl call rpc.discover
 
@@ -65,6 +67,7 @@ struct CallCommand: BrokerCommand {
 struct VersionCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "version", abstract: "Print the versions of grantctl and of the running daemon.",
+    usage: "grantctl version [options]",
     discussion: """
       Example:
         grantctl version --json

@@ -22,6 +22,7 @@ struct IntrospectCommand: QuestionCommand {
 
   static let configuration = CommandConfiguration(
     commandName: "introspect", abstract: "Ask the provider what it says of an account's token.",
+    usage: "grantctl introspect <account> [options]",
     discussion: """
       Token introspection (RFC 7662): whether the provider takes the token now, its scopes, whom and what it is for.
 
@@ -45,6 +46,7 @@ struct UserinfoCommand: QuestionCommand {
 
   static let configuration = CommandConfiguration(
     commandName: "userinfo", abstract: "Ask the provider who an account's person is.",
+    usage: "grantctl userinfo <account> [options]",
     discussion: """
       The claims of the UserInfo endpoint (OpenID Connect Core §5.3), asked anew.
 

@@ -59,7 +59,7 @@ extension Doctor {
   private func store(_ store: BrokerStatus.StoreView) -> Report.Item {
     guard store.state != "ok" else { return Report.Item("store", .ok, store.path) }
     let since = store.since.map { " since \(TimeText.ago($0, now: shell.now))" } ?? ""
-    let held = store.held_back.flatMap { $0 > 0 ? "; \($0) refreshes are held back" : nil } ?? ""
+    let held = store.held_back.flatMap { $0 > 0 ? "; \($0) refresh\($0 == 1 ? " is" : "es are") held back" : nil } ?? ""
     return Report.Item(
       "store", store.state == "slow" ? .warning : .failed,
       "\(store.state)\(since): \(store.message ?? store.path)\(held)",

@@ -58,17 +58,22 @@ extension Doctor {
 
   private static func why(_ state: [String: String]) -> String {
     let status = state["ExecMainStatus"].flatMap { $0 == "0" ? nil : ", status \($0)" } ?? ""
-    return (state["Result"] ?? "unknown") + status
+    let result = state["Result"] ?? "unknown"
+    return (result == "start-limit-hit" ? "it was started too often in a short time (\(result))" : result) + status
   }
 
   private static func advice(
     _ state: [String: String], _ instance: Instance, _ journal: String, _ control: String
   ) -> String {
-    switch state["ExecMainStatus"] {
-    case "78": "The configuration has an error: `grantd --\(instance.rawValue) --check-config` says where."
-    case "65": "The database is damaged, of a newer grantd, or sealed under another key: `\(journal)` says which."
-    default: "`\(journal)` says why; then `\(control) restart grantd`."
-    }
+    let cause =
+      switch state["ExecMainStatus"] {
+      case "78": "The configuration has an error: `grantd --\(instance.rawValue) --check-config` says where."
+      case "65": "The database is damaged, of a newer grantd, or sealed under another key: `\(journal)` says which."
+      default: "`\(journal)` says why."
+      }
+    // After too many starts systemd refuses each further one, and takes the socket away, until that is forgotten.
+    return "\(cause) Mend that; then `\(control) reset-failed grantd.service grantd.socket`, and `\(control) restart "
+      + "grantd.socket grantd`."
   }
 
   // MARK: The socket

@@ -5,6 +5,7 @@ import UnixSocket
 struct DoctorCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "doctor", abstract: "Look for what is wrong, and say what to do.",
+    usage: "grantctl doctor [<provider|account>] [options]",
     discussion: """
       Looks at the daemon, each provider and each account, also where no daemon answers. The providers are asked; \
       nothing is changed. Below each line that is not ok stands what to do.
@@ -15,11 +16,11 @@ struct DoctorCommand: BrokerCommand {
 
       Examples:
         grantctl doctor
-        grantctl doctor google             only this provider and its accounts
-        grantctl doctor work --json        only this account and its provider
+        grantctl doctor google         # the daemon, this provider, its accounts
+        grantctl doctor work --json    # the daemon, this account, its provider
       """)
 
-  @Argument(help: ArgumentHelp("Only this provider or account.", valueName: "provider|account"))
+  @Argument(help: ArgumentHelp("Of the providers and accounts only this one.", valueName: "provider|account"))
   var name: String?
   @OptionGroup var options: GlobalOptions
 

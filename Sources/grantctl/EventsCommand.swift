@@ -5,6 +5,7 @@ import UnixSocket
 struct EventsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "events", abstract: "Print what happens, as it happens.",
+    usage: "grantctl events [options]",
     discussion: """
       One line for each event, or one JSON object with --json. Ends with an error when the daemon goes away.
 

@@ -4,6 +4,7 @@ import BrokerAPI
 struct ExchangeCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "exchange", abstract: "Exchange an account's token for one that another service takes.",
+    usage: "grantctl exchange <account> [options]",
     discussion: """
       Token exchange (RFC 8693). The bare token is all that goes to standard output.
 
@@ -56,6 +57,7 @@ struct ExchangeCommand: BrokerCommand {
 struct ProofCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "proof", abstract: "Print the proof that a request with a DPoP token needs.",
+    usage: "grantctl proof <account> <method> <url> [options]",
     discussion: """
       For an account whose tokens are bound to a key (RFC 9449). A proof is good for one request, at once. Where the \
       server answers 401 with a DPoP-Nonce header field, ask again with --nonce.

@@ -5,6 +5,7 @@ import UnixSocket
 struct HandleURLCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "handle-url", abstract: "Hand over the address that a sign-in ended at; the desktop calls it.",
+    usage: "grantctl handle-url [<url>] [options]",
     discussion: """
       Where a provider sends the browser to an address of an application's own scheme, such as \
       com.example.app:/callback, the desktop starts the program that takes them. --register makes grantctl that \

@@ -4,6 +4,7 @@ import BrokerAPI
 struct ImportCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "import", abstract: "Make an account of a refresh token that you have.",
+    usage: "grantctl import <account> --provider <provider> [options]",
     discussion: """
       Reads the refresh token from standard input; at a terminal it asks for it, and does not show it. The token must \
       have been issued to the client that the provider's section names. The broker tries it at once; from then on no \

@@ -10,6 +10,7 @@ struct KeyCommand: ParsableCommand {
 struct KeyRotateCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "rotate", abstract: "Seal everything on disk under a new key, while the broker serves.",
+    usage: "grantctl key rotate [options]",
     discussion: """
       The new key takes the place of the old one in its file. Copies of the database and of the key that were made \
       before belong together, and open nothing that comes after: make new ones. A key that systemd hands over as a \

@@ -4,6 +4,7 @@ import BrokerAPI
 struct LoginCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "login", abstract: "Sign in at a provider in the browser, or on another device.",
+    usage: "grantctl login [<provider>] [<account>] [options]",
     discussion: """
       Opens the browser where there is one, else prints the address to open, and waits until you have signed in. \
       On a machine without a browser, use --device: open a short address on your telephone and enter the code that \

@@ -17,7 +17,7 @@ enum ProcessFiles {
   static func bytes(_ path: String, limit: Int) -> Terminal.FileBytes {
     switch read(path, limit: limit) {
     case .failure(let reason): .unreadable(reason.words)
-    case .success((let bytes, _)): .bytes(bytes)
+    case .success((let bytes, let mode)): .bytes(bytes, isOpenToOthers: mode & S_IROTH != 0)
     }
   }
 
@@ -43,7 +43,7 @@ enum ProcessFiles {
 
   /// At once or not at all: a file of before stays whole where the new one cannot be written.
   static func replace(_ path: String, with text: String) -> String? {
-    let folder = (path as NSString).deletingLastPathComponent
+    let (folder, _) = split(path)
     do {
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
@@ -55,9 +55,8 @@ enum ProcessFiles {
 
   /// For its owner alone. By another name until it is whole: nobody finds half of it, and what is there stays until then.
   static func save(_ path: String, bytes: [UInt8], replacing: Bool) -> String? {
-    let folder = (path as NSString).deletingLastPathComponent
-    let place = folder.isEmpty ? "." : folder
-    let temporary = "\(place)/.\((path as NSString).lastPathComponent).\(UUID().uuidString)"
+    let (folder, name) = split(path)
+    let temporary = "\(folder)/.\(name).\(UUID().uuidString)"
     let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return Reason.ofKernel.words }
     defer { unlink(temporary) }
@@ -73,12 +72,19 @@ enum ProcessFiles {
     if let reason { return reason }
     if let reason = put(temporary, at: path, replacing: replacing) { return reason }
     // The name is to last as well; some file systems cannot say that it does.
-    let directory = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    let directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     if directory >= 0 {
       fsync(directory)
       close(directory)
     }
     return nil
+  }
+
+  /// Not by Foundation, whose `deletingLastPathComponent` ends the process where a path has one character.
+  static func split(_ path: String) -> (folder: String, name: String) {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (".", path) }
+    let name = String(path[path.utf8.index(after: slash)...])
+    return (slash == path.startIndex ? "/" : String(path[..<slash]), name)
   }
 
   private static func put(_ temporary: String, at path: String, replacing: Bool) -> String? {

@@ -11,14 +11,17 @@ struct ProviderCommand: ParsableCommand {
 struct ProviderRegisterCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "register", abstract: "Register a client at an issuer and make a provider of it.",
+    usage: "grantctl provider register <issuer> [options]",
     discussion: """
       Dynamic client registration (RFC 7591): the issuer's address is all that is needed, where the issuer allows it. \
       Some want a token that their operator gives out; it is read from a file, or from standard input (“-”).
 
       Examples:
         grantctl provider register https://login.example.com
-        grantctl provider register https://login.example.com --name example --scope openid --scope email
-        grantctl provider register https://login.example.com --initial-access-token-file - < token
+        grantctl provider register https://login.example.com --name example \\
+          --scope openid --scope email
+        grantctl provider register https://login.example.com \\
+          --initial-access-token-file - < token
       """)
 
   @Argument(help: "The issuer's address.")
@@ -64,6 +67,7 @@ struct ProviderRegisterCommand: BrokerCommand {
 struct ProviderUnregisterCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "unregister", abstract: "Delete a client that was registered, and forget the provider.",
+    usage: "grantctl provider unregister <provider> [options]",
     discussion: """
       For providers that “grantctl provider register” made. The provider is forgotten here whatever the issuer answers.
 

@@ -4,10 +4,11 @@ import BrokerAPI
 struct ProvidersCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "providers", abstract: "List the configured providers, or show one.",
+    usage: "grantctl providers [<provider>] [options]",
     discussion: """
       Examples:
         grantctl providers
-        grantctl providers google          its redirect URI, endpoints and what it supports
+        grantctl providers google    # its redirect URI and what it supports
       """)
 
   @Argument(help: "The provider's name in the configuration.")

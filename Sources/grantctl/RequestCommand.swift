@@ -5,6 +5,7 @@ import Foundation
 struct RequestCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "request", abstract: "Send an HTTP request with an account's token, without seeing the token.",
+    usage: "grantctl request <account> <method> <url> [options]",
     discussion: """
       The broker sends it, with the token in it, to the provider's own servers alone (api_base and api_origins of its \
       section). A token that is refused is refreshed once. A path that begins with a slash is below api_base. Redirects \
@@ -90,7 +91,7 @@ struct RequestCommand: BrokerCommand {
     guard data.hasPrefix("@") else { return Array(data.utf8) }
     let path = String(data.dropFirst())
     switch terminal.bytes(path, Self.longestBody) {
-    case .bytes(let bytes): return bytes
+    case .bytes(let bytes, _): return bytes
     case .unreadable(let reason): throw Failure(.usage, "the body cannot be read from \(path): \(reason)")
     }
   }

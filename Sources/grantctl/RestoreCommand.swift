@@ -5,6 +5,7 @@ import UnixSocket
 struct RestoreCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "restore", abstract: "Make the accounts of a backup accounts of this broker.",
+    usage: "grantctl restore <file> [options]",
     discussion: """
       On the same machine or another one, whatever key that one has. Accounts that are here already are kept; with \
       --replace they become those of the backup.
@@ -15,7 +16,8 @@ struct RestoreCommand: BrokerCommand {
 
       Examples:
         grantctl restore grantd.backup
-        grantctl restore grantd.backup --system --moved --passphrase-file - < passphrase
+        grantctl restore grantd.backup --system --moved \\
+          --passphrase-file - < passphrase
       """)
 
   private static let magic = Array("grantd-backup\n".utf8)
@@ -33,6 +35,8 @@ struct RestoreCommand: BrokerCommand {
   var replace = false
   @OptionGroup var options: GlobalOptions
 
+  func validate() throws { try BackupTransfer.checkIsFile(file) }
+
   func run(in shell: Shell) async throws(Failure) {
     let bytes = try contents(shell)
     try secret.check(shell)
@@ -48,6 +52,11 @@ struct RestoreCommand: BrokerCommand {
     var dialogue: Dialogue?
     let about = try await look(id, shell, client, &dialogue)
     describe(about, shell)
+    guard moved || shell.isJSON || takesAny(of: about) else {
+      let all = about.accounts == 0 ? "It has no account" : "All of them are here already"
+      return shell.terminal.say("\(all): nothing is restored. --replace takes accounts that are here as well.")
+    }
+    warn(about, shell)
     if !moved {
       var asking = dialogue ?? Dialogue(shell)
       guard try await asking.agrees("Does the grantd of “\(SafeText.line(about.host))” no longer use them?") else {
@@ -60,10 +69,17 @@ struct RestoreCommand: BrokerCommand {
     report(try answer.value(), shell)
   }
 
+  private func takesAny(of about: StoreRestoreLook.Result) -> Bool {
+    about.accounts > (replace ? 0 : about.known)
+  }
+
   private func contents(_ shell: Shell) throws(Failure) -> [UInt8] {
     switch shell.terminal.bytes(file, BackupTransfer.limit) {
-    case .unreadable(let reason): throw Failure(.usage, "the backup cannot be read from \(file): \(reason)")
-    case .bytes(let bytes):
+    case .unreadable(let reason):
+      throw Failure(
+        .usage, "the backup cannot be read from \(file): \(reason)",
+        hints: ["Give the path of a file that `grantctl backup` wrote."])
+    case .bytes(let bytes, _):
       guard bytes.starts(with: Self.magic) else {
         throw Failure(
           .usage, "\(file) is no backup of grantd", hints: ["Give a file that “grantctl backup” wrote."])
@@ -113,17 +129,22 @@ struct RestoreCommand: BrokerCommand {
     let known =
       about.known == 0 ? "" : ", \(about.known) of \(about.known == 1 ? "which is" : "which are") here already"
     let ago = TimeText.ago(about.made_at, now: shell.now)
-    func note(_ text: String) {
-      let columns = min(80, terminal.screen?.columns ?? 80)
-      terminal.note(SafeText.wrapped(text, columns: columns).joined(separator: "\n"))
-    }
-    note(SafeText.line("A backup of “\(about.host)”, made \(made) (\(ago)): \(accounts)\(known)."))
+    note(SafeText.line("A backup of “\(about.host)”, made \(made) (\(ago)): \(accounts)\(known)."), terminal)
+  }
+
+  private func warn(_ about: StoreRestoreLook.Result, _ shell: Shell) {
+    guard !shell.isJSON || !moved else { return }
     let warning = """
       warning: only one broker may go on with these grants. Each refresh makes the refresh token of the other an old \
       one, and many providers end a grant whose old token is used. Stop the grantd of “\(SafeText.line(about.host))” \
       for good. What it refreshed since the backup was made may have to be signed in to again.
       """
-    note(warning)
+    note(warning, shell.terminal)
+  }
+
+  private func note(_ text: String, _ terminal: Terminal) {
+    let columns = min(80, terminal.screen?.columns ?? 80)
+    terminal.note(SafeText.wrapped(text, columns: columns).joined(separator: "\n"))
   }
 
   private func report(_ result: StoreRestoreApply.Result, _ shell: Shell) {

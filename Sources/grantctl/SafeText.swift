@@ -79,20 +79,40 @@ enum SafeText {
     return first.value >= 0x1100 && wide.contains { $0.contains(first.value) } ? 2 : 1
   }
 
-  /// Lines of at most so many columns, broken at spaces.
+  /// Lines of at most so many columns, broken at spaces; a command in backticks stays whole where it fits on a line.
   static func wrapped(_ text: String, columns: Int) -> [String] {
     var lines: [String] = []
     var line = ""
-    for word in text.split(separator: " ") {
+    for word in words(of: text, columns: columns) {
       if line.isEmpty {
-        line = String(word)
-      } else if width(line) + 1 + width(String(word)) <= columns {
+        line = word
+      } else if width(line) + 1 + width(word) <= columns {
         line += " " + word
       } else {
         lines.append(line)
-        line = String(word)
+        line = word
       }
     }
     return line.isEmpty ? lines : lines + [line]
+  }
+
+  /// What is between two backticks is one word, unless it is too long for a line.
+  private static func words(of text: String, columns: Int) -> [String] {
+    var words: [String] = []
+    var command: [String] = []
+    for word in text.split(separator: " ").map(String.init) {
+      let turns = word.count { $0 == "`" } % 2 == 1
+      guard turns || !command.isEmpty else {
+        words.append(word)
+        continue
+      }
+      let isEnd = turns && !command.isEmpty
+      command.append(word)
+      guard isEnd else { continue }
+      let whole = command.joined(separator: " ")
+      words += width(whole) <= columns ? [whole] : command
+      command = []
+    }
+    return words + command
   }
 }

@@ -21,11 +21,16 @@ struct SecretInput {
     case .unreadable(let reason):
       throw Failure(.usage, "the \(what) cannot be read from \(path): \(reason)")
     case .text(let text, let isOpenToOthers):
-      if isOpenToOthers {
-        shell.terminal.note("warning: every user of this machine can read \(SafeText.line(path)): `chmod 600` it.")
-      }
+      if isOpenToOthers { throw Self.openToOthers(path) }
       return try parse(text)
     }
+  }
+
+  static func openToOthers(_ path: String) -> Failure {
+    let path = SafeText.line(path)
+    return Failure(
+      .usage, "every user of this machine can read \(path)",
+      hints: ["`chmod 600 \(path)`; and take another secret if somebody may have read it."])
   }
 
   func readStandardInput() async throws(Failure) -> SecretText {

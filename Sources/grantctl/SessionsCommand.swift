@@ -4,6 +4,7 @@ import BrokerAPI
 struct SessionsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "sessions", abstract: "List the person's sessions at the provider, or end one.",
+    usage: "grantctl sessions <account> [options]",
     discussion: """
       For providers that keep such a list, as a video management system does.
 

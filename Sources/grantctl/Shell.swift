@@ -16,6 +16,8 @@ struct Shell: Sendable {
   static let patience = Duration.seconds(90)
   /// The same where a person may have to allow it first: the longest that a rule gives them, and then the answer.
   static let patienceForRelease = Duration.seconds(360)
+  /// The same for an exchange with an actor: a release of two accounts, each of which may wait for a person.
+  static let patienceForTwo = Duration.seconds(660)
   /// What a broker that was told its deadline may be late.
   private static let grace = Duration.seconds(5)
   private static let connecting = Duration.seconds(10)
@@ -53,7 +55,9 @@ struct Shell: Sendable {
   func ask<Method: RPCMethod>(
     _ method: Method.Type, _ params: Method.Params
   ) async throws(Failure) -> Answer<Method> {
-    Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
+    let notice = noticeOfConfirmation(Method.name, of: params)
+    defer { notice?.cancel() }
+    return Answer(json: try await askOverRestart(Method.name, JSON(encoding: params)))
   }
 
   func ask<Method: RPCMethod>(
@@ -67,11 +71,19 @@ struct Shell: Sendable {
     let keepsDeadline = params?["timeout"] != nil
     let limit = settings.timeout.map { Duration.seconds($0) + (keepsDeadline ? Self.grace : .zero) }
     do throws(SocketClientError) {
-      let patience = Methods.named(method) is any TokenRelease.Type ? Self.patienceForRelease : Self.patience
-      return try await client.call(method: method, params: params, timeout: limit ?? patience)
+      return try await client.call(
+        method: method, params: params, timeout: limit ?? Self.standardTimeout(of: method, params))
     } catch {
       throw Failure(error)
     }
+  }
+}
+
+extension Shell {
+  /// How long an answer may take where the person does not say.
+  static func standardTimeout(of method: String, _ params: JSON?) -> Duration {
+    guard Methods.named(method) is any TokenRelease.Type else { return patience }
+    return method == TokenExchange.name && params?["actor"] != nil ? patienceForTwo : patienceForRelease
   }
 }
 
@@ -110,9 +122,16 @@ extension Shell {
       terminal.note(SafeText.json(terminal.isErrTTY ? failure.json.pretty() : Self.line(failure.json)))
       return
     }
-    let message = SafeText.lines(failure.message)
-    terminal.note("grantctl: " + message.joined(separator: "\n  "))
-    for hint in failure.hints.flatMap(SafeText.lines) { terminal.note("  " + adapted(hint)) }
+    terminal.note(broken(SafeText.lines("grantctl: " + failure.message)).joined(separator: "\n  "))
+    for line in broken(failure.hints.flatMap(SafeText.lines).map(adapted)) { terminal.note("  " + line) }
+  }
+
+  /// Lines that fit a terminal with two columns before them; whole where nobody looks, for logs and programs.
+  private func broken(_ lines: [String]) -> [String] {
+    guard terminal.isErrTTY else { return lines }
+    let columns = max(24, (terminal.screen?.columns ?? 80) - 2)
+    // Of one that fits, such as a rule to copy, the spaces stay as they are.
+    return lines.flatMap { SafeText.width($0) <= columns ? [$0] : SafeText.wrapped($0, columns: columns) }
   }
 
   /// Opens a web address; false where no browser did.

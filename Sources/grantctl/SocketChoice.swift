@@ -25,11 +25,14 @@ struct SocketChoice: Equatable, Sendable {
   var passedOver: [String] = []
   /// Commands that start a daemon there.
   var starts: [String]
+  /// What named a socket that is no unit's: `--socket` or `GRANTD_SOCKET`.
+  var source: String?
 
-  init(path: String, passedOver: [String] = [], starts: [String]) {
+  init(path: String, passedOver: [String] = [], starts: [String], source: String? = nil) {
     self.path = path
     self.passedOver = passedOver
     self.starts = starts
+    self.source = source
   }
 
   /// `--socket`, `--system` or `--user`, `GRANTD_SOCKET`; else the user's broker where its socket exists, else the system's.
@@ -38,10 +41,12 @@ struct SocketChoice: Equatable, Sendable {
     let isSaid = wish.socket != nil || wish.isSystem || wish.isUser
     let named = isSaid ? wish.socket : environment["GRANTD_SOCKET"].flatMap { $0.isEmpty ? nil : $0 }
     if let named {
+      let isUnits = named == userPath || named == Self.systemPath
       let starts =
-        named == userPath
-        ? [Self.startUser] : named == Self.systemPath ? [Self.startSystem] : [Self.startUser, Self.startSystem]
-      self.init(path: named, starts: starts)
+        isUnits
+        ? [named == userPath ? Self.startUser : Self.startSystem] : [Self.startUser, Self.startSystem]
+      let source = wish.socket == nil ? "GRANTD_SOCKET" : "--socket"
+      self.init(path: named, starts: starts, source: isUnits ? nil : source)
     } else if wish.isSystem {
       self.init(path: Self.systemPath, starts: [Self.startSystem])
     } else if wish.isUser || exists(userPath) {
@@ -71,9 +76,19 @@ struct SocketChoice: Equatable, Sendable {
   /// Nobody listens.
   var notRunning: Failure {
     let tried = passedOver + [path]
+    let message = "grantd is not running: no broker answers at \(tried.joined(separator: " or "))"
+    if let source {
+      return Failure(
+        .notRunning, message,
+        hints: ["The path is from \(source): is it right? Without \(source) the usual places are asked."])
+    }
+    let status = starts.map { $0 == Self.startUser ? "`systemctl --user status grantd`" : "`systemctl status grantd`" }
     return Failure(
-      .notRunning, "grantd is not running: no broker answers at \(tried.joined(separator: " or "))",
-      hints: ["Start it with " + starts.map { "`\($0)`" }.joined(separator: " or ") + "."])
+      .notRunning, message,
+      hints: [
+        "Start it with " + starts.map { "`\($0)`" }.joined(separator: " or ") + ".",
+        "Where that does not help: " + (status + ["`grantctl doctor`"]).joined(separator: ", ") + ".",
+      ])
   }
 }
 

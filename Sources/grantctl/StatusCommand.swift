@@ -4,6 +4,7 @@ import BrokerAPI
 struct StatusCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "status", abstract: "Show how the broker and the accounts are.",
+    usage: "grantctl status [options]",
     discussion: """
       What went wrong with an account, and what to do about it, stands below its row. Providers that are out of \
       order, and logins that end soon, follow. `grantctl doctor` looks further.

@@ -17,7 +17,7 @@ struct Terminal: Sendable {
   }
 
   enum FileBytes: Sendable, Equatable {
-    case bytes([UInt8])
+    case bytes([UInt8], isOpenToOthers: Bool = false)
     /// Why it cannot be read.
     case unreadable(String)
   }
@@ -69,6 +69,8 @@ struct Terminal: Sendable {
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?
   var machine = Machine.blind
+  /// How long a person waits before they are told for what.
+  var quietTime = Duration.seconds(1)
 
   /// Colour is for people, unless they asked for none (no-color.org).
   var usesColour: Bool { isOutTTY && allowsColour }

@@ -4,12 +4,14 @@ import BrokerAPI
 struct TokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "token", abstract: "Print an access token that is valid now.",
+    usage: "grantctl token <account> [options]",
     discussion: """
       The bare token is all that goes to standard output. It is refreshed first where it has to be. Of a provider \
       that gives a session in place of a token, it is the session's ID.
 
       Examples:
-        curl -H "Authorization: Bearer $(grantctl token work)" https://api.example.com/me
+        curl -H "Authorization: Bearer $(grantctl token work)" \\
+          https://api.example.com/me
         grantctl token work --header | curl -H @- https://api.example.com/me
         curl --cookie "$(grantctl token paper --cookie)" https://news.example.com/
       """)
@@ -71,6 +73,7 @@ struct TokenCommand: BrokerCommand {
 struct RefreshCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "refresh", abstract: "Get a new token from the provider now.",
+    usage: "grantctl refresh <account> [options]",
     discussion: """
       For a token that a server refuses although it should be valid; the broker refreshes by itself otherwise. The old \
       token is not handed out again, also where the provider gives no new one now.

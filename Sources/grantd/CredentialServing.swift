@@ -31,7 +31,7 @@ struct CredentialServing: Sendable {
       endpoint: own.isEmpty ? .path(path) : .inherited(own), folderMode: isSystem ? 0o755 : 0o700,
       keeping: own.isEmpty ? kept.keeping(Self.name) : nil, waiting: kept.waiting(),
       manager: isSystem ? .system : .user(geteuid()), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
-      logger: logger
+      logger: logger, onWithheld: { broker.credentialWithheld($0) }
     ) { await broker.credential($0) }
   }
 

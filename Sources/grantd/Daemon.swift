@@ -96,6 +96,7 @@ struct Daemon: Sendable {
     await store.close()
     await transport.close()
     logger.notice("stopped")
+    await notifier.settle(within: .seconds(1))
   }
 
   private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {

@@ -117,7 +117,8 @@ struct GrantdCommand: AsyncParsableCommand {
     let files =
       settings.files.isEmpty ? "built-in defaults (no \(places.configuration))" : settings.files.joined(separator: ", ")
     for warning in settings.warnings { print("warning: \(warning)") }
-    print("ok: \(files): \(settings.allProviders.count) providers, \(settings.rules.count) rules")
+    func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
+    print("ok: \(files): \(count(settings.allProviders.count, "provider")), \(count(settings.rules.count, "rule"))")
     Self.exit(withStatus: 0)
   }
 

@@ -44,7 +44,7 @@ final class KeptDescriptors: Sendable {
     let next = Mutex(0)
     return CredentialServer.Waiting(
       earlier: names.compactMap { name in
-        take(name).map { .init(descriptor: $0, letGo: { [store] in store.forget(name) }) }
+        take(name).map { .init(descriptor: $0, letGo: { [store] in store.forgetSoon(name) }) }
       },
       keep: { [store] descriptor in
         let number = next.withLock { number in
@@ -52,8 +52,9 @@ final class KeptDescriptors: Sendable {
           return number
         }
         let name = "\(prefix)\(getpid())-\(number)"
-        _ = store.keep(descriptor, as: name)
-        return { store.forget(name) }
+        // From the loop that serves, which no manager may hold up.
+        store.keepSoon(descriptor, as: name)
+        return { store.forgetSoon(name) }
       })
   }
 

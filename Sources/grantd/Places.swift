@@ -73,10 +73,12 @@ struct Places: Sendable {
   /// `credentials.sock` beside `grantd.sock`; beside a socket of another name one that is called after it, as there may be
   /// several brokers in a folder.
   func credentialSocketPath(_ settings: Settings) -> String {
-    let socket = socketPath(settings) as NSString
-    let name = (socket.lastPathComponent as NSString).deletingPathExtension
-    let file = name == "grantd" ? "credentials.sock" : "\(name)-credentials.sock"
-    return (socket.deletingLastPathComponent as NSString).appendingPathComponent(file)
+    let socket = socketPath(settings)
+    // Not by NSString, whose `deletingLastPathComponent` ends the process where a path has one character.
+    let start = socket.utf8.lastIndex(of: UInt8(ascii: "/")).map { socket.utf8.index(after: $0) } ?? socket.startIndex
+    let last = socket[start...]
+    let name = last.lastIndex(of: ".").map { last[..<$0] } ?? last
+    return String(socket[..<start]) + (name == "grantd" ? "credentials.sock" : "\(name)-credentials.sock")
   }
 }
 

@@ -214,6 +214,10 @@ import Testing
     rig.transport.answer(.resource) { _ in reply("{}", status: 401) }
     #expect(await rig.reason { try await rig.call(AccountSessions.self, .init(account: "work")) } == .providerError)
     #expect(rig.transport.count(.resource) == 4)
+    await rig.broker.trail.flush()
+    let used = rig.audit.records.filter { $0.entry.method == AccountSessions.name }
+    #expect(used.map(\.entry.action) == [.use, .use] && used.map(\.entry.result) == ["ok", "provider_error"])
+    #expect(used.allSatisfy { $0.entry.account == "work" })
   }
 
   @Test("A logout tells the provider what it needs, after the account is forgotten, over a restart too")

@@ -124,6 +124,28 @@ private final class ScriptedVault: Vault {
     #expect(vault.state.withLock { $0.packed.count } == (isAllowed ? 1 : 0))
   }
 
+  @Test("A rule that asks holds root too, and one for backups alone, as the hint has it, lifts that for backups alone")
+  func asked() async throws {
+    let store = MemoryStore()
+    for name in ["work", "home"] { try await store.signIn(name) }
+    let asks = Rule(name: "ask", who: .init(uid: 0), accounts: ["home"], access: [.use], confirm: .seconds(60))
+    let rig = try await rig(rules: [asks], store: store)
+    let session = FakeSession(.root)
+    let refused = await #expect(throws: RPCError.self) {
+      try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: session)
+    }
+    #expect(
+      refused?.reason == .notPermitted && refused?.message.hasSuffix("rule ask has a person allow each release") == true
+    )
+    let lines = "[[rule]]\nuid = 0\naccounts = [\"*\"]\nmethods = [\"store.backup\"]"
+    #expect(refused?.hint?.hasSuffix("\n" + lines) == true)
+    let backups = Rule(name: "b", who: .init(uid: 0), accounts: ["*"], access: [], methods: [StoreBackup.name])
+    rig.reading.value = .success(.plain(rules: [asks, backups]))
+    _ = try await rig.broker.reload()
+    #expect(try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: session).accounts == 2)
+    #expect(try await rig.call(PolicyExplain.self, .init(account: "home")).confirm?.rule == "ask")
+  }
+
   @Test("It belongs to its connection, and only so many are on their way")
   func owners() async throws {
     let rig = try await rig()
@@ -135,6 +157,9 @@ private final class ScriptedVault: Vault {
     _ = try await rig.call(StoreRestore.self, .init(size: 10), on: second)
     let third = FakeSession(.root)
     #expect(await rig.reason { try await rig.call(StoreRestore.self, .init(size: 10), on: third) } == .overloaded)
+    _ = try? await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: first)
+    // Nobody promised it a word: it may be closed when it is silent.
+    #expect(!first.isHeldOpen && first.closing == 1)
     first.close()
     #expect(await eventually { await rig.broker.transfers.count == 1 })
     let id = try await rig.call(StoreRestore.self, .init(size: 10), on: third).restore_id
@@ -195,6 +220,40 @@ private final class ScriptedVault: Vault {
     #expect(try await rig.call(StoreRestoreLook.self, params, on: session).accounts == 1)
   }
 
+  @Test("Each account's own trail has the backup, with whom it went to, and what was restored")
+  func recorded() async throws {
+    let store = MemoryStore()
+    for name in ["home", "work"] { try await store.signIn(name) }
+    let rig = try await rig(rules: [Self.manages, Self.uses], store: store)
+    for _ in 1...2 { _ = try await rig.call(StoreBackup.self, .init(passphrase: passphrase), as: .user(1000)) }
+    rig.clock.advance(Transfers.idle + .seconds(1))
+    _ = try await restore(rig, try await backup(["new", "work"]), replace: true)
+    func of(_ account: String) async throws -> [AuditList.Line] {
+      try await rig.call(AuditList.self, .init(account: account)).records.reversed()
+    }
+    let work = try await of("work")
+    #expect(work.map { "\($0.action.rawValue) \($0.method)" } == ["release store.backup", "admin store.restore_apply"])
+    #expect(work.first?.uid == 1000 && work.first?.scopes == ["read"] && work.first?.provider == "example")
+    #expect(work.first?.rule == "u" && work.first?.count == 2)
+    #expect(work.last?.detail == "replaced from a backup of b.example" && work.last?.uid == 0)
+    #expect(try await of("new").map(\.detail) == ["restored from a backup of b.example"])
+    #expect(try await of("home").map(\.method) == ["store.backup"])
+    // And the request itself, of no account.
+    #expect(rig.audit.records.contains { $0.entry.method == StoreBackup.name && $0.entry.account == nil })
+  }
+
+  @Test("More accounts than the trail counts at a time are recorded all the same")
+  func recordedMany() async throws {
+    let rig = try await rig()
+    let count = Limit.auditLines * 2 + 500
+    await rig.broker.audit(
+      (0..<count).map {
+        AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.root))
+      }, for: .root)
+    await rig.broker.trail.flush()
+    #expect(Set(rig.audit.sinceStart.compactMap(\.entry.account)).count == count)
+  }
+
   // MARK: Applying
 
   @Test("What is restored is on disk and is served; what is here is kept")
@@ -223,6 +282,33 @@ private final class ScriptedVault: Vault {
     #expect(token.access_token == "other-a1" && token.generation == 2)
     #expect(store.grant("home")?.generation == 2 && store.token("home")?.generation == 2)
     #expect(store.grant("home")?.refreshToken?.exposed == "other-r1")
+  }
+
+  @Test("Before accounts are replaced their refreshes end, also those that begin while another is waited for")
+  func refreshing() async throws {
+    let store = MemoryStore()
+    for name in ["home", "work"] { try await store.signIn(name) }
+    let rig = try await rig(store: store)
+    rig.transport.hold(.token)
+    func reject(_ name: String, _ count: Int) async -> Task<TokenReportRejected.Result, any Error> {
+      let task = Task { try await rig.call(TokenReportRejected.self, .init(account: name, generation: 1)) }
+      #expect(await eventually { rig.transport.held(.token) == count })
+      return task
+    }
+    let first = await reject("home", 1)
+    let backup = try await backup(["home", "work"])
+    let restored = Task { try await restore(rig, backup, replace: true) }
+    await settle()
+    let second = await reject("work", 2)
+    rig.transport.releaseOne(.token)
+    _ = try await first.value
+    await settle()
+    #expect(rig.store.grant("home")?.generation == 2 && rig.store.grant("work")?.generation == 1)
+    rig.transport.release(.token)
+    _ = try await second.value
+    #expect(try await restored.value == .init(replaced: ["home", "work"]))
+    // Not over a generation that came after.
+    #expect(rig.store.grant("work")?.generation == 3 && rig.store.grant("home")?.generation == 3)
   }
 
   @Test("Without the word that the other broker is stopped nothing happens")

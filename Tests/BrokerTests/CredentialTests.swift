@@ -101,7 +101,21 @@ import Testing
     asking.policy.rules = [rule]
     let rig = try await Rig(store: try await signedIn(), configuration: asking)
     let error = await refusal("grantd.work", rig)
-    #expect(error?.reason == .notPermitted && error?.message.contains("a person") == true)
+    #expect(error?.reason == .notPermitted && error?.message.contains("rule ask has a person allow") == true)
+    let hint = try #require(error?.hint)
+    #expect(hint.contains("`grantctl token work`") && !hint.contains("grantctl approve"))
+    #expect(
+      hint.hasSuffix(
+        "[[rule]]\nuid = 0\nunit = \"backup.service\"\naccounts = [\"work\"]\nmethods = [\"token.get\"]"))
+    // Which is right.
+    asking.policy.rules.append(
+      Rule(
+        name: "unit", who: .init(uid: 0, unit: "backup.service"), accounts: ["work"], access: [],
+        methods: [TokenGet.name]))
+    rig.reading.value = .success(asking)
+    _ = try await rig.broker.reload()
+    #expect(await load("grantd.work", rig) == .success("work-a1"))
+    #expect(await refusal("grantd.work", rig, unit: "other.service")?.reason == .notPermitted)
   }
 
   @Test("A token that is due is refreshed first, and one with less left than min_ttl too")
@@ -193,11 +207,50 @@ import Testing
     #expect(counts[.init(method: "credential", result: "ok")] == 2)
     #expect(counts[.init(method: "credential", result: "unknown_account")] == 1)
     await rig.broker.trail.flush()
-    let records = rig.audit.records
+    let records = rig.audit.sinceStart
     #expect(records.map(\.count) == [2, 1])
     #expect(records.map(\.entry.account) == ["work", nil] && records.map(\.entry.result) == ["ok", "unknown_account"])
     #expect(records.map(\.entry.detail) == ["grantd.work for backup.service", "nothing for backup.service"])
     #expect(records.allSatisfy { $0.entry.who.unit == "backup.service" && $0.entry.who.uid == 0 })
     #expect(records.first?.entry.generation == 1 && !"\(records)".contains("work-a1"))
+  }
+
+  @Test("What the socket itself refuses is recorded with what was claimed, and made-up claims do not fill the trail")
+  func forged() async throws {
+    let rig = try await rig(
+      UnitCredentials(offers: [Offer(id: "mail-token", account: account("work"))]), store: try await signedIn())
+    let stranger = Caller(uid: 1000, gid: 1000, groups: [], pid: 66, unit: "evil.service")
+    for number in 1...100 {
+      rig.broker.credentialWithheld(
+        .init(
+          cause: .foreign, unit: "u\(number).service", id: "mail-token", caller: stranger,
+          message: "the name is forged"))
+    }
+    rig.broker.credentialWithheld(.init(cause: .foreign, message: "the \u{1B}[2Jkernel does not say"))
+    await rig.broker.trail.flush()
+    let records = rig.audit.sinceStart
+    #expect(records.allSatisfy { $0.entry.method == "credential" && $0.entry.result == "not_permitted" })
+    let forged = records.filter { $0.entry.who == .init(stranger) }
+    #expect(forged.count == Limit.auditFailuresPerCaller + 1 && forged.map(\.count).reduce(0, +) == 100)
+    #expect(forged.first?.entry.detail == "mail-token for u1.service: the name is forged")
+    #expect(forged.first?.entry.account == "work" && forged.first?.pid == 66)
+    #expect(forged.last?.entry.detail == "of several names")
+    let unknown = try #require(records.first { $0.entry.who.uid == nil })
+    #expect(unknown.entry.detail == "the \\u{1b}[2Jkernel does not say")
+    #expect(unknown.sentence == "refused credential to somebody whom the kernel does not name")
+  }
+
+  @Test("A credential that did not get to its unit is recorded beside its release, and among the refusals")
+  func undelivered() async throws {
+    let rig = try await rig(store: try await signedIn())
+    #expect(await load("grantd.work", rig) == .success("work-a1"))
+    rig.broker.credentialWithheld(
+      .init(
+        cause: .undelivered, unit: "backup.service", id: "grantd.work", caller: .root,
+        message: "the asking process has ended"))
+    let refused = try await rig.call(AuditList.self, .init(refused: true)).records
+    #expect(refused.map(\.result) == ["not_delivered"] && refused.map(\.account) == ["work"])
+    #expect(refused.first?.detail == "grantd.work for backup.service: the asking process has ended")
+    #expect(rig.audit.sinceStart.map(\.entry.result) == ["ok", "not_delivered"])
   }
 }

@@ -18,6 +18,7 @@ import Testing
     let sessions = [1000, 1001, 1002].map { FakeSession(.user($0)) }
     for session in sessions[0..<2] { _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session) }
     _ = try await rig.call(EventsSubscribe.self, .init(events: ["account.removed"]), on: sessions[2])
+    #expect(sessions.allSatisfy { $0.isHeldOpen })
     _ = try await rig.token("work")
     _ = try await rig.call(AccountLogout.self, .init(account: "work"))
     #expect(sessions[0].types == ["token.refreshed", "account.removed"])

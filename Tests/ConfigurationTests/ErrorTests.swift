@@ -4,7 +4,7 @@ import Testing
 @testable import GrantdConfiguration
 
 @Suite struct ErrorTests {
-  private static let durations = "such as \"30s\", \"5m\", \"1h\" or \"90d\""
+  private static let durations = "such as \"30s\", \"5m\" or \"1h\""
 
   private static let profiles =
     "7pass, auth0, dropbox, github, github-oauth, gitlab, google, google-service-account, keycloak, linkedin, microsoft, "
@@ -70,6 +70,11 @@ import Testing
       "[[rule]]\naccounts = [\"*\"]\naccess = [\"use\"]",
       "grantd.toml:1: [[rule]] names nothing of a caller: add user, uid, group, gid, unit, user_unit or "
         + "exe, or anyone = true if everybody is meant"
+    ),
+    (
+      "[[rule]]\nexe = \"/usr/bin/feed\"\naccounts = [\"*\"]\naccess = [\"use\"]",
+      "grantd.toml:2: [[rule]] has an \"exe\" and no user, group or unit: any user can run that program with code of "
+        + "their own in it: add user, group or unit"
     ),
     (
       "[[rule]]\nuid = 1\nanyone = true\naccounts = [\"*\"]\naccess = [\"use\"]",
@@ -205,6 +210,80 @@ import Testing
   @Test("Each mistake is said with file, line and what to do", arguments: cases)
   func says(text: String, complaint: String) throws {
     #expect(try Fixture().complaint(text) == complaint)
+  }
+
+  private static let rest = "\naccounts = [\"*\"]\naccess = [\"use\"]"
+
+  @Test(
+    "What follows from a mistake is not said beside it",
+    arguments: [
+      (
+        "[[rule]]\nuid = 1\nconfirm = \"yes\"\nconfirm_timeout = \"30s\"" + rest,
+        "grantd.toml:3: \"confirm\" in [[rule]] must be true or false, not a text"
+      ),
+      (
+        "[[rule]]\nuid = 1\nconfrim = true\nconfirm_timeout = \"30s\"" + rest,
+        "grantd.toml:3: unknown key \"confrim\" in [[rule]]: did you mean \"confirm\"?"
+      ),
+      ("[[rule]]\nusr = \"mail\"" + rest, "grantd.toml:2: unknown key \"usr\" in [[rule]]: did you mean \"user\"?"),
+      (
+        "[[rule]]\nusr = \"mail\"\nuser_unit = \"a.service\"" + rest,
+        "grantd.toml:2: unknown key \"usr\" in [[rule]]: did you mean \"user\"?"
+      ),
+      (
+        "[[rule]]\ngrp = \"mail\"\ngropu = \"mail\"\nexe = \"/usr/bin/feed\"" + rest,
+        "grantd.toml:2: unknown key \"grp\" in [[rule]]\n"
+          + "grantd.toml:3: unknown key \"gropu\" in [[rule]]: did you mean \"group\"?"
+      ),
+      (
+        "[[rule]]\nanyone = 1" + rest, "grantd.toml:2: \"anyone\" in [[rule]] must be true or false, not a number"
+      ),
+      (
+        "[[rule]]\nuid = 1\naccount = [\"*\"]\naccess = [\"use\"]",
+        "grantd.toml:3: unknown key \"account\" in [[rule]]: did you mean \"accounts\"?"
+      ),
+      (
+        "[[rule]]\nuid = 1\naccounts = [\"*\"]\nacess = [\"use\"]",
+        "grantd.toml:4: unknown key \"acess\" in [[rule]]: did you mean \"access\"?"
+      ),
+    ] as [(String, String)])
+  func follows(text: String, complaint: String) throws {
+    #expect(try Fixture().complaint(text) == complaint)
+  }
+
+  @Test("What is missing is said beside a key that is near to nothing, and where a key says no")
+  func notFollowing() throws {
+    for keys in ["colour = 1", "anyone = false"] {
+      #expect(try Fixture().complaint("[[rule]]\n\(keys)\(Self.rest)").contains("names nothing of a caller"))
+    }
+    #expect(
+      try Fixture().complaint("[[rule]]\nuid = 1\nconfirm = false\nconfirm_timeout = \"30s\"\(Self.rest)")
+        == "grantd.toml:4: [[rule]] has a \"confirm_timeout\" and nothing to confirm: add confirm = true")
+  }
+
+  @Test(
+    "Durations that are given as examples may be written there",
+    arguments: [
+      (
+        "[[rule]]\nuid = 1\nconfirm = true\nconfirm_timeout = \"1s\"" + rest,
+        "from 5s to 5m, such as \"30s\" or \"5m\", not"
+      ),
+      ("[audit]\nkeep = \"1s\"", "from 1h to 3650d, such as \"1h\" or \"90d\", not"),
+      ("[refresh]\nexpiry_notice = \"900d\"", "from 0s to 365d, such as \"30s\", \"5m\", \"1h\" or \"90d\", not"),
+    ] as [(String, String)])
+  func durationExamples(text: String, words: String) throws {
+    #expect(try Fixture().complaint(text).contains(words))
+  }
+
+  @Test("Without templates it says where they were looked for")
+  func noTemplates() throws {
+    let fixture = try Fixture()
+    try fixture.write("grantd.toml", "[provider.work]\nprofile = \"oidc\"\nclient_id = \"x\"")
+    let folders = ["\(fixture.folder)/none", "\(fixture.folder)/nor-here"]
+    #expect(
+      fixture.complaint(fixture.sources(templates: folders))
+        == "grantd.toml:2: unknown profile \"oidc\" in [provider.work]; there are no templates in none, nor-here: install "
+        + "them there, or name their folder with --templates")
   }
 
   @Test("A syntax error has its line and column, and nothing of the text")

@@ -157,8 +157,22 @@ import Testing
       key_file = "/srv/key"
       [log]
       level = "debug"
+      [audit]
+      enabled = false
+      keep = "7d"
+      records = 2000
+      [limits]
+      requests_per_second = 7
+      burst = 70
+      refusal_cost = 3
       """)
     var expected = Settings()
+    expected.audit.isEnabled = false
+    expected.audit.keep = .seconds(7 * 86_400)
+    expected.audit.most = 2000
+    expected.limits.rate = 7
+    expected.limits.burst = 70
+    expected.limits.refusalCost = 3
     expected.files = settings.files
     expected.callback.enabled = false
     expected.callback.port = 4000
@@ -202,6 +216,34 @@ import Testing
     #expect(settings.rules.map(\.who.gid) == [900, nil])
     #expect(settings.rules.map(\.access) == [[.use, .observe], [.login]])
     #expect(settings.rules[0].accounts == ["*@example.com"])
+  }
+
+  @Test("A rule arrives with all that it says")
+  func wholeRule() throws {
+    let settings = try Fixture().load(
+      """
+      [[rule]]
+      name = "all"
+      uid = 1000
+      gid = 1001
+      unit = "a@*.service"
+      user_unit = "b.service"
+      exe = "/usr/bin/c"
+      accounts = ["work", "*@example.com"]
+      access = ["use"]
+      methods = ["account.get"]
+      scopes = ["email", "read"]
+      confirm = true
+      confirm_timeout = "10s"
+      """)
+    #expect(
+      settings.rules == [
+        Rule(
+          name: "all",
+          who: .init(uid: 1000, gid: 1001, unit: "a@*.service", userUnit: "b.service", executable: "/usr/bin/c"),
+          accounts: ["work", "*@example.com"], access: [.use], methods: ["account.get"], scopes: ["email", "read"],
+          confirm: .seconds(10))
+      ])
   }
 
   @Test(

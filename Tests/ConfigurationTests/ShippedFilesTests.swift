@@ -48,7 +48,7 @@ import Testing
         "google", "work", "company", "gitlab", "bank", "insurer", "relic", "museum", "google-robots",
       ])
     #expect(settings.accounts.map(\.source.kind) == [.clientCredentials, .jwtBearer, .jwtBearer, .tokenExchange])
-    #expect(settings.rules.count == 7)
+    #expect(settings.rules.count == 8)
     #expect(settings.hooks.count == 1)
     #expect(settings.credentials.offers.map(\.id) == ["mail-token"])
     // Its port is the standard one, which no proxy can know, and its providers are on this machine.

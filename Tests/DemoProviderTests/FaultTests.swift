@@ -80,6 +80,23 @@ import Testing
     }
   }
 
+  @Test(.timeLimit(.minutes(1))) func delayedAnswersAreLetGo() async throws {
+    try await withServer { server, client in
+      let token = await client.signIn().refresh
+      try server.fault(.delay, at: .any, times: 2) { $0.seconds = 3600 }
+      let delayed = [
+        Task { await client.send(.GET, "/jwks")?.status }, Task { await client.refresh(token)?.status },
+      ]
+      while server.stats().requests["jwks"] == nil || server.stats().requests["token.refresh"] == nil {
+        await Task.yield()
+      }
+      #expect(server.stats().refreshes == 0)
+      #expect(await client.send(.POST, "/_control/release", json: [:])?.status == 200)
+      for answer in delayed { #expect(await answer.value == 200) }
+      #expect(server.stats().refreshes == 1)
+    }
+  }
+
   @Test func aLostAnswerLeavesARotatedTokenBehind() async throws {
     try await withServer { server, client in
       let kept = await client.signIn(user: "alice").refresh

@@ -151,9 +151,17 @@ import UnixSocket
       #expect(waiting.words.withLock { $0.isEmpty })
       recorder.type("y bbbbbb")
       try await eventually("it is answered") { recorder.out == "Allowed: bbbbbb\n" }
+      for id in ["cccccc", "dddddd"] { waiting.come(Self.release(id)) }
+      try await eventually("it asks about the third") { recorder.err.contains("Allow cccccc?") }
+      ended.id = "cccccc"
+      waiting.come(ended)
+      try await eventually("it asks about the fourth") { recorder.err.contains("Allow dddddd?") }
+      // Whichever it was meant for: nobody gets anything by it.
+      recorder.type("n")
+      try await eventually("it is refused") { recorder.out == "Allowed: bbbbbb\nRefused: dddddd\n" }
       recorder.interrupt()
-      #expect(try await running.value == .success)
-      #expect(waiting.words.withLock { $0 } == ["yes bbbbbb"])
+      #expect(try await running.value == .interrupted)
+      #expect(waiting.words.withLock { $0 } == ["yes bbbbbb", "no dddddd"])
     }
   }
 
@@ -169,18 +177,60 @@ import UnixSocket
       let lines = try recorder.out.split(separator: "\n").map { try JSON.parse(Array($0.utf8)) }
       #expect(lines.map { $0["id"]?.string } == ["aaaaaa", "bbbbbb"] && lines[0]["caller"]?["pid"] == 4711)
       recorder.interrupt()
-      #expect(try await running.value == .success)
+      #expect(try await running.value == .interrupted)
     }
   }
 
-  @Test("spans of time", arguments: [("45", 45), ("30s", 30), ("10m", 600), ("1h", 3600)] as [(String, Int64)])
+  @Test(
+    "words that hold for some time are listed with what ends them, also before a person is asked",
+    arguments: [false, true])
+  func standing(isAsked: Bool) async throws {
+    let word = StandingWordView(
+      account: "bank", method: "token.get", scopes: nil, resource: nil,
+      caller: .init(uid: 1000, user_unit: "feed@1.service", exe: "/usr/bin/feed"), allowed: true,
+      until: Recorder.now + 540)
+    let list = ReleaseList.Result(waiting: isAsked ? [Self.release("k7f3qx")] : [], standing: [word])
+    try await ScriptedBroker.with(["release.list": answer(JSON(encoding: list))]) { broker, _ async throws in
+      let recorder = Recorder()
+      recorder.type("")
+      #expect(try await broker.run(["approve"], recorder) { $0.canAsk = isAsked } == .success)
+      #expect(
+        recorder.out.hasSuffix(
+          """
+          Allowed for 9 min more: token.get of bank to /usr/bin/feed in feed@1.service of uid 1000
+          grantctl reload, or a restart of grantd, ends that.
+
+          """))
+      #expect(recorder.err.contains("Allow k7f3qx?") == isAsked)
+    }
+  }
+
+  @Test("a word holds for an hour at most", arguments: [("1h", true), ("60m", true), ("3601", false), ("5h", false)])
+  func longest(_ text: String, isTaken: Bool) throws {
+    #expect((Approval(typed: "y \(text)") != nil) == isTaken)
+    if isTaken {
+      _ = try Grantctl.parseAsRoot(["approve", "k7f3qx", "--for", text])
+    } else {
+      let error = #expect(throws: (any Error).self) {
+        try Grantctl.parseAsRoot(["approve", "k7f3qx", "--for", text])
+      }
+      #expect(error.map { Grantctl.message(for: $0) }?.contains("an hour (1h) at most") == true)
+    }
+  }
+
+  @Test(
+    "a span of time is seconds, minutes or hours",
+    arguments: [("45", 45), ("30s", 30), ("10m", 600), ("1h", 3600)] as [(String, Int64)])
   func spans(_ text: String, _ seconds: Int64) { #expect(TimeSpan(argument: text)?.seconds == seconds) }
 
-  @Test("what is no span of time, and options that do not go together", arguments: ["", "m", "-5", "1.5h", "0", "10d"])
+  @Test("what is no span of time is refused", arguments: ["", "m", "-5", "1.5h", "0", "10d"])
   func noSpans(_ text: String) {
     #expect(TimeSpan(argument: text) == nil)
-    for arguments in [["--deny"], ["--for", "10m"], ["k7f3qx", "--wait"], ["k7f3qx", "--for", text]] {
-      #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["approve"] + arguments) }
-    }
+    #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["approve", "k7f3qx", "--for", text]) }
+  }
+
+  @Test("options that need an ID, or none, say so", arguments: [["--deny"], ["--for", "10m"], ["k7f3qx", "--wait"]])
+  func optionsApart(_ arguments: [String]) {
+    #expect(throws: (any Error).self) { try Grantctl.parseAsRoot(["approve"] + arguments) }
   }
 }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import BrokerAPI
 import Foundation
 import Glibc
@@ -115,8 +116,31 @@ import Testing
       async let status = broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
       for line in lines { recorder.type(line) }
       #expect(try await status == .usage)
-      #expect(broker.methods.isEmpty && files.saved.withLock { $0.isEmpty })
+      #expect(!broker.methods.contains("store.backup") && files.saved.withLock { $0.isEmpty })
     }
+  }
+
+  @Test("who may make no backup is asked for no passphrase, and told why")
+  func notAllowed() async throws {
+    let replies = Self.making().merging([
+      "policy.explain": answer(["allowed": false, "why": "no rule allows this caller store.backup"]),
+      "store.backup": refuse(RPCError(.notPermitted, "uid 1000 may not call store.backup", hint: "Ask an admin.")),
+    ]) { $1 }
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let (recorder, files) = (Recorder(), Files())
+      let status = try await broker.run(["backup", "b.out"], recorder) { Self.atTerminal(&$0, files) }
+      #expect(status == .notPermitted && broker.methods == ["policy.explain", "store.backup"])
+      #expect(broker.params(of: "policy.explain") == ["method": "store.backup"])
+      #expect(recorder.err == "grantctl: uid 1000 may not call store.backup\n  Ask an admin.\n")
+    }
+  }
+
+  @Test("a backup is a file: “-” is refused", arguments: ["backup", "restore"])
+  func noStream(command: String) throws {
+    let error = #expect(throws: (any Error).self) { try Grantctl.parseAsRoot([command, "-"]) }
+    #expect(error.map { Grantctl.exitCode(for: $0).rawValue } == ExitStatus.usage.rawValue)
+    #expect(error.map { Grantctl.message(for: $0) }?.contains("not a stream") == true)
+    _ = try Grantctl.parseAsRoot([command, "./-"])
   }
 
   @Test(
@@ -203,6 +227,40 @@ import Testing
     }
   }
 
+  @Test("a restore that would take nothing says so, and asks nothing", arguments: [false, true])
+  func nothingToTake(replace: Bool) async throws {
+    let files = Files()
+    var replies = Self.taking(files, Self.applied)
+    replies["store.restore_look"] = answer([
+      "host": "old.example", "made_at": .integer(Recorder.now - 7200), "version": "1.0", "accounts": 2, "known": 2,
+    ])
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let recorder = Recorder()
+      let arguments = ["restore", "b", "--key-file", "key"] + (replace ? ["--replace"] : [])
+      recorder.type("n")
+      let status = try await broker.run(arguments, recorder) { Self.atTerminal(&$0, files) }
+      #expect(status == (replace ? .failure : .success))
+      #expect(recorder.err.contains("[y/N]") == replace && recorder.err.contains("warning:") == replace)
+      #expect(recorder.out.hasPrefix("All of them are here already: nothing is restored.") != replace)
+      #expect(!broker.methods.contains("store.restore_apply"))
+    }
+  }
+
+  @Test("a backup that is not there is told with what to give")
+  func absent() async throws {
+    let (recorder, files) = (Recorder(), Files())
+    let status = try await perform(["restore", "nowhere", "--moved", "--key-file", "key"], recorder, environment: [:]) {
+      Self.withFiles(&$0, files)
+    }
+    #expect(status == .usage)
+    #expect(
+      recorder.err == """
+        grantctl: the backup cannot be read from nowhere: No such file or directory
+          Give the path of a file that `grantctl backup` wrote.
+
+        """)
+  }
+
   @Test("without a terminal a restore needs --moved, before anything is sent")
   func unattendedRestore() async throws {
     let files = Files()
@@ -253,6 +311,26 @@ import Testing
           """)
       #expect(recorder.err == "warning: a log still has some\n")
     }
+  }
+
+  @Test(
+    "a path is the folder and the name in it, however short",
+    arguments: [
+      ("b", ".", "b"), ("-", ".", "-"), ("/b", "/", "b"), ("a/b", "a", "b"), ("/a/bc", "/a", "bc"), ("./-", ".", "-"),
+      ("ä/東", "ä", "東"), ("", ".", ""), ("/", "/", ""), ("a/", "a", ""),
+    ] as [(String, String, String)])
+  func split(path: String, folder: String, name: String) {
+    let parts = ProcessFiles.split(path)
+    #expect(parts.folder == folder && parts.name == name)
+  }
+
+  @Test("a file is saved in the working folder under a name of one character")
+  func savedHere() throws {
+    // One that nobody has: the folder is that of all tests.
+    let name = try #require("0123456789~".map(String.init).first { access($0, F_OK) != 0 })
+    defer { unlink(name) }
+    #expect(ProcessFiles.save(name, bytes: [1, 2], replacing: false) == nil)
+    #expect(FileManager.default.contents(atPath: name) == Data([1, 2]))
   }
 
   @Test("a file is saved for its owner alone, whole, and over another only where that is wished")

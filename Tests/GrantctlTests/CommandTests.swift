@@ -198,7 +198,7 @@ import UnixSocket
     try await ScriptedBroker.with([
       "events.subscribe": { _, session in
         _ = session.notify(method: Event.method, params: event)
-        session.onClose {}
+        session.holdOpen()
         return .success(["subscribed": ["token.refreshed"]])
       }
     ]) { broker, server async throws in

@@ -295,6 +295,18 @@ import UnixSocket
   static let user = "/run/user/1000/grantd/grantd.sock"
   static let absent: [(Scene, [String], lines: [String])] = [
     (
+      Scene(
+        answers: [
+          "systemctl show": .init(
+            status: 0, out: "LoadState=loaded\nActiveState=failed\nResult=start-limit-hit\nExecMainStatus=1\n", err: "")
+        ], programs: ["systemctl"]), ["--system"],
+      [
+        "  FAIL  unit: grantd.service has failed: it was started too often in a short time (start-limit-hit), status 1",
+        "→ `journalctl -u grantd -n 30` says why. Mend that; then `sudo systemctl reset-failed grantd.service "
+          + "grantd.socket`, and `sudo systemctl restart grantd.socket grantd`.",
+      ]
+    ),
+    (
       Scene(), ["--user"],
       [
         "  skip  unit: there is no systemd here", "  FAIL  socket: there is none at \(user)",

@@ -122,7 +122,8 @@ import Testing
     let path = FileManager.default.temporaryDirectory.appendingPathComponent("gb-\(UUID().uuidString)").path
     defer { unlink(path) }
     #expect(FileManager.default.createFile(atPath: path, contents: Data([0, 255, 10])))
-    #expect(ProcessFiles.bytes(path, limit: 3) == .bytes([0, 255, 10]))
+    chmod(path, 0o644)
+    #expect(ProcessFiles.bytes(path, limit: 3) == .bytes([0, 255, 10], isOpenToOthers: true))
     #expect(ProcessFiles.bytes(path, limit: 2) == .unreadable("it is longer than 0 KiB"))
     #expect(ProcessFiles.bytes(path + "x", limit: 2) == .unreadable("No such file or directory"))
   }

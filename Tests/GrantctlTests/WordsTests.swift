@@ -159,8 +159,37 @@ import UnixSocket
       failure.message
         == "grantd is not running: no broker answers at /r/grantd/grantd.sock or /run/grantd/grantd.sock")
     #expect(
-      failure.hints == ["Start it with `systemctl --user start grantd.socket` or `sudo systemctl start grantd.socket`."]
-    )
+      failure.hints == [
+        "Start it with `systemctl --user start grantd.socket` or `sudo systemctl start grantd.socket`.",
+        "Where that does not help: `systemctl --user status grantd`, `systemctl status grantd`, `grantctl doctor`.",
+      ])
+  }
+
+  @Test(
+    "a socket that was named is named again where nobody answers, unless it is a unit's",
+    arguments: [
+      (
+        .init(socket: "/a"), [:], "The path is from --socket: is it right? Without --socket the usual places are asked."
+      ),
+      (
+        .init(), ["GRANTD_SOCKET": "/b"],
+        "The path is from GRANTD_SOCKET: is it right? Without GRANTD_SOCKET the usual places are asked."
+      ),
+      (.init(), ["GRANTD_SOCKET": "/run/grantd/grantd.sock"], "Start it with `sudo systemctl start grantd.socket`."),
+      (.init(isSystem: true), ["GRANTD_SOCKET": "/b"], "Start it with `sudo systemctl start grantd.socket`."),
+    ] as [(SocketChoice.Wish, [String: String], String)])
+  func namedSocket(wish: SocketChoice.Wish, environment: [String: String], hint: String) {
+    #expect(SocketChoice(wish, environment: environment, uid: 7) { _ in false }.notRunning.hints.first == hint)
+  }
+
+  @Test(
+    "a moment is as short as it is clear",
+    arguments: [
+      (0, "00:00:00"), (-1, "2025-12-31"), (86_399, "23:59:59"), (86_400, "01-02 00:00"), (31_535_999, "12-31 23:59"),
+      (31_536_000, "2027-01-01"),
+    ] as [(Int64, String)])
+  func shortMoments(later: Int64, text: String) {
+    #expect(TimeText.short(Recorder.now + later, now: Recorder.now, in: .gmt) == text)
   }
 
   @Test("commands in hints reach the same broker") func commandsInHintsReachTheSameBroker() {

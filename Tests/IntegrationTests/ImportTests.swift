@@ -7,7 +7,7 @@ import NIOHTTP1
 import TestSupport
 import Testing
 
-@Suite("A refresh token that is imported", .timeLimit(.minutes(5)))
+@Suite("A refresh token that is imported", .atMost)
 struct ImportTests {
   /// A refresh token that the provider gave to its client elsewhere.
   private static func refreshToken(_ rig: Rig, of user: String = "alice") async throws -> String {

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 import UnixSocket
 
-@Suite("The store's key", .timeLimit(.minutes(3))) struct KeyTests {
+@Suite("The store's key", .atMost) struct KeyTests {
   private func fill(_ rig: Rig) async throws {
     let (status, said) = try await Programs.run(
       Programs.fixture, ["fill", rig.state, String(repeating: "01", count: 31) + "00"], in: rig.folder)

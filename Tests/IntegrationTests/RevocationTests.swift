@@ -129,6 +129,7 @@ struct RevocationTests {
       #expect(rig.count(.resource) == 0)
       try rig.kill9()
       rig.demo.reset()
+      rig.demo.changeSettings { $0.accessTTL = .seconds(300) }
       try await rig.start()
       try await eventually("the revocation") { rig.count(.resource) == 1 }
       let request = try #require(rig.requests(.resource).last)

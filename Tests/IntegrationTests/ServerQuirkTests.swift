@@ -163,8 +163,8 @@ struct ServerQuirkTests {
 
   @Test("a refresh token that ends with its access token is used in time, again and again")
   func shortRefreshTokens() async throws {
-    try await Rig.with(.shortLived()) { rig in
-      rig.demo.changeSettings { $0.refreshTTL = .seconds(2) }
+    try await Rig.with(.shortLived { $0.accessTTL = 6 }) { rig in
+      rig.demo.changeSettings { $0.refreshTTL = .seconds(6) }
       try await rig.login()
       try await eventually("two lifetimes") { try await rig.account().generation >= 3 }
       #expect(try await works(try await rig.token().access_token, at: rig.demo))

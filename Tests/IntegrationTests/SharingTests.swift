@@ -35,26 +35,20 @@ struct SharingTests {
     }
   }
 
-  @Test("while one provider takes 3 s to answer, another account's cached token is there in milliseconds")
+  @Test("while one provider does not answer, another account's cached token comes all the same")
   func slowProvider() async throws {
     try await Rig.with(Wish { $0.hasSecondProvider = true }) { rig in
       try await rig.login()
       try await rig.login("bob", at: "other")
       let slow = try await rig.token()
-      try rig.demo.fault(.delay, at: .tokenRefresh) { $0.seconds = 3 }
+      try rig.demo.fault(.delay, at: .tokenRefresh) { $0.seconds = 60 }
       let refreshing = Task {
         try await rig.call("token.report_rejected", ["account": "alice", "generation": .integer(slow.generation)])
       }
-      try await eventually("the slow refresh is under way") { try await rig.account().state == .refreshing }
-      var times: [Duration] = []
-      for _ in 1...100 {
-        let start = ContinuousClock.now
-        _ = try await rig.token("bob")
-        times.append(ContinuousClock.now - start)
-      }
+      try await eventually("the slow refresh is under way") { rig.count(.tokenRefresh) == 1 }
+      for _ in 1...100 { _ = try await rig.token("bob") }
       #expect(try await rig.account().state == .refreshing, "the slow refresh is still under way")
-      // The median: the machine may be busy with other tests.
-      #expect(times.sorted()[50] < .milliseconds(20))
+      rig.demo.release()
       #expect(try await refreshing.value["refreshed"]?.bool == true)
     }
   }

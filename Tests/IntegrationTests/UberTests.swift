@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("Uber, by its template")
@@ -160,11 +161,19 @@ struct UberTests {
   @Test("login button: a token or none, and both results as events and in the account's state")
   func button() async throws {
     try await Rig.withUber { rig in
+      let events = try RawClient(rig.socket)
+      _ = try await events.ask(
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"events.subscribe\",\"params\":{\"events\":[\"login.completed\","
+          + "\"login.failed\"]}}")
       #expect(try await rig.failure("account.get", ["account": "alice"]).reason == .unknownAccount)
       try await rig.enterByBrowser("uber")
       #expect(try await rig.account().state == .ok)
+      #expect(try await events.json()["params"]?["type"] == "login.completed")
       _ = try await rig.logout()
       #expect(try await rig.failure("account.get", ["account": "alice"]).reason == .unknownAccount)
+      let login = try await rig.start("uber")
+      _ = try await rig.call("login.cancel", ["login_id": .string(login.login_id)])
+      #expect(try await events.json()["params"]?["type"] == "login.failed")
     }
   }
 

@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("VMS, row by row, at the socket: sessions, and the end", .timeLimit(.minutes(5)))
+@Suite("VMS, row by row, at the socket: sessions, and the end", .atMost)
 struct VMSSessionTests {
   private static func ids(_ answer: JSON) -> [String] {
     (answer["action"]?["sessions"]?.array ?? []).compactMap { $0["session_id"]?.string }

@@ -3,7 +3,7 @@ import DemoProvider
 import Foundation
 import Testing
 
-@Suite("VMS, row by row, at the socket: sign-in", .timeLimit(.minutes(5)))
+@Suite("VMS, row by row, at the socket: sign-in", .atMost)
 struct VMSTests {
   @Test("is it available, external URL, callback, login: an account with the user as its identity, and all headers")
   func login() async throws {

@@ -8,7 +8,8 @@ import Testing
 struct WatchingTests {
   /// Writes its environment and its input into files of the event's name.
   private static let script = """
-    cat /proc/$$/environ > "$1/$GRANTD_EVENT.environment"
+    cat /proc/$$/environ > "$1/$GRANTD_EVENT.part"
+    mv "$1/$GRANTD_EVENT.part" "$1/$GRANTD_EVENT.environment"
     cat > "$1/$GRANTD_EVENT.part"
     mv "$1/$GRANTD_EVENT.part" "$1/$GRANTD_EVENT.json"
     """

@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Zephr, row by row, at the socket: registration, and the end", .timeLimit(.minutes(5)))
+@Suite("Zephr, row by row, at the socket: registration, and the end", .atMost)
 struct ZephrSessionTests {
   /// A login of somebody new, who has signed in at the identity provider.
   private static func registering(_ rig: Rig, _ user: String = "user-7") async throws -> Rig.Pending {

@@ -82,6 +82,41 @@ struct AuditFileTests {
     await file.close()
   }
 
+  @Test("answers of the accounts that the patterns stand for, to the page's end, and never of no account")
+  func patterns() async throws {
+    let file = try file()
+    try await file.write(
+      (1...20).map { record($0, account: $0.isMultiple(of: 5) ? "work" : "home") } + [
+        record(21, account: nil), record(22, account: "a?[b]"),
+      ])
+    let many = (1...2000).map { "x\($0)" }
+    let cases: [(patterns: [String], ids: [Int64])] = [
+      (["work"], [20, 15, 10]), (["w*k", "work"], [20, 15, 10]), (["*"], [22, 20, 19]), (["a?[b]"], [22]),
+      (many + ["w*"], [20, 15, 10]), (["w?rk", "[w]ork", "Work", "wor", "'"], []), ([], []),
+    ]
+    for (patterns, ids) in cases {
+      var question = AuditQuestion(limit: 3)
+      question.accounts = patterns
+      #expect(try await file.read(question).map(\.id) == ids, "\(patterns.prefix(5))")
+    }
+    var rest = AuditQuestion(limit: 3)
+    rest.accounts = ["w*"]
+    rest.before = 10
+    #expect(try await file.read(rest).map(\.id) == [5])
+    await file.close()
+  }
+
+  @Test("counts what did not get to its unit among the refusals")
+  func refusals() async throws {
+    let file = try file()
+    let results = ["ok", "not_permitted", "login_required", "rate_limited", "not_delivered"]
+    try await file.write(results.enumerated().map { record(Int64($0.offset + 1), result: $0.element) })
+    var question = AuditQuestion(limit: 10)
+    question.refusalsOnly = true
+    #expect(try await file.read(question).map(\.entry.result) == ["not_delivered", "rate_limited", "not_permitted"])
+    await file.close()
+  }
+
   @Test("forgets what is old, and the oldest where there is too much")
   func retention() async throws {
     let file = try file()

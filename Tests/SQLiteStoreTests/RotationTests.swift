@@ -65,6 +65,29 @@ struct RotationTests {
     #expect(try folder.contents(file) != old && !FileManager.default.fileExists(atPath: file + ".next"))
   }
 
+  @Test("leaves the file its key where an older database was put in its place meanwhile")
+  func swapped() async throws {
+    let folder = folder
+    let first = try opened()
+    try await first.commit(Sample.everything)
+    await first.close()
+    let (copy, text) = (folder.path + "/copy", try folder.contents(folder.key))
+    try FileManager.default.copyItem(atPath: folder.database, toPath: copy)
+    let store = try folder.open(fileKey()) { point in
+      guard case .rotating(.resealCommitted) = point else { return }
+      for suffix in ["-wal", "-shm"] { unlink(folder.database + suffix) }
+      rename(copy, folder.database)
+    }
+    await #expect(throws: KeyRotationError.store(.missing(path: folder.database))) { try await store.rotateKey() }
+    #expect(try folder.contents(folder.key) == text)
+    // What the store has in memory goes into a new database, under a key that is on disk.
+    try await store.rebuild(from: Sample.state)
+    await store.close()
+    let again = try opened()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
   @Test("puts everything under a new one while the store serves, and leaves nothing under the old one")
   func everything() async throws {
     let old = try fileKey()

@@ -37,7 +37,11 @@ final class TemporaryFolder: Sendable {
     try FileManager.default.contentsOfDirectory(atPath: state).filter { $0.hasPrefix("grantd.db.damaged-") }.sorted()
   }
 
-  func open(_ key: SealingKey = Sample.key) throws -> SQLiteStore { try SQLiteStore.open(folder: state, key: key) }
+  func open(
+    _ key: SealingKey = Sample.key, onWritePoint: (@Sendable (WritePoint) -> Void)? = nil
+  ) throws -> SQLiteStore {
+    try SQLiteStore.open(folder: state, key: key, pageLimit: nil, onWritePoint: onWritePoint)
+  }
 
   /// A store with these changes, closed again.
   func fill(_ changes: [Change]) async throws {

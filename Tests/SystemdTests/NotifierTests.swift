@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Synchronization
 import Testing
@@ -31,7 +32,7 @@ import Testing
   }
 
   @Test("Messages reach the datagram socket that NOTIFY_SOCKET names, and nothing without it")
-  func realSocket() throws {
+  func realSocket() async throws {
     let path = "/tmp/grantd-notify-\(getpid())"
     let descriptor = try boundDatagramSocket(path)
     defer {
@@ -40,13 +41,40 @@ import Testing
     }
     let notifier = Notifier()
     notifier.watchdog()
+    await notifier.settle(within: .seconds(20))
     // Set for as short as it can be: another test may start a process that would inherit it.
     setenv("NOTIFY_SOCKET", path, 1)
     notifier.status("hello")
+    await notifier.settle(within: .seconds(20))
     unsetenv("NOTIFY_SOCKET")
     notifier.watchdog()
+    await notifier.settle(within: .seconds(20))
     #expect(receive(descriptor) == "STATUS=hello")
     #expect(receive(descriptor) == nil)
+  }
+
+  @Test(
+    "What cannot be sent now keeps nobody, goes in its order later, and is no more than so much",
+    .timeLimit(.minutes(1)))
+  func heldUp() async {
+    let queue = BoundedQueue(label: "test")
+    let gate = DispatchSemaphore(value: 0)
+    let sent = Sent<Int>()
+    for number in 1...5 {
+      let isTaken = queue.add(atMost: 3) {
+        gate.wait()
+        sent.append(number)
+      }
+      #expect(isTaken == (number <= 3))
+    }
+    await queue.settle(within: .milliseconds(50))
+    #expect(sent.all.isEmpty)
+    for _ in 1...5 { gate.signal() }
+    await queue.settle(within: .seconds(20))
+    #expect(sent.all == [1, 2, 3])
+    queue.add(atMost: 3) { sent.append(6) }
+    await queue.settle(within: .seconds(20))
+    #expect(sent.all == [1, 2, 3, 6])
   }
 
   @Test("Without WATCHDOG_USEC there is no interval")

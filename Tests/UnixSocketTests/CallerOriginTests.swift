@@ -31,6 +31,22 @@ import Testing
     #expect(found?.unit == unit && found?.userUnit == userUnit)
   }
 
+  @Test("Whether the process still runs is asked after all was read: before, the number could become another's")
+  func order() throws {
+    let child = Process()
+    child.executableURL = URL(fileURLWithPath: "/bin/sleep")
+    child.arguments = ["600"]
+    try child.run()
+    let path = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(child.processIdentifier)/exe")
+    let origin = CallerOrigin(pid: child.processIdentifier) {
+      // This one cannot be blocked.
+      kill(child.processIdentifier, SIGKILL)
+      child.waitUntilExit()
+      return true
+    }
+    #expect(!child.isRunning && origin.executable == path)
+  }
+
   @Test("This process is seen as it is, and one that may have ended is not seen at all")
   func own() throws {
     let path = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")

@@ -9,11 +9,19 @@ import Testing
 
 @testable import UnixSocket
 
-/// A credential server whose judge believes every name, and what it logged.
+/// A credential server whose judge believes every name, what it logged, and what it told of.
 private struct Credentialed: Sendable {
   let path: String
   let server: CredentialServer
   let log: Lines
+  let withheld: Withheld
+
+  final class Withheld: Sendable {
+    private let told = Mutex<[CredentialWithheld]>([])
+    var all: [CredentialWithheld] { told.withLock { $0 } }
+    var causes: [CredentialWithheld.Cause] { all.map(\.cause) }
+    func add(_ one: CredentialWithheld) { told.withLock { $0.append(one) } }
+  }
 
   final class Lines: Sendable {
     private let lines = Mutex<[(text: String, metadata: Logger.Metadata)]>([])
@@ -47,12 +55,14 @@ private struct Credentialed: Sendable {
     try await Served.inFolder { folder in
       let log = Lines()
       let logger = Logger(label: "test") { _ in Handler(lines: log) }
+      let withheld = Withheld()
       let server = CredentialServer(
         endpoint: .path(folder + "/c.sock"), folderMode: 0o700, waiting: waiting, judge: judge ?? believing,
-        limits: limits, eventLoop: Served.group.next(), logger: logger, source: source)
+        limits: limits, eventLoop: Served.group.next(), logger: logger, onWithheld: { withheld.add($0) },
+        source: source)
       try await server.start()
       do {
-        try await body(Credentialed(path: folder + "/c.sock", server: server, log: log))
+        try await body(Credentialed(path: folder + "/c.sock", server: server, log: log, withheld: withheld))
       } catch {
         await server.drain(deadline: .zero)
         throw error
@@ -78,7 +88,7 @@ private struct Credentialed: Sendable {
         let bytes = try await served.reader(id).readToEnd()
         #expect(String(decoding: bytes, as: UTF8.self) == "token of \(id) for a.service")
       }
-      #expect(served.log.all.isEmpty)
+      #expect(served.log.all.isEmpty && served.withheld.all.isEmpty)
       var status = stat()
       #expect(lstat(served.path, &status) == 0 && status.st_mode & 0o777 == 0o600)
     }
@@ -92,6 +102,7 @@ private struct Credentialed: Sendable {
         let bytes = try await served.reader().readToEnd()
         #expect(isServed ? bytes == [UInt8](repeating: 0x74, count: count) : isRefusedBySystemd(bytes))
         #expect(served.log.all.count == (isServed ? 0 : 1))
+        #expect(served.withheld.causes == (isServed ? [] : [.undelivered]))
       }
     }
   }
@@ -107,7 +118,8 @@ private struct Credentialed: Sendable {
           + "work`.")
       #expect(line.metadata["unit"] == "mail.service" && line.metadata["credential"] == "mail")
       #expect(line.metadata["reason"] == "login_required" && line.metadata["caller_uid"] == "\(geteuid())")
-      #expect(served.log.all.count == 1)
+      // The source knows what it said.
+      #expect(served.log.all.count == 1 && served.withheld.all.isEmpty)
     }
   }
 
@@ -129,8 +141,12 @@ private struct Credentialed: Sendable {
         #expect(isRefusedBySystemd(try await reader.readToEnd()), "\(name ?? "no name")")
       }
       #expect(asked.withLock { $0 } == 0)
-      // The first at once, the storm that follows together.
+      // The first at once, the storm that follows together; each is told of to who counts them.
       #expect(served.log.all.count == 1 && served.log.all[0].metadata["credential"] == "token")
+      let told = served.withheld.all
+      #expect(told.map(\.cause) == [.foreign, .foreign, .foreign, .foreign])
+      #expect(told.map(\.unit) == ["forged.service", nil, nil, nil] && told.map(\.id) == ["token", nil, nil, nil])
+      #expect(told.allSatisfy { $0.caller?.uid == geteuid() && $0.caller?.pid == getpid() && !$0.message.isEmpty })
     }
   }
 
@@ -146,6 +162,7 @@ private struct Credentialed: Sendable {
       reader.send("GET / HTTP/1.1\r\n")
       #expect(isRefusedBySystemd(try await reader.readToEnd()))
       #expect(served.log.all.first?.text.contains("sent something") == true)
+      #expect(served.withheld.causes == [.foreign])
       gate.open()
     }
   }
@@ -163,6 +180,7 @@ private struct Credentialed: Sendable {
       let bytes = try await served.reader().readToEnd()
       #expect(isRefusedBySystemd(bytes))
       #expect(served.log.all.map { $0.metadata["reason"] } == ["timed_out"])
+      #expect(served.withheld.causes == [.undelivered] && served.withheld.all.first?.unit == "a.service")
       gate.open()
     }
   }
@@ -241,6 +259,27 @@ private struct Credentialed: Sendable {
     }
   }
 
+  @Test("Who hangs up before the answer did not get it, and that is told of")
+  func hungUpEarly() async throws {
+    let gate = Gate()
+    let asked = Mutex(0)
+    try await Credentialed.with(source: { _ in
+      asked.withLock { $0 += 1 }
+      await gate.wait()
+      return .success(SecretText("t"))
+    }) { served in
+      var reader: CredentialReader? = try served.reader("mail", unit: "mail.service")
+      try await eventually("it is asked for") { asked.withLock { $0 } == 1 }
+      _ = reader
+      reader = nil
+      try await eventually("it is told of") { !served.withheld.all.isEmpty }
+      gate.open()
+      #expect(served.withheld.causes == [.undelivered])
+      #expect(served.withheld.all.first?.unit == "mail.service" && served.withheld.all.first?.id == "mail")
+      #expect(served.withheld.all.first?.message == "the asking process has ended")
+    }
+  }
+
   @Test("At the end nobody gets an empty credential: who waits is answered in time, or refused")
   func drained() async throws {
     let gate = Gate()
@@ -254,6 +293,7 @@ private struct Credentialed: Sendable {
       #expect(isRefusedBySystemd(try await slow.readToEnd()))
       await end
       #expect(served.log.all.map { $0.metadata["reason"] } == ["shutting_down"])
+      #expect(served.withheld.causes == [.undelivered])
       #expect(!FileManager.default.fileExists(atPath: served.path))
       gate.open()
     }

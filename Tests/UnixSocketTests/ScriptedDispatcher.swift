@@ -57,6 +57,7 @@ final class ScriptedDispatcher: Dispatcher {
       return .success(Self.json(session.caller))
     case "subscribe":
       seen.withLock { $0.sessions.append(session) }
+      session.holdOpen()
       session.onClose { [self] in seen.withLock { $0.closed += 1 } }
       return .success("subscribed")
     default: return .failure(.methodNotFound(request.method, nearest: nil))

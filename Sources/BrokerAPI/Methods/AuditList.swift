@@ -11,7 +11,7 @@ public enum AuditAction: String, Codable, Sendable, CaseIterable {
   case login
   /// An account was forgotten, or a session ended.
   case logout
-  /// The configuration was read again, a waiting release was approved or denied.
+  /// The broker started, the configuration was read again, a waiting release was approved or denied.
   case policy
   /// Something else about the broker was changed.
   case admin
@@ -105,10 +105,12 @@ public enum AuditList: RPCMethod {
       "last": "When it was done last, in Unix seconds.",
       "count": "How often: the same of the same token for the same caller is one record.",
       "action": "`release`: a token was handed out; `use`: the broker used one; `login`, `logout`, `policy`, `admin`.",
-      "method": "The method of the socket, or `LoadCredential=`.",
+      "method":
+        "The method of the socket; or `credential`: a unit's `LoadCredential=`; `login.completed`, `login.failed`: how a "
+        + "login ended; `backchannel_logout`: the provider ended the session; `broker.start`.",
       "account": "The account.",
       "provider": "The provider, where the method names one.",
-      "uid": "The caller's user; absent: the broker itself.",
+      "uid": "The caller's user; absent: the broker itself, or of a refusal, that the kernel did not say.",
       "pid": "The process that did it last.",
       "unit": "The system's unit that it ran in.",
       "user_unit": "The unit of the user's own manager.",
@@ -116,7 +118,9 @@ public enum AuditList: RPCMethod {
       "scopes": "Those of the token.",
       "generation": "Which of the account's tokens.",
       "rule": "The rule that allowed it; absent where none was needed.",
-      "result": "`ok`, or the reason of the error: `not_permitted` and `rate_limited` are refusals.",
+      "result":
+        "`ok`, or the reason of the error: `not_permitted` and `rate_limited` are refusals. `not_delivered`: a credential "
+        + "that did not get to its unit.",
       "detail": "For people.",
     ]
   }
@@ -138,7 +142,7 @@ public enum AuditList: RPCMethod {
     "uid": "Only of this user.",
     "unit": "Only of this unit, of the system or of a user's manager.",
     "action": "Only of this kind.",
-    "refused": "Only refusals.",
+    "refused": "Only refusals, and credentials that did not get to their unit.",
     "limit": "How many at most, to 500. Default: 100.",
     "before": "Only records with a lower number: `next` of the answer before.",
   ]

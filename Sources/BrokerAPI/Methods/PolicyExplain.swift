@@ -6,7 +6,8 @@ public enum PolicyExplain: RPCMethod {
   public static let name = "policy.explain"
   public static let access = Access.open
   public static let summary =
-    "Says whether a caller may call a method for an account, by which rule, or what is missing."
+    "Says whether a caller may call a method for an account, by which rule, or, to who may manage the account, what is "
+    + "missing."
   public static let errors: [ErrorReason] = []
 
   public struct Params: Codable, Sendable, Equatable {
@@ -95,6 +96,8 @@ public enum PolicyExplain: RPCMethod {
     "rule": "The rule that does: its `name`, or its file and line; absent where none is needed.",
     "scopes": "The scopes that tokens may have for this caller, where the rule says so.",
     "confirm": "What a person has to say first (`grantctl approve`); absent: nothing.",
-    "why": "For people: why, or what is missing.",
+    "why":
+      "For people: why, or what is missing. Who may not `manage` the account (without an account: all of them) is told "
+      + "alone that no rule allows it.",
   ]
 }

@@ -77,7 +77,9 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public static let docs = [
     "id": "What `release.approve` and `release.deny` name it by.", "account": "The account.",
     "method": "The method that was called.",
-    "scopes": "The scopes that were asked for; absent: all that the caller may have.",
+    "scopes":
+      "The scopes that were asked for, and what more the token is known to come with, as where the provider does not "
+      + "narrow tokens; the release has no more than these. Absent: all that the caller may have.",
     "resource": "The resource that was asked for (RFC 8707).", "caller": "Who called.",
     "rule": "The rule that has it wait.", "since": "Since when it waits, in Unix seconds.",
     "until": "When it is refused if nobody has said anything, in Unix seconds.",

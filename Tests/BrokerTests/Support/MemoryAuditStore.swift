@@ -14,6 +14,8 @@ final class MemoryAuditStore: AuditStore {
   private let state = Mutex(State())
 
   var records: [AuditRecord] { state.withLock { $0.records.values.sorted { $0.id < $1.id } } }
+  /// Without those that the starts make.
+  var sinceStart: [AuditRecord] { records.filter { $0.entry.method != "broker.start" } }
   var writes: Int { state.withLock { $0.writes } }
   var forgotten: (before: Timestamp, most: Int)? { state.withLock { $0.forgotten } }
 
@@ -32,11 +34,15 @@ final class MemoryAuditStore: AuditStore {
   }
 
   func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord] {
-    let all = records.reversed().filter { record in
-      (question.account == nil || question.account == record.entry.account)
-        && (question.before.map { record.id < $0 } ?? true)
+    func isWanted(_ record: AuditRecord) -> Bool {
+      let account = record.entry.account
+      if let wanted = question.account, wanted != account { return false }
+      if let before = question.before, record.id >= before { return false }
+      if question.refusalsOnly, !record.entry.isRefusal { return false }
+      guard let patterns = question.accounts else { return true }
+      return account.map { account in patterns.contains { wildcard($0, matches: account) } } ?? false
     }
-    return Array(all.prefix(question.limit))
+    return Array(records.reversed().filter(isWanted).prefix(question.limit))
   }
 
   func forget(before moment: Timestamp, most: Int) async throws(StoreError) {

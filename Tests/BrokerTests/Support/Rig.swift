@@ -21,12 +21,20 @@ extension Caller {
 /// A connection that keeps what it is told.
 final class FakeSession: Session {
   let caller: Caller
-  private let state = Mutex<(told: [JSON], isGone: Bool, closing: [@Sendable () -> Void])>(([], false, []))
+  private let state = Mutex(State())
+
+  private struct State {
+    var told: [JSON] = []
+    var isGone = false
+    var isHeldOpen = false
+    var closing: [@Sendable () -> Void] = []
+  }
 
   init(_ caller: Caller) { self.caller = caller }
 
   var told: [JSON] { state.withLock { $0.told } }
   var types: [String] { told.compactMap { $0["type"]?.string } }
+  var closing: Int { state.withLock { $0.closing.count } }
 
   func notify(method: String, params: JSON) -> Bool {
     state.withLock { state in
@@ -35,6 +43,9 @@ final class FakeSession: Session {
       return true
     }
   }
+
+  func holdOpen() { state.withLock { $0.isHeldOpen = true } }
+  var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
 
   func onClose(_ action: @escaping @Sendable () -> Void) { state.withLock { $0.closing.append(action) } }
 

@@ -10,6 +10,7 @@ final class Leaks: Sendable {
   private let texts = Mutex<[(place: String, text: String)]>([])
 
   var count: Int { secrets.withLock { $0.count } }
+  var all: [String] { secrets.withLock { $0.sorted() } }
 
   /// Shorter ones are found by chance.
   private static let shortest = 12

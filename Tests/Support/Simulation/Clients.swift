@@ -11,6 +11,7 @@ final class Client: Session {
 
   func notify(method: String, params: JSON) -> Bool { true }
   func onClose(_ action: @escaping @Sendable () -> Void) {}
+  func holdOpen() {}
 }
 
 /// What programs and people have asked and not heard of yet.

@@ -1,0 +1,68 @@
+import BrokerAPI
+import Logging
+
+// What the audit trail has of the policy: what came into force, when, and by whom.
+extension Broker {
+  /// What it is called in the trail that the broker starts.
+  static let startMethod = "broker.start"
+
+  /// The policy that a start brings into force may be another than that of the run before.
+  func auditStart() {
+    guard configuration.audit.isEnabled else {
+      return logger.notice("[audit] is turned off: nothing is recorded of who gets what")
+    }
+    var entry = AuditEntry(action: .policy, method: Self.startMethod, who: .init(uid: nil))
+    entry.detail = Self.words(configuration)
+    trail.note(entry)
+  }
+
+  func auditReload(for caller: Caller?, _ error: RPCError) {
+    let who = caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    trail.note(
+      AuditEntry(
+        action: .policy, method: BrokerReload.name, who: who,
+        result: (error.reason ?? .invalidConfiguration).rawValue), pid: caller?.pid ?? 0)
+  }
+
+  /// Puts the new configuration in force, and notes what of the policy is another: before it where the trail is on, else
+  /// after it, when it may be.
+  func applyAndAudit(_ new: BrokerConfiguration, for caller: Caller?) {
+    var entry = AuditEntry(
+      action: .policy, method: BrokerReload.name, who: caller.map { AuditEntry.Who($0) } ?? .init(uid: nil))
+    let changes = Self.changes(from: configuration, to: new)
+    entry.detail =
+      (changes.isEmpty ? "the policy is as it was" : "changed: \(changes.joined(separator: ", "))")
+      + "; \(Self.words(new))"
+    let wasOn = configuration.audit.isEnabled
+    if wasOn { trail.note(entry, pid: caller?.pid ?? 0) }
+    apply(new)
+    if !wasOn { trail.note(entry, pid: caller?.pid ?? 0) }
+  }
+
+  /// `12 rules, policy 8c1f20d6a94be377`.
+  private static func words(_ configuration: BrokerConfiguration) -> String {
+    let count = configuration.policy.rules.count
+    return "\(count) \(count == 1 ? "rule" : "rules"), policy \(configuration.policyDigest)"
+  }
+
+  /// Which parts of the policy are others; of the rules, the names of those that came and went.
+  private static func changes(from old: BrokerConfiguration, to new: BrokerConfiguration) -> [String] {
+    var changes: [String] = []
+    let (before, after) = (old.policy.rules.map(\.meaning), new.policy.rules.map(\.meaning))
+    if before != after {
+      let (known, kept) = (Set(before), Set(after))
+      let come = zip(new.policy.rules, after).filter { !known.contains($0.1) }.map { "+\($0.0.name)" }
+      let gone = zip(old.policy.rules, before).filter { !kept.contains($0.1) }.map { "-\($0.0.name)" }
+      let names = (come + gone).joined(separator: " ").prefix(350)
+      changes.append(names.isEmpty ? "the rules' order" : "rules (\(names))")
+    }
+    if old.credentials != new.credentials { changes.append("credentials") }
+    if old.callerLimits != new.callerLimits { changes.append("limits") }
+    if old.audit.isEnabled != new.audit.isEnabled {
+      changes.append("audit (turned \(new.audit.isEnabled ? "on" : "off"))")
+    } else if old.audit != new.audit {
+      changes.append("audit")
+    }
+    return changes
+  }
+}

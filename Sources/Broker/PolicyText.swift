@@ -1,0 +1,82 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// The policy as a text that is the same wherever and whenever it means the same, to be compared.
+
+extension BrokerConfiguration {
+  /// Stands for the rules and who needs none, what units may load, the limits and what is recorded: where two starts or
+  /// reloads have the same, all of it was the same. 16 hexadecimal digits.
+  var policyDigest: String {
+    let text = PolicyText(
+      instance: policy.instance.rawValue, owner: policy.owner, rules: policy.rules.map(RuleText.init),
+      credentials: credentials.offers.map(OfferText.init), byAccount: credentials.byAccount,
+      rate: callerLimits.rate, burst: callerLimits.burst, refusalCost: callerLimits.refusalCost,
+      recorded: audit.isEnabled, keep: audit.keep.milliseconds, most: audit.most)
+    return digest(of: JSON(encoding: text).serialized())
+  }
+}
+
+extension Rule {
+  /// What it says. Its name, which may be its line in the file, decides nothing.
+  var meaning: String { String(decoding: JSON(encoding: RuleText(self)).serialized(), as: UTF8.self) }
+}
+
+/// Durations are in milliseconds.
+private struct PolicyText: Encodable {
+  var instance: String
+  var owner: UInt32
+  var rules: [RuleText]
+  var credentials: [OfferText]
+  var byAccount: Bool
+  var rate: Int
+  var burst: Int
+  var refusalCost: Int
+  var recorded: Bool
+  var keep: Int64
+  var most: Int
+}
+
+private struct RuleText: Encodable {
+  var uid: UInt32?
+  var gid: UInt32?
+  var unit: String?
+  var userUnit: String?
+  var executable: String?
+  var accounts: [String]
+  var access: [String]
+  var methods: [String]
+  var scopes: [String]?
+  var confirm: Int64?
+
+  init(_ rule: Rule) {
+    uid = rule.who.uid
+    gid = rule.who.gid
+    unit = rule.who.unit
+    userUnit = rule.who.userUnit
+    executable = rule.who.executable
+    accounts = rule.accounts.sorted()
+    access = rule.access.map(\.rawValue).sorted()
+    methods = rule.methods.sorted()
+    scopes = rule.scopes?.sorted()
+    confirm = rule.confirm?.milliseconds
+  }
+}
+
+private struct OfferText: Encodable {
+  var id: String
+  var account: String
+  var units: [String]?
+  var scopes: [String]?
+  var resource: String?
+  var minimumTTL: Int64?
+
+  init(_ offer: UnitCredentials.Offer) {
+    id = offer.id
+    account = offer.account.rawValue
+    units = offer.units?.sorted()
+    scopes = offer.scopes?.sorted()
+    resource = offer.resource
+    minimumTTL = offer.minimumTTL?.milliseconds
+  }
+}

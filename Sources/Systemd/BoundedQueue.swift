@@ -1,0 +1,38 @@
+import Dispatch
+import Synchronization
+
+/// Work in its order, on a thread of its own, which may be held up.
+final class BoundedQueue: Sendable {
+  private let queue: DispatchQueue
+  private let pending = Atomic(0)
+
+  init(label: String) {
+    queue = DispatchQueue(label: label)
+  }
+
+  /// False, and nothing is done: so much is waiting.
+  @discardableResult
+  func add(atMost limit: Int, _ work: @escaping @Sendable () -> Void) -> Bool {
+    guard pending.add(1, ordering: .relaxed).newValue <= limit else {
+      pending.subtract(1, ordering: .relaxed)
+      return false
+    }
+    queue.async { [self] in
+      work()
+      pending.subtract(1, ordering: .relaxed)
+    }
+    return true
+  }
+
+  /// Waits for what was added so far, but no longer than `limit`.
+  func settle(within limit: Duration) async {
+    let (done, ended) = AsyncStream.makeStream(of: Void.self)
+    queue.async { ended.finish() }
+    let timer = Task {
+      try await Task.sleep(for: limit)
+      ended.finish()
+    }
+    for await _ in done {}
+    timer.cancel()
+  }
+}

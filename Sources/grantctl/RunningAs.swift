@@ -1,0 +1,103 @@
+import ArgumentParser
+import Glibc
+
+/// As whom a program runs, by this machine's word.
+struct RunningAs: Equatable {
+  var uid: UInt32
+  var gid: UInt32?
+  /// The supplementary ones; nil: not known.
+  var groups: [UInt32]?
+
+  /// A user as it logs in.
+  init(user uid: UInt32) {
+    self.uid = uid
+    guard let entry = getpwuid(uid) else { return }
+    gid = entry.pointee.pw_gid
+    groups = Self.groups(of: String(cString: entry.pointee.pw_name), entry.pointee.pw_gid)
+  }
+
+  /// What `systemctl show` tells of a unit (systemd.exec(5)). Nil: its user is made when it starts, and it does not run.
+  init?(shown values: [String: String]) {
+    let name = values["User"] ?? ""
+    let user = UInt32(name) ?? (name.isEmpty ? nil : getpwnam(name)?.pointee.pw_uid)
+    if let running = values["UID"].flatMap({ UInt32($0) }) {
+      uid = running
+    } else if let user {
+      uid = user
+    } else if name.isEmpty, values["DynamicUser"] != "yes" {
+      uid = 0
+    } else {
+      return nil
+    }
+    let own = Self.group(values["Group"] ?? "")
+    let added = (values["SupplementaryGroups"] ?? "").split(separator: " ").map { Self.group(String($0)) }
+    let entry = name.isEmpty ? nil : getpwuid(uid)
+    gid = values["GID"].flatMap { UInt32($0) } ?? own ?? entry?.pointee.pw_gid ?? (name.isEmpty ? uid : nil)
+    guard !added.contains(nil) else { return }
+    // With User= those of the user too (initgroups(3)).
+    let inherited = entry.flatMap { entry in
+      gid.map { Self.groups(of: String(cString: entry.pointee.pw_name), $0) ?? [] }
+    }
+    groups = Array(Set((inherited ?? []) + added.compactMap { $0 })).sorted()
+  }
+
+  /// By systemd's word.
+  init(unit: String, _ shell: Shell) async throws(Failure) {
+    guard let systemctl = shell.terminal.find("systemctl") else {
+      throw Failure(.failure, "there is no systemd here to say whose unit it is", hints: ["Name the user with --uid."])
+    }
+    let shown = await shell.terminal.machine.run(
+      [systemctl, "show", "--property=LoadState,User,Group,SupplementaryGroups,UID,GID,DynamicUser", "--", unit],
+      .seconds(10))
+    var values: [String: String] = [:]
+    for line in (shown?.out ?? "").split(separator: "\n") {
+      let halves = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+      if halves.count == 2 { values[String(halves[0])] = String(halves[1]) }
+    }
+    guard values["LoadState"] == "loaded" else {
+      throw Failure(
+        .unknownName, "systemd knows no unit \(SafeText.line(unit))",
+        hints: [
+          "`systemctl list-units --all` lists them; with --uid the unit need not exist.",
+          "A unit of a user's own manager is named with --user-unit.",
+        ])
+    }
+    guard let identity = Self(shown: values) else {
+      throw Failure(
+        .failure, "the user of \(SafeText.line(unit)) is made when it starts, and it does not run",
+        hints: ["Start it, or name a user with --uid."])
+    }
+    self = identity
+  }
+
+  /// The kinds of unit that systemd knows (systemd.unit(5)).
+  private static let unitSuffixes = [
+    ".service", ".scope", ".socket", ".slice", ".timer", ".path", ".target", ".mount", ".automount", ".swap", ".device",
+  ]
+
+  /// A unit as systemctl takes it: without a suffix it is a service.
+  static func unitName(_ text: String) -> String {
+    text.isEmpty || unitSuffixes.contains(where: text.hasSuffix) ? text : text + ".service"
+  }
+
+  /// A user by number or by name, as in rules.
+  static func uid(named text: String) throws -> UInt32 {
+    if let number = UInt32(text) { return number }
+    guard !text.isEmpty, let entry = getpwnam(text) else {
+      throw ValidationError("no user of this machine is called so; a number is taken as it is.")
+    }
+    return entry.pointee.pw_uid
+  }
+
+  private static func group(_ name: String) -> UInt32? {
+    UInt32(name) ?? (name.isEmpty ? nil : getgrnam(name)?.pointee.gr_gid)
+  }
+
+  /// Those that the user logs in with, the primary one among them.
+  private static func groups(of name: String, _ gid: UInt32) -> [UInt32]? {
+    var count: Int32 = 1 << 12
+    var groups = [gid_t](repeating: 0, count: Int(count))
+    guard getgrouplist(name, gid, &groups, &count) >= 0 else { return nil }
+    return Array(groups.prefix(Int(count)))
+  }
+}

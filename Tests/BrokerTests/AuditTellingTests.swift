@@ -1,0 +1,74 @@
+import BrokerAPI
+import Logging
+import Synchronization
+import Testing
+
+@testable import Broker
+
+/// What the journal has of the audit trail.
+@Suite struct AuditTellingTests {
+  private final class Journal: Sendable {
+    private let lines = Mutex<[String]>([])
+    var all: [String] { lines.withLock { $0 } }
+    func add(_ line: String) { lines.withLock { $0.append(line) } }
+    var logger: Logger { Logger(label: "test") { _ in Handler(journal: self) } }
+  }
+
+  private struct Handler: LogHandler {
+    let journal: Journal
+    var metadata: Logger.Metadata = [:]
+    var logLevel = Logger.Level.info
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+      get { metadata[key] }
+      set { metadata[key] = newValue }
+    }
+    func log(event: LogEvent) { journal.add("\(event.message)") }
+  }
+
+  private let journal = Journal()
+  private let clock = ManualClock()
+
+  private func trail() -> AuditTrail {
+    AuditTrail(store: nil, logger: journal.logger, now: { [clock] in clock.now }, uptime: { [clock] in clock.elapsed })
+  }
+
+  private func entry(_ result: String) -> AuditEntry {
+    AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1000), result: result)
+  }
+
+  @Test(
+    "A refusal that goes on is told whenever its count has another digit, though it is never seen at a power of ten")
+  func refusals() async {
+    let trail = trail()
+    let refusal = "refused token.get of account work to uid 1000"
+    var told: [String] = []
+    let counts: [(more: Int, told: String?)] = [
+      (20, "\(refusal) (20 times)"), (70, nil), (30, "\(refusal) (120 times)"), (3000, "\(refusal) (3120 times)"),
+      (3000, nil), (3000, nil), (3000, "\(refusal) (12120 times)"),
+    ]
+    for (more, line) in counts {
+      for _ in 1...more { trail.note(entry("not_permitted")) }
+      clock.advance(.seconds(30))
+      await trail.flush()
+      if let line { told.append(line) }
+      #expect(journal.all == told)
+    }
+    await trail.flush()
+    #expect(journal.all == told)
+  }
+
+  @Test("What is allowed is told once, and a credential that did not get there as what it is")
+  func others() async {
+    let trail = trail()
+    for _ in 1...2 {
+      for _ in 1...50 { trail.note(entry("ok")) }
+      await trail.flush()
+    }
+    trail.note(entry(AuditEntry.notDelivered))
+    await trail.flush()
+    #expect(
+      journal.all == [
+        "token.get of account work by uid 1000 (50 times)", "token.get of account work did not get to uid 1000",
+      ])
+  }
+}

@@ -1,0 +1,80 @@
+import BrokerAPI
+import DemoProvider
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("The daemon's memory", .atMost)
+struct MemoryTests {
+  /// Nobody else may look into the daemon: bit 19 of the effective capabilities (capabilities(7)) is CAP_SYS_PTRACE.
+  private static let mayLook: Bool = {
+    let status = try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)
+    let line = status?.split(separator: "\n").first { $0.hasPrefix("CapEff:") }
+    return line?.split(separator: "\t").last.flatMap { UInt64($0, radix: 16) }.map { $0 >> 19 & 1 == 1 } ?? false
+  }()
+
+  /// How often each secret is in what the process can read of its own.
+  private static func count(_ secrets: [String], in pid: Int32) throws -> [String: Int] {
+    let maps = try String(contentsOfFile: "/proc/\(pid)/maps", encoding: .utf8)
+    let memory = try FileHandle(forReadingFrom: URL(fileURLWithPath: "/proc/\(pid)/mem"))
+    defer { try? memory.close() }
+    var found: [String: Int] = [:]
+    for line in maps.split(separator: "\n") {
+      let fields = line.split(separator: " ", omittingEmptySubsequences: true)
+      let ends = fields[0].split(separator: "-").compactMap { UInt64($0, radix: 16) }
+      // A mapped file holds what the file holds, and the kernel's own pages cannot be read.
+      guard ends.count == 2, fields[1].hasPrefix("rw"), fields.count == 5 || fields.last?.hasPrefix("[") == true else {
+        continue
+      }
+      try memory.seek(toOffset: ends[0])
+      guard let bytes = try? memory.read(upToCount: Int(ends[1] - ends[0])) else { continue }
+      for secret in secrets {
+        var rest = bytes[...]
+        while let range = rest.range(of: Data(secret.utf8)) {
+          found[secret, default: 0] += 1
+          rest = rest[range.upperBound...]
+        }
+      }
+    }
+    return found
+  }
+
+  @Test("of an account that is gone no token, code or verifier is left in it", .enabled(if: mayLook))
+  func forgotten() async throws {
+    let wish = Wish {
+      $0.isRelayed = true
+      // An eighth of it is how often quiet connections are looked at.
+      $0.configuration = "[socket]\nidle_timeout = \"8s\""
+    }
+    try await Rig.with(wish) { rig in
+      let leaks = Leaks()
+      // What stays open keeps nothing of what it was told either.
+      let quiet = try RawClient(rig.socket)
+      try await rig.login()
+      for generation in 1...2 as ClosedRange<Int64> {
+        let answer = try await quiet.ask(tokenGet(Int(generation)))
+        leaks.know(answer["result"]?["access_token"]?.string)
+        #expect(try await rig.reject(generation).refreshed)
+      }
+      leaks.learn(from: try #require(rig.relay).record)
+      try await rig.login("bob")
+      let kept = try await rig.token("bob").access_token
+      #expect(try Self.count([kept], in: try rig.daemon.pid)[kept, default: 0] > 0)
+      try await rig.call("account.logout", ["account": "alice"])
+      leaks.learn(from: rig.demo.requests.filter { $0.parameters["login_hint"] != "bob" })
+      // Whoever comes with a spent state is told that it is.
+      let states = rig.demo.requests.compactMap { $0.parameters["state"] }
+      let gone = leaks.all.filter { $0 != kept && !states.contains($0) }
+      #expect(gone.count > 10)
+      var left: [String: Int] = [:]
+      for _ in 1...40 {
+        left = try Self.count(gone, in: rig.daemon.pid)
+        if left.isEmpty { break }
+        try await Task.sleep(for: .milliseconds(500))
+      }
+      #expect(left.isEmpty, "\(left.map { "\($0.key.prefix(6))… \($0.value) times" })")
+      // What is in use is found as before.
+      #expect(try Self.count([kept], in: try rig.daemon.pid)[kept, default: 0] > 0)
+    }
+  }
+}
