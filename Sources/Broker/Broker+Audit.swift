@@ -54,7 +54,7 @@ extension Broker {
   }
 
   /// Nil: only its refusals are recorded.
-  private static func auditAction(of method: any RPCMethod.Type) -> AuditAction? {
+  static func auditAction(of method: any RPCMethod.Type) -> AuditAction? {
     switch method.name {
     case TokenGet.name, TokenExchange.name: .release
     case AccountLogout.name, AccountEndSession.name: .logout

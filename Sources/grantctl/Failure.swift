@@ -55,7 +55,10 @@ struct Failure: Error, Equatable {
     case .permissionDenied:
       self.init(
         ExitStatus(error), error.description,
-        hints: ["The socket file does not let you in: ask an admin to widen `mode` in [socket]."])
+        hints: [
+          "The socket file does not let you in: ask an admin to widen SocketMode= of its unit (`systemctl edit "
+            + "grantd.socket`), or `mode` in [socket] where no unit makes it."
+        ])
     case .disconnected:
       self.init(ExitStatus(error), error.description, hints: ["It was stopped or restarted; see its log."])
     case .timedOut:

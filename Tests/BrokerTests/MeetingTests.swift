@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -82,9 +83,11 @@ import Testing
         case 0..<5:
           tasks.append(
             Task {
+              let asked = rig.clock.now.seconds
               guard let token = try? await rig.token(name) else { return }
               #expect(token.account == name && token.access_token?.hasPrefix("\(name)-a") == true, "seed \(seed)")
-              #expect(token.expires_in ?? 1 > 0, "seed \(seed)")
+              // Time goes on while it is handed out.
+              #expect(token.expires_at.map { $0 > asked } ?? true, "seed \(seed)")
             })
         case 5, 6:
           let generation = Int64.random(in: 1...3, using: &random)
@@ -98,7 +101,21 @@ import Testing
         }
         if Bool.random(using: &random) { await Task.yield() }
       }
-      for task in tasks { try await task.value }
+      // Who came last may wait for what only time brings.
+      let begun = tasks
+      let ended = Mutex(false)
+      let all = Task {
+        defer { ended.withLock { $0 = true } }
+        for task in begun { try await task.value }
+      }
+      #expect(
+        await eventually {
+          if ended.withLock({ $0 }) { return true }
+          try? await Task.sleep(for: .milliseconds(20))
+          if !ended.withLock({ $0 }) { rig.clock.advance(.seconds(1)) }
+          return false
+        }, "seed \(seed) hangs")
+      try await all.value
       rig.transport.answer(.token, TokenServer.rotating)
       rig.clock.advance(.seconds(4000))
       for name in names {

@@ -1,0 +1,37 @@
+import BrokerAPI
+import Testing
+
+@testable import Broker
+
+@Suite struct AuditActionTests {
+  /// What is in none changes nothing and uses no token, or is recorded where it takes effect.
+  private static let expected: [AuditAction: [String]] = [
+    .release: ["token.exchange", "token.get"],
+    .use: [
+      "account.sessions", "account.userinfo", "dpop.proof", "request.send", "token.introspect", "token.report_rejected",
+    ],
+    .login: ["account.import", "login.cancel", "login.continue", "login.password", "login.start"],
+    .logout: ["account.end_session", "account.logout"],
+    .policy: ["broker.reload"],
+    .admin: [
+      "provider.register", "provider.unregister", "store.backup", "store.restore", "store.restore_apply",
+      "store.rotate_key",
+    ],
+  ]
+
+  @Test("Each method that releases or uses a token, signs in or out, or changes the broker is recorded as that")
+  func actions() {
+    var found: [AuditAction: [String]] = [:]
+    for method in Methods.all {
+      if let action = Broker.auditAction(of: method) { found[action, default: []].append(method.name) }
+    }
+    #expect(found.mapValues { $0.sorted() } == Self.expected)
+  }
+
+  @Test("No method gets at a token unseen")
+  func releases() {
+    for method in Methods.all where method is any TokenRelease.Type || method.access == .use {
+      #expect([.release, .use, .logout].contains(Broker.auditAction(of: method)), "\(method.name)")
+    }
+  }
+}
