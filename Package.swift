@@ -97,11 +97,12 @@ let package = Package(
     program("grantd-demo-provider", ["DemoProvider", argumentParser]),
 
     .target(
-      name: "TestSupport", dependencies: ["BrokerAPI"], path: "Tests/Support/TestSupport", swiftSettings: settings),
+      name: "TestSupport", dependencies: ["BrokerAPI", logging], path: "Tests/Support/TestSupport",
+      swiftSettings: settings),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto, cryptoExtras]),
-    tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", logging]),
+    tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
     tests(
       "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
     tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),

@@ -96,7 +96,7 @@ import Testing
   @Test("300 events of a hook that hangs are bounded, and the oldest give way")
   func bounded() async throws {
     let folder = try Folder()
-    let log = Lines()
+    let log = LoggedLines()
     let program = try folder.script(
       "hook", "while [ ! -e $here/go ]; do sleep 0.05; done; touch $here/ran-$GRANTD_AT")
     let hooks = Hooks([.test(program)], log: log)

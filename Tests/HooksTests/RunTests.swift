@@ -99,7 +99,7 @@ import Testing
   @Test("the output of a failed hook is in one line of the log, without control characters")
   func logged() async throws {
     let folder = try Folder()
-    let log = Lines()
+    let log = LoggedLines()
     let program = try folder.script("hook", "printf 'no \\033[31mway\\nout\\377'; exit 3")
     let hooks = Hooks([.test(program, name: "grantd.toml:7")], log: log)
     hooks.handle(.init(type: .loginRequired, at: 1, account: "work"))
@@ -107,7 +107,7 @@ import Testing
     let line = try #require(log.all.first)
     #expect(line.level == .warning)
     #expect(
-      line.text
+      line.whole
         == "the hook of grantd.toml:7 ended with exit status 3 account=work command=/bin/sh event=login.required "
         + "output=no [31mway out\u{fffd}")
   }

@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 import Logging
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Hooks
@@ -60,12 +61,12 @@ extension Hook {
 
 extension Hooks {
   convenience init(
-    _ hooks: [Hook], environment: [String: String] = [:], log: Lines = Lines(),
+    _ hooks: [Hook], environment: [String: String] = [:], log: LoggedLines = LoggedLines(),
     limits change: (inout Limits) -> Void = { _ in }
   ) {
     var limits = Limits()
     change(&limits)
-    self.init(limits: limits, environment: environment, uptime: monotonic, logger: log.logger)
+    self.init(limits: limits, environment: environment, uptime: monotonic, logger: log.logger(.trace))
     replace(by: hooks)
   }
 
@@ -82,33 +83,6 @@ extension Run {
       command: command, environment: environment, input: Array(input.utf8), timeout: timeout, grace: grace,
       uptime: monotonic)
     return await withCheckedContinuation { continuation in run.start { continuation.resume(returning: $0) } }
-  }
-}
-
-/// What was logged.
-final class Lines: Sendable {
-  private let lines = Mutex<[(Logger.Level, String)]>([])
-
-  var all: [(level: Logger.Level, text: String)] { lines.withLock { $0.map { ($0.0, $0.1) } } }
-
-  var logger: Logger {
-    Logger(label: "test") { [self] _ in Handler(lines: self) }
-  }
-
-  private struct Handler: LogHandler {
-    let lines: Lines
-    var metadata: Logger.Metadata = [:]
-    var logLevel = Logger.Level.trace
-
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-      get { metadata[key] }
-      set { metadata[key] = newValue }
-    }
-
-    func log(event: LogEvent) {
-      let more = (event.metadata ?? [:]).sorted { $0.key < $1.key }.map { " \($0.key)=\($0.value)" }.joined()
-      lines.lines.withLock { $0.append((event.level, "\(event.message)\(more)")) }
-    }
   }
 }
 

@@ -67,12 +67,11 @@ struct MemoryTests {
       let gone = leaks.all.filter { $0 != kept && !states.contains($0) }
       #expect(gone.count > 10)
       var left: [String: Int] = [:]
-      for _ in 1...40 {
+      let isClean = await eventually(every: .milliseconds(500)) {
         left = try Self.count(gone, in: rig.daemon.pid)
-        if left.isEmpty { break }
-        try await Task.sleep(for: .milliseconds(500))
+        return left.isEmpty
       }
-      #expect(left.isEmpty, "\(left.map { "\($0.key.prefix(6))… \($0.value) times" })")
+      #expect(isClean, "\(left.map { "\($0.key.prefix(6))… \($0.value) times" })")
       // What is in use is found as before.
       #expect(try Self.count([kept], in: try rig.daemon.pid)[kept, default: 0] > 0)
     }

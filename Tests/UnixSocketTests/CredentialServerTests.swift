@@ -13,7 +13,7 @@ import Testing
 private struct Credentialed: Sendable {
   let path: String
   let server: CredentialServer
-  let log: Lines
+  let log: LoggedLines
   let withheld: Withheld
 
   final class Withheld: Sendable {
@@ -21,23 +21,6 @@ private struct Credentialed: Sendable {
     var all: [CredentialWithheld] { told.withLock { $0 } }
     var causes: [CredentialWithheld.Cause] { all.map(\.cause) }
     func add(_ one: CredentialWithheld) { told.withLock { $0.append(one) } }
-  }
-
-  final class Lines: Sendable {
-    private let lines = Mutex<[(text: String, metadata: Logger.Metadata)]>([])
-    var all: [(text: String, metadata: Logger.Metadata)] { lines.withLock { $0 } }
-    func add(_ text: String, _ metadata: Logger.Metadata) { lines.withLock { $0.append((text, metadata)) } }
-  }
-
-  struct Handler: LogHandler {
-    let lines: Lines
-    var metadata: Logger.Metadata = [:]
-    var logLevel = Logger.Level.info
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
-      get { metadata[key] }
-      set { metadata[key] = newValue }
-    }
-    func log(event: LogEvent) { lines.add("\(event.message)", event.metadata ?? [:]) }
   }
 
   static func with(
@@ -53,8 +36,8 @@ private struct Credentialed: Sendable {
       return CredentialRequest(unit: name.unit, id: name.id, caller: caller)
     }
     try await Served.inFolder { folder in
-      let log = Lines()
-      let logger = Logger(label: "test") { _ in Handler(lines: log) }
+      let log = LoggedLines()
+      let logger = log.logger()
       let withheld = Withheld()
       let server = CredentialServer(
         endpoint: .path(folder + "/c.sock"), folderMode: 0o700, waiting: waiting, judge: judge ?? believing,

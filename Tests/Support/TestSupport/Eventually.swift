@@ -34,8 +34,11 @@ public func eventually(
 }
 
 /// Whether it comes true in time: for an expectation, which shows its condition itself.
-public func eventually(within limit: Duration = .seconds(20), _ condition: () async throws -> Bool) async -> Bool {
-  (try? await eventually("a condition", within: limit, isTrue: condition)) != nil
+public func eventually(
+  within limit: Duration = .seconds(20), every pause: Duration = .milliseconds(10),
+  _ condition: () async throws -> Bool
+) async -> Bool {
+  (try? await eventually("a condition", within: limit, every: pause, isTrue: condition)) != nil
 }
 
 /// Ends what hangs: does this after the time, unless it is cancelled by then. No test waits for it that succeeds.
