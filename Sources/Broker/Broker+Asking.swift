@@ -94,11 +94,12 @@ extension Broker {
 
   /// `token.exchange` (RFC 8693). The answer is the caller's alone: nothing of it is kept.
   func exchange(
-    _ params: TokenExchange.Params, _ session: any Session
+    _ params: TokenExchange.Params, _ session: any Session, _ clearance: Clearance
   ) async throws(RPCError) -> TokenExchange.Result {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try provider(of: account)
+    // Nobody is asked for what cannot be.
+    _ = try provider(of: account)
     let acting = try await clearActor(params, session, until: deadline)
     // The time that a person took is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
@@ -108,7 +109,11 @@ extension Broker {
       actor = try await self.token(of: acting.account, SavedToken.Key(), minimumTTL: nil, until: deadline).0.accessToken
     }
     let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
+    // The token's own, which may be another than before all that was waited for.
+    let provider = try provider(of: account)
+    guard provider.name == saved.provider else { throw unknownAccount(params.account) }
     let metadata = try await metadata(of: provider.name, with: .token)
+    try checkAgain(TokenExchange.self, params, clearance)
     if let acting { try checkAgain(TokenExchange.self, acting.params, acting.clearance) }
     let sentAt = now
     let issued: TokenResponse
@@ -119,7 +124,10 @@ extension Broker {
       throw exchangeRefused(error)
     }
     // As for the account itself: a reload may have taken the permission away while the provider was asked.
-    if let acting { try checkAgain(TokenExchange.self, acting.params, acting.clearance) }
+    if let acting {
+      try checkAgain(TokenExchange.self, acting.params, acting.clearance)
+      auditActor(acting.account, for: params.account, session.caller)
+    }
     let end = issued.expiresIn.map { sentAt + $0 }
     return .init(
       // Exposed to be handed out: this is what the method is for.
@@ -145,6 +153,14 @@ extension Broker {
     let left = params.timeout == nil ? nil : Double((deadline - uptime).milliseconds) / 1000
     let (cleared, clearance) = try await clear(TokenExchange.self, .init(account: name, timeout: left), session)
     return Acting(account: account, params: cleared, clearance: clearance)
+  }
+
+  /// It is a release of the actor's token as well.
+  private func auditActor(_ actor: AccountName, for subject: String, _ caller: Caller) {
+    var entry = AuditEntry(action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller))
+    entry.provider = grants[actor]?.saved.provider.rawValue
+    entry.detail = "as the actor for \(subject)"
+    trail.note(entry, pid: caller.pid, isReal: true)
   }
 
   private func exchangeRequest(

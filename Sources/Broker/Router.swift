@@ -26,8 +26,8 @@ public struct Router: Dispatcher {
         Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.reportRejected(params)
         },
-        Self.release(TokenExchange.self, broker) { params, session, _ throws(RPCError) in
-          try await broker.exchange(params, session)
+        Self.release(TokenExchange.self, broker) { params, session, clearance throws(RPCError) in
+          try await broker.exchange(params, session, clearance)
         },
         Self.release(TokenIntrospect.self, broker) { params, _, _ throws(RPCError) in
           try await broker.introspect(params)
