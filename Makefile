@@ -24,14 +24,14 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run test bench simulate crash sanitize soak fuzz lint format docs install uninstall deb clean
+.PHONY: help deps build release demo run test test-long bench simulate crash sanitize soak fuzz lint format docs install uninstall deb clean
 # Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
 help: ## this list
 	@echo 'make TARGET [VARIABLE=value]'
 	@echo
-	@sed -nE 's/^([a-z]+):.*## (.*)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-12s %s\n", $$1, $$2 }'
 	@echo
 	@echo 'install and uninstall heed PREFIX ($(PREFIX)), DESTDIR, SYSCONFDIR ($(SYSCONFDIR)), UNITDIR, USERUNITDIR.'
 
@@ -53,15 +53,18 @@ run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug'
 	@scripts/build-quietly grantd grantctl
 	@scripts/run $(ARGS)
 
-test: ## everything CI checks (TESTS_ONLY='lint unit' picks stages)
+test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks stages)
 	@scripts/test
+
+test-long: ## the long searches with fresh seeds: simulation, fuzzing, kills, soak, sanitizers, benchmarks
+	@scripts/test --long
 
 bench: deps ## the numbers in docs, measured here
 	@scripts/bench $(ARGS)
 
-simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000; SEED=7 shows one, ARGS=…)
+simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000, FIRST=1; SEED=7 shows one, ARGS=…)
 	@scripts/build-quietly grantd-simulate
-	@scripts/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(ARGS)
+	@scripts/simulate $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) --seeds $(or $(SEEDS),10000)) $(ARGS)
 
 soak: deps ## everything at once against one broker: no error, no growth (MINUTES=10, ARGS='--short')
 	@scripts/soak --minutes $(or $(MINUTES),10) $(ARGS)
