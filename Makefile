@@ -24,7 +24,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run test test-long bench simulate crash sanitize soak fuzz lint format docs install uninstall deb clean
+.PHONY: help deps build release demo run check test test-long bench simulate crash sanitize soak fuzz lint format docs install uninstall deb clean
 # Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -52,6 +52,9 @@ demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, 
 run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug')
 	@scripts/build-quietly grantd grantctl
 	@scripts/run $(ARGS)
+
+check: deps ## build what changed and test the core rooms (ROOM='Broker UnixSocket' picks)
+	@scripts/check $(ROOM)
 
 test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks stages)
 	@scripts/test

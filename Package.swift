@@ -189,3 +189,16 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       sources: ["Checks", "Harness"], swiftSettings: instrumented, linkerSettings: [.unsafeFlags(sanitizers)]),
   ]
 }
+
+// Set by scripts/check: the targets named there and what they depend on, so that tests of rooms without NIO build and
+// link without it. The packages stay declared, so that the ordinary build finds everything as it left it.
+if let names = Context.environment["GRANTD_TARGETS"] {
+  var kept: Set<String> = []
+  var waiting = names.split(separator: " ").map(String.init)
+  while let name = waiting.popLast() {
+    guard kept.insert(name).inserted, let target = package.targets.first(where: { $0.name == name }) else { continue }
+    for case .byNameItem(let name, _) in target.dependencies { waiting.append(name) }
+  }
+  package.targets.removeAll { !kept.contains($0.name) }
+  package.products.removeAll { !kept.contains($0.name) }
+}
