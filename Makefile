@@ -83,7 +83,7 @@ sanitize: deps ## the tests under ThreadSanitizer and AddressSanitizer (ARGS=thr
 fuzz: deps ## what reads strangers' texts, with libFuzzer, a minute each (SECONDS=600, TARGET='json rpc')
 	@scripts/fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
-lint: ## formatting and import rules
+lint: ## formatting, linters of shell and Python, import rules
 	@TESTS_ONLY='lint imports' scripts/test
 
 format: ## rewrite the sources in the project's format

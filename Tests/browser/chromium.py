@@ -119,7 +119,6 @@ class Browser:
         os.close(self.input)
         os.close(self.output)
 
-
     def runs(self):
         try:
             os.killpg(self.process.pid, 0)

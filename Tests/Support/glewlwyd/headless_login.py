@@ -8,7 +8,15 @@ and goes on to the client's callback. Then it requests the callback and prints i
 --print-only prints the callback URL alone. Exit status: 0 done, 1 refused or unexpected (the reason is on stderr),
 2 wrong usage, 3 the callback answered with an error status.
 """
-import argparse, html, http.cookiejar, json, re, sys, urllib.error, urllib.parse, urllib.request
+import argparse
+import html
+import http.cookiejar
+import json
+import re
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
 
 HOPS = 10          # redirects from the authorization URL to the callback
 WAIT = 15          # seconds for each request

@@ -7,7 +7,12 @@ DIR is what start.py was given: its info.json has the address and the admin key.
 has; a client that does not exist is made, public unless --secret is given. glewlwyd compares redirect URIs exactly, the
 port included, so this is how a callback at a port chosen late becomes known. Prints the client as JSON.
 """
-import argparse, json, sys, urllib.error, urllib.parse, urllib.request
+import argparse
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
 
 
 def main():
