@@ -97,6 +97,9 @@ import Testing
     #expect(await asked.value == nil)
     let sent = try #require(rig.transport.requests(.token).last?.form)
     #expect(sent["subject_token"] == "work-a2" && sent["actor_token"] == "robot-a2")
+    await rig.broker.trail.flush()
+    let used = rig.audit.records.filter { $0.entry.method == TokenExchange.name && $0.entry.result == AuditEntry.ok }
+    #expect(Set(used.compactMap(\.entry.account)) == ["work", "robot"])
   }
 
   enum Change: CaseIterable {
