@@ -18,6 +18,10 @@ let settings: [SwiftSetting] =
 
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package: "async-http-client")
+let collections = [
+  Target.Dependency.product(name: "DequeModule", package: "swift-collections"),
+  Target.Dependency.product(name: "HeapModule", package: "swift-collections"),
+]
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
@@ -54,6 +58,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+    .package(url: "https://github.com/apple/swift-collections", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
@@ -65,7 +70,7 @@ let package = Package(
     room("OAuth", [crypto, cryptoExtras]),
     room("Grants", ["OAuth", crypto]),
     room("BrokerAPI", []),
-    room("Broker", ["BrokerAPI", "Grants", "OAuth", logging]),
+    room("Broker", ["BrokerAPI", "Grants", "OAuth", logging] + collections),
     room("Providers", ["Grants", "OAuth"]),
     room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
@@ -174,7 +179,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("OAuth", [crypto, cryptoExtras]),
     twin("Grants", fuzzed("OAuth") + [crypto]),
     twin("BrokerAPI", []),
-    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [logging]),
+    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [logging] + collections),
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("UnixSocket", fuzzed("BrokerAPI") + ["CLinux", nioCore, nioPosix, logging]),
     twin("Callback", fuzzed("Broker", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),

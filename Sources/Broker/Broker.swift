@@ -2,88 +2,38 @@ public import BrokerAPI
 public import Grants
 public import Logging
 import OAuth
-import Synchronization
 
-/// The shell around the grants: holds their state, drives their refreshes and logins, and answers the socket. Nothing is
-/// read from its state before an `await` and written after it without being read again.
-public actor Broker {
-  let store: any Store
-  let transport: any Transport
-  let surroundings: Surroundings
-  let identity: BrokerIdentity
-  let logger: Logger
-  /// What the socket's event loop reads.
-  public nonisolated let cache: TokenCache
-  let registrar: (any Registrar)?
-  let vault: (any Vault)?
-  let readConfiguration: @Sendable () async throws(RPCError) -> BrokerConfiguration
-
-  var configuration: BrokerConfiguration
-  var loadedAt: Timestamp
-  var startedAt: Timestamp
-  var providers: [ProviderName: ProviderLine] = [:]
-  var grants: [AccountName: Grant] = [:]
-  /// How many provider lines there were.
-  var lines: UInt64 = 0
-  var registrations: [ProviderName: SavedRegistration] = [:]
-  /// How declared accounts' tokens are had.
-  var sources: [AccountName: GrantSource] = [:]
-  var logins: [LoginID: Login] = [:]
-  var revocations: [String: PendingRevocation] = [:]
-  /// Logout tokens that were taken, and until when since the machine started they are remembered.
-  var logoutTokens: [String: Duration] = [:]
-  /// Sessions whose end a person was sent to, the latest last.
-  var endings: [SessionEnding] = []
-  var values: [String: String] = [:]
-  var waiting = Waiting()
-  /// Releases that wait for a person, and the connections that they came by.
-  var releases = Releases()
-  /// Backups on their way.
-  var transfers = Transfers()
-  /// The connections that backups go over.
-  var sessionsTransferring: [ObjectIdentifier: any Session] = [:]
-  var sessionsAsking: [ObjectIdentifier: (session: any Session, ids: Set<String>)] = [:]
-  var measures = Measures()
+/// The broker: its pieces, and what the edges ask of it. Each piece owns its state; all of them share one isolation, so
+/// that what must agree is changed without an `await` in between (docs/overview.md, docs/decisions/0028).
+@BrokerActor
+public final class Broker {
+  nonisolated let runtime: Runtime
+  nonisolated let authorizer: Authorizer
+  nonisolated let journal: Journal
+  nonisolated let providers: ProviderDirectory
+  nonisolated let accounts: Accounts
+  nonisolated let revocations: Revocations
+  nonisolated let engine: RefreshEngine
+  nonisolated let tokens: TokenRequests
+  nonisolated let approvals: Approvals
+  nonisolated let addresses: CallbackAddresses
+  nonisolated let endings: SessionEndings
+  nonisolated let logins: Logins
+  nonisolated let logouts: Logouts
+  nonisolated let backChannel: BackChannelLogouts
+  nonisolated let declared: DeclaredAccounts
+  nonisolated let imports: Imports
+  nonisolated let registrations: Registrations
+  nonisolated let calls: AuthorizedCalls
+  nonisolated let credentials: CredentialOffers
+  nonisolated let checks: ProviderChecks
+  nonisolated let backups: Backups
+  nonisolated let reloading: Reloading
+  nonisolated let auditReader: AuditReader
+  nonisolated let audit: AuditLog
   nonisolated let requests = RequestTally()
-  nonisolated let rates: CallerRates
-  /// What was done and refused, and for whom.
-  public nonisolated let trail: AuditTrail
-  /// What units may load, for the loop that serves them.
-  nonisolated let offered: Mutex<UnitCredentials>
-  /// Who waits for an account's turn to write; absent: it is free.
-  var turns: [AccountName: [CheckedContinuation<Void, Never>]] = [:]
-  var subscriptions: [UInt64: Subscription] = [:]
-  var eventActions: [@Sendable (Event) -> Void] = []
-  var nextSubscription: UInt64 = 0
-  var storeFailure: StoreError?
-  var storeFailingSince: Timestamp?
-  /// The store is being tried, and mended where it can be.
-  var isMending = false
-  /// The database is being written anew: nothing else is committed.
-  var isRebuilding = false
-  /// Commits under way, by the time since the machine started at which they began.
-  var commits: [UInt64: Duration] = [:]
-  var nextCommit: UInt64 = 0
-  /// Accounts that are newer in memory than on disk, since the store failed.
-  var unsaved: Set<AccountName> = []
-  var lastExamined: Duration
-  /// The wall clock, as of some time since the machine started: between two looks at it no time steps.
-  var anchor: (wall: Timestamp, uptime: Duration)
-  var refreshesInFlight = 0
-  var exchangesInFlight = 0
-  /// How many reloads began, and the latest that is in force.
-  var reloads = 0
-  var appliedReload = 0
-  var isDraining = false
-  var drainEnded = false
-  var callbackAddresses: [String] = []
-  var callbackPort: Int?
-  var fixedCallbackPorts: Set<Int> = []
-  var summary = ""
-  var summaryIsDue = false
-  var summaryChanged: (@Sendable (String) -> Void)?
-  /// Wakes the clockwork.
-  var nudge: AsyncStream<Void>.Continuation?
+  nonisolated let views: Views
+  private let summary = Summary()
 
   public init(
     store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
@@ -91,158 +41,229 @@ public actor Broker {
     auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
-    self.store = store
-    self.transport = transport
-    self.surroundings = surroundings
-    self.identity = identity
-    self.configuration = configuration
-    self.logger = logger
-    self.registrar = registrar
-    self.vault = vault
-    self.readConfiguration = readConfiguration
-    anchor = (surroundings.now(), surroundings.uptime())
-    lastExamined = anchor.uptime
-    startedAt = anchor.wall
-    loadedAt = anchor.wall
-    trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
+    let clock = BrokerClock(surroundings)
+    authorizer = Authorizer(configuration.policy, configuration.callerLimits, clock)
+    let measures = Measures()
+    runtime = Runtime(
+      clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
+      measures: measures, logger: logger)
+    let trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
     trail.configure(configuration.audit)
-    offered = Mutex(configuration.credentials)
-    rates = CallerRates(uptime: surroundings.uptime)
-    rates.configure(configuration.callerLimits)
-    cache = TokenCache(policy: configuration.policy, trail: trail, uptime: surroundings.uptime)
+    let cache = TokenCache(policy: configuration.policy, trail: trail, uptime: surroundings.uptime)
     cache.configure(policy: configuration.policy, refresh: configuration.refresh)
-    for provider in configuration.providers { providers[provider.name] = ProviderLine(provider, id: 0) }
+    audit = AuditLog(trail, cache, now: surroundings.now, logger)
+    auditReader = AuditReader(audit, authorizer: authorizer)
+    journal = Journal(store, runtime)
+    providers = ProviderDirectory(configuration.providers, transport, journal: journal, runtime)
+    accounts = Accounts(
+      runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh)
+    revocations = Revocations(runtime, providers: providers, journal: journal)
+    engine = RefreshEngine(
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
+    tokens = TokenRequests(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, authorizer: authorizer)
+    approvals = Approvals(runtime, accounts: accounts, authorizer: authorizer, audit: audit)
+    addresses = CallbackAddresses(clock, publicOrigin: configuration.publicOrigin)
+    endings = SessionEndings(runtime, providers: providers, addresses: addresses)
+    logins = Logins(
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations,
+      authorizer: authorizer, audit: audit, addresses: addresses, endings: endings)
+    logouts = Logouts(
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations, endings: endings)
+    backChannel = BackChannelLogouts(
+      runtime, accounts: accounts, providers: providers, revocations: revocations, audit: audit)
+    declared = DeclaredAccounts(
+      runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
+    imports = Imports(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logouts: logouts)
+    registrations = Registrations(
+      runtime, providers: providers, accounts: accounts, journal: journal, addresses: addresses, registrar: registrar)
+    calls = AuthorizedCalls(
+      runtime, accounts: accounts, providers: providers, engine: engine, tokens: tokens, authorizer: authorizer,
+      approvals: approvals, audit: audit)
+    credentials = CredentialOffers(
+      runtime, tokens: tokens, authorizer: authorizer, audit: audit, requests: requests, configuration.credentials)
+    let examiner = ProviderExaminer(
+      runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
+      transport: transport)
+    checks = ProviderChecks(runtime, examiner: examiner, providers: providers)
+    backups = Backups(
+      runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,
+      revocations: revocations, authorizer: authorizer, audit: audit, identity: identity, vault: vault)
+    reloading = Reloading(runtime, configuration, audit: audit, read: readConfiguration)
+    views = Views(
+      runtime, accounts: accounts, providers: providers, engine: engine, logins: logins, revocations: revocations,
+      journal: journal, authorizer: authorizer, addresses: addresses, reloading: reloading, requests: requests,
+      identity)
+    registrations.configure(configuration.providers, declared: configuration.accounts)
+    journal.records(self)
+    reloading.onReload { [weak self] in await self?.apply($0) }
+    accounts.onChange { [weak self] in self?.updateSummary() }
   }
-
-  func nextLine() -> UInt64 {
-    lines += 1
-    return lines
-  }
-
-  /// The wall clock as it was when it was last looked at, and the time since: see ``watchClock()``.
-  var now: Timestamp { anchor.wall + (surroundings.uptime() - anchor.uptime) }
-  var uptime: Duration { surroundings.uptime() }
 
   /// Takes over what is on disk. Once, before anything else.
   public func start() async throws(StoreError) {
-    let stored = try await store.load()
-    await beginTrail()
-    auditStart()
-    let intents = Dictionary(stored.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
-    let tokens = Dictionary(grouping: stored.tokens, by: \.account)
-    for saved in stored.grants {
-      let own = tokens[saved.account] ?? []
-      grants[saved.account] = Grant(
-        saved: saved, token: own.first { !$0.key.isNarrowed }, narrowed: own.filter(\.key.isNarrowed),
-        intent: intents[saved.account], jitter: surroundings.jitter())
-    }
-    for login in stored.logins { logins[login.id] = Login(saved: login, phase: .pending) }
-    for login in stored.logins where login.device != nil { startPolling(login.id) }
-    for revocation in stored.revocations { revocations[revocation.id] = revocation }
-    values = stored.values
-    registrations = Dictionary(
-      stored.registrations.map { ($0.provider, $0) }, uniquingKeysWith: { first, _ in first })
-    for provider in allProviders(configuration.providers) where providers[provider.name] == nil {
-      providers[provider.name] = newLine(provider)
-    }
-    for (account, grant) in grants {
-      guard let rotation = providers[grant.saved.provider]?.provider.about.rotation else { continue }
-      grants[account]?.takeUp(rotation: rotation)
-    }
-    for name in providers.keys { providers[name]?.learned = learnedLifetime(of: name) }
-    await takeDeclared()
-    for account in grants.keys { publish(account) }
-    summarize()
-  }
-
-  /// The port that the callback endpoint had before, so that pending logins survive a restart.
-  public var previousCallbackPort: Int? { values["callback.port"].flatMap { Int($0) } }
-
-  /// The callback endpoint listens: on its own port, if it could be had, and on those that providers fix.
-  public func callbackListens(port: Int?, others: Set<Int>, addresses: [String]) async {
-    callbackPort = port
-    fixedCallbackPorts = others
-    callbackAddresses = addresses
-    guard let port, values["callback.port"] != String(port) else { return }
-    values["callback.port"] = String(port)
-    await commitOrWarn([.putValue("callback.port", String(port))], "the callback port")
-  }
-
-  /// `12 ok, 1 needs login`.
-  public var currentSummary: String {
-    if summaryIsDue { summarize() }
-    return summary
-  }
-
-  /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
-  public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
-    summaryChanged = action
-    action(currentSummary)
-  }
-
-  // MARK: State that others see
-
-  /// Renders the account's token for the socket's fast path, or withdraws it. After each change of a grant.
-  func publish(_ account: AccountName) {
-    guard let grant = grants[account], let token = grant.token, token.generation != grant.rejectedGeneration else {
-      cache.set(account, nil, exists: grants[account] != nil)
-      return
-    }
-    let about = providers[grant.saved.provider]?.provider.about
-    cache.set(
-      account,
-      TokenCache.Entry(token, grant: grant.saved, about: about, policy: configuration.refresh, at: now, uptime))
-  }
-
-  /// After each change: the fast path, the waiters, the clockwork and the summary learn of it.
-  func changed(_ account: AccountName) {
-    publish(account)
-    waiting.wake(.account(account))
-    nudge?.yield()
+    let stored = try await journal.store.load()
+    await audit.begin()
+    audit.started(reloading.configuration)
+    journal.takeOver(values: stored.values)
+    registrations.takeOver(stored.registrations)
+    providers.takeOver(reloading.configuration.providers + registrations.registered)
+    accounts.takeOver(stored)
+    revocations.takeOver(stored.revocations)
+    logins.takeOver(stored.logins)
+    await declared.take(reloading.configuration.accounts)
+    for account in accounts.names { accounts.publish(account) }
     updateSummary()
   }
 
-  /// Once for all changes of a turn: it looks at every account.
-  func updateSummary() {
-    guard !summaryIsDue else { return }
-    summaryIsDue = true
-    Task { summarize() }
-  }
-
-  func summarize() {
-    summaryIsDue = false
-    let counts = stateCounts()
-    var parts: [String] = []
-    func add(_ count: Int, _ text: String) { if count > 0 { parts.append("\(count) \(text)") } }
-    add(counts[.ok, default: 0] + counts[.refreshing, default: 0], "ok")
-    add(counts[.degraded, default: 0], "degraded")
-    let logins = counts[.loginRequired, default: 0]
-    add(logins, logins == 1 ? "needs login" : "need login")
-    let actions = counts[.actionRequired, default: 0]
-    add(actions, actions == 1 ? "needs an admin" : "need an admin")
-    var text = parts.isEmpty ? "no accounts yet" : parts.joined(separator: ", ")
-    if storeFailure != nil { text += "; the state cannot be written" }
-    guard text != summary else { return }
-    summary = text
-    summaryChanged?(text)
-  }
-
-  func stateCounts() -> [AccountState: Int] {
-    grants.values.reduce(into: [:]) { $0[state(of: $1), default: 0] += 1 }
-  }
-
-  // MARK: Waiting
-
-  /// Returns when the key moves or the deadline passes, which is a time since the machine started: nobody can set that.
-  /// The caller looks again.
-  func wait(for key: Waiting.Key, until deadline: Duration) async {
-    let ticket = waiting.ticket()
-    guard deadline > uptime, waiting.count < Limit.waiters else { return }
-    let timer = Task { [surroundings] in
-      await surroundings.sleep(deadline - surroundings.uptime())
-      waiting.wake(ticket, of: key)
+  /// Puts a configuration in force that was read and checked.
+  private func apply(_ new: BrokerConfiguration) async {
+    authorizer.configure(new.policy, new.callerLimits)
+    credentials.configure(new.credentials)
+    accounts.cache.configure(policy: new.policy, refresh: new.refresh)
+    addresses.configure(publicOrigin: new.publicOrigin)
+    approvals.policyChanged()
+    backups.policyChanged()
+    registrations.configure(new.providers, declared: new.accounts)
+    providers.configure(new.providers + registrations.registered)
+    accounts.configure(new.refresh)
+    for account in accounts.names {
+      if case .misconfigured = accounts[account]?.saved.standing { accounts[account]?.retryNow(at: runtime.clock.now) }
+      accounts.changed(account)
     }
-    await withCheckedContinuation { waiting.add($0, ticket: ticket, for: key) }
-    timer.cancel()
+    runtime.lifecycle.wakeScheduler()
+    await declared.take(new.accounts)
   }
+
+  // MARK: What happens by itself
+
+  /// Does what is due when it is due, until the task is cancelled. Each sleep is short enough for a wall clock that steps.
+  public func run() async {
+    while !Task.isCancelled, !runtime.lifecycle.isDraining {
+      // One for each round: cancelling the reader of a stream ends the stream, and an ended one would never let us sleep.
+      // A wake-up between two rounds is not lost, as each begins with a look at everything.
+      let (wakeups, wakeup) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+      runtime.lifecycle.schedulerSleeps(until: wakeup)
+      let pause = min(max(tick() - runtime.clock.now, .zero), Limit.longestSleep)
+      await withTaskGroup(of: Void.self) { [runtime] group in
+        group.addTask { await runtime.clock.surroundings.sleep(pause) }
+        group.addTask { for await _ in wakeups { return } }
+        await group.next()
+        group.cancelAll()
+      }
+    }
+    runtime.lifecycle.schedulerSleeps(until: nil)
+  }
+
+  /// Does what is due, and says when to look again.
+  func tick() -> Timestamp {
+    watchClock()
+    journal.examineIfTime()
+    backups.tick()
+    let moments = [engine.tick(), logins.tick(), revocations.tick()].compactMap(\.self)
+    return moments.min() ?? runtime.clock.now + Limit.longestSleep
+  }
+
+  /// The network is back, the machine woke up, or its clock was set: what failed before may work now.
+  public func recheck(_ cause: RecheckCause) {
+    runtime.logger.info("looking again at everything that waits: \(cause.rawValue)")
+    watchClock()
+    engine.recheck()
+    revocations.recheck()
+    journal.examineSoon()
+    runtime.lifecycle.wakeScheduler()
+  }
+
+  /// Stops beginning things and waits for those under way: an answer that is lost now could be a grant lost. Callers
+  /// that wait for a refresh under way still get its token.
+  ///
+  /// - Parameter deadline: a time since boot.
+  public func drain(until deadline: Duration) async {
+    let (clock, lifecycle) = (runtime.clock, runtime.lifecycle)
+    lifecycle.drain()
+    lifecycle.wakeScheduler()
+    logins.wakeAll()
+    approvals.wakeAll()
+    engine.drain()
+    while engine.inFlight + logins.exchangesInFlight > 0, clock.uptime < deadline {
+      await clock.surroundings.sleep(.milliseconds(20))
+    }
+    if !journal.unsaved.isEmpty { await journal.saveUnsaved() }
+    lifecycle.stop()
+    accounts.cache.close()
+    runtime.waiters.wakeAll()
+  }
+
+  // MARK: The clock
+
+  /// The wall clock may be wrong at boot, and set by a person or by NTP at any time. Where it moved apart from the clock
+  /// that nobody sets, what this run has stamped moves along (docs/decisions/0016).
+  private func watchClock() {
+    guard let step = runtime.clock.look() else { return }
+    let seconds = step.wholeSeconds
+    let message = "this machine's clock was set \(seconds < 0 ? "back" : "forward") by \(abs(seconds)) s"
+    runtime.logger.notice("\(message)")
+    views.clockStepped(by: step)
+    journal.clockStepped(by: step)
+    for connection in providers.all { connection.clockStepped(by: step) }
+    logins.clockStepped(by: step)
+    accounts.clockStepped(by: step)
+    revocations.clockStepped()
+    runtime.events.emit(Event(type: .clockStepped, at: runtime.clock.now.seconds, message: message))
+    Task { await journal.saveUnsaved() }
+    runtime.waiters.wakeAccounts()
+    runtime.lifecycle.wakeScheduler()
+    updateSummary()
+  }
+
+  // MARK: The summary
+
+  /// `12 ok, 1 needs login`.
+  public var currentSummary: String { views.summary }
+
+  /// Calls back with `12 ok, 1 needs login`, now and whenever it changes.
+  public func onSummary(_ action: @escaping @Sendable (String) -> Void) {
+    summary.action = action
+    summary.tell(views.summary)
+  }
+
+  /// Once for all changes of a turn.
+  private func updateSummary() {
+    guard !summary.isDue else { return }
+    summary.isDue = true
+    Task {
+      summary.isDue = false
+      summary.tell(views.summary)
+    }
+  }
+}
+
+/// What was last said of all accounts, and to whom.
+@BrokerActor
+private final class Summary {
+  var isDue = false
+  var action: (@Sendable (String) -> Void)?
+  private var said: String?
+
+  func tell(_ text: String) {
+    guard let action, text != said else { return }
+    said = text
+    action(text)
+  }
+}
+
+extension Broker: JournalSource {
+  func wholeState() -> StoredState {
+    var state = StoredState()
+    accounts.record(in: &state)
+    state.logins = logins.saved
+    state.revocations = Array(revocations.all)
+    state.registrations = Array(registrations.saved.values)
+    return state
+  }
+
+  func changes(of account: AccountName) -> [Change]? { accounts.changes(of: account) }
+
+  func storeChanged() { updateSummary() }
 }

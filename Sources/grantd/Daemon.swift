@@ -42,7 +42,7 @@ struct Daemon: Sendable {
     let metrics = MetricsDesk(logger: logger)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
-    let broker = Broker(
+    let broker = await Broker(
       store: store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),

@@ -23,7 +23,7 @@ import Testing
   func actions() {
     var found: [AuditAction: [String]] = [:]
     for method in Methods.all {
-      if let action = Broker.auditAction(of: method) { found[action, default: []].append(method.name) }
+      if let action = AuditLog.auditAction(of: method) { found[action, default: []].append(method.name) }
     }
     #expect(found.mapValues { $0.sorted() } == Self.expected)
   }
@@ -31,7 +31,7 @@ import Testing
   @Test("No method gets at a token unseen")
   func releases() {
     for method in Methods.all where method is any TokenRelease.Type || method.access == .use {
-      #expect([.release, .use, .logout].contains(Broker.auditAction(of: method)), "\(method.name)")
+      #expect([.release, .use, .logout].contains(AuditLog.auditAction(of: method)), "\(method.name)")
     }
   }
 }

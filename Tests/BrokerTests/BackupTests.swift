@@ -158,7 +158,7 @@ private final class ScriptedVault: Vault {
     let third = FakeSession(.root)
     #expect(await rig.reason { try await rig.call(StoreRestore.self, .init(size: 10), on: third) } == .overloaded)
     first.close()
-    #expect(await eventually { await rig.broker.transfers.count == 1 })
+    #expect(await eventually { await rig.broker.backups.transfers.count == 1 })
     let id = try await rig.call(StoreRestore.self, .init(size: 10), on: third).restore_id
     // And nobody holds a place by doing nothing.
     rig.clock.advance(Transfers.idle + .seconds(1))
@@ -245,7 +245,7 @@ private final class ScriptedVault: Vault {
   func recordedMany() async throws {
     let rig = try await rig()
     let count = Limit.auditLines * 2 + 500
-    await rig.broker.audit(
+    await rig.broker.audit.record(
       (0..<count).map {
         AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.root))
       }, for: .root)
@@ -298,7 +298,7 @@ private final class ScriptedVault: Vault {
     let first = await reject("work", 1)
     let backup = try await backup(["home", "work"])
     let restored = Task { try await restore(rig, backup, replace: true) }
-    #expect(await eventually { await rig.broker.waiting.count == 2 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 2 })
     let second = await reject("home", 2)
     rig.transport.releaseOne(.token)
     _ = try await first.value
@@ -379,7 +379,7 @@ private final class ScriptedVault: Vault {
     }
     func plan(_ known: [SavedRegistration]) throws -> Restoration {
       try Restoration(
-        of: backup.state, into: [:],
+        of: backup.state, into: [:], of: 0,
         registrations: Dictionary(uniqueKeysWithValues: known.map { ($0.provider, $0) }),
         configured: [provider("example")], declared: [], replacing: false)
     }

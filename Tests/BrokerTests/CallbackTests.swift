@@ -235,6 +235,6 @@ import Testing
 extension Broker {
   fileprivate func tickThenExchange(_ id: String) {
     _ = tick()
-    if let id = LoginID(rawValue: id) { logins[id]?.phase = .exchanging }
+    if let id = LoginID(rawValue: id) { logins.table[id]?.phase = .exchanging }
   }
 }

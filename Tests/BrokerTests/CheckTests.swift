@@ -48,7 +48,7 @@ import Testing
 
   @Test("It asks the metadata anew, and the token endpoint where that is elsewhere") func whatIsAsked() async throws {
     let rig = try await rig()
-    _ = await rig.broker.metadata(of: provider("example"))
+    _ = await rig.broker.providers.metadata(of: provider("example"))
     _ = try await check(rig)
     let asked = rig.transport.requests(.discovery).map(\.url.absoluteString)
     let metadata = "https://id.example/.well-known/oauth-authorization-server"

@@ -162,8 +162,8 @@ import Testing
     try await store.signIn("third", age: .seconds(6 * 86_400), at: clock.now)
     let restarted = try await Rig(clock: clock, store: store, transport: rig.transport)
     #expect(await restarted.reason { try await restarted.token("second") } == .loginRequired)
-    let third = try #require(await restarted.broker.grants[account("third")])
-    let end = try #require(await restarted.broker.refreshTokenEnd(of: third))
+    let third = try #require(await restarted.broker.accounts[account("third")])
+    let end = try #require(await restarted.broker.accounts.refreshTokenEnd(of: third))
     #expect(end.isLearned)
     #expect(end.at == clock.now + .seconds(86_400))
   }

@@ -40,7 +40,7 @@ import Testing
     #expect(rig.transport.count(.token) == 0)
     rig.store.set(.works)
     rig.clock.advance(.seconds(1))
-    #expect(await eventually { await rig.broker.storeFailure == nil })
+    #expect(await eventually { await rig.broker.journal.failure == nil })
     #expect(try await rig.token("work").access_token == "work-a2")
   }
 

@@ -144,7 +144,7 @@ import Testing
       await drain.value
     }
     #expect(await asked.value == end.reason)
-    #expect(await rig.broker.releases.waiting.isEmpty)
+    #expect(await rig.broker.approvals.releases.waiting.isEmpty)
     #expect(watching.types.filter { $0.hasPrefix("release.") } == ["release.waiting", "release.ended"])
     let last = watching.told.last { $0["type"]?.string == "release.ended" }
     #expect(last?["release"]?["outcome"]?.string == end.outcome)
@@ -227,8 +227,9 @@ import Testing
   func otherRoads() async throws {
     let rig = try await rig()
     #expect(
-      await rig.reason { try await rig.broker.token(.init(account: "work"), caller: Self.caller()) } == .notPermitted)
-    #expect(await rig.reason { try await rig.broker.token(.init(account: "work"), caller: .user(1002)) } == nil)
+      await rig.reason { try await rig.broker.tokens.token(.init(account: "work"), caller: Self.caller()) }
+        == .notPermitted)
+    #expect(await rig.reason { try await rig.broker.tokens.token(.init(account: "work"), caller: .user(1002)) } == nil)
   }
 
   // MARK: Who is asked about
@@ -278,7 +279,9 @@ import Testing
     #expect(await generous.value == .timedOut)
     let (params, clearance) = try await { () async throws -> (TokenGet.Params, Clearance) in
       let session = FakeSession(Self.caller())
-      let cleared = Task { try await rig.broker.clear(TokenGet.self, .init(account: "work", timeout: 10), session) }
+      let cleared = Task {
+        try await rig.broker.approvals.clear(TokenGet.self, .init(account: "work", timeout: 10), session)
+      }
       let release = try await waiting(rig)
       rig.clock.advance(.seconds(6))
       try await approve(rig, release.id)
@@ -447,7 +450,7 @@ import Testing
 
 extension Broker {
   /// As though so many refreshes more were under way.
-  fileprivate func hold(_ count: Int) { refreshesInFlight += count }
+  fileprivate func hold(_ count: Int) { engine.inFlight += count }
 }
 
 /// Set once.

@@ -66,7 +66,7 @@ import Testing
     let waiting = Task {
       await rig.reason { try await rig.call(LoginWait.self, .init(login_id: login.login_id, timeout: 300)) }
     }
-    #expect(await eventually { await rig.broker.waiting.count == 1 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 1 })
     await rig.broker.drain(until: rig.clock.elapsed + .seconds(10))
     #expect(await waiting.value == .shuttingDown)
     #expect(await rig.reason { try await rig.call(LoginStart.self, .init(provider: "example")) } == .shuttingDown)

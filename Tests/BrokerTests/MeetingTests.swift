@@ -121,10 +121,10 @@ import Testing
       for name in names {
         let token = try await rig.token(name)
         #expect(rig.store.token(name)?.accessToken == token.access_token.map { Secret($0) }, "seed \(seed)")
-        #expect(await rig.broker.grants[account(name)]?.intent == nil, "seed \(seed)")
+        #expect(await rig.broker.accounts[account(name)]?.intent == nil, "seed \(seed)")
       }
-      #expect(await eventually { await rig.broker.refreshesInFlight == 0 }, "seed \(seed)")
-      #expect(await rig.broker.turns.isEmpty, "seed \(seed)")
+      #expect(await eventually { await rig.broker.engine.inFlight == 0 }, "seed \(seed)")
+      #expect(await !rig.broker.journal.isLocked, "seed \(seed)")
     }
   }
 }

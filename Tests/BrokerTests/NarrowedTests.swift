@@ -58,7 +58,7 @@ import Testing
     let callers = (0..<100).map { index in
       Task { try await get(rig, index.isMultiple(of: 2) ? ["read"] : ["write"], timeout: 300).access_token }
     }
-    #expect(await eventually { await rig.broker.waiting.count == 100 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 100 })
     #expect(await eventually { rig.transport.held(.token) == 1 })
     rig.transport.releaseOne(.token)
     // Whoever waited for the other one begins the next request.
@@ -99,7 +99,7 @@ import Testing
     let callers = (0..<40).map { index in
       Task { try await get(rig, resource: "https://api.example/\(index)", timeout: 300).access_token }
     }
-    #expect(await eventually { await rig.broker.waiting.count == 40 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 40 })
     rig.transport.release(.token)
     for (index, caller) in callers.enumerated() {
       #expect(try await caller.value?.hasPrefix("https://api.example/\(index)-") == true)
@@ -119,7 +119,7 @@ import Testing
       rig.clock.advance(.seconds(1))
       #expect(await rig.reason { try await get(rig, resource: "https://bad.example/\(index)") } == .scopeNotGranted)
     }
-    let kept = await rig.broker.grants[account("work")]?.narrowed.count ?? 0
+    let kept = await rig.broker.accounts[account("work")]?.narrowed.count ?? 0
     #expect(kept <= Grant.Narrowed.most + 1)
     #expect(rig.store.narrowed("work").count == Grant.Narrowed.most)
     let asked = rig.transport.count(.token)
@@ -216,7 +216,7 @@ import Testing
     let refused = (0..<20).map { _ in Task { await rig.reason { try await get(rig, ["read"]) } } }
     #expect(await eventually { rig.transport.held(.token) == 1 })
     let served = Task { try await get(rig, ["write"]).access_token }
-    #expect(await eventually { await rig.broker.waiting.count == 21 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 21 })
     rig.transport.release(.token)
     for caller in refused { #expect(await caller.value == .scopeNotGranted) }
     #expect(try await served.value == "write-2")

@@ -129,7 +129,7 @@ import Testing
     #expect(await eventually { rig.transport.held(.token) == 1 })
     let other = Task { await rig.reason { try await rig.token("account-5", timeout: 300) } }
     let hasty = Task { await rig.reason { try await rig.token("account-4", timeout: 2) } }
-    #expect(await eventually { await rig.broker.waiting.count == 3 && rig.clock.sleepers == 3 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 3 && rig.clock.sleepers == 3 })
     rig.clock.advance(.seconds(2))
     #expect(await hasty.value == .timedOut)
     rig.transport.release(.token)
@@ -142,9 +142,9 @@ extension Rig {
   /// Waits until nothing is under way and the clockwork sleeps, alone.
   func clockworkRests() async -> Bool {
     await eventually { [self] in
-      guard await broker.refreshesInFlight == 0, clock.sleepers == 1 else { return false }
+      guard await broker.engine.inFlight == 0, clock.sleepers == 1 else { return false }
       await settle()
-      return await broker.refreshesInFlight == 0 && clock.sleepers == 1
+      return await broker.engine.inFlight == 0 && clock.sleepers == 1
     }
   }
 }

@@ -26,7 +26,7 @@ enum OAuthProviders {
     let rig = try await Rig(store: expired(20), configuration: .plain([OAuthProviders.discovered]))
     rig.transport.hold(.discovery)
     let callers = names(20).map { name in Task { try await rig.token(name) } }
-    #expect(await eventually { await rig.broker.waiting.count == 20 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 20 })
     rig.transport.release(.discovery)
     for caller in callers { _ = try await caller.value }
     #expect(rig.transport.count(.discovery) == 1)
@@ -39,7 +39,7 @@ enum OAuthProviders {
     let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))
     rig.transport.answer(.discovery, TokenServer.failing(.notSent))
     #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
-    for _ in 0..<5 { _ = await rig.broker.metadata(of: provider("example")) }
+    for _ in 0..<5 { _ = await rig.broker.providers.metadata(of: provider("example")) }
     #expect(rig.transport.count(.discovery) == 1)
     rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
     rig.clock.advance(.seconds(5))
@@ -56,7 +56,7 @@ enum OAuthProviders {
     rig.transport.hold(.discovery)
     rig.clock.advance(.seconds(100_000))
     #expect(try await rig.token("account-0").access_token == "account-0-a3")
-    _ = await rig.broker.metadata(of: provider("example"))
+    _ = await rig.broker.providers.metadata(of: provider("example"))
     #expect(await eventually { rig.transport.held(.discovery) == 1 })
     #expect(rig.transport.count(.discovery) == 2)
     rig.transport.release(.discovery)
@@ -67,7 +67,7 @@ enum OAuthProviders {
     let rig = try await Rig(store: expired(30), configuration: .plain { $0.concurrentPerProvider = 3 })
     rig.transport.hold(.token)
     let callers = names(30).map { name in Task { try await rig.token(name) } }
-    #expect(await eventually { await rig.broker.waiting.count == 30 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 30 })
     #expect(await eventually { rig.transport.held(.token) == 3 })
     rig.transport.releaseOne(.token)
     #expect(await eventually { rig.transport.count(.token) == 4 })
@@ -85,7 +85,7 @@ enum OAuthProviders {
     rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
     rig.transport.hold(.token)
     let callers = names(5).map { name in Task { await rig.reason { try await rig.token(name) } } }
-    #expect(await eventually { await rig.broker.waiting.count == 5 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 5 })
     rig.transport.release(.token)
     for caller in callers { #expect(await caller.value == .providerMisconfigured) }
     #expect(rig.transport.count(.token) == 1)
@@ -132,31 +132,31 @@ enum OAuthProviders {
     let name = provider("example")
     let settings = ProviderSettings.oidc()
     let rig = try await Rig(configuration: .plain([OAuthProvider(settings)]))
-    _ = await rig.broker.keys(of: name, unknown: nil)
-    _ = await rig.broker.keys(of: name, unknown: nil)
+    _ = await rig.broker.providers[name]!.fetchKeys(unknown: nil)
+    _ = await rig.broker.providers[name]!.fetchKeys(unknown: nil)
     #expect(rig.transport.count(.keys) == 1)
     rig.transport.hold(.keys)
-    let callers = (0..<10).map { _ in Task { await rig.broker.keys(of: name, unknown: "k2") } }
+    let callers = (0..<10).map { _ in Task { await rig.broker.providers[name]!.fetchKeys(unknown: "k2") } }
     #expect(await eventually { rig.transport.held(.keys) == 1 })
     await settle()
     rig.transport.release(.keys)
     for caller in callers { _ = await caller.value }
     #expect(rig.transport.count(.keys) == 2)
     rig.clock.advance(.seconds(59))
-    _ = await rig.broker.keys(of: name, unknown: "k3")
+    _ = await rig.broker.providers[name]!.fetchKeys(unknown: "k3")
     #expect(rig.transport.count(.keys) == 2)
     rig.clock.advance(.seconds(1))
-    _ = await rig.broker.keys(of: name, unknown: "k3")
+    _ = await rig.broker.providers[name]!.fetchKeys(unknown: "k3")
     #expect(rig.transport.count(.keys) == 3)
   }
 
   @Test("Known keys serve while they cannot be fetched again") func knownKeysServeWhileTheyCannotBe() async throws {
     let name = provider("example")
     let rig = try await Rig(configuration: .plain([OAuthProvider(.oidc())]))
-    _ = await rig.broker.keys(of: name, unknown: nil)
+    _ = await rig.broker.providers[name]!.fetchKeys(unknown: nil)
     rig.transport.answer(.keys, TokenServer.failing(.timedOut))
     rig.clock.advance(.seconds(100_000))
-    guard case .success = await rig.broker.keys(of: name, unknown: nil) else {
+    guard case .success = await rig.broker.providers[name]!.fetchKeys(unknown: nil) else {
       Issue.record("the old keys are gone")
       return
     }

@@ -21,7 +21,7 @@ import Testing
       return Task { (name, try await rig.token(name)) }
     }
     #expect(await eventually { rig.transport.held(.token) == 2 })
-    #expect(await eventually { await rig.broker.waiting.count == 200 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 200 })
     rig.transport.release(.token)
     for caller in callers {
       let (name, token) = try await caller.value
@@ -51,7 +51,7 @@ import Testing
     rig.transport.hold(.token)
     let impatient = Task { await rig.reason { try await rig.token("work", timeout: 5) } }
     let patient = Task { try await rig.token("work", timeout: 60) }
-    #expect(await eventually { await rig.broker.waiting.count == 2 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 2 })
     #expect(await eventually { rig.clock.sleepers == 2 })
     rig.clock.advance(.seconds(5))
     #expect(await impatient.value == .timedOut)
@@ -67,7 +67,7 @@ import Testing
     let rig = try await Rig(store: store)
     rig.transport.hold(.token)
     let caller = Task { try await rig.token("work", timeout: 2) }
-    #expect(await eventually { await rig.broker.waiting.count == 1 && rig.clock.sleepers == 1 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 1 && rig.clock.sleepers == 1 })
     rig.clock.advance(.seconds(2))
     #expect(try await caller.value.access_token == "work-a1")
     rig.transport.release(.token)
@@ -113,7 +113,7 @@ import Testing
     let first = Task { try await rig.token("work", timeout: 300) }
     #expect(await eventually { rig.transport.held(.token) == 1 })
     let second = Task { try await rig.token("home", timeout: 300) }
-    #expect(await eventually { await rig.broker.waiting.count == 2 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 2 })
     rig.clock.advance(.seconds(90))
     rig.transport.release(.token)
     #expect(try await second.value.expires_in == 100)
@@ -176,7 +176,7 @@ import Testing
     let reports = (0..<20).map { _ in
       Task { try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1)) }
     }
-    #expect(await eventually { await rig.broker.waiting.count == 20 })
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 20 })
     #expect(rig.cached("work") == nil)
     rig.transport.release(.token)
     for report in reports { #expect(try await report.value == .init(refreshed: true, generation: 2)) }

@@ -44,7 +44,7 @@ import Testing
     rig.transport.release(.discovery)
     _ = try? await caller.value
     await settle()
-    let known = try await rig.broker.metadata(of: provider("example")).get()
+    let known = try await rig.broker.providers.metadata(of: provider("example")).get()
     #expect(known.tokenEndpoint?.absoluteString == "https://new.example/token")
   }
 

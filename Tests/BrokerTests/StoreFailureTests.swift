@@ -19,7 +19,7 @@ import Testing
   private func mended(_ rig: Rig) async -> Bool {
     for _ in 0..<60 {
       await settle()
-      if await rig.broker.storeFailure == nil { return true }
+      if await rig.broker.journal.failure == nil { return true }
       rig.clock.advance(.seconds(1))
     }
     return false
@@ -124,8 +124,8 @@ import Testing
     let login = try await rig.start(account: "home")
     rig.store.finds(error)
     rig.store.set(.fails)
-    await rig.broker.examineStore()
-    #expect(await rig.broker.storeFailure == error)
+    await rig.broker.journal.examine()
+    #expect(await rig.broker.journal.failure == error)
     rig.store.set(.works)
     #expect(await mended(rig))
     let rebuilt = try #require(rig.store.rebuilt.first)
@@ -145,10 +145,10 @@ import Testing
     rig.store.set(.hangs)
     let early = Task { await rig.reason { try await rig.token("work", timeout: 600) } }
     #expect(await eventually { rig.store.hanging == 1 })
-    await rig.broker.examineStore()
+    await rig.broker.journal.examine()
     rig.store.set(.hangs) { $0.isEmpty }
     await settle()
-    #expect(await rig.broker.storeFailure == .missing(path: "memory"))
+    #expect(await rig.broker.journal.failure == .missing(path: "memory"))
     for _ in 0..<20 where rig.store.hanging == 0 {
       rig.clock.advance(.seconds(1))
       await settle()
@@ -169,13 +169,13 @@ import Testing
     rig.store.set(.hangs)
     let caller = Task { await rig.reason { try await rig.token("work", timeout: 6) } }
     #expect(await eventually { rig.store.hanging == 1 })
-    #expect(await !rig.broker.storeIsSlow)
+    #expect(await !rig.broker.journal.isSlow)
     rig.clock.advance(.seconds(6))
-    #expect(await rig.broker.storeIsSlow)
+    #expect(await rig.broker.journal.isSlow)
     #expect(await caller.value == .timedOut)
     #expect(try await rig.token("valid").access_token == "valid-a1")
     rig.store.set(.works)
-    #expect(await eventually { await !rig.broker.storeIsSlow })
+    #expect(await eventually { await !rig.broker.journal.isSlow })
     #expect(try await rig.token("work").access_token == "work-a2")
   }
 

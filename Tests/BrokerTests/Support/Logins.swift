@@ -145,6 +145,6 @@ extension CallbackOutcome {
 extension Rig {
   /// Whether every refresh comes to its end.
   func isQuiet() async -> Bool {
-    await eventually { await broker.refreshesInFlight == 0 }
+    await eventually { await broker.engine.inFlight == 0 }
   }
 }

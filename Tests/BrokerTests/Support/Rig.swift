@@ -80,7 +80,7 @@ final class Rig: Sendable {
     self.transport = transport
     let reading = ReloadBox(.success(configuration))
     self.reading = reading
-    broker = Broker(
+    broker = await Broker(
       store: store, transport: transport, surroundings: clock.surroundings,
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },

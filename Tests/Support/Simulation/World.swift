@@ -139,14 +139,18 @@ final class World: @unchecked Sendable {
       return violated(.store, "the store cannot be opened: \(error)")
     }
     let store = ModelStore(disk, run: run, real: real)
-    let configuration = configuration
-    let broker = Broker(
+    Task { await self.start(store, sleeps, run: run) }
+  }
+
+  private func start(_ store: ModelStore, _ sleeps: Sleeps, run: Int) async {
+    let broker = await Broker(
       store: store, transport: ModelTransport(network, run: run), surroundings: surroundings(sleeps),
       identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
       readConfiguration: { () async throws(RPCError) in self.configuration })
+    guard run == self.run else { return }
     let machine = Machine(broker: broker, router: Router(broker, version: "0"), store: store, sleeps: sleeps)
     self.machine = machine
-    Task { await self.start(machine, run: run) }
+    await start(machine, run: run)
   }
 
   private func start(_ machine: Machine, run: Int) async {

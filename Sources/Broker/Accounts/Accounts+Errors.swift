@@ -1,0 +1,56 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// Why an account has no token, each with what a person does next.
+extension Accounts {
+  func loginRequired(_ grant: Grant, _ reason: LoginReason, _ failure: Failure?) -> RPCError {
+    let why =
+      switch reason {
+      case .refused: "the provider ended the grant"
+      case .lostRotation: "the answer to a refresh was lost, and the provider no longer takes the old refresh token"
+      case .noRefreshToken:
+        providers[grant.saved.provider]?.provider.about.speaksOAuth == false
+          ? "its session at the provider has ended"
+          : "the access token is over and the provider gave no refresh token"
+      case .refreshTokenExpired: "the refresh token has expired"
+      case .identityChanged: "the provider answered for another person"
+      case .signedOut: "the person signed out at the provider"
+      }
+    return RPCError(
+      .loginRequired, "account \(grant.saved.account) needs a login: \(why)", hint: loginHint(grant.saved),
+      oauth: failure?.oauth.map { OAuthDetail($0) }, detail: reason.rawValue)
+  }
+
+  func loginHint(_ saved: SavedGrant) -> String {
+    "Sign in again with `grantctl login \(saved.provider) \(saved.account)`."
+  }
+
+  func misconfigured(_ grant: Grant, _ failure: Failure) -> RPCError {
+    guard providers[grant.saved.provider] != nil else {
+      return RPCError(
+        .providerMisconfigured, "provider \(grant.saved.provider) is not in the configuration",
+        hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")
+    }
+    let name = grant.saved.account
+    if grant.saved.kind.needsNobody, failure.oauth?.code != .invalidClient {
+      return RPCError(
+        .providerMisconfigured,
+        "provider \(grant.saved.provider) gives account \(name) no token: \(failure.message)",
+        hint: "Mend [account.\(name)] in the configuration, or what the provider knows of it, then `grantctl reload`.",
+        oauth: failure.oauth.map { OAuthDetail($0) })
+    }
+    return RPCError(
+      .providerMisconfigured, "provider \(grant.saved.provider) refuses this client: \(failure.message)",
+      hint: "Mend [provider.\(grant.saved.provider)] in the configuration, then `grantctl reload`.",
+      oauth: failure.oauth.map { OAuthDetail($0) })
+  }
+
+  func unavailable(_ grant: Grant, _ failure: Failure, retryAt: Timestamp) -> RPCError {
+    let wait = max(1, (retryAt - now).wholeSeconds)
+    return RPCError(
+      .temporarilyUnavailable, "no fresh token for account \(grant.saved.account): \(failure.message)",
+      hint: "Nothing to do: the broker tries again by itself in \(wait) s.", retryAfter: Double(wait),
+      oauth: failure.oauth.map { OAuthDetail($0) })
+  }
+}

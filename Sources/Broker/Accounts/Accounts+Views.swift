@@ -1,0 +1,105 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// Accounts as callers see them.
+extension Accounts {
+  func state(of grant: Grant) -> AccountState {
+    switch grant.saved.standing {
+    case .loginRequired: return .loginRequired
+    case .misconfigured: return .actionRequired
+    case .good, .failing: break
+    }
+    guard let connection = providers[grant.saved.provider], connection.suspended == nil else {
+      return .actionRequired
+    }
+    switch (grant.phase, grant.saved.standing) {
+    case (.refreshing, .good), (.committing, .good): return .refreshing
+    case (_, .failing): return .degraded
+    case (.idle, _): return heldUp(grant) == nil ? .ok : .degraded
+    case (.refreshing, .loginRequired), (.refreshing, .misconfigured), (.committing, .loginRequired),
+      (.committing, .misconfigured):
+      return .actionRequired
+    }
+  }
+
+  /// Its refresh is due and rests, since the provider does not answer.
+  private func heldUp(_ grant: Grant) -> (failure: Failure, retryAt: Timestamp)? {
+    guard grant.phase == .idle, let connection = providers[grant.saved.provider],
+      case .unreachable(let failure, _, let retryAt) = connection.condition,
+      let moment = grant.nextMoment(policy: refreshPolicy, at: now), moment <= now
+    else { return nil }
+    return (failure, retryAt)
+  }
+
+  /// When the account's refresh token will end, where that is known.
+  func refreshTokenEnd(of grant: Grant) -> RefreshTokenEnd? {
+    grant.refreshTokenEnd(learned: providers[grant.saved.provider]?.learned.lifetime)
+  }
+
+  /// Whether a person should sign in again before the refresh token ends.
+  func endsSoon(_ grant: Grant) -> Bool {
+    grant.refreshTokenEndsSoon(
+      learned: providers[grant.saved.provider]?.learned.lifetime, policy: refreshPolicy, at: now)
+  }
+
+  func view(_ grant: Grant) -> AccountView {
+    let saved = grant.saved
+    let end = refreshTokenEnd(of: grant)
+    return AccountView(
+      account: saved.account.rawValue, provider: saved.provider.rawValue, state: state(of: grant),
+      identity: saved.identity.map {
+        .init(subject: $0.subject, issuer: $0.issuer, email: $0.email, name: $0.name, username: $0.username)
+      }, scopes: saved.grantedScopes, generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
+      next_refresh_at: !saved.isRenewable
+        ? nil : grant.nextMoment(policy: refreshPolicy, at: now)?.seconds,
+      refresh_expires_at: end?.at.seconds, refresh_expiry_learned: end?.isLearned == true ? true : nil,
+      refresh_expires_soon: endsSoon(grant) ? true : nil,
+      refresh_issued_at: saved.refreshToken == nil ? nil : saved.refreshTokenIssuedAt?.seconds,
+      last_refresh_at: grant.token?.issuedAt.seconds,
+      logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
+      token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable)
+  }
+
+  private func binding(of saved: SavedGrant) -> String? {
+    if saved.dpopKey != nil { return "dpop" }
+    return providers[saved.provider]?.provider.about.usesCertificate == true ? "mtls" : nil
+  }
+
+  private func narrowed(_ grant: Grant) -> [AccountView.NarrowedToken]? {
+    let tokens = grant.livingTokens.filter(\.key.isNarrowed)
+    guard !tokens.isEmpty else { return nil }
+    return tokens.sorted { ($0.key.scope, $0.key.resource) < ($1.key.scope, $1.key.resource) }.map {
+      .init(
+        scopes: $0.scopes, resource: $0.key.resource.isEmpty ? nil : $0.key.resource,
+        expires_at: $0.expiresAt?.seconds)
+    }
+  }
+
+  private func lastError(_ grant: Grant) -> AccountView.LastError? {
+    let saved = grant.saved
+    func view(_ error: RPCError, _ failure: Failure) -> AccountView.LastError {
+      .init(
+        reason: error.reason ?? .providerError, message: failure.message, hint: error.hint ?? "",
+        at: failure.at.seconds, oauth: error.oauth)
+    }
+    // What stands in the way of all its accounts is what there is to do.
+    switch saved.standing {
+    case .good, .failing:
+      guard let connection = providers[saved.provider] else {
+        let error = misconfigured(grant, Failure(message: "", at: configuredAt))
+        return view(error, Failure(message: error.message, at: configuredAt))
+      }
+      if let failure = connection.suspended { return view(misconfigured(grant, failure), failure) }
+    case .loginRequired, .misconfigured: break
+    }
+    switch saved.standing {
+    case .good:
+      return heldUp(grant).map { view(unavailable(grant, $0.failure, retryAt: $0.retryAt), $0.failure) }
+    case .failing(let failure, _, let retryAt):
+      return view(unavailable(grant, failure, retryAt: retryAt), failure)
+    case .loginRequired(let reason, let failure): return view(loginRequired(grant, reason, failure), failure)
+    case .misconfigured(let failure): return view(misconfigured(grant, failure), failure)
+    }
+  }
+}

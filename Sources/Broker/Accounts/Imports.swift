@@ -1,0 +1,105 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// `account.import`.
+@BrokerActor
+final class Imports: Piece {
+  let runtime: Runtime
+  private let accounts: Accounts
+  private let providers: ProviderDirectory
+  private let journal: Journal
+  private let engine: RefreshEngine
+  private let logouts: Logouts
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
+    logouts: Logouts
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.journal = journal
+    self.engine = engine
+    self.logouts = logouts
+  }
+
+  /// `account.import`: a refresh token from elsewhere. It is on disk before it is used, since its use may rotate it; and
+  /// it is used at once, since nobody knows what it is worth.
+  func importAccount(_ params: AccountImport.Params) async throws(RPCError) -> AccountView {
+    guard !isDraining else { throw shuttingDown() }
+    let name = try providerName(params.provider)
+    guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
+    let account = try accountName(params.account)
+    let text = params.refresh_token.exposed
+    guard !text.isEmpty, text.utf8.count <= Limit.refreshToken, text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F })
+    else { throw .invalidParams("params.refresh_token: expected one word of at most \(Limit.refreshToken) bytes") }
+    if let resource = params.resource, !ResourceIndicator.isValid(resource) {
+      throw .invalidParams("params.resource: expected an absolute URI without a fragment (RFC 8707 §2)")
+    }
+    guard provider.about.speaksOAuth else {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name) is of kind \(provider.about.kind), which has no refresh tokens",
+        hint: "Sign in instead: `grantctl login \(name) \(account)`.")
+    }
+    guard !provider.about.usesDPoP else {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name) binds refresh tokens to a key, which an import does not have",
+        hint: "Sign in instead: `grantctl login \(name) \(account)`.")
+    }
+    let isNew = accounts[account] == nil
+    try await adopt(Secret(text), account, provider, params)
+    do throws(RPCError) {
+      _ = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Timeouts.standard)
+    } catch {
+      // One that never worked leaves nothing behind; one that may still work is kept and tried again.
+      if error.reason == .loginRequired, isNew {
+        _ = try? await logouts.forget(account, revoke: false)
+        accounts.changed(account)
+      }
+      throw error
+    }
+    guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    return accounts.view(grant)
+  }
+
+  private func adopt(
+    _ token: Secret, _ account: AccountName, _ provider: any Provider, _ params: AccountImport.Params
+  ) async throws(RPCError) {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    if let old = accounts[account] {
+      guard !old.saved.kind.needsNobody else {
+        throw .invalidParams(
+          "account \(account) is declared in the configuration",
+          hint: "Choose another name, or remove [account.\(account)] from the configuration.")
+      }
+      // What works is not thrown away for what nobody has tried.
+      guard case .loginRequired = old.saved.standing, old.saved.provider == provider.name else {
+        throw .invalidParams(
+          "account \(account) is there already", hint: "Choose another name, or `grantctl logout \(account)` first.")
+      }
+    }
+    guard accounts[account] != nil || accounts.count < Limit.accounts else {
+      throw RPCError(.overloaded, "there are \(Limit.accounts) accounts already")
+    }
+    let scopes = params.scopes ?? provider.about.scopes
+    let before = accounts[account]?.saved
+    let saved = SavedGrant(
+      account: account, provider: provider.name, identity: nil, requestedScopes: scopes, grantedScopes: scopes,
+      resource: params.resource ?? provider.about.resource, refreshToken: token,
+      generation: before?.generation ?? 0, createdAt: before?.createdAt ?? now, loggedInAt: now, kind: .imported)
+    do throws(StoreError) {
+      try await journal.commit([.putGrant(saved), .removeTokens(account), .removeIntent(account)])
+    } catch {
+      throw storeError(error)
+    }
+    var grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
+    grant.isOfThisRun()
+    accounts[account] = grant
+    accounts.changed(account)
+    logger.notice(
+      "imported \(account)", metadata: ["account": "\(account)", "provider": "\(provider.name)"])
+  }
+}

@@ -1,0 +1,97 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+// Releases that wait: who is told of them, and who answers.
+extension Approvals {
+  func tell(_ type: EventType, _ id: String, outcome: String? = nil, hint: String? = nil) {
+    guard let release = releases[id] else { return }
+    let question = release.question
+    let message =
+      type == .releaseWaiting
+      ? "\(Releases.words(for: release.caller)) asks for \(question.method) of \(question.account)" : outcome
+    logger.notice(
+      "\(type.rawValue) \(id): \(question.method)\(outcome.map { ", \($0)" } ?? "")",
+      metadata: [
+        "account": "\(question.account)", "caller_uid": "\(release.caller.uid)", "caller_pid": "\(release.caller.pid)",
+      ])
+    emit(
+      Event(
+        type: type, at: now.seconds, account: question.account,
+        provider: AccountName(rawValue: question.account).flatMap { accounts[$0]?.saved.provider.rawValue },
+        message: message, hint: hint, release: release.view(wall: { wall($0).seconds }, outcome: outcome)))
+  }
+
+  /// A caller that hangs up waits no longer.
+  func watch(_ session: any Session, _ id: String) {
+    let key = ObjectIdentifier(session)
+    // The session is held until then, so that no other has its name.
+    if sessions.updateValue((session, (sessions[key]?.ids ?? []).union([id])), forKey: key) == nil {
+      session.onClose { [weak self] in
+        Task { await self?.hungUp(key) }
+      }
+    }
+  }
+
+  private func hungUp(_ key: ObjectIdentifier) {
+    for id in sessions.removeValue(forKey: key)?.ids ?? [] {
+      releases.abandon(id)
+      waiters.wake(.release(id))
+    }
+  }
+
+  /// Who waits looks again: the policy is another, or the broker stops.
+  func wakeAll() {
+    for release in releases.waiting { waiters.wake(.release(release.id)) }
+  }
+
+  func releaseList(for caller: Caller) -> ReleaseList.Result {
+    func mayManage(_ account: String) -> Bool {
+      authorizer.policy.allows(.manage, method: ReleaseList.name, account: account, caller: caller)
+    }
+    let waits = releases.waiting.filter { mayManage($0.question.account) }
+    return .init(
+      waiting: waits.map { $0.view(wall: { wall($0).seconds }) },
+      standing: releases.words(at: uptime, wall: { wall($0).seconds }).filter { mayManage($0.account) })
+  }
+
+  /// `release.approve`, `release.deny`. False: nothing waits under that id, or nothing that the caller may know of.
+  func answer(
+    _ params: ReleaseWord.Params, _ isAllowed: Bool, _ method: String, caller: Caller
+  ) throws(RPCError) -> Bool {
+    var span: Duration?
+    if let seconds = params.for {
+      guard seconds > 0 else { throw .invalidParams("params.for: expected more than 0 seconds, got \(seconds)") }
+      span = min(.seconds(min(seconds, 1e9)), Releases.longestWord)
+    }
+    guard let release = releases[params.id],
+      authorizer.policy.allows(.manage, method: method, account: release.question.account, caller: caller)
+    else { return false }
+    switch releases.take(isAllowed, on: params.id, for: span, from: caller, at: uptime) {
+    case .taken: break
+    case .nothing: return false
+    case .own:
+      throw RPCError(
+        .notPermitted, "the process that asked for a token cannot be who allows it",
+        hint: "Allow it with `grantctl approve \(params.id)` in another terminal.")
+    case .unknownAsker:
+      throw .invalidParams(
+        "params.for: neither the unit nor the executable of that caller is known",
+        hint: "Allow it this once, without --for.")
+    case .tooMany: throw RPCError(.overloaded, "too many words for some time hold already")
+    }
+    logger.notice(
+      "\(method) \(params.id)\(span.map { " for \($0.wholeSeconds) s" } ?? "")",
+      metadata: [
+        "account": "\(release.question.account)", "caller_uid": "\(caller.uid)", "caller_pid": "\(caller.pid)",
+      ])
+    var entry = AuditEntry(action: .policy, method: method, account: release.question.account, who: .init(caller))
+    entry.detail =
+      "\(release.question.method) to \(Releases.words(for: release.caller))"
+      + (span.map { ", for \($0.wholeSeconds) s" } ?? "")
+    audit.note(entry, pid: caller.pid)
+    waiters.wake(.release(params.id))
+    return true
+  }
+}

@@ -1,0 +1,190 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// How far a release was let through when it was asked for. Without a person's word the policy's own leave is all of it.
+struct Clearance: Sendable {
+  var caller: Caller
+  /// What a person allowed: no more is released. Nil: nobody was asked.
+  var allowed: Releases.Question?
+
+  var isConfirmed: Bool { allowed != nil }
+}
+
+// Rules with `confirm`: a release waits until a person allows it. Nothing else waits with it.
+extension Approvals {
+  /// A caller with less time than this is not asked about: nobody could answer.
+  private static let shortestWait = Duration.seconds(1)
+
+  /// Lets a release go on: at once, or when a person has allowed it. The parameters come back with the time that is left.
+  func clear<M: TokenRelease>(
+    _ method: M.Type, _ params: M.Params, _ session: any Session
+  ) async throws(RPCError) -> (M.Params, Clearance) {
+    let caller = session.caller
+    guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
+    let question = try question(method, params)
+    if params.usesWholeToken { try authorizer.checkWhole(M.access, M.name, params.account, caller: caller) }
+    guard let confirmation = try confirmation(M.access, question, caller) else {
+      return (params, Clearance(caller: caller))
+    }
+    try checkPossible(params, question, caller)
+    var params = params
+    let began = uptime
+    let patience = params.timeout == nil ? nil : try Timeouts.duration(params.timeout)
+    let allowed = try await ask(M.access, question, confirmation, patience, session)
+    if let patience { params.timeout = Double(max(.zero, patience - (uptime - began)).milliseconds) / 1000 }
+    return (params, Clearance(caller: caller, allowed: allowed))
+  }
+
+  /// A reload may have changed what the caller may do while it waited.
+  func checkAgain<M: TokenRelease>(
+    _ method: M.Type, _ params: M.Params, _ clearance: Clearance
+  ) throws(RPCError) {
+    if params.usesWholeToken { try authorizer.checkWhole(M.access, M.name, params.account, caller: clearance.caller) }
+    guard !clearance.isConfirmed else { return }
+    let question = try question(method, params)
+    guard let confirmation = try confirmation(M.access, question, clearance.caller) else { return }
+    throw Authorizer.unconfirmed(M.name, params.account, confirmation)
+  }
+
+  private func question<M: TokenRelease>(
+    _ method: M.Type, _ params: M.Params
+  ) throws(RPCError) -> Releases.Question {
+    var question = Releases.Question(account: params.account, method: M.name)
+    guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
+    if let params = params as? TokenGet.Params {
+      question.scopes = scopes(of: params, grant)
+      question.resource = params.resource
+    } else if let named = (params as? DPoPProof.Params)?.access_token {
+      // Exposed to be compared, in a type that does it in constant time.
+      let token = Secret(named.exposed)
+      question.scopes = grant.livingTokens.first { $0.key.isNarrowed && $0.accessToken == token }.map { Set($0.scopes) }
+    }
+    return question
+  }
+
+  /// What a person is asked about: the scopes that were asked for, and what more the token is known to come with. Nil:
+  /// all that the caller may have.
+  private func scopes(of params: TokenGet.Params, _ grant: Grant) -> Set<String>? {
+    guard let asked = params.scopes, !asked.isEmpty else { return nil }
+    // What cannot be had is refused where that is looked for.
+    guard let wanted = try? accounts.key(scopes: asked, resource: params.resource, grant) else { return Set(asked) }
+    let known = authorizer.knownScopes(of: wanted, grant)
+    return known.isEmpty ? nil : Set(asked).union(known)
+  }
+
+  /// What can never be had is no question to a person.
+  private func checkPossible(
+    _ params: any ReleaseParams, _ question: Releases.Question, _ caller: Caller
+  ) throws(RPCError) {
+    guard let params = params as? TokenGet.Params, let grant = accounts[try accountName(params.account)] else { return }
+    let clearance = Clearance(caller: caller, allowed: question)
+    let scopes = try authorizer.capped(params.scopes, of: grant, clearance)
+    let wanted = try accounts.key(scopes: scopes, resource: params.resource, grant)
+    let known = authorizer.knownScopes(of: wanted, grant)
+    guard !wanted.isNarrowed, !known.isEmpty else { return }
+    try authorizer.checkCap(of: known, grant.saved.account, clearance)
+  }
+
+  /// What a person has to say first; nil: nothing.
+  private func confirmation(
+    _ access: Access, _ question: Releases.Question, _ caller: Caller
+  ) throws(RPCError) -> Policy.Confirmation? {
+    switch authorizer.policy.decide(access, method: question.method, account: question.account, caller: caller) {
+    case .allowed(_, _, nil): return nil
+    case .allowed(_, _, .some(let confirmation)):
+      if let scopes = question.scopes, scopes.isSubset(of: confirmation.exempt) { return nil }
+      return confirmation
+    case .refused:
+      try authorizer.check(access, method: question.method, account: question.account, caller: caller)
+      return nil
+    }
+  }
+
+  /// How a wait ends after which the caller goes on.
+  private enum Leave: String {
+    case approved
+    case noLongerNeeded = "no_longer_needed"
+  }
+
+  /// What a person allowed, once they have; nil: nobody need allow it any longer.
+  private func ask(
+    _ access: Access, _ question: Releases.Question, _ first: Policy.Confirmation, _ patience: Duration?,
+    _ session: any Session
+  ) async throws(RPCError) -> Releases.Question? {
+    let caller = session.caller
+    if let word = releases.word(on: question, of: caller, at: uptime) {
+      guard word.isAllowed else { throw denied(question) }
+      return word.question
+    }
+    guard !isDraining else { throw shuttingDown() }
+    let wait = min(first.within, patience ?? first.within)
+    guard wait >= Self.shortestWait else {
+      throw RPCError(
+        .timedOut, "\(question.method) for account \(question.account) waits for a person, and the caller does not",
+        hint: "Ask with a `timeout` of \(first.within.wholeSeconds) s, or with none.")
+    }
+    let id = Releases.id(surroundings.randomBytes(6))
+    let until = uptime + wait
+    guard releases.begin(id, question, of: caller, rule: first.rule, from: uptime, until: until) else {
+      throw RPCError(
+        .overloaded, "too many requests wait for a person", hint: "Answer or deny some with `grantctl approve`.")
+    }
+    watch(session, id)
+    defer {
+      releases.remove(id)
+      sessions[ObjectIdentifier(session)]?.ids.remove(id)
+    }
+    tell(.releaseWaiting, id, hint: "Allow it with `grantctl approve \(id)`, or `grantctl approve \(id) --deny`.")
+    do throws(RPCError) {
+      let leave = try await leave(for: id, access, until: until)
+      tell(.releaseEnded, id, outcome: leave.rawValue)
+      return leave == .approved ? question : nil
+    } catch {
+      tell(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
+      throw error
+    }
+  }
+
+  /// Returns once it may go on.
+  private func leave(for id: String, _ access: Access, until: Duration) async throws(RPCError) -> Leave {
+    while let release = releases[id] {
+      guard !isDraining else { throw shuttingDown() }
+      guard let confirmation = try confirmation(access, release.question, release.caller) else {
+        return .noLongerNeeded
+      }
+      switch release.phase {
+      case .approved: return .approved
+      case .denied: throw denied(release.question)
+      case .abandoned: throw RPCError(.timedOut, "the caller hung up")
+      case .waiting: break
+      }
+      guard uptime < until else {
+        throw RPCError(
+          .timedOut, "nobody allowed \(release.question.method) for account \(release.question.account) in time",
+          hint: "Rule \(confirmation.rule) has a person allow it: `grantctl approve --wait` asks them as requests come."
+        )
+      }
+      try await waiters.callerWaits(for: .release(id), until: until)
+    }
+    throw shuttingDown()
+  }
+
+  private static func word(for error: RPCError, _ phase: Releases.Phase?) -> String {
+    switch (phase, error.reason) {
+    case (.denied, _): "denied"
+    case (.abandoned, _): "caller_gone"
+    case (_, .timedOut): "timed_out"
+    case (_, .shuttingDown): "shutting_down"
+    default: "refused"
+    }
+  }
+
+  // MARK: Errors
+
+  private func denied(_ question: Releases.Question) -> RPCError {
+    RPCError(
+      .notPermitted, "a person refused \(question.method) for account \(question.account)",
+      hint: "Ask them before it is tried again; they allow it with `grantctl approve`.")
+  }
+}

@@ -1,0 +1,28 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// Releases that wait for a person, and what persons allowed for some time.
+@BrokerActor
+final class Approvals: Piece {
+  let runtime: Runtime
+  let accounts: Accounts
+  let authorizer: Authorizer
+  let audit: AuditLog
+  var releases = Releases()
+  /// The connections that releases came by. Each is held, so that no other has its name.
+  var sessions: [ObjectIdentifier: (session: any Session, ids: Set<String>)] = [:]
+
+  init(_ runtime: Runtime, accounts: Accounts, authorizer: Authorizer, audit: AuditLog) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.authorizer = authorizer
+    self.audit = audit
+  }
+
+  /// A new policy is in force.
+  func policyChanged() {
+    releases.forgetWords()
+    wakeAll()
+  }
+}

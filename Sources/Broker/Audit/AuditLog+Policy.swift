@@ -1,0 +1,64 @@
+import BrokerAPI
+import Logging
+
+// What the audit trail has of the policy: what came into force, when, and by whom.
+extension AuditLog {
+  /// What it is called in the trail that the broker starts.
+  static let startMethod = "broker.start"
+
+  /// The policy that a start brings into force may be another than that of the run before.
+  func started(_ configuration: BrokerConfiguration) {
+    guard configuration.audit.isEnabled else {
+      return logger.notice("[audit] is turned off: nothing is recorded of who gets what")
+    }
+    var entry = AuditEntry(action: .policy, method: Self.startMethod, who: .init(uid: nil))
+    entry.detail = Self.words(configuration)
+    note(entry)
+  }
+
+  func reloadFailed(for caller: Caller?, _ error: RPCError) {
+    let who = caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    note(
+      AuditEntry(
+        action: .policy, method: BrokerReload.name, who: who,
+        result: (error.reason ?? .invalidConfiguration).rawValue), pid: caller?.pid ?? 0)
+  }
+
+  /// What of the policy is another after a reload.
+  func reloaded(from old: BrokerConfiguration, to new: BrokerConfiguration, for caller: Caller?) -> AuditEntry {
+    var entry = AuditEntry(
+      action: .policy, method: BrokerReload.name, who: caller.map { AuditEntry.Who($0) } ?? .init(uid: nil))
+    let changes = Self.changes(from: old, to: new)
+    entry.detail =
+      (changes.isEmpty ? "the policy is as it was" : "changed: \(changes.joined(separator: ", "))")
+      + "; \(Self.words(new))"
+    return entry
+  }
+
+  /// `12 rules, policy 8c1f20d6a94be377`.
+  private static func words(_ configuration: BrokerConfiguration) -> String {
+    let count = configuration.policy.rules.count
+    return "\(count) \(count == 1 ? "rule" : "rules"), policy \(configuration.policyDigest)"
+  }
+
+  /// Which parts of the policy are others; of the rules, the names of those that came and went.
+  private static func changes(from old: BrokerConfiguration, to new: BrokerConfiguration) -> [String] {
+    var changes: [String] = []
+    let (before, after) = (old.policy.rules.map(\.meaning), new.policy.rules.map(\.meaning))
+    if before != after {
+      let (known, kept) = (Set(before), Set(after))
+      let come = zip(new.policy.rules, after).filter { !known.contains($0.1) }.map { "+\($0.0.name)" }
+      let gone = zip(old.policy.rules, before).filter { !kept.contains($0.1) }.map { "-\($0.0.name)" }
+      let names = (come + gone).joined(separator: " ").prefix(350)
+      changes.append(names.isEmpty ? "the rules' order" : "rules (\(names))")
+    }
+    if old.credentials != new.credentials { changes.append("credentials") }
+    if old.callerLimits != new.callerLimits { changes.append("limits") }
+    if old.audit.isEnabled != new.audit.isEnabled {
+      changes.append("audit (turned \(new.audit.isEnabled ? "on" : "off"))")
+    } else if old.audit != new.audit {
+      changes.append("audit")
+    }
+    return changes
+  }
+}

@@ -1,0 +1,158 @@
+public import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// What goes into the audit trail, and who may read it.
+final class AuditLog: Sendable {
+  let trail: AuditTrail
+  private let cache: TokenCache
+  private let now: @Sendable () -> Timestamp
+  let logger: Logger
+
+  init(_ trail: AuditTrail, _ cache: TokenCache, now: @escaping @Sendable () -> Timestamp, _ logger: Logger) {
+    self.trail = trail
+    self.cache = cache
+    self.now = now
+    self.logger = logger
+  }
+
+  /// - Parameter isReal: whether the account is one that is here; names that are made up are bounded.
+  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false) { trail.note(entry, pid: pid, isReal: isReal) }
+
+  /// The rule that lets the caller do this.
+  func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> String? {
+    cache.rule(access, method, account, caller)
+  }
+
+  /// Whether there is an account of that name.
+  func knows(_ account: String) -> Bool { cache.knows(account) }
+
+  func begin() async {
+    guard let store = trail.store else { return }
+    do throws(StoreError) {
+      trail.begin(after: try await store.lastID())
+    } catch {
+      // The clock keeps the numbers of this run apart from those that are there.
+      trail.begin(after: now().milliseconds)
+      logger.error(
+        "the audit trail cannot be read: \(error.message)", metadata: ["hint": "\(error.hint)"])
+    }
+  }
+
+  /// A method ended. Refusals of any method are recorded; what else is, ``auditAction(of:)`` says.
+  func ended<M: RPCMethod>(
+    _ method: M.Type, account: String?, _ caller: Caller, _ result: Result<M.Result, RPCError>
+  ) {
+    let who = AuditEntry.Who(caller)
+    switch result {
+    case .success(let value):
+      guard let action = Self.auditAction(of: method), M.name != BrokerReload.name else { return }
+      var entry = AuditEntry(action: action, method: M.name, account: account, who: who)
+      if let token = value as? any Releasing {
+        entry.provider = token.releasedProvider
+        entry.scopes = token.releasedScopes
+        entry.generation = token.releasedGeneration
+      }
+      entry.rule = cache.rule(M.access, M.name, account, caller)
+      trail.note(entry, pid: caller.pid)
+    case .failure(let error):
+      // What was not understood did nothing.
+      guard let reason = error.reason else { return }
+      let action = Self.auditAction(of: method)
+      let isRefusal = reason == .notPermitted || reason == .rateLimited
+      guard isRefusal || (action != nil && M.name != BrokerReload.name) else { return }
+      let entry = AuditEntry(
+        action: action ?? .admin, method: M.name, account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
+        who: who,
+        result: reason.rawValue)
+      trail.note(entry, pid: caller.pid, isReal: entry.account.map(cache.knows) ?? false)
+    }
+  }
+
+  /// Nil: only its refusals are recorded.
+  static func auditAction(of method: any RPCMethod.Type) -> AuditAction? {
+    switch method.name {
+    case TokenGet.name, TokenExchange.name: .release
+    case AccountLogout.name, AccountEndSession.name: .logout
+    case AccountImport.name: .login
+    // Looking changes nothing, and how a login ended is recorded where it ends.
+    case LoginWait.name, LoginList.name, LoginHandleCallback.name, AuditList.name, ReleaseList.name: nil
+    // Recorded where they are taken, with the account.
+    case ReleaseApprove.name, ReleaseDeny.name: nil
+    // What goes in pieces is recorded as it begins and as it takes effect.
+    case StoreBackupPart.name, StoreRestorePart.name, StoreRestoreLook.name: nil
+    case BrokerReload.name: .policy
+    // Whatever uses the account's token, also to look.
+    case _ where method is any TokenRelease.Type: .use
+    default: auditAction(of: method.access)
+    }
+  }
+
+  private static func auditAction(of access: Access) -> AuditAction? {
+    switch access {
+    case .use: .use
+    case .login: .login
+    case .manage: .admin
+    case .open, .observe: nil
+    }
+  }
+
+  /// One refusal for want of the caller's own patience.
+  func tooOften(
+    _ method: String, _ who: AuditEntry.Who, pid: Int32, wait: Duration
+  ) -> RPCError {
+    let action = Methods.named(method).flatMap(Self.auditAction(of:)) ?? .admin
+    trail.note(
+      AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), pid: pid)
+    return RPCError(
+      .rateLimited, "\(who.words) asks too often",
+      hint: "Keep a token until it expires; requests that are refused count several times. [limits] says how many.",
+      retryAfter: wait.inSeconds)
+  }
+
+  func record(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil) {
+    var entry = AuditEntry(
+      action: .login, method: type.rawValue, account: login.account.rawValue,
+      who: .init(uid: login.uid), result: error.map { $0.reason?.rawValue ?? "failed" } ?? AuditEntry.ok)
+    entry.provider = login.provider.rawValue
+    // One that failed granted none, and what was asked for is the caller's to make up.
+    if error == nil { entry.scopes = login.scopes }
+    trail.note(entry, isReal: cache.knows(login.account.rawValue))
+  }
+
+  /// Something ended a session or a grant without a caller: the provider's own word.
+  func record(ended account: AccountName, at provider: ProviderName, by what: String) {
+    var entry = AuditEntry(action: .logout, method: what, account: account.rawValue, who: .init(uid: nil))
+    entry.provider = provider.rawValue
+    trail.note(entry)
+  }
+
+  /// What one request does to many accounts, a record for each, so that each one's trail has it. Where there are very
+  /// many they are written in between, so that none is lost: the request, which has been on the disk itself, waits.
+  func record(_ entries: [AuditEntry], for caller: Caller) async {
+    for start in stride(from: 0, to: entries.count, by: Limit.auditBatch) {
+      if start > 0 { await trail.flush() }
+      for entry in entries[start...].prefix(Limit.auditBatch) { trail.note(entry, pid: caller.pid, isReal: true) }
+    }
+  }
+}
+
+/// What hands out a token.
+protocol Releasing {
+  var releasedProvider: String? { get }
+  var releasedScopes: [String] { get }
+  var releasedGeneration: Int64? { get }
+}
+
+extension TokenGet.Result: Releasing {
+  var releasedProvider: String? { provider }
+  var releasedScopes: [String] { scope }
+  var releasedGeneration: Int64? { generation }
+}
+
+extension TokenExchange.Result: Releasing {
+  var releasedProvider: String? { nil }
+  var releasedScopes: [String] { scope ?? [] }
+  var releasedGeneration: Int64? { nil }
+}

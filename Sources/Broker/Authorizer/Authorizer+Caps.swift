@@ -1,0 +1,116 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// What a rule's cap on scopes means.
+extension Authorizer {
+  /// The scopes that a release may have.
+  private struct Cap {
+    /// By the rules; nil: all that was granted.
+    var rules: Set<String>?
+    /// By a person's word, with those that need none; nil: all that the rules leave.
+    var word: Set<String>?
+  }
+
+  private func cap(_ method: String, _ account: AccountName, _ clearance: Clearance) throws(RPCError) -> Cap {
+    let caller = clearance.caller
+    switch policy.decide(.use, method: method, account: account.rawValue, caller: caller) {
+    case .allowed(_, let scopes, nil): return Cap(rules: scopes)
+    case .allowed(_, let scopes, .some(let confirm)):
+      if let allowed = clearance.allowed { return Cap(rules: scopes, word: allowed.scopes?.union(confirm.exempt)) }
+      guard !confirm.exempt.isEmpty else { throw Self.unconfirmed(method, account.rawValue, confirm) }
+      return Cap(rules: confirm.exempt)
+    case .refused:
+      try check(.use, method: method, account: account.rawValue, caller: caller)
+      return Cap(rules: [])
+    }
+  }
+
+  /// What of a token's scopes lies beyond; nil: nothing does. Scopes that the provider does not say lie beyond any.
+  private func excess(_ scopes: [String], over cap: Set<String>?) -> [String]? {
+    guard let cap else { return nil }
+    let beyond = scopes.filter { !cap.contains($0) }
+    return beyond.isEmpty && !scopes.isEmpty ? nil : beyond
+  }
+
+  /// The scopes to ask for: those that the caller named, or all that it may have.
+  func capped(_ scopes: [String]?, of grant: Grant, _ clearance: Clearance) throws(RPCError) -> [String]? {
+    let account = grant.saved.account
+    // A person's word covers what was asked for, or the caller would not have come so far.
+    guard let cap = try cap(TokenGet.name, account, clearance).rules else { return scopes }
+    if let scopes, !scopes.isEmpty {
+      let beyond = scopes.filter { !cap.contains($0) }
+      guard beyond.isEmpty else { throw beyondCap(account, beyond, cap) }
+      return scopes
+    }
+    let granted = granted(grant)
+    let both = granted.filter(cap.contains)
+    guard !both.isEmpty else { throw beyondCap(account, granted, cap) }
+    return both
+  }
+
+  private func granted(_ grant: Grant) -> [String] {
+    grant.saved.grantedScopes.isEmpty ? grant.saved.requestedScopes : grant.saved.grantedScopes
+  }
+
+  /// The scopes of the token that would be handed out, as far as is known before; none: the provider does not say. One
+  /// that is not narrowed has all that was granted, and one that was seen to have more than was asked for has that.
+  func knownScopes(of key: SavedToken.Key, _ grant: Grant) -> [String] {
+    if let token = grant.token(for: key), token.expiresAt.map({ $0 > clock.now }) ?? true { return token.scopes }
+    return key.scope.isEmpty ? granted(grant) : key.scopes
+  }
+
+  /// A token that the provider does not narrow is nothing for a caller who may not have all of it, nor is one with more
+  /// scopes than a person allowed.
+  func checkCap(of scopes: [String], _ account: AccountName, _ clearance: Clearance) throws(RPCError) {
+    let cap = try cap(TokenGet.name, account, clearance)
+    if let beyond = excess(scopes, over: cap.rules) { throw beyondCap(account, beyond, cap.rules ?? []) }
+    if let beyond = excess(scopes, over: cap.word) { throw beyondWord(account, beyond) }
+  }
+
+  /// Methods that use the token as it is are nothing for a caller who may have a part of it alone.
+  func checkWhole(_ access: Access, _ method: String, _ account: String, caller: Caller) throws(RPCError) {
+    switch policy.decide(access, method: method, account: account, caller: caller) {
+    case .allowed(_, nil, _): return
+    case .allowed(_, .some, _): break
+    case .refused: return try check(access, method: method, account: account, caller: caller)
+    }
+    throw RPCError(
+      .notPermitted, "\(method) uses the account's whole token, and the rule for uid \(caller.uid) caps the scopes",
+      hint: "Use a token of those scopes (`token.get`), or an admin can add a [[rule]] without `scopes`.")
+  }
+
+  /// A proof is for a token that the caller may have: the key would make a stolen one good.
+  func checkCap(ofNamed token: Secret, _ grant: Grant, _ clearance: Clearance) throws(RPCError) {
+    let cap = try cap(DPoPProof.name, grant.saved.account, clearance)
+    guard cap.rules != nil || cap.word != nil else { return }
+    let scopes = grant.livingTokens.first { $0.accessToken == token }?.scopes
+    guard let scopes, excess(scopes, over: cap.rules) == nil, excess(scopes, over: cap.word) == nil else {
+      throw RPCError(
+        .notPermitted, "that is no current token of account \(grant.saved.account) that this caller may have",
+        hint: "Ask for one with `token.get` again, and for the proof with that.")
+    }
+  }
+
+  private func beyondCap(_ account: AccountName, _ beyond: [String], _ cap: Set<String>) -> RPCError {
+    let what = beyond.isEmpty ? "a token whose scopes the provider does not say" : beyond.joined(separator: " ")
+    return RPCError(
+      .notPermitted, "the rule for this caller does not allow \(what.prefix(200)) of account \(account)",
+      hint: "It allows: \(cap.sorted().joined(separator: " ").prefix(512)). An admin can add to the rule's `scopes`; a "
+        + "provider with narrow_tokens = false gives no part of them.")
+  }
+
+  private func beyondWord(_ account: AccountName, _ beyond: [String]) -> RPCError {
+    let what = beyond.isEmpty ? "scopes that the provider does not say" : beyond.joined(separator: " ")
+    return RPCError(
+      .notPermitted,
+      "the provider's token of account \(account) has more than a person allowed: \(what.prefix(200))",
+      hint: "Ask again: a person is then asked about all that it has.")
+  }
+
+  static func unconfirmed(_ method: String, _ account: String, _ confirmation: Policy.Confirmation) -> RPCError {
+    RPCError(
+      .notPermitted, "\(method) for account \(account.prefix(128)) has to be allowed by a person, and was not",
+      hint: "Rule \(confirmation.rule) asks for that: ask again, and see `grantctl approve`.")
+  }
+}

@@ -1,0 +1,64 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// Why the policy says what it says.
+extension Authorizer {
+  /// `policy.explain`.
+  func explain(_ params: PolicyExplain.Params, caller: Caller) throws(RPCError) -> PolicyExplain.Result {
+    var subject = caller
+    if let other = params.caller {
+      // Of others an admin may know.
+      try check(.manage, method: PolicyExplain.name, caller: caller)
+      subject = Caller(
+        uid: other.uid, gid: other.gid ?? .max, groups: other.groups ?? [], pid: 0, unit: other.unit,
+        userUnit: other.user_unit, executable: other.exe)
+    }
+    guard let method = Methods.named(params.method ?? TokenGet.name) else {
+      throw Methods.notFound(params.method ?? "")
+    }
+    if let account = params.account { _ = try accountName(account) }
+    switch policy.decide(method.access, method: method.name, account: params.account, caller: subject) {
+    case .allowed(let rule, let scopes, let confirm): return explanation(method, rule, scopes, confirm)
+    case .refused(let why):
+      let isDetailed = policy.allows(.manage, method: PolicyExplain.name, account: params.account, caller: caller)
+      return .init(allowed: false, why: isDetailed ? why : Self.refusal(method.name, params.account, caller))
+    }
+  }
+
+  /// For who may not manage the account: what other rules say would tell which accounts there are, and whose they are.
+  private static func refusal(_ method: String, _ account: String?, _ caller: Caller) -> String {
+    let command: [String?] = [
+      "grantctl explain \(account ?? "ACCOUNT") --uid \(caller.uid)", caller.unit.map { "--unit \($0.prefix(256))" },
+      method == TokenGet.name ? nil : "--method \(method)",
+    ]
+    return "no rule allows this caller \(method)" + (account.map { " for account \($0)" } ?? "")
+      + "; `\(command.compactMap(\.self).joined(separator: " "))`, run by an admin, says what is missing"
+  }
+
+  private func explanation(
+    _ method: any RPCMethod.Type, _ rule: String?, _ scopes: Set<String>?, _ confirm: Policy.Confirmation?
+  ) -> PolicyExplain.Result {
+    let privilege =
+      policy.instance == .system ? "root may do everything" : "it is the owner of this instance"
+    let basis =
+      method.access == .open ? "everybody may call \(method.name)" : rule.map { "rule \($0) allows it" } ?? privilege
+    let release = method as? any TokenRelease.Type
+    if let release, let scopes, !release.takesPart {
+      let part = scopes.sorted().joined(separator: " ").prefix(512)
+      return .init(
+        allowed: false, why: "\(method.name) uses the account's whole token, and \(basis) for \(part) alone")
+    }
+    guard let confirm, release != nil else {
+      return .init(allowed: true, rule: rule, scopes: scopes?.sorted(), why: basis)
+    }
+    let asking = "rule \(confirm.rule) has a person allow each release"
+    let asked = rule == confirm.rule ? asking : "\(basis); \(asking)"
+    let exempt = confirm.exempt.isEmpty ? nil : confirm.exempt.sorted()
+    return .init(
+      allowed: true, rule: rule, scopes: scopes?.sorted(),
+      confirm: .init(
+        rule: confirm.rule, timeout: Double(confirm.within.milliseconds) / 1000, exempt_scopes: exempt),
+      why: asked + (exempt.map { ", except of \($0.joined(separator: " ")) alone" } ?? ""))
+  }
+}

@@ -1,0 +1,169 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// Copies of all grants for elsewhere: made, and handed out in parts.
+extension Backups {
+  /// `store.backup`.
+  func makeBackup(
+    _ params: StoreBackup.Params, _ session: any Session
+  ) async throws(RPCError) -> StoreBackup.Result {
+    let vault = try ownVault()
+    let secret = try Self.secret(params.passphrase, params.key)
+    let id = try beginTransfer(.busy, session)
+    do throws(RPCError) {
+      let backup = try await wholeBackup(for: session.caller)
+      let file = try await packed(backup, secret, vault)
+      // A reload may have taken the permission away meanwhile.
+      for grant in backup.state.grants { try checkRelease(of: grant.account, session.caller) }
+      guard transfers.set(id, .outgoing(file), at: uptime) else { throw Self.unknownTransfer("backup_id") }
+      await audit.record(backup.state.grants.map { released($0, to: session.caller) }, for: session.caller)
+      let count = backup.state.grants.count
+      logger.notice(
+        "made a backup of \(count) accounts",
+        metadata: ["caller_uid": "\(session.caller.uid)", "caller_pid": "\(session.caller.pid)"])
+      return .init(backup_id: id, size: file.count, accounts: count)
+    } catch {
+      transfers.end(id)
+      throw error
+    }
+  }
+
+  /// `store.backup_part`.
+  func backupPart(
+    _ params: StoreBackupPart.Params, _ session: any Session
+  ) throws(RPCError) -> StoreBackupPart.Result {
+    guard case .outgoing(let file) = transfers.content(of: params.backup_id, for: session, at: uptime) else {
+      throw Self.unknownTransfer("backup_id")
+    }
+    guard file.indices.contains(params.offset) else {
+      throw .invalidParams("params.offset: expected 0 to \(file.count - 1)")
+    }
+    let part = file[params.offset...].prefix(Transfers.part)
+    if part.endIndex == file.endIndex { transfers.end(params.backup_id) }
+    return .init(data: Data(part).base64EncodedString())
+  }
+
+  /// Without the token's number: what a backup lets go is the grant, and one in each hour is one record.
+  private func released(_ grant: SavedGrant, to caller: Caller) -> AuditEntry {
+    let account = grant.account.rawValue
+    var entry = AuditEntry(action: .release, method: StoreBackup.name, account: account, who: .init(caller))
+    entry.provider = grant.provider.rawValue
+    entry.scopes = grant.grantedScopes
+    entry.rule = audit.rule(.use, StoreBackup.name, account, caller)
+    return entry
+  }
+
+  /// What is on disk, as of one moment, without what is this machine's own.
+  private func wholeBackup(for caller: Caller) async throws(RPCError) -> Backup {
+    if let failure = journal.failure { throw storeError(failure) }
+    var state: StoredState
+    do throws(StoreError) {
+      state = try await journal.store.load()
+    } catch {
+      throw storeError(error)
+    }
+    state.logins = []
+    state.values = [:]
+    for grant in state.grants { try checkRelease(of: grant.account, caller) }
+    return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)
+  }
+
+  /// Whoever gets a backup has all that is in it.
+  private func checkRelease(of account: AccountName, _ caller: Caller) throws(RPCError) {
+    let decision = authorizer.policy.decide(
+      .use, method: StoreBackup.name, account: account.rawValue, caller: caller)
+    if case .allowed(_, nil, nil) = decision { return }
+    var why = ""
+    if case .allowed(_, _, let confirm?) = decision { why = ": rule \(confirm.rule) has a person allow each release" }
+    throw RPCError(
+      .notPermitted,
+      "a backup holds every account's tokens, and uid \(caller.uid) may not have those of \(account) whole and at once"
+        + why,
+      hint: "An admin can allow it, also to root, by these lines in the configuration and `grantctl reload`:\n"
+        + Rule.lines(for: caller, account: nil, methods: [StoreBackup.name]))
+  }
+
+  private func packed(
+    _ backup: Backup, _ secret: BackupSecret, _ vault: any Vault
+  ) async throws(RPCError) -> [UInt8] {
+    do throws(BackupError) {
+      return try await vault.pack(backup, with: secret)
+    } catch {
+      throw backupError(error)
+    }
+  }
+
+  // MARK: Of both directions
+
+  func ownVault() throws(RPCError) -> any Vault {
+    guard !isDraining else { throw shuttingDown() }
+    guard let vault else { throw RPCError(.storeFailure, "this broker keeps its state in memory alone") }
+    return vault
+  }
+
+  static func secret(_ passphrase: SecretText?, _ key: SecretText?) throws(RPCError) -> BackupSecret {
+    switch (passphrase, key) {
+    case (let passphrase?, nil):
+      // Exposed to be made a secret of the broker's.
+      return .passphrase(Secret(passphrase.exposed))
+    case (nil, let key?):
+      // Exposed to be decoded.
+      guard key.exposed.utf8.count <= 1024, let bytes = Data(base64Encoded: key.exposed) else {
+        throw .invalidParams("params.key: expected a key file's contents in base64")
+      }
+      return .key(Array(bytes))
+    case (nil, nil), (.some, .some): throw .invalidParams("expected either params.passphrase or params.key")
+    }
+  }
+
+  func beginTransfer(_ content: Transfers.Content, _ session: any Session) throws(RPCError) -> String {
+    let id = surroundings.token(bytes: 16)
+    try transfers.begin(id, content, for: session, at: uptime)
+    let owner = ObjectIdentifier(session)
+    // Held until then, so that no other has its name.
+    if sessions.updateValue(session, forKey: owner) == nil {
+      session.onClose { [weak self] in
+        Task { await self?.forgetTransfers(of: owner) }
+      }
+    }
+    return id
+  }
+
+  private func forgetTransfers(of owner: ObjectIdentifier) {
+    sessions[owner] = nil
+    transfers.forget(owner)
+  }
+
+  static func unknownTransfer(_ name: String) -> RPCError {
+    .invalidParams(
+      "params.\(name): there is no such transfer on this connection",
+      hint: "It may have waited longer than \(Transfers.idle.components.seconds) s: begin again.")
+  }
+
+  func backupError(_ error: BackupError) -> RPCError {
+    func invalid(_ message: String, _ hint: String) -> RPCError { RPCError(.invalidBackup, message, hint: hint) }
+    let another = "Take another copy of it: this one cannot be mended."
+    switch error {
+    case .foreign: return invalid("this is no backup of grantd", "Give a file that `grantctl backup` wrote.")
+    case .newer(let what):
+      return invalid(
+        "the backup was made by a newer grantd (\(what))", "Restore it with that version, or install it here first.")
+    case .wrongPassphrase:
+      return invalid("the passphrase is not the one that the backup was made with", "Try again with the right one.")
+    case .wrongKey: return invalid("the key is not the one that the backup was made with", "Give the right --key-file.")
+    case .needsPassphrase:
+      return invalid("the backup was made with a passphrase, not with a key file", "Give the passphrase instead.")
+    case .needsKey:
+      return invalid(
+        "the backup was made with a key file, not with a passphrase", "Give that file with --key-file FILE.")
+    case .truncated: return invalid("the backup is not whole: its end is missing", another)
+    case .damaged(let detail): return invalid("the backup is damaged: \(detail)", another)
+    case .unusableSecret(let detail): return .invalidParams(detail)
+    case .tooLarge(let limit): return RPCError(.overloaded, "a backup has at most \(limit >> 20) MiB")
+    case .store(let error): return storeError(error)
+    }
+  }
+}

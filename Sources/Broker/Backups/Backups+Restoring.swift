@@ -1,0 +1,199 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// A backup comes back: sent in parts, looked at, and applied all at once.
+extension Backups {
+  /// `store.restore`.
+  func beginRestore(
+    _ params: StoreRestore.Params, _ session: any Session
+  ) throws(RPCError) -> StoreRestore.Result {
+    _ = try ownVault()
+    guard (1...Transfers.bytes).contains(params.size) else {
+      throw .invalidParams("params.size: expected 1 to \(Transfers.bytes) bytes")
+    }
+    return .init(restore_id: try beginTransfer(.incoming([], size: params.size), session))
+  }
+
+  /// `store.restore_part`.
+  func restorePart(
+    _ params: StoreRestorePart.Params, _ session: any Session
+  ) throws(RPCError) -> StoreRestorePart.Result {
+    guard let (count, size) = transfers.progress(of: params.restore_id, for: session, at: uptime) else {
+      throw Self.unknownTransfer("restore_id")
+    }
+    guard params.offset == count else { throw .invalidParams("params.offset: expected \(count)") }
+    guard let bytes = Data(base64Encoded: params.data), !bytes.isEmpty, bytes.count <= Transfers.part,
+      count + bytes.count <= size
+    else {
+      throw .invalidParams("params.data: expected 1 to \(min(Transfers.part, size - count)) bytes in base64")
+    }
+    transfers.append(Array(bytes), to: params.restore_id)
+    return .init(received: count + bytes.count)
+  }
+
+  /// `store.restore_look`.
+  func lookAtBackup(
+    _ params: StoreRestoreLook.Params, _ session: any Session
+  ) async throws(RPCError) -> StoreRestoreLook.Result {
+    let vault = try ownVault()
+    guard case .incoming(let file, let size) = transfers.content(of: params.restore_id, for: session, at: uptime)
+    else { throw Self.unknownTransfer("restore_id") }
+    guard file.count == size else { throw .invalidParams("\(size - file.count) bytes of the backup have not come yet") }
+    let secret = try Self.secret(params.passphrase, params.key)
+    transfers.set(params.restore_id, .busy, at: uptime)
+    let backup: Backup
+    do throws(BackupError) {
+      backup = try await vault.unpack(file, with: secret)
+    } catch {
+      // Another passphrase may be tried.
+      transfers.set(params.restore_id, .incoming(file, size: size), at: uptime)
+      throw backupError(error)
+    }
+    guard transfers.set(params.restore_id, .opened(backup), at: uptime) else {
+      throw Self.unknownTransfer("restore_id")
+    }
+    let accounts = backup.state.grants.map(\.account)
+    return .init(
+      host: backup.host, made_at: backup.madeAt.seconds, version: backup.version, accounts: accounts.count,
+      known: accounts.count { self.accounts[$0] != nil })
+  }
+
+  /// `store.restore_apply`.
+  func applyBackup(
+    _ params: StoreRestoreApply.Params, _ session: any Session
+  ) async throws(RPCError) -> StoreRestoreApply.Result {
+    _ = try ownVault()
+    guard params.moved else {
+      throw .invalidParams(
+        "params.moved: expected true, once no other broker uses these accounts",
+        hint: "Stop the other grantd for good. Two that refresh one grant end it.")
+    }
+    guard case .opened(let backup) = transfers.content(of: params.restore_id, for: session, at: uptime) else {
+      throw Self.unknownTransfer("restore_id")
+    }
+    transfers.set(params.restore_id, .busy, at: uptime)
+    do throws(RPCError) {
+      let result = try await apply(backup.state, replacing: params.replace ?? false)
+      transfers.end(params.restore_id)
+      let words = "a backup of \(backup.host.printable(limit: 128))"
+      await audit.record(
+        result.restored.map { restored($0, "restored from \(words)", by: session.caller) }
+          + result.replaced.map { restored($0, "replaced from \(words)", by: session.caller) }, for: session.caller)
+      logger.notice(
+        "restored \(result.restored.count + result.replaced.count) accounts of a backup",
+        metadata: [
+          "backup_host": "\(backup.host.prefix(128))", "caller_uid": "\(session.caller.uid)",
+          "caller_pid": "\(session.caller.pid)",
+        ])
+      return result
+    } catch {
+      transfers.set(params.restore_id, .opened(backup), at: uptime)
+      throw error
+    }
+  }
+
+  private func restored(_ account: String, _ detail: String, by caller: Caller) -> AuditEntry {
+    var entry = AuditEntry(action: .admin, method: StoreRestoreApply.name, account: account, who: .init(caller))
+    entry.provider = AccountName(rawValue: account).flatMap { accounts[$0]?.saved.provider.rawValue }
+    entry.rule = audit.rule(.manage, StoreRestoreApply.name, account, caller)
+    entry.detail = detail
+    return entry
+  }
+
+  // MARK: Applying
+
+  private func apply(
+    _ state: StoredState, replacing: Bool
+  ) async throws(RPCError) -> StoreRestoreApply.Result {
+    let accounts = state.grants.map(\.account).sorted()
+    try await takeTurns(of: accounts, replacing: replacing)
+    defer { for account in accounts { journal.unlock(account) } }
+    let plan = try Restoration(
+      of: state,
+      into: accounts.reduce(into: [:]) { $0[$1] = self.accounts[$1]?.saved }, of: self.accounts.count,
+      registrations: registrations.saved, configured: registrations.configured,
+      declared: registrations.declared,
+      replacing: replacing)
+    let revoking = comingRevocations(state, plan)
+    let obsolete = plan.grants.flatMap { revocations.obsolete(for: $0.saved) }
+    do throws(StoreError) {
+      try await journal.commit(
+        plan.changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0) })
+    } catch {
+      throw storeError(error)
+    }
+    revocations.forget(obsolete)
+    revocations.takeOver(revoking)
+    registrations.restore(plan.registrations)
+    for restored in plan.grants { takeOver(restored) }
+    wakeScheduler()
+    var result = plan.result
+    let missing = Set(plan.grants.map(\.saved.provider)).subtracting(providers.names).sorted()
+    result.warnings += missing.map { "provider \($0) is not configured here: its accounts wait until it is" }
+    return result
+  }
+
+  /// All turns at once. A rotation under way belongs to a grant that is about to be replaced: its answer must not come
+  /// after. One that begins later waits for the turn before it sends anything.
+  private func takeTurns(of accounts: [AccountName], replacing: Bool) async throws(RPCError) {
+    func busy() -> AccountName? {
+      replacing ? accounts.first { self.accounts[$0].map { $0.phase != .idle } ?? false } : nil
+    }
+    let deadline = uptime + Timeouts.maximum
+    for _ in 0..<Limit.rounds {
+      while let account = busy(), uptime < deadline {
+        if let failure = journal.failure { throw storeError(failure) }
+        guard !isStopped else { throw shuttingDown() }
+        await wait(for: .account(account), until: deadline)
+      }
+      for account in accounts { await journal.lock(account) }
+      guard let account = busy() else { return }
+      for account in accounts { journal.unlock(account) }
+      guard uptime < deadline else { throw Self.stillRefreshing(account) }
+    }
+    throw Self.stillRefreshing(accounts[0])
+  }
+
+  private static func stillRefreshing(_ account: AccountName) -> RPCError {
+    RPCError(
+      .timedOut, "account \(account) is being refreshed, and its new tokens must not be lost",
+      hint: "Nothing was restored. Try again when its provider has answered: `grantctl show \(account)`.")
+  }
+
+  private func takeOver(_ restored: Restoration.Account) {
+    let saved = restored.saved
+    var grant = Grant(
+      saved: saved, token: restored.tokens.first { !$0.key.isNarrowed },
+      narrowed: restored.tokens.filter(\.key.isNarrowed), intent: restored.intent, jitter: surroundings.jitter())
+    if let rotation = providers[saved.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+    accounts[saved.account] = grant
+    journal.isSaved(saved.account)
+    accounts.changed(saved.account)
+  }
+
+  /// What the other broker had still to tell its providers; but nothing that would end a grant that is in use here.
+  private func comingRevocations(_ state: StoredState, _ plan: Restoration) -> [PendingRevocation] {
+    let pending = Set(revocations.all.map(\.id))
+    let known = Set(revocations.all.map(\.token))
+    let inUse = Set(accounts.all.compactMap(\.saved.refreshToken) + plan.grants.compactMap(\.saved.refreshToken))
+    let people = Set(
+      (accounts.all.map(\.saved) + plan.grants.map(\.saved)).flatMap {
+        ["account \($0.account)"] + ($0.identity.map { ["subject \($0.subject)"] } ?? [])
+      })
+    let room = max(0, Limit.revocations - revocations.count)
+    return state.revocations.filter { revocation in
+      revocation.expiresAt > now && !pending.contains(revocation.id) && !known.contains(revocation.token)
+        && !inUse.contains(revocation.token)
+        && !["account", "subject"].contains { word in
+          revocation.context[word].map { people.contains("\(word) \($0)") } ?? false
+        }
+    }.prefix(room).map { revocation in
+      var revocation = revocation
+      revocation.retryAt = now
+      return revocation
+    }
+  }
+}

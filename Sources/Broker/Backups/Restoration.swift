@@ -1,0 +1,84 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// What becomes of each account of a backup, decided as of one moment.
+struct Restoration {
+  struct Account {
+    var saved: SavedGrant
+    var tokens: [SavedToken]
+    var intent: RefreshIntent?
+  }
+
+  private(set) var grants: [Account] = []
+  private(set) var registrations: [SavedRegistration] = []
+  private(set) var result = StoreRestoreApply.Result()
+
+  /// - Parameters:
+  ///   - present: the accounts of the same names that are here; `count`: how many are here in all.
+  ///   - configured: providers of the configuration; they win over those that were registered.
+  ///   - declared: accounts of the configuration; it makes them, and nothing of them is in a backup.
+  init(
+    of state: StoredState, into present: [AccountName: SavedGrant], of count: Int,
+    registrations known: [ProviderName: SavedRegistration], configured: Set<ProviderName>,
+    declared: Set<AccountName>, replacing: Bool
+  ) throws(RPCError) {
+    let tokens = Dictionary(grouping: state.tokens, by: \.account)
+    let intents = Dictionary(state.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
+    registrations = state.registrations.filter { known[$0.provider] == nil && !configured.contains($0.provider) }
+    // What was issued to one client serves no other.
+    let others = Set(
+      state.registrations.filter { registration in
+        configured.contains(registration.provider)
+          || known[registration.provider].map { $0.clientID != registration.clientID } ?? false
+      }.map(\.provider))
+    var seen: Set<AccountName> = []
+    for saved in state.grants.sorted(by: { $0.account < $1.account }) where seen.insert(saved.account).inserted {
+      let account = saved.account
+      let numbers = [saved.generation] + (tokens[account] ?? []).map(\.generation)
+      if !numbers.allSatisfy(Self.generations.contains) {
+        result.left_out.append(.init(account: account.rawValue, why: "the numbers of its tokens are out of range"))
+      } else if saved.kind.needsNobody || declared.contains(account) {
+        result.left_out.append(.init(account: account.rawValue, why: "the configuration declares such accounts"))
+      } else if others.contains(saved.provider) {
+        result.left_out.append(
+          .init(account: account.rawValue, why: "provider \(saved.provider) is another client here"))
+      } else if present[account] != nil, !replacing {
+        result.kept.append(account.rawValue)
+      } else {
+        let old = present[account]
+        if old == nil { result.restored.append(account.rawValue) } else { result.replaced.append(account.rawValue) }
+        grants.append(
+          Self.renumbered(
+            Account(saved: saved, tokens: tokens[account] ?? [], intent: intents[account]), after: old?.generation))
+      }
+    }
+    guard count + result.restored.count <= Limit.accounts else {
+      throw RPCError(.overloaded, "these would be more than \(Limit.accounts) accounts")
+    }
+  }
+
+  /// More than any account comes to, and far from where counting on would overflow.
+  private static let generations: Range<Int64> = 0..<(1 << 62)
+
+  /// Generations never go back, also where the grant is another.
+  private static func renumbered(_ account: Account, after generation: Int64?) -> Account {
+    guard let generation else { return account }
+    let least = account.tokens.map(\.generation).min() ?? account.saved.generation
+    let step = max(0, generation + 1 - min(least, account.saved.generation))
+    var account = account
+    account.saved.generation += step
+    for index in account.tokens.indices { account.tokens[index].generation += step }
+    return account
+  }
+
+  var changes: [Change] {
+    var changes = registrations.map(Change.putRegistration)
+    for account in grants {
+      let name = account.saved.account
+      changes += [.putGrant(account.saved), .removeTokens(name)] + account.tokens.map(Change.putToken)
+      changes.append(account.intent.map(Change.putIntent) ?? .removeIntent(name))
+    }
+    return changes
+  }
+}

@@ -1,0 +1,69 @@
+public import BrokerAPI
+public import Foundation
+import Grants
+
+// What the edges ask of the broker, beside the socket's methods.
+extension Broker {
+  /// What the socket's event loop reads.
+  public nonisolated var cache: TokenCache { accounts.cache }
+  /// What was done and refused, and for whom.
+  public nonisolated var trail: AuditTrail { audit.trail }
+
+  // MARK: The callback endpoint
+
+  /// The port that the callback endpoint had before, so that pending logins survive a restart.
+  public var previousCallbackPort: Int? { journal.values[Self.portKey].flatMap { Int($0) } }
+
+  private static let portKey = "callback.port"
+
+  /// The callback endpoint listens: on its own port, if that is free, and on those that providers fix.
+  public func callbackListens(port: Int?, others: Set<Int>, addresses: [String]) async {
+    self.addresses.listens(port: port, others: others, addresses: addresses)
+    guard let port, journal.values[Self.portKey] != String(port) else { return }
+    await journal.put(Self.portKey, String(port), "the callback port")
+  }
+
+  // MARK: Configuration
+
+  /// Reads the configuration again; an invalid one changes nothing.
+  ///
+  /// - Parameter caller: who asks for it; nil: a signal.
+  public func reload(for caller: Caller? = nil) async throws(RPCError) -> BrokerReload.Result {
+    try await reloading.reload(for: caller)
+  }
+
+  // MARK: Units' credentials
+
+  /// The account's access token, or its session, for a unit that is being started.
+  public func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
+    await credentials.credential(request)
+  }
+
+  /// A connection got no credential by the socket's own decision. Called on its event loop, and waits for nothing.
+  public nonisolated func credentialWithheld(_ withheld: CredentialWithheld) { credentials.withheld(withheld) }
+
+  // MARK: Events, metrics, the audit trail
+
+  /// Calls back with every event, after what it tells of is on disk. The action must not wait.
+  public func onEvent(_ action: @escaping @Sendable (Event) -> Void) { runtime.events.onEvent(action) }
+
+  /// Further numbers, of what is around the broker. The source must not wait.
+  public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { views.alsoMeasure(source) }
+
+  /// Everything that is counted, as OpenMetrics 1.0 text.
+  public func metricsText() async -> String { await views.metricsText() }
+
+  /// Writes the trail until the task is cancelled; what is left then is for ``finishTrail()``.
+  public nonisolated func keepTrail() async { await trail.run(sleep: runtime.clock.surroundings.sleep) }
+
+  /// After the last request.
+  public nonisolated func finishTrail() async { await trail.flush() }
+}
+
+extension Broker: CallbackHandler {
+  public func handleCallback(url: String) async -> CallbackOutcome { await logins.handleCallback(url: url) }
+  public func awaitsFragment(url: String) async -> Bool { await logins.awaitsFragment(url: url) }
+  public func handleLogout(provider: String, form: Data) async -> LogoutOutcome {
+    await backChannel.handleLogout(provider: provider, form: form)
+  }
+}

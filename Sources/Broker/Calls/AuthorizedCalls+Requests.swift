@@ -1,0 +1,194 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+
+// Calls that the broker makes for a caller, so that the caller need not see the token; and the person's sessions.
+extension AuthorizedCalls {
+  /// `request.send`.
+  func sendRequest(_ params: RequestSend.Params) async throws(RPCError) -> RequestSend.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(of: account)
+    let request = try request(params, provider.about)
+    let response: HTTPResponse = try await ask(by: account, provider.name, until: deadline) { token, saved in
+      .send(provider.authorized(request, by: token, of: saved)) { response, _ in
+        if case .tokenRefused(let message, let oauth) = provider.verdict(on: response) {
+          return .failed(.tokenRefused(message: message, oauth))
+        }
+        return .done(response)
+      }
+    }
+    switch provider.verdict(on: response) {
+    case .passed, .tokenRefused: return try result(response)
+    case .loginRequired(let message):
+      throw RPCError(
+        .loginRequired, "provider \(provider.name): \(message)",
+        hint: accounts[account].map { grant in
+          "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) \(account) --scope …`."
+        })
+    case .blocked(let message):
+      throw RPCError(
+        .providerError, "provider \(provider.name): \(message)",
+        hint: "Ask the provider why; signing in again does not help.")
+    }
+  }
+
+  private func request(_ params: RequestSend.Params, _ about: ProviderAbout) throws(RPCError) -> HTTPRequest {
+    guard Self.isToken(params.method, limit: 32) else {
+      throw .invalidParams("params.method: expected an HTTP method, such as GET")
+    }
+    // RFC 9110 §9.3.8: its answer is the request, credentials and all; §9.3.6: a tunnel is none of ours.
+    guard !["TRACE", "CONNECT"].contains(params.method.uppercased()) else {
+      throw .invalidParams("params.method: the broker does not send \(params.method)")
+    }
+    let url = try address(params.url, about)
+    guard (params.headers?.count ?? 0) <= Limit.headers else {
+      throw .invalidParams("params.headers: more than \(Limit.headers)")
+    }
+    var headers: [HTTPRequest.Header] = []
+    for (name, value) in (params.headers ?? [:]).sorted(by: { $0.key < $1.key }) {
+      guard Self.isToken(name, limit: 128), value.utf8.count <= 8192,
+        value.utf8.allSatisfy({ $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) })
+      else { throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is no header that can be sent") }
+      guard !Self.ownHeaders.contains(name.lowercased()) else {
+        throw .invalidParams("params.headers: the broker sets \(name) itself")
+      }
+      headers.append(.init(name, value))
+    }
+    return HTTPRequest(
+      purpose: .resource, method: params.method, url: url, headers: headers, body: try body(params))
+  }
+
+  private func body(_ params: RequestSend.Params) throws(RPCError) -> Data? {
+    guard params.body == nil || params.body_base64 == nil else {
+      throw .invalidParams("params.body, params.body_base64: only one of them")
+    }
+    var data = params.body.map { Data($0.utf8) }
+    if let text = params.body_base64 {
+      data = Data(base64Encoded: text)
+      if data == nil { throw .invalidParams("params.body_base64: expected base64 (RFC 4648 §4)") }
+    }
+    guard (data?.count ?? 0) <= Limit.requestBody else {
+      throw .invalidParams("params.body: more than \(Limit.requestBody) bytes")
+    }
+    return data
+  }
+
+  /// Where the call goes: only to the provider's own, since the token goes along.
+  private func address(_ text: String, _ about: ProviderAbout) throws(RPCError) -> URL {
+    guard !about.apiOrigins.isEmpty else {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(about.displayName) has no address for authorised calls",
+        hint: "Set api_base or api_origins in its section, then `grantctl reload`.")
+    }
+    var whole = text
+    if text.hasPrefix("/"), let base = about.apiBase?.absoluteString {
+      whole = (base.hasSuffix("/") ? String(base.dropLast()) : base) + text
+    }
+    guard whole.utf8.count <= 8192, let url = Endpoint.url(whole, allowInsecureHTTP: true) else {
+      throw .invalidParams(
+        "params.url: expected an address, or a path that begins with a slash",
+        hint: about.apiBase == nil ? "A path needs api_base in the provider's section." : nil)
+    }
+    let request = HTTPRequest(purpose: .resource, method: "GET", url: url)
+    guard about.apiOrigins.contains(request.origin) else {
+      throw .invalidParams(
+        "params.url: the account's token must not go to \(request.origin)",
+        hint: "Allowed are: \(about.apiOrigins.sorted().joined(separator: ", ")). An admin can add to api_origins.")
+    }
+    return url
+  }
+
+  private func result(_ response: HTTPResponse) throws(RPCError) -> RequestSend.Result {
+    guard response.body.count <= Limit.responseBody else {
+      throw RPCError(
+        .providerError, "the answer has \(response.body.count) bytes, more than \(Limit.responseBody)",
+        hint: "Ask for less at a time, or get a token with `token.get` and ask by yourself.")
+    }
+    var headers: [String: String] = [:]
+    for header in response.headers.prefix(Limit.headers) where header.name.lowercased() != "set-cookie" {
+      headers.merge([header.name.lowercased(): header.value]) { "\($0), \($1)" }
+    }
+    var result = RequestSend.Result(status: Int64(response.status), headers: headers)
+    if let text = String(validating: response.body, as: UTF8.self) {
+      result.body = text
+    } else {
+      result.body_base64 = response.body.base64EncodedString()
+    }
+    // Escapes make a text longer.
+    guard JSON(encoding: result).serialized().count <= Limit.responseLine else {
+      throw RPCError(
+        .providerError, "the answer does not fit a line of the socket",
+        hint: "Ask for less at a time, or get a token with `token.get` and ask by yourself.")
+    }
+    return result
+  }
+
+  /// RFC 9110 §5.6.2.
+  private static func isToken(_ text: String, limit: Int) -> Bool {
+    !text.isEmpty && text.utf8.count <= limit
+      && text.utf8.allSatisfy {
+        (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+          || "!#$%&'*+-.^_`|~".utf8.contains($0)
+      }
+  }
+
+  /// What names the caller to the provider, and what belongs to the connection.
+  private static let ownHeaders: Set<String> = [
+    "authorization", "cookie", "dpop", "proxy-authorization", "host", "user-agent", "connection", "content-length",
+    "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
+  ]
+
+  // MARK: Sessions
+
+  /// `account.sessions`.
+  func sessions(_ params: AccountSessions.Params) async throws(RPCError) -> AccountSessions.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(with: \.listsSessions, of: account, "keeps no list of sessions")
+    let metadata = try await known(provider)
+    let sessions = try await ask(by: account, provider.name, until: deadline) { token, saved in
+      provider.sessions(of: saved, token: token, metadata: metadata)
+    }
+    return .init(sessions: sessions.map(SessionView.init))
+  }
+
+  /// `account.end_session`.
+  func endSession(_ params: AccountEndSession.Params) async throws(RPCError) -> AccountEndSession.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(with: \.listsSessions, of: account, "ends no session by its id")
+    guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
+      throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
+    }
+    let metadata = try await known(provider)
+    let ended = try await ask(by: account, provider.name, until: deadline) { token, saved in
+      provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
+    }
+    // It may have been the account's own: then its token is refused, and must not be handed out.
+    if ended {
+      _ = try? await ask(by: account, provider.name, until: deadline) { token, saved in
+        provider.sessions(of: saved, token: token, metadata: metadata)
+      }
+    }
+    return .init(ended: ended)
+  }
+
+  private func provider(
+    with feature: KeyPath<ProviderAbout, Bool>, of account: AccountName, _ lack: String
+  ) throws(RPCError) -> any Provider {
+    let provider = try provider(of: account)
+    guard provider.about[keyPath: feature] else {
+      throw RPCError(.unsupportedByProvider, "provider \(provider.name) \(lack)")
+    }
+    return provider
+  }
+
+  private func known(_ provider: any Provider) async throws(RPCError) -> ServerMetadata {
+    switch await providers.metadata(of: provider.name) {
+    case .success(let metadata): return metadata
+    case .failure(let failure): throw providerError(failure, provider: provider.name)
+    }
+  }
+}

@@ -1,0 +1,177 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+
+// What a provider says and gives for an account's token.
+extension AuthorizedCalls {
+  /// `token.exchange` (RFC 8693). The answer is the caller's alone: nothing of it is kept.
+  func exchange(
+    _ params: TokenExchange.Params, _ session: any Session, _ clearance: Clearance
+  ) async throws(RPCError) -> TokenExchange.Result {
+    let account = try accountName(params.account)
+    var deadline = uptime + (try Timeouts.duration(params.timeout))
+    // Nobody is asked for what cannot be.
+    _ = try provider(of: account)
+    let acting = try await clearActor(params, session, until: deadline)
+    // The time that a person took is not the provider's.
+    if params.timeout == nil { deadline = uptime + Timeouts.standard }
+    let (token, saved) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    var actor: Secret?
+    if let acting {
+      actor = try await engine.token(of: acting.account, SavedToken.Key(), minimumTTL: nil, until: deadline).0
+        .accessToken
+    }
+    let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
+    // The token's own, which may be another than before all that was waited for.
+    let provider = try provider(of: account)
+    guard provider.name == saved.provider else { throw unknownAccount(params.account) }
+    let metadata = try await providers.metadata(of: provider.name, with: .token)
+    try approvals.checkAgain(TokenExchange.self, params, clearance)
+    if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.clearance) }
+    let sentAt = now
+    let issued: TokenResponse
+    do throws(RPCError) {
+      issued = try await talk(
+        provider.exchange(request, of: saved, metadata: metadata), provider.name, until: deadline)
+    } catch {
+      throw exchangeRefused(error)
+    }
+    // As for the account itself: a reload may have taken the permission away while the provider was asked.
+    if let acting {
+      try approvals.checkAgain(TokenExchange.self, acting.params, acting.clearance)
+      auditActor(acting.account, for: params.account, session.caller)
+    }
+    let end = issued.expiresIn.map { sentAt + $0 }
+    return .init(
+      // Exposed to be handed out: this is what the method is for.
+      access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",
+      token_type: issued.tokenType, expires_at: end?.seconds,
+      expires_in: end.map { max(0, ($0 - now).wholeSeconds) }, scope: issued.scope)
+  }
+
+  /// The account that acts in an exchange.
+  private struct Acting {
+    let account: AccountName
+    let params: TokenExchange.Params
+    let clearance: Clearance
+  }
+
+  /// The actor's token is used as well: it is a release of that account's, and may wait for a person by itself.
+  private func clearActor(
+    _ params: TokenExchange.Params, _ session: any Session, until deadline: Duration
+  ) async throws(RPCError) -> Acting? {
+    guard let name = params.actor else { return nil }
+    let account = try accountName(name)
+    try authorizer.check(.use, method: TokenExchange.name, account: name, caller: session.caller)
+    let left = params.timeout == nil ? nil : Double((deadline - uptime).milliseconds) / 1000
+    let (cleared, clearance) = try await approvals.clear(
+      TokenExchange.self, .init(account: name, timeout: left), session)
+    return Acting(account: account, params: cleared, clearance: clearance)
+  }
+
+  /// It is a release of the actor's token as well.
+  private func auditActor(_ actor: AccountName, for subject: String, _ caller: Caller) {
+    var entry = AuditEntry(action: .release, method: TokenExchange.name, account: actor.rawValue, who: .init(caller))
+    entry.provider = accounts[actor]?.saved.provider.rawValue
+    entry.detail = "as the actor for \(subject)"
+    audit.note(entry, pid: caller.pid, isReal: true)
+  }
+
+  private func exchangeRequest(
+    _ params: TokenExchange.Params, subject: Secret, actor: Secret?
+  ) throws(RPCError) -> TokenExchangeRequest {
+    do throws(TokenExchangeRequestError) {
+      return try TokenExchangeRequest(
+        subjectToken: subject, subjectTokenType: .accessToken, actorToken: actor,
+        actorTokenType: actor == nil ? nil : .accessToken,
+        requestedTokenType: params.requested_token_type.map(TokenExchangeRequest.TokenType.init),
+        audiences: params.audience ?? [], resources: params.resource ?? [], scopes: params.scopes ?? [])
+    } catch {
+      throw .invalidParams(error.description)
+    }
+  }
+
+  /// The caller chose the target: what the provider has against it says nothing of the settings.
+  private func exchangeRefused(_ error: RPCError) -> RPCError {
+    switch error.oauth.map({ OAuthErrorCode(rawValue: $0.error) }) {
+    case .invalidTarget, .invalidScope:
+      RPCError(
+        .scopeNotGranted, error.message, hint: "Ask for another audience or resource, or for fewer scopes.",
+        oauth: error.oauth)
+    case .unsupportedGrantType: RPCError(.unsupportedByProvider, error.message, oauth: error.oauth)
+    default: error
+    }
+  }
+
+  /// `token.introspect` (RFC 7662).
+  func introspect(_ params: TokenIntrospect.Params) async throws(RPCError) -> TokenIntrospect.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(of: account)
+    let metadata = try await providers.metadata(of: provider.name, with: .introspection)
+    let (token, _) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let answer = try await talk(
+      provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
+      until: deadline)
+    return .init(active: answer.active, claims: try claims(JSONValue.object(answer.members).serialized))
+  }
+
+  /// `account.userinfo` (OpenID Connect Core §5.3).
+  func userInfo(_ params: AccountUserinfo.Params) async throws(RPCError) -> AccountUserinfo.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    let provider = try provider(of: account)
+    let metadata = try await providers.metadata(of: provider.name, with: .userinfo)
+    let info = try await ask(by: account, provider.name, until: deadline) { token, saved in
+      provider.userInfo(of: saved, token: token, metadata: metadata)
+    }
+    return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
+  }
+
+  private func claims(_ text: String) throws(RPCError) -> [String: JSON] {
+    guard let value = try? JSON.parse(Array(text.utf8)), case .object(let members) = value else {
+      throw RPCError(.providerError, "the provider's answer is no JSON object that can be passed on")
+    }
+    return Dictionary(members.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// `dpop.proof` (RFC 9449 §4.2): signed here, so that the key stays here.
+  func proof(_ params: DPoPProof.Params, _ clearance: Clearance) async throws(RPCError) -> DPoPProof.Result {
+    let account = try accountName(params.account)
+    guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    guard let key = grant.saved.dpopKey.flatMap(DPoPKey.init(raw:)) else {
+      throw RPCError(
+        .unsupportedByProvider, "the tokens of account \(account) are bound to no key",
+        hint: "Set dpop = true in [provider.\(grant.saved.provider)], reload, and sign in again. "
+          + accounts.loginHint(grant.saved))
+    }
+    let isMethod =
+      !params.method.isEmpty && params.method.utf8.count <= 32
+      && params.method.utf8.allSatisfy { (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0) || $0 == 0x2D }
+    guard isMethod else { throw .invalidParams("params.method: expected an HTTP method, such as GET") }
+    // A fragment is no part of a request, and none of its proof (RFC 9449 §4.2).
+    let target = String(params.url.prefix { $0 != "#" })
+    guard params.url.utf8.count <= 8192, let url = Endpoint.url(target, allowInsecureHTTP: true) else {
+      throw .invalidParams("params.url: expected an https address")
+    }
+    guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
+    var token = params.access_token.map { Secret($0.exposed) }
+    if let token {
+      try authorizer.checkCap(ofNamed: token, grant, clearance)
+    } else {
+      token = try await engine.token(
+        of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + (try Timeouts.duration(params.timeout))
+      ).0.accessToken
+    }
+    do throws(SigningKeyError) {
+      let proof = try key.proof(
+        method: params.method, url: url, accessToken: token, nonce: params.nonce,
+        identifier: surroundings.token(bytes: 16), at: now)
+      // Exposed to be handed out: it is good for one request.
+      return .init(proof: proof.exposed, thumbprint: key.thumbprint)
+    } catch {
+      throw .internalError(error.description)
+    }
+  }
+}

@@ -1,0 +1,143 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Synchronization
+
+/// Credentials that units load from the broker (`LoadCredential=`).
+@BrokerActor
+final class CredentialOffers: Piece {
+  let runtime: Runtime
+  private let tokens: TokenRequests
+  private let authorizer: Authorizer
+  private let audit: AuditLog
+  private let requests: RequestTally
+  /// What there is, also for the loop that serves the socket.
+  nonisolated private let offered: Mutex<UnitCredentials>
+
+  init(
+    _ runtime: Runtime, tokens: TokenRequests, authorizer: Authorizer, audit: AuditLog, requests: RequestTally,
+    _ credentials: UnitCredentials
+  ) {
+    self.runtime = runtime
+    self.tokens = tokens
+    self.authorizer = authorizer
+    self.audit = audit
+    self.requests = requests
+    offered = Mutex(credentials)
+  }
+
+  /// A reload brought others.
+  func configure(_ credentials: UnitCredentials) { offered.withLock { $0 = credentials } }
+
+  /// How long a unit waits for a refresh: less than the socket has for the answer, so that the answer says why.
+  private static let credentialWait = 50.0
+
+  /// The account's access token, or its session, for a unit that is being started. Which process asks, and that it asks
+  /// for that unit, has been verified; the unit's file is the word of who may write it: root's, in a system instance.
+  /// The policy is asked nevertheless, as of any caller.
+  func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
+    var account: String?
+    do throws(RPCError) {
+      let offer = try offer(request)
+      account = offer.account.rawValue
+      let token = try await tokens.token(
+        .init(
+          account: offer.account.rawValue, scopes: offer.scopes, resource: offer.resource,
+          min_ttl: offer.minimumTTL.map { $0 / .seconds(1) }, timeout: Self.credentialWait),
+        caller: request.caller)
+      // A reload may have changed what there is while the unit waited.
+      guard try self.offer(request) == offer else {
+        throw RPCError(
+          .notPermitted, "[[credential]] \(request.id) was changed meanwhile", hint: "Start the unit again.")
+      }
+      guard let text = token.access_token ?? token.session_id, !text.isEmpty else {
+        throw RPCError(.providerError, "account \(offer.account) has an empty token")
+      }
+      answered(request, account: account, .success(token))
+      return .success(SecretText(text))
+    } catch {
+      answered(request, account: account, .failure(error))
+      return .failure(error)
+    }
+  }
+
+  /// After each answer: the one place that counts and records them. The account as far as it is known, and what was
+  /// released, or why there was nothing for the unit.
+  private func answered(
+    _ request: CredentialRequest, account: String?, _ result: Result<TokenGet.Result, RPCError>
+  ) {
+    var entry = AuditEntry(
+      action: .release, method: Self.credentialMethod, account: account, who: .init(request.caller))
+    entry.detail = "\(request.id) for \(request.unit)"
+    switch result {
+    case .success(let token):
+      entry.scopes = token.scope
+      entry.generation = token.generation
+      entry.provider = token.provider
+      requests.answered(Self.credentialMethod, .success(.null))
+    case .failure(let error):
+      entry.result = (error.reason ?? .providerError).rawValue
+      requests.answered(Self.credentialMethod, .failure(error))
+    }
+    audit.note(entry, pid: request.caller.pid, isReal: account.map(audit.knows) ?? false)
+  }
+
+  /// A connection got no credential by the socket's own word. Called on its event loop, and waits for nothing.
+  nonisolated func withheld(_ withheld: CredentialWithheld) {
+    let who = withheld.caller.map { AuditEntry.Who($0) } ?? .init(uid: nil)
+    let account = withheld.id.flatMap { id in offered.withLock { $0.offer(id)?.account.rawValue } }
+    var entry = AuditEntry(action: .release, method: Self.credentialMethod, account: account, who: who)
+    switch withheld.cause {
+    case .foreign: entry.result = ErrorReason.notPermitted.rawValue
+    case .undelivered: entry.result = AuditEntry.notDelivered
+    }
+    var detail = withheld.message
+    if let id = withheld.id, let unit = withheld.unit { detail = "\(id) for \(unit): \(detail)" }
+    entry.detail = detail.printable(limit: Limit.auditDetail)
+    // The name of a stranger's connection is made up, also where it names an account that is here.
+    let isReal = withheld.cause == .undelivered && account.map(audit.knows) ?? false
+    audit.note(entry, pid: withheld.caller?.pid ?? 0, isReal: isReal)
+  }
+
+  /// What a credential is called among the methods, where they are counted and recorded.
+  nonisolated static let credentialMethod = "credential"
+
+  /// What the unit may have under this id.
+  private func offer(_ request: CredentialRequest) throws(RPCError) -> UnitCredentials.Offer {
+    let credentials = offered.withLock { $0 }
+    guard let offer = credentials.offer(request.id) else { throw unknown(request, credentials) }
+    if let units = offer.units, !units.contains(where: { wildcard($0, matches: request.unit) }) {
+      throw RPCError(
+        .notPermitted, "[[credential]] \(offer.id) is not for \(request.unit)",
+        hint: "It is for \(units.joined(separator: ", ").prefix(256)). An admin can add the unit to its `units`.")
+    }
+    try authorizer.check(.use, method: TokenGet.name, account: offer.account.rawValue, caller: request.caller)
+    try checkUnasked(offer, request)
+    return offer
+  }
+
+  /// A unit that starts cannot wait for a person, and asking again is no help.
+  private func checkUnasked(_ offer: UnitCredentials.Offer, _ request: CredentialRequest) throws(RPCError) {
+    let account = offer.account.rawValue
+    let decision = authorizer.policy.decide(
+      .use, method: TokenGet.name, account: account, caller: request.caller)
+    guard case .allowed(_, _, let confirm?) = decision, confirm.exempt.isEmpty else { return }
+    throw RPCError(
+      .notPermitted,
+      "rule \(confirm.rule) has a person allow each release of account \(account), and a unit that starts cannot wait",
+      hint:
+        "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
+        + "reload`:\n" + Rule.lines(for: request.caller, account: account, methods: [TokenGet.name]))
+  }
+
+  private func unknown(_ request: CredentialRequest, _ credentials: UnitCredentials) -> RPCError {
+    let isAccounts = request.id.hasPrefix(UnitCredentials.accountPrefix)
+    var hint = "Add a [[credential]] with id = \"\(request.id)\" to the configuration and reload it"
+    if isAccounts, !credentials.byAccount {
+      hint += ": [credentials] has by_account = false"
+    } else if !isAccounts, credentials.byAccount {
+      hint += ", or load \(UnitCredentials.accountPrefix)ACCOUNT"
+    }
+    return RPCError(.unknownAccount, "there is no credential \(request.id)", hint: hint + ".")
+  }
+}

@@ -1,0 +1,64 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+extension ProviderExaminer {
+  /// Of each account of the provider, by name.
+  func accountChecks(_ provider: ProviderName, _ about: ProviderAbout) -> [ProviderCheck.Check] {
+    let own = accounts.names(at: provider).sorted().compactMap { accounts[$0] }
+    return own.flatMap { [scopes(of: $0.saved, about), refreshToken(of: $0, about)] }
+  }
+
+  private func scopes(of saved: SavedGrant, _ about: ProviderAbout) -> ProviderCheck.Check {
+    let account = saved.account.rawValue
+    // Providers seldom name these two among what they granted.
+    let wanted = about.scopes.filter { $0 != "openid" && $0 != "offline_access" }
+    let granted = Set(saved.grantedScopes.map(Self.shortScope))
+    let missing = wanted.filter { !granted.contains(Self.shortScope($0)) }
+    guard !missing.isEmpty else {
+      return .init(name: .granted_scopes, account: account, result: .ok, message: "all that is configured")
+    }
+    let wasAsked = missing.allSatisfy(saved.requestedScopes.contains)
+    let list = missing.joined(separator: " ")
+    return .init(
+      name: .granted_scopes, account: account, result: .warning,
+      message: wasAsked ? "\(list) was asked for and not granted" : "\(list) is configured, and was not asked for then",
+      hint: "If programs need it: `grantctl login \(saved.provider) \(account)`"
+        + (wasAsked ? ", and allow it there." : "."))
+  }
+
+  /// Google answers with the long names of what was asked for by the short ones.
+  private static func shortScope(_ scope: String) -> String {
+    let prefix = "https://www.googleapis.com/auth/userinfo."
+    return scope.hasPrefix(prefix) ? String(scope.dropFirst(prefix.count)) : scope
+  }
+
+  private func refreshToken(of grant: Grant, _ about: ProviderAbout) -> ProviderCheck.Check {
+    let saved = grant.saved
+    let account = saved.account.rawValue
+    func check(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> ProviderCheck.Check {
+      .init(name: .refresh_token, account: account, result: result, message: message, hint: hint)
+    }
+    if case .loginRequired = saved.standing { return check(.failed, "the grant has ended", accounts.loginHint(saved)) }
+    if saved.kind.needsNobody { return check(.ok, "needs none: nobody has to sign in (\(saved.kind.rawValue))") }
+    guard saved.refreshToken != nil else {
+      let end = grant.token?.expiresAt.map { " in \(($0 - now).words)" } ?? ""
+      guard about.speaksOAuth else {
+        return check(.ok, "kind \(about.kind) has none: somebody signs in again when the session ends\(end)")
+      }
+      return check(
+        .warning, "there is none: somebody must sign in again when the access token ends\(end)",
+        "Does the provider want offline_access or a prompt for one? See scopes above; then sign in again with "
+          + "`grantctl login \(saved.provider) \(account)`.")
+    }
+    let age = saved.refreshTokenIssuedAt.map { "\((now - $0).words) old" } ?? "of unknown age"
+    guard let end = accounts.refreshTokenEnd(of: grant) else { return check(.ok, "\(age); no end of it is known") }
+    let source = end.isLearned ? ", as earlier ones did" : ""
+    guard end.at > now else {
+      return check(end.isLearned ? .warning : .failed, "\(age); its time is over\(source)", accounts.loginHint(saved))
+    }
+    let text = "\(age); ends in \((end.at - now).words)\(source)"
+    guard accounts.endsSoon(grant) else { return check(.ok, text) }
+    return check(.warning, text, "Before that: `grantctl login \(saved.provider) \(account)`.")
+  }
+}

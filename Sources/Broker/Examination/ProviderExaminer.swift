@@ -1,0 +1,27 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// `provider.check`: what can be known of a provider without a person and without a token. It asks anew and changes
+/// nothing, so that what it finds is what the next login or refresh would find.
+@BrokerActor
+final class ProviderExaminer: Piece {
+  let runtime: Runtime
+  let accounts: Accounts
+  let providers: ProviderDirectory
+  let authorizer: Authorizer
+  let addresses: CallbackAddresses
+  let transport: any Transport
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, authorizer: Authorizer,
+    addresses: CallbackAddresses, transport: any Transport
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.authorizer = authorizer
+    self.addresses = addresses
+    self.transport = transport
+  }
+}

@@ -1,0 +1,272 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// The state on disk: commits, whether they work, and what is newer in memory than on disk.
+///
+/// While the store fails, tokens in memory are still served, no refresh begins whose answer could be lost, and the store
+/// is tried until it works; then what is newer in memory is written (docs/decisions/0015).
+@BrokerActor
+final class Journal: Piece {
+  let runtime: Runtime
+  let store: any Store
+  /// Small values by name, as on disk.
+  private(set) var values: [String: String] = [:]
+  /// Why the last commit failed; nil: the store works.
+  private(set) var failure: StoreError?
+  private(set) var failingSince: Timestamp?
+  /// Accounts that are newer in memory than on disk.
+  private(set) var unsaved: Set<AccountName> = []
+  /// Commits under way, by the time since boot at which they began.
+  private var commits: [UInt64: Duration] = [:]
+  private var nextCommit: UInt64 = 0
+  /// The recovery is under way.
+  private var recovery: Recovery?
+  private var lastExamined: Duration
+  private var locks = AccountLocks()
+  private var source: (any JournalSource)?
+
+  private enum Recovery {
+    case trying
+    /// The database is written anew: nothing else is committed.
+    case rebuilding
+  }
+
+  init(_ store: any Store, _ runtime: Runtime) {
+    self.store = store
+    self.runtime = runtime
+    lastExamined = runtime.clock.uptime
+  }
+
+  /// Names who knows what should be on disk. Once, before anything is committed.
+  func records(_ source: any JournalSource) { self.source = source }
+
+  /// Takes over the small values that were loaded.
+  func takeOver(values: [String: String]) { self.values = values }
+
+  // MARK: Commits
+
+  /// Writes the changes in one transaction, which is on disk when this returns.
+  func commit(_ changes: [Change]) async throws(StoreError) {
+    // SQLite takes commits into a file that was removed, and they are lost.
+    if let failure, failure.isLoss || recovery == .rebuilding { throw failure }
+    nextCommit += 1
+    let number = nextCommit
+    let begun = uptime
+    commits[number] = begun
+    do throws(StoreError) {
+      try await store.commit(changes)
+    } catch {
+      commits[number] = nil
+      measures.committed(took: uptime - begun, failed: true)
+      failed(error)
+      throw error
+    }
+    commits[number] = nil
+    measures.committed(took: uptime - begun, failed: false)
+    if failure?.isLoss != true { works() }
+  }
+
+  /// Commits what nobody relies on: a failure is logged.
+  func commitOrWarn(_ changes: [Change], _ what: String) async {
+    do throws(StoreError) {
+      try await commit(changes)
+    } catch {
+      logger.warning("not saved: \(what)")
+    }
+  }
+
+  /// Commits what is known of the account, or notes that it is newer in memory than on disk.
+  func commitOrKeep(_ changes: [Change], of account: AccountName) async throws(StoreError) {
+    do throws(StoreError) {
+      try await commit(changes)
+    } catch {
+      unsaved.insert(account)
+      throw error
+    }
+  }
+
+  /// Sets a small value, on disk as well as far as that works.
+  func put(_ name: String, _ value: String, _ what: String) async {
+    values[name] = value
+    await commitOrWarn([.putValue(name, value)], what)
+  }
+
+  /// A commit has been under way for longer than ``Limit/slowCommit``.
+  var isSlow: Bool { commits.values.contains { uptime - $0 > Limit.slowCommit } }
+  /// When the commit began that has been under way for longest, since boot.
+  var oldestCommit: Duration? { commits.values.min() }
+
+  // MARK: Failure and recovery
+
+  /// The store could not do what it should.
+  func failed(_ error: StoreError) {
+    if failure != error {
+      logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
+    }
+    let isNew = failure == nil
+    failure = error
+    if isNew {
+      failingSince = now
+      emit(
+        Event(
+          type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: error.hint))
+    }
+    source?.storeChanged()
+    guard recovery == nil, !isStopped else { return }
+    recovery = .trying
+    Task { await recover() }
+  }
+
+  private func works() {
+    guard failure != nil else { return }
+    logger.notice("the state can be written again")
+    failure = nil
+    failingSince = nil
+    emit(Event(type: .storeRecovered, at: now.seconds))
+    source?.storeChanged()
+    waiters.wake(.store)
+    Task {
+      await saveUnsaved()
+      waiters.wakeAccounts()
+      wakeScheduler()
+    }
+  }
+
+  private func recover() async {
+    var delays = Limit.mendingDelays[...]
+    while failure != nil, !isStopped {
+      await surroundings.sleep(delays.first ?? Limit.longestSleep)
+      delays = delays.dropFirst()
+      guard failure != nil, !isStopped else { break }
+      await tryStore()
+    }
+    recovery = nil
+    // It may have failed again meanwhile.
+    if let failure, !isStopped { failed(failure) }
+  }
+
+  /// One commit shows whether the disk takes them again. A database that is damaged or gone is written anew from memory,
+  /// which has all of it.
+  private func tryStore() async {
+    if failure?.isLoss == true { return await rebuild() }
+    do throws(StoreError) {
+      try await store.examine()
+      try await commit([.putValue("store.tried", String(now.seconds))])
+    } catch {
+      failed(error)
+    }
+  }
+
+  private func rebuild() async {
+    // A commit while memory is copied is in the copy or fails: never in the old database alone.
+    recovery = .rebuilding
+    defer { if recovery == .rebuilding { recovery = .trying } }
+    for _ in 0..<Limit.rounds where !commits.isEmpty { await surroundings.sleep(.milliseconds(20)) }
+    guard commits.isEmpty, let failure, failure.isLoss, !isStopped else { return }
+    let before = unsaved
+    unsaved = []
+    var state = source?.wholeState() ?? StoredState()
+    state.values = values
+    do throws(StoreError) {
+      try await store.rebuild(from: state)
+    } catch {
+      unsaved.formUnion(before)
+      // What is damaged stays so, whatever kept it from being written anew.
+      logger.error("the state could not be written anew: \(error.message)", metadata: ["hint": "\(error.hint)"])
+      return
+    }
+    logger.warning("the state was written anew from memory", metadata: ["state": "\(store.location)"])
+    works()
+  }
+
+  /// Looks whether the database is still there, every ``Limit/examination``: one whose file was removed takes every
+  /// commit, and is empty after the next start.
+  func examineIfTime() {
+    guard uptime - lastExamined >= Limit.examination else { return }
+    lastExamined = uptime
+    Task { await examine() }
+  }
+
+  /// Has the next ``examineIfTime()`` look at once.
+  func examineSoon() { lastExamined = uptime - Limit.examination }
+
+  func examine() async {
+    guard failure == nil else { return }
+    do throws(StoreError) {
+      try await store.examine()
+    } catch {
+      failed(error)
+    }
+  }
+
+  /// Somebody set the wall clock.
+  func clockStepped(by step: Duration) { failingSince = failingSince.map { $0 + step } }
+
+  // MARK: Accounts that are newer in memory
+
+  /// Writes what is newer in memory.
+  func saveUnsaved() async {
+    for account in unsaved.sorted() {
+      await lock(account)
+      let saved = await saveWhole(account)
+      unlock(account)
+      guard saved else { return }
+    }
+  }
+
+  /// The account is newer in memory than on disk, until ``saveUnsaved()``.
+  func keep(_ account: AccountName) { unsaved.insert(account) }
+
+  /// What is on disk of the account is what is in memory.
+  func isSaved(_ account: AccountName) { unsaved.remove(account) }
+
+  /// With the account's lock. False: the store still fails.
+  private func saveWhole(_ account: AccountName) async -> Bool {
+    unsaved.remove(account)
+    guard let changes = source?.changes(of: account) else { return true }
+    do throws(StoreError) {
+      try await commitOrKeep(changes, of: account)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  // MARK: Locks
+
+  /// Waits until nobody else writes the account. Then: look again, commit, change the state, ``unlock(_:)``. Without it a
+  /// refresh, a login and a logout that meet could leave on disk the one that lost in memory.
+  func lock(_ account: AccountName) async {
+    guard !locks.take(account) else { return }
+    await withCheckedContinuation { locks.wait(for: account, $0) }
+  }
+
+  func unlock(_ account: AccountName) { locks.leave(account) }
+
+  var isLocked: Bool { !locks.isEmpty }
+}
+
+/// Who knows what should be on disk.
+@BrokerActor
+protocol JournalSource: AnyObject {
+  /// All of it, but for the small values.
+  func wholeState() -> StoredState
+  /// The changes that put all of an account on disk; nil: there is no such account.
+  func changes(of account: AccountName) -> [Change]?
+  /// The store began to fail, or works again.
+  func storeChanged()
+}
+
+extension StoreError {
+  /// What is on disk is damaged or gone: only a new database helps.
+  var isLoss: Bool {
+    switch self {
+    case .corrupt, .missing: true
+    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unwritable, .closed: false
+    }
+  }
+}
+
+func storeError(_ error: StoreError) -> RPCError { RPCError(.storeFailure, error.message, hint: error.hint) }

@@ -1,0 +1,68 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// Where the callback endpoint listens, and what redirect URIs follow from that.
+@BrokerActor
+final class CallbackAddresses {
+  private let clock: BrokerClock
+  /// For people.
+  private(set) var addresses: [String] = []
+  /// The endpoint's own port; nil: it does not listen.
+  private(set) var port: Int?
+  /// The other ports that it listens on, since providers fix them.
+  private(set) var fixedPorts: Set<Int> = []
+  /// The origin under which a proxy passes callbacks on; nil: none does.
+  private(set) var publicOrigin: String?
+
+  init(_ clock: BrokerClock, publicOrigin: String?) {
+    self.clock = clock
+    self.publicOrigin = publicOrigin
+  }
+
+  func configure(publicOrigin: String?) { self.publicOrigin = publicOrigin }
+
+  /// The endpoint listens: on its own port, if that is free, and on those that providers fix.
+  func listens(port: Int?, others: Set<Int>, addresses: [String]) {
+    self.port = port
+    fixedPorts = others
+    self.addresses = addresses
+  }
+
+  func redirectURI(_ about: ProviderAbout) throws(RPCError) -> RedirectURI {
+    let registered = try registeredRedirectURI(about)
+    return about.redirectsWithNonce ? registered.appending(clock.surroundings.token(bytes: 16)) : registered
+  }
+
+  func registeredRedirectURI(_ about: ProviderAbout) throws(RPCError) -> RedirectURI {
+    switch about.redirect {
+    case .fixed(let uri): return uri
+    case .loopback(let host, let path):
+      guard let port else {
+        throw RPCError(
+          .providerMisconfigured, "the callback endpoint does not listen, so the provider could not call back",
+          hint: "See the log: its port may be taken, or [callback] has enabled = false. Or set redirect_uri in the "
+            + "provider's section.")
+      }
+      do throws(RedirectURIError) {
+        return try RedirectURI("http://\(host):\(port)\(path)")
+      } catch {
+        throw RPCError(.providerMisconfigured, error.description)
+      }
+    }
+  }
+
+  func redirectAddress(_ about: ProviderAbout) -> String {
+    switch about.redirect {
+    case .fixed(let uri): uri.rawValue
+    case .loopback(let host, let path): "http://\(host)\(port.map { ":\($0)" } ?? "")\(path)"
+    }
+  }
+
+  /// Whether a proxy passes it on to the callback endpoint.
+  func isPublic(_ redirectURI: RedirectURI) -> Bool {
+    guard let origin = publicOrigin else { return false }
+    // Where nothing listens, there is nothing that a proxy could pass on to.
+    return port != nil && redirectURI.origin == origin
+  }
+}

@@ -1,0 +1,138 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// A login in which the person has to do something more than to sign in. It is on disk at each step.
+extension Logins {
+  /// The login waits for the person, with what it has to remember.
+  func hold(
+    _ login: SavedLogin, _ action: LoginAction, _ memory: [String: Secret], _ provider: any Provider
+  ) async -> Received {
+    var saved = table[login.id]?.saved ?? login
+    saved.action = action
+    saved.memory = memory
+    // What they have to do takes time of its own.
+    saved.expiresAt = max(saved.expiresAt, now + provider.about.loginLifetime)
+    do throws(StoreError) {
+      try await journal.commit([.putLogin(saved)])
+    } catch {
+      let error = storeError(error)
+      await end(login.id, .failed(error))
+      return .ended(login.id, error)
+    }
+    // What was told meanwhile stays.
+    table[login.id]?.saved.action = action
+    table[login.id]?.saved.memory = memory
+    table[login.id]?.saved.expiresAt = saved.expiresAt
+    table[login.id]?.phase = .pending
+    waiters.wake(.login(login.id))
+    wakeScheduler()
+    emit(
+      Event(
+        type: .loginActionRequired, at: now.seconds, account: saved.account.rawValue,
+        provider: saved.provider.rawValue, message: actionView(action).message))
+    return .waits(login.id, action)
+  }
+
+  /// `login.continue`.
+  func continueLogin(_ params: LoginContinue.Params, caller: Caller) async throws(RPCError) -> LoginContinue.Result {
+    guard !isDraining else { throw shuttingDown() }
+    let login = try login(params.login_id, LoginContinue.name, caller: caller)
+    if login.endedAt != nil, let result = try result(of: login) { return result }
+    guard login.isPending else {
+      throw RPCError(.loginInProgress, "the login goes on already", hint: "Wait for it with `login.wait`.")
+    }
+    guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, "nobody completed the login in time") }
+    let input = try input(params, login.saved)
+    let name = login.saved.provider
+    guard let provider = providers[name]?.provider else { throw providerError(gone(name), provider: name) }
+    table[login.saved.id]?.phase = .exchanging
+    exchangesInFlight += 1
+    defer { exchangesInFlight -= 1 }
+    let received = await resume(login.saved, input, provider)
+    switch received {
+    case .success(.ended(_, let error)), .success(.refused(let error)), .failure(let error): throw error
+    case .success:
+      guard let login = table[login.saved.id], let result = try result(of: login) else {
+        throw RPCError(.unknownLogin, "no such login")
+      }
+      return result
+    }
+  }
+
+  private func resume(
+    _ login: SavedLogin, _ input: LoginInput, _ provider: any Provider
+  ) async -> Result<Received, RPCError> {
+    let metadata: ServerMetadata
+    switch await providers.metadata(of: provider.name) {
+    case .success(let known): metadata = known
+    case .failure(let failure):
+      table[login.id]?.phase = .pending
+      return .failure(providerError(failure, provider: provider.name))
+    }
+    let sentAt = now
+    switch await providers.converse(provider.resume(login, with: input, metadata: metadata), with: provider.name) {
+    case .success(let answer): return .success(await settle(answer, login, provider, sentAt: sentAt))
+    case .failure(let failure):
+      let error = providerError(failure, provider: provider.name)
+      if case .rejected = failure {
+        table[login.id]?.phase = .pending
+      } else if failure.isOfProvider {
+        table[login.id]?.phase = .pending
+      } else {
+        await end(login.id, .failed(error))
+      }
+      return .failure(error)
+    }
+  }
+
+  private func input(_ params: LoginContinue.Params, _ login: SavedLogin) throws(RPCError) -> LoginInput {
+    switch login.action {
+    case nil:
+      throw .invalidParams(
+        "the login waits for a person to sign in, and for nothing more", hint: "Wait for it with `login.wait`.")
+    case .sessionLimit(_, let sessions):
+      guard let id = params.session_id, params.attributes == nil else {
+        throw .invalidParams("params.session_id: expected the session to replace, and nothing else")
+      }
+      guard sessions.contains(where: { $0.id == id }) else {
+        throw .invalidParams(
+          "params.session_id: no session \(id.prefix(64).debugDescription) is open",
+          hint: "Open are: \(sessions.prefix(16).map(\.id).joined(separator: ", ").prefix(512)).")
+      }
+      return .session(id)
+    case .registration:
+      guard let attributes = params.attributes, !attributes.isEmpty, params.session_id == nil else {
+        throw .invalidParams("params.attributes: expected what the provider wants to know, and nothing else")
+      }
+      let members = attributes.sorted { $0.key < $1.key }.map { BrokerAPI.JSON.Member(name: $0.key, value: $0.value) }
+      return .attributes(Data(BrokerAPI.JSON.object(members).serialized()))
+    }
+  }
+
+  func actionView(_ action: LoginAction) -> LoginActionView {
+    switch action {
+    case .sessionLimit(let limit, let sessions):
+      let allowed = limit.map { " (\($0))" } ?? ""
+      return LoginActionView(
+        kind: .sessionLimit,
+        message: "as many sessions are open as the provider allows\(allowed): choose the one to replace",
+        sessions_limit: limit, sessions: sessions.map(SessionView.init))
+    case .registration(let identifier):
+      let who = identifier.map { " of \($0.prefix(256))" } ?? ""
+      return LoginActionView(
+        kind: .registration, message: "the provider wants to know more\(who) before the first sign-in",
+        identifier: identifier)
+    }
+  }
+}
+
+extension SessionView {
+  init(_ session: ProviderSession) {
+    self.init(
+      session_id: session.id, user_agent: session.userAgent, client: session.client, ip: session.address,
+      online: session.isOnline, current: session.isCurrent, last: session.lastUsed)
+  }
+}

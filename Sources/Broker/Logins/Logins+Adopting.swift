@@ -1,0 +1,121 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// The tokens of a login become an account's.
+extension Logins {
+  /// Makes the tokens of a login the account's; an error where they cannot be.
+  func adopt(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp,
+    kind: GrantKind = .authorizationCode
+  ) async -> RPCError? {
+    if issued.tokens.refreshToken == nil { await refreshEnds(login.account) }
+    await journal.lock(login.account)
+    defer { journal.unlock(login.account) }
+    let before = accounts[login.account]
+    if let old = before?.saved,
+      old.provider != login.provider || isAnotherPerson(issued.identity, old.identity, provider.about)
+    {
+      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
+      let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
+      return RPCError(
+        .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
+        hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first.")
+    }
+    let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
+    let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
+    let obsolete = revocations.obsolete(for: saved)
+    for attempt in 1...5 {
+      do throws(StoreError) {
+        var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token), .removeLogin(login.id)]
+        if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
+        changes += obsolete.map { .removeRevocation($0) }
+        try await journal.commit(changes)
+        break
+      } catch {
+        guard attempt < 5 else {
+          if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+          return storeError(error)
+        }
+        await surroundings.sleep(.seconds(1))
+      }
+    }
+    revocations.forget(obsolete)
+    let jitter = surroundings.jitter()
+    if accounts[login.account] != nil {
+      accounts[login.account]?.replaced(by: saved, token: token, jitter: jitter)
+    } else {
+      var grant = Grant(saved: saved, token: token, jitter: jitter)
+      grant.isOfThisRun()
+      accounts[login.account] = grant
+    }
+    providers[login.provider]?.works()
+    // It answered: whatever waits for it need not wait.
+    providers[login.provider]?.gate.recheck(at: uptime)
+    accounts.changed(login.account)
+    logger.notice(
+      "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
+    return nil
+  }
+
+  /// Where a login brings no refresh token the account's own goes on: then a rotation of it under way must not be lost.
+  func refreshEnds(_ account: AccountName) async {
+    let deadline = uptime + Timeouts.maximum
+    for _ in 0..<Limit.rounds {
+      guard let grant = accounts[account], grant.phase != .idle, uptime < deadline, !isStopped else { return }
+      await wait(for: .account(account), until: deadline)
+    }
+  }
+
+  /// The tokens become nobody's.
+  private func revokeLater(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
+  ) async {
+    let own = grant(issued, login, provider.about, before: nil, sentAt: sentAt, kind: kind)
+    let refresh = issued.tokens.refreshToken.map { [(token: $0, hint: "refresh_token")] } ?? []
+    await revocations.queue(
+      refresh + [(issued.tokens.accessToken, provider.about.tokenHint)],
+      provider.revocationContext(of: own, reach: nil), provider: login.provider)
+  }
+
+  /// Where the provider says who signs in, a login that does not is another's.
+  private func isAnotherPerson(_ new: Identity?, _ old: Identity?, _ about: ProviderAbout) -> Bool {
+    guard let old else { return false }
+    guard let new else { return about.usesIDTokens || about.namesPerson }
+    return new.subject != old.subject
+  }
+
+  /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this
+  /// client, not the one token.
+  private func isShared(_ issued: Issued, _ login: SavedLogin) -> Bool {
+    accounts.names(at: login.provider).contains { name in
+      guard let grant = accounts[name] else { return false }
+      return
+        (issued.identity == nil || grant.saved.identity == nil
+        || grant.saved.identity?.subject == issued.identity?.subject)
+    }
+  }
+
+  private func grant(
+    _ issued: Issued, _ login: SavedLogin, _ about: ProviderAbout, before: SavedGrant?, sentAt: Timestamp,
+    kind: GrantKind
+  ) -> SavedGrant {
+    let tokens = issued.tokens
+    // A provider may give a refresh token with the first consent only; the old one is then still good.
+    let refreshToken = tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 } ?? before?.refreshToken
+    let lifetime = tokens.refreshToken == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
+    return SavedGrant(
+      account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,
+      requestedScopes: login.scopes, grantedScopes: tokens.scope ?? login.scopes, resource: login.resource,
+      refreshToken: refreshToken,
+      refreshTokenExpiresAt: lifetime.map { sentAt + $0 }
+        ?? (tokens.refreshToken == nil ? before?.refreshTokenExpiresAt : nil),
+      refreshTokenIssuedAt: refreshToken == before?.refreshToken ? before?.refreshTokenIssuedAt : sentAt,
+      idToken: issued.idToken, generation: (before?.generation ?? 0) + 1,
+      createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra,
+      kind: kind, dpopKey: login.dpopKey)
+  }
+}

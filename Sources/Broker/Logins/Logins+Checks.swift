@@ -1,0 +1,93 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// What a login may be asked for.
+extension Logins {
+  /// What would change the request's meaning, or what is checked when the browser comes back.
+  static let ownParameters: Set<String> = [
+    "scope", "resource", "request", "request_uri", "response_mode", "response_type", "nonce", "state", "client_id",
+    "client_secret", "redirect_uri", "code_challenge", "code_challenge_method", "dpop_jkt",
+  ]
+
+  func checkLogin(
+    _ params: LoginStart.Params, _ account: AccountName, provider: ProviderName, caller: Caller
+  ) throws(RPCError) {
+    try checkName(account, provider: provider)
+    if let own = params.params?.keys.sorted().first(where: Self.ownParameters.contains) {
+      throw .invalidParams(
+        "params.params: the broker sets \(own) itself", hint: "Use the method's own parameters (`scopes`, `resource`).")
+    }
+    guard (params.params?.count ?? 0) <= Limit.parameters else {
+      throw .invalidParams("params.params: more than \(Limit.parameters) members")
+    }
+    try checkRoom(account, caller: caller)
+  }
+
+  func checkWishes(_ params: LoginStart.Params, _ about: ProviderAbout) throws(RPCError) {
+    if let unknown = params.apps?.first(where: { !about.apps.contains($0) }) {
+      throw .invalidParams(
+        "params.apps: the provider has no application \(unknown.prefix(64).debugDescription)",
+        hint: about.apps.isEmpty
+          ? "It has none in its configuration." : "It has: \(about.apps.joined(separator: ", ")).")
+    }
+    if params.prefill?.isEmpty == false, !about.takesPrefill {
+      throw .invalidParams("params.prefill: the provider takes nothing ahead; see `prefill` in its section")
+    }
+    if params.exchange == false, about.answersInFragment {
+      throw .invalidParams("params.exchange: the provider gives tokens, and no code that others could exchange")
+    }
+    if params.idp != nil, !about.takesIdentityProvider {
+      throw .invalidParams("params.idp: the provider signs people in itself")
+    }
+  }
+
+  /// Where nothing in a callback says of which login it is, and where the provider wants it so, one login waits at a time.
+  func checkAlone(_ about: ProviderAbout, _ name: ProviderName, caller: Caller) throws(RPCError) {
+    guard about.isOneLoginAtATime else { return }
+    let own = try addresses.registeredRedirectURI(about).rawValue
+    let other = table.values.first { login in
+      guard login.endedAt == nil else { return false }
+      // Two providers at one address cannot be told apart either.
+      let isAlike = providers[login.saved.provider]?.provider.about.isOneLoginAtATime == true
+      return login.saved.provider == name || isAlike && login.saved.redirectURI == own
+    }
+    guard let other else { return }
+    // Its id is a secret of whoever started it.
+    let (id, isOwn) = (other.saved.id, other.saved.uid == caller.uid)
+    throw RPCError(
+      .loginInProgress, "a login at provider \(other.saved.provider) waits already, and only one may at a time",
+      hint: isOwn
+        ? "Go on with it: `grantctl login --continue \(id)`, or end it: `grantctl login --cancel \(id)`."
+        : "Wait until it ends, at the latest in \(max(0, (other.saved.expiresAt - now).wholeSeconds)) s.",
+      detail: isOwn ? id.rawValue : nil)
+  }
+
+  /// Whether a login may make, or renew, an account of this name.
+  func checkName(_ account: AccountName, provider: ProviderName) throws(RPCError) {
+    if let grant = accounts[account], grant.saved.kind.needsNobody {
+      throw .invalidParams(
+        "account \(account) is declared in the configuration and needs nobody to sign in",
+        hint: "Choose another name, or remove [account.\(account)] from the configuration.")
+    }
+    if let grant = accounts[account], grant.saved.provider != provider {
+      throw .invalidParams(
+        "account \(account) is at provider \(grant.saved.provider)",
+        hint: "Choose another name, or forget it first with `grantctl logout \(account)`.")
+    }
+  }
+
+  func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
+    let pending = table.values.filter { $0.endedAt == nil }
+    guard pending.count < Limit.pendingLogins,
+      pending.filter({ $0.saved.uid == caller.uid }).count < Limit.pendingLoginsPerUser,
+      accounts[account] != nil || accounts.count < Limit.accounts
+    else {
+      throw RPCError(
+        .overloaded, "too many pending logins or accounts",
+        hint: "Finish or cancel logins (`grantctl login --list`), or wait until they expire.")
+    }
+  }
+}

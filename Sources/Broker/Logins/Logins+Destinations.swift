@@ -1,0 +1,80 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// Where a login can take place, and where it ends.
+extension Logins {
+  func destinations(
+    _ kinds: [String], _ place: AuthorizationPlace, _ redirectURI: RedirectURI
+  ) -> [Destination] {
+    kinds.flatMap { kind in
+      guard kind == "native" else {
+        return [Destination(kind: kind, url: place.url.absoluteString, redirect_uri: redirectURI.rawValue)]
+      }
+      return place.natives.map {
+        Destination(kind: kind, app: $0.app, url: $0.url.absoluteString, redirect_uri: redirectURI.rawValue)
+      }
+    }
+  }
+
+  func place(
+    _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
+  ) async throws(RPCError) -> AuthorizationPlace {
+    switch await providers.converse(provider.authorization(request, metadata: metadata), with: provider.name) {
+    case .success(let place): return place
+    case .failure(.invalid(let message, nil)): throw .invalidParams(message)
+    case .failure(let failure): throw providerError(failure, provider: provider.name)
+    }
+  }
+
+  func devicePlace(
+    _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
+  ) async throws(RPCError) -> DevicePlace {
+    try providers.demand(.deviceAuthorization, of: metadata, provider.name)
+    switch await providers.converse(provider.deviceAuthorization(request, metadata: metadata), with: provider.name) {
+    case .success(let place): return place
+    case .failure(let failure): throw providerError(failure, provider: provider.name)
+    }
+  }
+
+  func destination(_ place: DevicePlace) -> Destination {
+    Destination(
+      kind: "device", url: place.device.verificationURIComplete ?? place.device.verificationURI,
+      user_code: place.device.userCode, verification_uri: place.device.verificationURI,
+      verification_uri_complete: place.device.verificationURIComplete,
+      expires_at: (now + place.expiresIn).seconds, interval: place.device.interval.wholeSeconds)
+  }
+
+  static let destinationKinds = ["native", "browser", "manual", "device"]
+
+  /// The kinds that were asked for, each once.
+  func kinds(_ asked: [String]?) throws(RPCError) -> [String] {
+    if let unknown = asked?.first(where: { !Self.destinationKinds.contains($0) }) {
+      throw .invalidParams(
+        "params.destinations: expected `native`, `browser`, `manual` or `device`, got \(unknown.prefix(32).debugDescription)"
+      )
+    }
+    var kinds: [String] = []
+    for kind in asked ?? ["native", "browser", "manual"] where !kinds.contains(kind) { kinds.append(kind) }
+    return kinds
+  }
+
+  /// Those of them that end at the redirect URI.
+  func usable(_ kinds: [String], _ redirectURI: RedirectURI, isAlone: Bool) throws(RPCError) -> [String] {
+    let port = redirectURI.port ?? 80
+    // Another program on this machine takes addresses of another scheme, and a proxy those of the web.
+    let reachable =
+      redirectURI.isLoopback
+      ? port == addresses.port || addresses.fixedPorts.contains(port)
+      : redirectURI.scheme != "http" && (redirectURI.scheme != "https" || addresses.isPublic(redirectURI))
+    let possible = kinds.filter { $0 == "manual" || reachable && $0 != "device" }
+    guard !possible.isEmpty || !isAlone else {
+      throw .invalidParams(
+        "params.destinations: a browser cannot call back to \(redirectURI)",
+        hint: "Allow `manual`: open the URL, then hand over the address it ends at.")
+    }
+    return possible
+  }
+}

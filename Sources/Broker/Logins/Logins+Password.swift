@@ -1,0 +1,51 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+extension Logins {
+  /// `login.password` (RFC 6749 §4.3): for providers that give tokens no other way, named in the configuration. Nothing is
+  /// on disk before the tokens are, so a restart in between ends it without a trace.
+  func signIn(_ params: LoginPassword.Params, caller: Caller) async throws(RPCError) -> AccountView {
+    guard !isDraining else { throw shuttingDown() }
+    let name = try providerName(params.provider)
+    guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
+    guard provider.about.takesPasswords else {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name) takes no passwords",
+        hint: "Sign in in the browser: `grantctl login \(name)`. Only where the provider has no other way: set "
+          + "allow_password = true in [provider.\(name)].")
+    }
+    let account = try accountName(params.account ?? params.provider)
+    try checkName(account, provider: name)
+    try checkRoom(account, caller: caller)
+    guard !params.username.isEmpty, params.username.utf8.count <= 1024, !params.password.exposed.isEmpty,
+      params.password.exposed.utf8.count <= 4096
+    else { throw .invalidParams("params.username, params.password: expected texts of at most 1024 and 4096 bytes") }
+    let metadata = try await providers.metadata(of: name, with: .token)
+    guard !isDraining, let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw shuttingDown() }
+    let about = provider.about
+    let login = SavedLogin(
+      id: id, provider: name, account: account, state: Secret(surroundings.token(bytes: 32)), nonce: nil,
+      verifier: nil, redirectURI: "", scopes: params.scopes ?? about.scopes, resource: nil, maxAge: nil,
+      uid: caller.uid, startedAt: now, expiresAt: now + about.loginLifetime,
+      dpopKey: about.usesDPoP ? dpopKey(of: account).raw : nil)
+    // A restart waits for an answer that may hold the tokens.
+    exchangesInFlight += 1
+    defer { exchangesInFlight -= 1 }
+    let sentAt = now
+    let step = provider.exchange(
+      username: params.username, password: Secret(params.password.exposed), login: login, metadata: metadata)
+    switch await providers.converse(step, with: name) {
+    case .failure(.ended(_, let message, let oauth)):
+      throw RPCError(
+        .loginDenied, "the provider did not take the name and password: \(message)",
+        hint: "Try again; mind upper and lower case.", oauth: oauth.map { OAuthDetail($0) })
+    case .failure(let failure): throw providerError(failure, provider: name)
+    case .success(let issued):
+      if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: .password) { throw error }
+    }
+    guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
+    return accounts.view(grant)
+  }
+}

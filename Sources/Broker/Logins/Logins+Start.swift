@@ -1,0 +1,120 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// How a login starts.
+extension Logins {
+  func startLogin(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+    guard !isDraining else { throw shuttingDown() }
+    let name = try providerName(params.provider)
+    guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
+    let account = try accountName(params.account ?? params.provider)
+    try checkLogin(params, account, provider: name, caller: caller)
+    try checkWishes(params, provider.about)
+    try checkAlone(provider.about, name, caller: caller)
+    let kinds = try kinds(params.destinations)
+    let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.about)
+    let metadata: ServerMetadata
+    switch await providers.metadata(of: name) {
+    case .success(let known): metadata = known
+    case .failure(let failure): throw providerError(failure, provider: name)
+    }
+    var request = loginRequest(params, account, provider.about, redirectURI)
+    var destinations: [Destination] = []
+    var warnings: [String] = []
+    var memory: [String: Secret] = [:]
+    if let redirectURI {
+      let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
+      if !usable.isEmpty {
+        let place = try await place(request, provider, metadata)
+        warnings += place.warnings
+        memory = place.memory
+        destinations = self.destinations(usable, place, redirectURI)
+      }
+    }
+    var device: DevicePlace?
+    if let rank = kinds.firstIndex(of: "device") {
+      let place = try await devicePlace(request, provider, metadata)
+      warnings += place.warnings
+      destinations.insert(destination(place), at: min(rank, destinations.count))
+      device = place
+    }
+    if destinations.allSatisfy({ $0.kind == "device" }) { request.redirectURI = nil }
+    let login = try await save(
+      request, params, account, device: device, memory: memory, first: destinations.first, provider: provider,
+      caller: caller)
+    if login.device != nil { startPolling(login.id) }
+    return .init(
+      login_id: login.id.rawValue, account: account.rawValue, expires_at: login.expiresAt.seconds,
+      destinations: destinations, warnings: warnings)
+  }
+
+  private func loginRequest(
+    _ params: LoginStart.Params, _ account: AccountName, _ about: ProviderAbout, _ redirectURI: RedirectURI?
+  ) -> LoginRequest {
+    var scopes = params.scopes ?? about.scopes
+    // Without an ID token nobody could say who signed in.
+    if about.usesIDTokens, !scopes.contains("openid") { scopes.insert("openid", at: 0) }
+    // Whoever gets the bare code could not prove a challenge that the broker made (RFC 7636 §4.5).
+    let usesPKCE = about.usesPKCE && params.exchange ?? about.exchangesCodes
+    var request = LoginRequest(
+      scopes: scopes, resource: params.resource ?? about.resource, redirectURI: redirectURI,
+      state: Secret(surroundings.token(bytes: 32)),
+      nonce: about.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
+      verifier: usesPKCE ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
+      loginHint: params.login_hint, parameters: params.params ?? [:],
+      dpopKey: about.usesDPoP ? dpopKey(of: account) : nil, madeAt: now, identifier: surroundings.token(bytes: 16))
+    request.before = accounts[account]?.saved
+    request.apps = params.apps
+    request.identityProvider = params.idp
+    request.prefill = params.prefill ?? [:]
+    return request
+  }
+
+  /// The key of before where there is one: a refresh token that is kept is bound to it.
+  func dpopKey(of account: AccountName) -> DPoPKey {
+    accounts[account]?.saved.dpopKey.flatMap(DPoPKey.init(raw:)) ?? DPoPKey(randomBytes: surroundings.randomBytes(32))
+  }
+
+  private func save(
+    _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, device: DevicePlace?,
+    memory: [String: Secret], first: Destination?, provider: any Provider, caller: Caller
+  ) async throws(RPCError) -> SavedLogin {
+    guard let id = newLoginID() else { throw .internalError("no login id") }
+    let lifetime = device.map { place in
+      let own = min(place.expiresIn, Limit.longestLogin)
+      return request.redirectURI == nil ? own : max(own, provider.about.loginLifetime)
+    }
+    var saved = SavedLogin(
+      id: id, provider: provider.name, account: account, state: request.state, nonce: request.nonce,
+      verifier: request.verifier?.secret, redirectURI: request.redirectURI?.rawValue ?? "", scopes: request.scopes,
+      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) } ?? provider.about.maxAge,
+      uid: caller.uid,
+      startedAt: now, expiresAt: now + (lifetime ?? provider.about.loginLifetime), dpopKey: request.dpopKey?.raw,
+      device: device?.device)
+    saved.memory = memory
+    saved.exchangesCode = params.exchange ?? provider.about.exchangesCodes
+    saved.offered = first.map { OpenedDestination(kind: $0.kind, app: $0.app) }
+    // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
+    try checkRoom(account, caller: caller)
+    try checkAlone(provider.about, provider.name, caller: caller)
+    table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true)
+    do throws(StoreError) {
+      try await journal.commit([.putLogin(saved)])
+    } catch {
+      table[id] = nil
+      throw storeError(error)
+    }
+    wakeScheduler()
+    emit(login: saved, .loginStarted)
+    return saved
+  }
+
+  /// People copy it into commands, where nothing that begins with a hyphen is an argument.
+  private func newLoginID() -> LoginID? {
+    let text = surroundings.token(bytes: 16)
+    return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)
+  }
+}

@@ -1,0 +1,134 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// Logins that wait: for their end, for being cancelled, for being told of.
+extension Logins {
+  func login(_ text: String, _ method: String, caller: Caller) throws(RPCError) -> Login {
+    guard let id = LoginID(rawValue: text), let login = table[id], isOwn(login, method, caller) else {
+      throw RPCError(.unknownLogin, "no such login")
+    }
+    return login
+  }
+
+  /// Whether it is of the caller's user, for an account that it may sign in to: not all programs of a user may.
+  private func isOwn(_ login: Login, _ method: String, _ caller: Caller) -> Bool {
+    let policy = authorizer.policy
+    guard !policy.isPrivileged(caller) else { return true }
+    return login.saved.uid == caller.uid
+      && policy.allows(.login, method: method, account: login.saved.account.rawValue, caller: caller)
+  }
+
+  func waitForLogin(_ params: LoginWait.Params, caller: Caller) async throws(RPCError) -> LoginWait.Result {
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    try await remember(params.opened, of: try login(params.login_id, LoginWait.name, caller: caller))
+    for _ in 0..<Limit.rounds {
+      let login = try login(params.login_id, LoginWait.name, caller: caller)
+      if let result = try result(of: login) { return result }
+      guard uptime < deadline else { break }
+      guard !isDraining else { throw shuttingDown() }
+      try await waiters.callerWaits(for: .login(login.saved.id), until: deadline)
+    }
+    return .init(login_id: params.login_id, state: .pending, account: nil)
+  }
+
+  /// What whoever waits for the login is told; nil where there is nothing to tell yet.
+  func result(of login: Login) throws(RPCError) -> LoginWait.Result? {
+    var result = LoginWait.Result(login_id: login.saved.id.rawValue, state: .completed, account: nil)
+    if let opened = login.saved.opened {
+      result.destination_used = .init(kind: opened.kind, app: opened.app)
+      result.fell_back = opened != login.saved.offered
+    }
+    switch login.phase {
+    case .ended(.failed(let error), _): throw error
+    case .ended(.completed(let account), _): result.account = accounts[account].map(accounts.view)
+    // Exposed to be handed out, to whoever started the login.
+    case .ended(.code(let code), _): result.authorization_code = code.exposed
+    case .pending:
+      guard let action = login.saved.action else { return nil }
+      result.state = .actionRequired
+      result.action = actionView(action)
+    case .exchanging: return nil
+    }
+    return result
+  }
+
+  private func remember(_ opened: LoginWait.Opened?, of login: Login) async throws(RPCError) {
+    guard let opened else { return }
+    guard Self.destinationKinds.contains(opened.kind), (opened.app?.utf8.count ?? 0) <= 64 else {
+      throw .invalidParams("params.opened: expected a destination as `login.start` returned it")
+    }
+    let told = OpenedDestination(kind: opened.kind, app: opened.app)
+    guard login.saved.opened != told else { return }
+    table[login.saved.id]?.saved.opened = told
+    // A person may be faster than the caller, and a login that has ended is on disk no more.
+    guard login.isPending, let saved = table[login.saved.id]?.saved else { return }
+    await journal.commitOrWarn([.putLogin(saved)], "where a login was opened")
+  }
+
+  func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {
+    let login = try login(params.login_id, LoginCancel.name, caller: caller)
+    guard login.isPending else { return .init(cancelled: false) }
+    await end(login.saved.id, .failed(RPCError(.loginCancelled, "the login was cancelled")))
+    return .init(cancelled: true)
+  }
+
+  func loginList(caller: Caller) -> LoginList.Result {
+    let seen = table.values.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
+    return .init(
+      logins: seen.sorted { $0.saved.startedAt < $1.saved.startedAt }.map {
+        .init(
+          login_id: $0.saved.id.rawValue, provider: $0.saved.provider.rawValue, account: $0.saved.account.rawValue,
+          state: $0.isPending && $0.saved.action != nil ? .actionRequired : .pending,
+          started_at: $0.saved.startedAt.seconds, expires_at: $0.saved.expiresAt.seconds)
+      })
+  }
+
+  /// Nobody came in time; one whose code is being traded is not ended by that.
+  func expire(_ id: LoginID) async {
+    guard table[id]?.isPending == true else { return }
+    await end(id, .failed(RPCError(.loginExpired, "nobody completed the login in time")))
+  }
+
+  /// Ends a login in memory and on disk, and tells whoever waits.
+  func end(_ id: LoginID, _ outcome: Login.Outcome) async {
+    guard let login = table[id], login.endedAt == nil else { return }
+    table[id]?.phase = .ended(outcome, at: now)
+    waiters.wake(.login(id))
+    switch outcome {
+    case .completed, .code:
+      measures.loginEnded(login.saved.provider, succeeded: true)
+      audit.record(login: login.saved, .loginCompleted)
+      emit(login: login.saved, .loginCompleted)
+    case .failed(let error):
+      measures.loginEnded(login.saved.provider, succeeded: false)
+      audit.record(login: login.saved, .loginFailed, error)
+      emit(login: login.saved, .loginFailed, error)
+      logger.notice(
+        "login of \(login.saved.account) failed: \(error.message)",
+        metadata: ["account": "\(login.saved.account)", "provider": "\(login.saved.provider)"])
+    }
+    table[id]?.saved.forgetSecrets()
+    forgetOld()
+    await journal.commitOrWarn([.removeLogin(id)], "the end of a login")
+  }
+
+  func forgetOld() {
+    let ended = table.values.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
+    let tooMany = ended.count - Limit.endedLogins
+    for (index, login) in ended.enumerated() {
+      guard let at = login.endedAt, index < tooMany || now - at > Limit.endedLoginsKept else { break }
+      table[login.saved.id] = nil
+    }
+  }
+
+  func emit(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil) {
+    emit(
+      Event(
+        type: type, at: now.seconds, account: login.account.rawValue, provider: login.provider.rawValue,
+        // The login's id is a secret of whoever started it.
+        login_id: nil, reason: error?.reason, message: error?.message, hint: error?.hint))
+  }
+}

@@ -1,0 +1,65 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// Logins: started → pending on disk → a person signs in → the callback, taken once → exchange → checks → commit.
+@BrokerActor
+final class Logins: Piece {
+  let runtime: Runtime
+  let accounts: Accounts
+  let providers: ProviderDirectory
+  let journal: Journal
+  let revocations: Revocations
+  let authorizer: Authorizer
+  let audit: AuditLog
+  let addresses: CallbackAddresses
+  let endings: SessionEndings
+  /// By id; those that ended are kept for a while, so that whoever waits learns how.
+  var table: [LoginID: Login] = [:]
+  /// Exchanges whose answer may hold tokens: a stop waits for them.
+  var exchangesInFlight = 0
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
+    authorizer: Authorizer, audit: AuditLog, addresses: CallbackAddresses, endings: SessionEndings
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.journal = journal
+    self.revocations = revocations
+    self.authorizer = authorizer
+    self.audit = audit
+    self.addresses = addresses
+    self.endings = endings
+  }
+
+  /// Takes over those that were loaded.
+  func takeOver(_ logins: [SavedLogin]) {
+    for login in logins { table[login.id] = Login(saved: login, phase: .pending) }
+    for login in logins where login.device != nil { startPolling(login.id) }
+  }
+
+  /// Those that should be on disk.
+  var saved: [SavedLogin] { table.values.filter(\.isPending).map(\.saved) }
+  /// How many have not ended.
+  var unendedCount: Int { table.values.count { $0.endedAt == nil } }
+
+  /// Ends those whose time is over; says when the next one's is.
+  func tick() -> Timestamp? {
+    forgetOld()
+    let pending = table.values.filter(\.isPending)
+    for login in pending where login.saved.expiresAt <= now { Task { await expire(login.saved.id) } }
+    return pending.map(\.saved.expiresAt).filter { $0 > now }.min()
+  }
+
+  /// Somebody set the clock.
+  func clockStepped(by step: Duration) {
+    for id in table.keys { table[id]?.clockStepped(by: step) }
+  }
+
+  /// Whoever waits for a login looks again.
+  func wakeAll() {
+    for id in table.keys { waiters.wake(.login(id)) }
+  }
+}

@@ -1,0 +1,104 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+/// A provider says that a person signed out there (OpenID Connect Back-Channel Logout).
+@BrokerActor
+final class BackChannelLogouts: Piece {
+  let runtime: Runtime
+  private let accounts: Accounts
+  private let providers: ProviderDirectory
+  private let revocations: Revocations
+  private let audit: AuditLog
+  /// Logout tokens that were taken, and until when since boot they are remembered.
+  private var taken: [String: Duration] = [:]
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, revocations: Revocations, audit: AuditLog
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.revocations = revocations
+    self.audit = audit
+  }
+
+  func handleLogout(provider text: String, form: Data) async -> LogoutOutcome {
+    guard !isDraining else { return .unavailable }
+    guard let name = ProviderName(rawValue: text), let connection = providers[name],
+      connection.provider.about.takesLogouts
+    else { return .refused("no provider of that name takes logout tokens here") }
+    let token: LogoutToken
+    switch await providers.metadata(of: name) {
+    case .failure: return .unavailable
+    case .success(let metadata):
+      let step: Step<LogoutToken>
+      do throws(LogoutTokenError) {
+        step = connection.provider.logout(try LogoutToken.parse(form: form), metadata: metadata)
+      } catch {
+        // Whoever reaches the endpoint can cause this.
+        logger.info("refused a logout token of provider \(name): \(error)", metadata: ["provider": "\(name)"])
+        return .refused(error.description)
+      }
+      switch await providers.converse(step, with: name) {
+      case .success(let proven): token = proven
+      case .failure(let failure) where failure.isOfProvider: return .unavailable
+      case .failure(let failure):
+        logger.warning(
+          "refused a logout token of provider \(name): \(failure.message)", metadata: ["provider": "\(name)"])
+        return .refused(failure.message)
+      }
+    }
+    taken = taken.filter { $0.value > uptime }
+    guard taken.count < Limit.logoutTokens else { return .unavailable }
+    guard remember(token, of: name) else { return .refused("the logout token was taken before (jti)") }
+    for account in signedOut(token, at: name) { await signOut(account) }
+    return .taken
+  }
+
+  /// False: it is there already. As long as one is good it must not be taken twice (§2.6).
+  private func remember(_ token: LogoutToken, of name: ProviderName) -> Bool {
+    let lifetime = max(.zero, token.expiresAt - now) + Limit.logoutTokenKept
+    let key = "\(name) \(token.identifier)"
+    guard taken[key] == nil else { return false }
+    taken[key] = uptime + min(lifetime, .seconds(86_400))
+    return true
+  }
+
+  /// The accounts whose person or session it names.
+  private func signedOut(_ token: LogoutToken, at name: ProviderName) -> [AccountName] {
+    accounts.names(at: name).compactMap { accounts[$0] }.filter { grant in
+      guard !grant.saved.kind.needsNobody else { return false }
+      if let subject = token.subject, grant.saved.identity?.subject != subject { return false }
+      guard let session = token.sessionID else { return token.subject != nil }
+      let own = grant.saved.idToken.flatMap { try? IDToken.parse($0) }?.sessionID
+      // Without a session of its own the account belongs to all of the person's.
+      return own == session || own == nil && token.subject != nil
+    }.map(\.saved.account).sorted()
+  }
+
+  /// §2.7: what was granted for the time when nobody is there (`offline_access`) goes on; all else ends.
+  private func signOut(_ account: AccountName) async {
+    guard let saved = accounts[account]?.saved else { return }
+    let message = "the person signed out at the provider"
+    let isOffline = saved.requestedScopes.contains("offline_access")
+    logger.notice(
+      "\(account): \(message)\(isOffline ? "; its offline access goes on" : "")",
+      metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
+    guard !isOffline else { return }
+    var dead: [(token: Secret, hint: String)] = []
+    if let token = saved.refreshToken { dead.append((token, "refresh_token")) }
+    audit.record(ended: account, at: saved.provider, by: "backchannel_logout")
+    accounts[account]?.signedOut(Failure(message: message, at: now))
+    accounts.changed(account)
+    await accounts.saveStanding(of: account, "the end of a session")
+    await revocations.queue(dead, provider: saved.provider)
+    guard let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing else {
+      return
+    }
+    accounts.report(saved, accounts.loginRequired(grant, reason, failure), .loginRequired)
+    accounts.changed(account)
+  }
+}

@@ -1,0 +1,139 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// `account.logout`: an account is forgotten, and its provider told.
+@BrokerActor
+final class Logouts: Piece {
+  let runtime: Runtime
+  private let accounts: Accounts
+  private let providers: ProviderDirectory
+  private let journal: Journal
+  private let revocations: Revocations
+  private let endings: SessionEndings
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
+    endings: SessionEndings
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.journal = journal
+    self.revocations = revocations
+    self.endings = endings
+  }
+
+  /// Forgets at once, with what has still to be revoked on disk in the same commit; then tells the provider.
+  func logout(_ params: AccountLogout.Params) async throws(RPCError) -> AccountLogout.Result {
+    let account = try accountName(params.account)
+    // It would be there again after the next reload.
+    if accounts[account]?.saved.kind.needsNobody == true {
+      throw .invalidParams(
+        "account \(account) is declared in the configuration",
+        hint: "Remove [account.\(account)] from the configuration, then `grantctl reload`.")
+    }
+    if let reach = params.where { try check(reach, of: account) }
+    let (grant, pending) = try await forget(account, revoke: params.revoke ?? true, reach: params.where)
+    accounts.changed(account)
+    logger.notice(
+      "forgot \(account)", metadata: ["account": "\(account)", "provider": "\(grant.saved.provider)"])
+    emit(
+      Event(
+        type: .accountRemoved, at: now.seconds, account: account.rawValue, provider: grant.saved.provider.rawValue))
+    var steps = await revoke(pending, of: grant.saved.provider)
+    var url: String?
+    if params.end_session == true {
+      url = await endings.begin(of: grant.saved)
+      steps.append(
+        url == nil
+          ? .init(
+            step: "end_session", result: "unsupported", message: "the provider has no end_session_endpoint")
+          : .init(step: "end_session", result: "queued", message: "open the URL in the person's browser"))
+    }
+    steps.append(.init(step: "forget", result: "done"))
+    return .init(steps: steps, end_session_url: url)
+  }
+
+  private func check(_ reach: String, of account: AccountName) throws(RPCError) {
+    guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
+    let known = providers[grant.saved.provider]?.provider.about.logoutReaches ?? []
+    guard !known.contains(reach) else { return }
+    throw .invalidParams(
+      "params.where: the provider knows no \(reach.prefix(64).debugDescription)",
+      hint: known.isEmpty ? "Leave it out: it has no such thing." : "It knows: \(known.joined(separator: ", ")).")
+  }
+
+  func forget(
+    _ account: AccountName, revoke: Bool, reach: String? = nil
+  ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
+    let tokens = revoke ? liveTokens(grant) : []
+    let context = revocationContext(of: grant.saved, reach: reach)
+    let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
+    do throws(StoreError) {
+      try await journal.commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
+    } catch {
+      throw storeError(error)
+    }
+    accounts[account] = nil
+    revocations.takeOver(pending)
+    return (grant, pending)
+  }
+
+  private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {
+    guard let provider = providers[saved.provider]?.provider else { return [:] }
+    var context = provider.revocationContext(of: saved, reach: reach)
+    guard provider.about.revokesByAccessToken else { return context }
+    // It ends all that the person gave this client: also what they give after it was queued.
+    context["account"] = saved.account.rawValue
+    context["subject"] = saved.identity?.subject
+    return context
+  }
+
+  /// The refresh token first: nothing new comes of it then (RFC 7009 §2.1). Where access tokens alone are taken, that one,
+  /// and the refresh token for when it has ended.
+  private func liveTokens(_ grant: Grant) -> [(token: Secret, hint: String)] {
+    let about = providers[grant.saved.provider]?.provider.about
+    var refresh = grant.saved.refreshToken
+    if case .committing(_, let renewal) = grant.phase { refresh = renewal.grant.refreshToken }
+    var tokens = refresh.map { [(token: $0, hint: "refresh_token")] } ?? []
+    if let access = grant.token, access.expiresAt.map({ $0 > now }) ?? true {
+      let place = about?.revokesByAccessToken == true ? 0 : tokens.count
+      tokens.insert((access.accessToken, about?.tokenHint ?? "access_token"), at: place)
+    }
+    return tokens
+  }
+
+  /// Tries them in their order, and tells as much of it as is known in time.
+  private func revoke(_ pending: [PendingRevocation], of name: ProviderName) async -> [AccountLogout.Step] {
+    let endsAll = providers[name]?.provider.about.revokesByAccessToken == true
+    let key = waiters.newWork()
+    let told = Told()
+    Task {
+      for revocation in pending {
+        if endsAll, told.steps.last?.result == "done" {
+          await revocations.drop(revocation)
+          told.steps.append(.init(step: "revoke_\(revocation.hint)", result: "done"))
+        } else {
+          told.steps.append(await revocations.revoke(revocation))
+        }
+      }
+      waiters.wake(key)
+    }
+    if !pending.isEmpty { await wait(for: key, until: uptime + Limit.logoutWait) }
+    return told.steps
+      + pending.dropFirst(told.steps.count).map {
+        .init(step: "revoke_\($0.hint)", result: "queued", message: "the provider has not answered yet")
+      }
+  }
+}
+
+/// What came of the revocations so far.
+@BrokerActor
+private final class Told {
+  var steps: [AccountLogout.Step] = []
+}

@@ -1,0 +1,190 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// Tokens that their providers have still to be told of (RFC 7009). On disk until a provider answers.
+@BrokerActor
+final class Revocations: Piece {
+  let runtime: Runtime
+  private let providers: ProviderDirectory
+  private let journal: Journal
+  private var pending: [String: PendingRevocation] = [:]
+
+  init(_ runtime: Runtime, providers: ProviderDirectory, journal: Journal) {
+    self.runtime = runtime
+    self.providers = providers
+    self.journal = journal
+  }
+
+  var all: some Collection<PendingRevocation> { pending.values }
+  var count: Int { pending.count }
+
+  /// Takes over those that were loaded, restored, or committed with something else.
+  func takeOver(_ revocations: [PendingRevocation]) {
+    for revocation in revocations { pending[revocation.id] = revocation }
+  }
+
+  func forget(_ ids: [String]) { for id in ids { pending[id] = nil } }
+
+  // MARK: What is to be revoked
+
+  /// One that is tried by whoever makes it; after a minute by itself.
+  func new(
+    _ token: Secret, _ hint: String, _ context: [String: String] = [:], provider: ProviderName
+  ) -> PendingRevocation {
+    PendingRevocation(
+      id: surroundings.token(bytes: 12), provider: provider, token: token, hint: hint, context: context, attempts: 0,
+      retryAt: now + .seconds(60), expiresAt: now + Limit.revocationLife)
+  }
+
+  /// Adds as many as there is room for, to be tried at once. The caller commits them.
+  func add(
+    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName
+  ) -> [PendingRevocation] {
+    let added = tokens.prefix(max(0, Limit.revocations - pending.count)).map {
+      var revocation = new($0.token, $0.hint, context, provider: provider)
+      revocation.retryAt = now
+      return revocation
+    }
+    takeOver(added)
+    return added
+  }
+
+  /// Adds and commits them.
+  func queue(
+    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName
+  ) async {
+    let added = add(tokens, context, provider: provider)
+    guard !added.isEmpty else { return }
+    await journal.commitOrWarn(added.map { .putRevocation($0) }, "a token to revoke")
+    wakeScheduler()
+  }
+
+  /// What waits to be revoked and would end the grant of a person who has signed in again.
+  func obsolete(for saved: SavedGrant) -> [String] {
+    guard providers[saved.provider]?.provider.about.revokesByAccessToken == true else { return [] }
+    return pending.values.filter { revocation in
+      guard revocation.provider == saved.provider else { return false }
+      guard let subject = saved.identity?.subject, let other = revocation.context["subject"] else {
+        return revocation.context["account"] == saved.account.rawValue
+      }
+      return subject == other
+    }.map(\.id)
+  }
+
+  // MARK: Trying
+
+  /// Tries those that are due; says when the next one is.
+  func tick() -> Timestamp? {
+    for revocation in pending.values where revocation.retryAt <= now {
+      // Not again before this one has had its answer.
+      pending[revocation.id]?.retryAt = now + .seconds(120)
+      Task { await revoke(revocation) }
+    }
+    return pending.values.map(\.retryAt).min()
+  }
+
+  /// What failed before may work now.
+  func recheck() {
+    for id in pending.keys where (pending[id]?.attempts ?? 0) > 0 { pending[id]?.retryAt = now }
+  }
+
+  /// Somebody set the clock: a wait that is longer than any is from before.
+  func clockStepped() {
+    let latest = now + .seconds(60)
+    for (id, revocation) in pending { pending[id]?.retryAt = min(revocation.retryAt, latest) }
+  }
+
+  /// Tries one revocation; keeps it for later where that makes sense.
+  @discardableResult
+  func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
+    let step = "revoke_\(revocation.hint)"
+    guard let connection = providers[revocation.provider] else {
+      // It may be configured again: the token is live until somebody revokes it.
+      return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
+    }
+    let provider = connection.provider
+    let metadata: ServerMetadata
+    switch await connection.currentMetadata() {
+    case .success(let known): metadata = known
+    case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
+    }
+    var revocation = revocation
+    var (token, hint) = (revocation.token, revocation.hint)
+    if provider.about.revokesByAccessToken, hint == "refresh_token" {
+      switch await connection.converse(provider.tokenToRevoke(by: token, metadata: metadata)) {
+      case .success(let issued):
+        (token, hint) = (issued.accessToken, "access_token")
+        await keep(issued.refreshToken, for: &revocation)
+      case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
+      }
+    }
+    guard
+      let request = provider.revocation(of: token, hint: hint, context: revocation.context, metadata: metadata)
+    else {
+      await drop(revocation)
+      return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
+    }
+    switch await connection.send(request) {
+    case .success(let response): return await settle(revocation, step, provider.revocationOutcome(response), nil)
+    case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
+    }
+  }
+
+  /// The provider rotated it: what ends the grant is now the new one.
+  private func keep(_ rotated: Secret?, for revocation: inout PendingRevocation) async {
+    guard let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
+    revocation.token = rotated
+    pending[revocation.id] = revocation
+    await journal.commitOrWarn([.putRevocation(revocation)], "a token to revoke")
+  }
+
+  private func settle(
+    _ revocation: PendingRevocation, _ step: String, _ outcome: RevocationOutcome, _ message: String?
+  ) async -> AccountLogout.Step {
+    switch outcome {
+    case .revoked:
+      await drop(revocation)
+      return .init(step: step, result: "done")
+    case .unsupported:
+      await drop(revocation)
+      return .init(step: step, result: "unsupported", message: "the provider does not revoke such tokens")
+    case .refused(let error):
+      await drop(revocation)
+      return .init(step: step, result: "refused", message: message ?? error?.description)
+    case .retryLater(let after):
+      var later = revocation
+      later.attempts += 1
+      let wait = Limit.revocationDelays[min(later.attempts, Limit.revocationDelays.count) - 1]
+      later.retryAt = now + max(wait, after ?? .zero)
+      // A clock that leapt is no week of trying.
+      if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
+        pending[later.id] = later
+        await journal.commitOrWarn([.putRevocation(later)], "a token to revoke")
+        wakeScheduler()
+        return .init(step: step, result: "queued", message: message ?? "the provider is out of order")
+      }
+      await drop(revocation)
+      return .init(step: step, result: "refused", message: "given up after a week of trying")
+    }
+  }
+
+  func drop(_ revocation: PendingRevocation) async {
+    pending[revocation.id] = nil
+    await journal.commitOrWarn([.removeRevocation(revocation.id)], "a revoked token")
+  }
+}
+
+extension ProviderFailure {
+  /// What it means that no access token could be had to revoke the grant by.
+  fileprivate var ofRevocation: RevocationOutcome {
+    switch self {
+    // There is nothing left to revoke.
+    case .ended: .revoked
+    case .tryLater, .unclear, .lost, .notSent, .blocked: .retryLater(after: retryAfter)
+    case .misconfigured, .invalid, .rejected, .tokenRefused, .denied: .refused(oauth)
+    case .unsupported: .unsupported
+    }
+  }
+}

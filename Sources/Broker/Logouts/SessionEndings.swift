@@ -1,0 +1,78 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+/// A person was sent to end a session at the provider, and may come back (OpenID Connect RP-Initiated Logout §3).
+struct SessionEnding: Sendable {
+  var request: EndSessionRequest
+  var provider: ProviderName
+  /// Since the machine started.
+  var until: Duration
+}
+
+/// Sessions whose end a person was sent to. In memory alone: the account is forgotten already, and a return does nothing
+/// but tell the person so.
+@BrokerActor
+final class SessionEndings: Piece {
+  let runtime: Runtime
+  private let providers: ProviderDirectory
+  private let addresses: CallbackAddresses
+  /// The latest last.
+  private var endings: [SessionEnding] = []
+
+  init(_ runtime: Runtime, providers: ProviderDirectory, addresses: CallbackAddresses) {
+    self.runtime = runtime
+    self.providers = providers
+    self.addresses = addresses
+  }
+
+  var count: Int { endings.count }
+
+  /// Where a browser ends the person's session at the provider (OpenID Connect RP-Initiated Logout §2).
+  func begin(of saved: SavedGrant) async -> String? {
+    guard case .success(let metadata) = await providers.metadata(of: saved.provider),
+      let provider = providers[saved.provider]?.provider
+    else { return nil }
+    let state = Secret(surroundings.token(bytes: 16))
+    let address = returnAddress(provider.about)
+    guard let url = provider.endSession(of: saved, returnTo: address, state: state, metadata: metadata) else {
+      return nil
+    }
+    if let address { expect(address, state, from: saved.provider) }
+    return url.absoluteString
+  }
+
+  /// The provider from whose end of a session the browser comes. Also a second time, such as by a reload of the page:
+  /// nothing comes of it.
+  func returned(_ url: String) -> ProviderName? {
+    endings.removeAll { $0.until <= uptime }
+    guard let ending = endings.first(where: { $0.request.isReturn(url) }) else { return nil }
+    logger.info("a person signed out at provider \(ending.provider)", metadata: ["provider": "\(ending.provider)"])
+    return ending.provider
+  }
+
+  /// Whether a provider sends people there after they signed out.
+  func isReturnAddress(_ url: String) -> Bool {
+    providers.all.contains { returnAddress($0.provider.about)?.matches(url) == true }
+  }
+
+  var strayReturn: RPCError {
+    RPCError(
+      .invalidCallback, "this is not the return of a logout that was begun here (wrong state)",
+      hint: "Look at the provider whether you are signed out there.")
+  }
+
+  private func returnAddress(_ about: ProviderAbout) -> RedirectURI? {
+    guard let uri = about.postLogoutRedirect, uri.isLoopback, uri.port == nil else { return about.postLogoutRedirect }
+    return addresses.port.flatMap(UInt16.init(exactly:)).map(uri.replacingPort)
+  }
+
+  private func expect(_ address: RedirectURI, _ state: Secret, from provider: ProviderName) {
+    let request = EndSessionRequest(
+      idTokenHint: nil, clientID: nil, postLogoutRedirectURI: address.rawValue, state: state)
+    if endings.count >= Limit.endings { endings.removeFirst() }
+    endings.append(SessionEnding(request: request, provider: provider, until: uptime + Limit.endingsKept))
+  }
+}

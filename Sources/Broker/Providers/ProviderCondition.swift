@@ -1,0 +1,26 @@
+import Grants
+import OAuth
+
+/// Whether a provider can be asked.
+enum ProviderCondition: Equatable {
+  case ok
+  /// It refuses this client: its settings must be mended.
+  case suspended(Failure, until: Timestamp)
+  /// It does not answer; tried again from `retryAt` on.
+  case unreachable(Failure, since: Timestamp, retryAt: Timestamp)
+  /// It answers again, and gets more requests little by little.
+  case recovering
+}
+
+extension ProviderConnection {
+  var condition: ProviderCondition {
+    if let failure = suspended, let suspension { return .suspended(failure, until: suspension.until) }
+    switch gate.circuit.state {
+    case .closed: return .ok
+    case .recovering: return .recovering
+    case .open(let outage, let retryAt):
+      return .unreachable(outage.failure, since: wall(outage.since), retryAt: max(now, wall(retryAt)))
+    case .probing(let outage, _): return .unreachable(outage.failure, since: wall(outage.since), retryAt: now)
+    }
+  }
+}

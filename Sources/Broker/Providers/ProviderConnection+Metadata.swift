@@ -1,0 +1,137 @@
+import Grants
+import Logging
+import OAuth
+
+// One request at a time for the metadata and one for the keys; whoever comes meanwhile shares the answer.
+extension ProviderConnection {
+  /// The metadata, fetched where they are missing. Old ones serve at once, and new ones are fetched behind: a discovery that
+  /// hangs holds no refresh up.
+  func currentMetadata() async -> Result<ServerMetadata, ProviderFailure> {
+    if let known = metadata.known {
+      let isOld = now - known.at >= Limit.metadataLife
+      if isOld, metadata.task == nil, metadata.failed(within: Limit.staleRefetchPause, at: now) == nil {
+        _ = startMetadata()
+      }
+      return .success(known.value)
+    }
+    if let failure = metadata.failed(within: Limit.refetchPause, at: now) { return .failure(failure) }
+    return await (metadata.task ?? startMetadata()).value
+  }
+
+  private func startMetadata() -> Task<Result<ServerMetadata, ProviderFailure>, Never> {
+    let asked = settings
+    let task = Task {
+      let result = await fetchMetadata(provider)
+      if settings == asked { keep(result) }
+      return result
+    }
+    metadata.task = task
+    return task
+  }
+
+  private func keep(_ result: Result<ServerMetadata, ProviderFailure>) {
+    metadata.task = nil
+    switch result {
+    case .success(let value):
+      metadata.known = .init(value: value, at: now)
+      metadata.failure = nil
+    case .failure(let failure):
+      metadata.failure = (failure, now)
+      lastError = failure.message
+      logger.warning(
+        "no metadata of provider \(provider.name): \(failure.message)", metadata: ["provider": "\(provider.name)"])
+    }
+  }
+
+  private func fetchMetadata(_ provider: any Provider) async -> Result<ServerMetadata, ProviderFailure> {
+    var response: HTTPResponse?
+    if let request = provider.discovery() {
+      switch await send(request) {
+      case .success(let answer): response = answer
+      case .failure(let failure): return .failure(failure)
+      }
+    }
+    do throws(ProviderFailure) {
+      return .success(try provider.metadata(from: response))
+    } catch {
+      return .failure(error)
+    }
+  }
+
+  // MARK: Signing keys
+
+  /// The signing keys; for an unknown one they are fetched again, at most once a minute.
+  func fetchKeys(unknown: String?) async -> Result<JWKSet, ProviderFailure> {
+    if let task = keys.task { return await task.value }
+    if let known = keys.known {
+      let isFresh = now - known.at < Limit.metadataLife
+      let mayRefetch = keys.refetchedAt.map { now - $0 >= Limit.unknownKeyPause || now < $0 } ?? true
+      if isFresh, unknown == nil || !mayRefetch { return .success(known.value) }
+      if unknown != nil { keys.refetchedAt = now }
+    }
+    let asked = settings
+    let task = Task {
+      let result = await askForKeys(provider)
+      if settings == asked { keep(result) }
+      return result
+    }
+    keys.task = task
+    let result = await task.value
+    if case .failure = result, unknown == nil, let known = keys.known { return .success(known.value) }
+    return result
+  }
+
+  /// The keys without a request; a missing one is fetched behind.
+  func keysAtHand(unknown: String?) -> Result<JWKSet, ProviderFailure> {
+    if unknown != nil { Task { await fetchKeys(unknown: unknown) } }
+    guard let known = keys.known else {
+      return .failure(.notSent(message: "the provider's signing keys are not known yet"))
+    }
+    return .success(known.value)
+  }
+
+  /// Before a refresh is sent, so that its ID token can be verified without a request in between.
+  func prepareKeys() async {
+    guard provider.about.usesIDTokens, keys.known == nil else { return }
+    if let failedAt = keys.failedAt, now - failedAt < Limit.unknownKeyPause, now >= failedAt { return }
+    _ = await fetchKeys(unknown: nil)
+  }
+
+  private func keep(_ result: Result<JWKSet, ProviderFailure>) {
+    keys.task = nil
+    switch result {
+    case .success(let value):
+      keys.known = .init(value: value, at: now)
+      keys.failedAt = nil
+    case .failure(let failure):
+      keys.failedAt = now
+      lastError = failure.message
+    }
+  }
+
+  private func askForKeys(_ provider: any Provider) async -> Result<JWKSet, ProviderFailure> {
+    switch await currentMetadata() {
+    case .failure(let failure): return .failure(failure)
+    case .success(let metadata):
+      do throws(ProviderFailure) {
+        guard let request = try provider.keysRequest(metadata) else {
+          return .failure(.misconfigured(message: "provider \(provider.name) has no signing keys", nil))
+        }
+        switch await send(request) {
+        case .failure(let failure): return .failure(failure)
+        case .success(let response): return parseKeys(response)
+        }
+      } catch {
+        return .failure(error)
+      }
+    }
+  }
+
+  private func parseKeys(_ response: HTTPResponse) -> Result<JWKSet, ProviderFailure> {
+    do throws(ResponseError) {
+      return .success(try JWKSet.parse(response))
+    } catch {
+      return .failure(.unclear(message: "the provider's signing keys: \(error.description)", retryAfter: nil))
+    }
+  }
+}

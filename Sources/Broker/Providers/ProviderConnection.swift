@@ -1,0 +1,203 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// One provider in force: its settings, what was learned of it, and whether it may be asked now.
+@BrokerActor
+final class ProviderConnection: Piece {
+  let runtime: Runtime
+  private let transport: any Transport
+  private(set) var provider: any Provider
+  /// Counts the settings: what was asked for under old ones is not kept under new ones.
+  private(set) var settings: UInt64 = 0
+  var metadata = Metadata()
+  var keys = Keys()
+  /// The provider refuses this client: until then its refreshes rest.
+  var suspension: (failure: Failure, until: Timestamp)?
+  var lastError: String?
+  /// Which refreshes it gets, and how fast.
+  var gate = ProviderGate()
+  /// How old its refresh tokens get.
+  var learned: LearnedLifetime
+  /// What servers want in the next DPoP proof, by origin (RFC 9449 §8).
+  private var nonces: [String: String] = [:]
+  private(set) var skew: ClockSkew?
+
+  struct Fetched<Value: Sendable>: Sendable {
+    var value: Value
+    var at: Timestamp
+
+    mutating func moves(by step: Duration) { at = at + step }
+  }
+
+  /// The server's metadata (RFC 8414), and the one request for them that may be under way.
+  struct Metadata {
+    var known: Fetched<ServerMetadata>?
+    var task: Task<Result<ServerMetadata, ProviderFailure>, Never>?
+    var failure: (failure: ProviderFailure, at: Timestamp)?
+
+    /// How the last fetch failed, if that was so short a time ago.
+    func failed(within pause: Duration, at now: Timestamp) -> ProviderFailure? {
+      guard let (failure, at) = failure, now >= at, now - at < pause else { return nil }
+      return failure
+    }
+  }
+
+  /// The server's signing keys (RFC 7517), and the one request for them that may be under way.
+  struct Keys {
+    var known: Fetched<JWKSet>?
+    var task: Task<Result<JWKSet, ProviderFailure>, Never>?
+    var refetchedAt: Timestamp?
+    var failedAt: Timestamp?
+  }
+
+  init(
+    _ provider: any Provider, learned: LearnedLifetime = LearnedLifetime(), _ transport: any Transport,
+    _ runtime: Runtime
+  ) {
+    self.provider = provider
+    self.learned = learned
+    self.transport = transport
+    self.runtime = runtime
+  }
+
+  nonisolated static func isSame(_ one: ProviderConnection?, _ other: ProviderConnection) -> Bool { one === other }
+
+  // MARK: Settings
+
+  /// A reload: nothing learned under other settings counts. Requests under way go on.
+  func configure(_ provider: any Provider) {
+    self.provider = provider
+    settings += 1
+    metadata = Metadata()
+    keys = Keys()
+    suspension = nil
+    lastError = nil
+    gate.recheck(at: uptime)
+  }
+
+  /// The provider works for a client of these settings.
+  func works() {
+    suspension = nil
+    lastError = nil
+  }
+
+  /// Why its refreshes rest now, if they do. A rest longer than any is from before the clock was set back.
+  var suspended: Failure? {
+    guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }
+    return suspension.failure
+  }
+
+  /// The network is back, the machine woke up, or its clock was set.
+  func recheck() {
+    metadata.failure = nil
+    keys.failedAt = nil
+    gate.recheck(at: uptime)
+  }
+
+  // MARK: Clocks
+
+  /// Somebody set the clock.
+  func clockStepped(by step: Duration) {
+    metadata.known?.moves(by: step)
+    keys.known?.moves(by: step)
+    metadata.failure = nil
+    keys.refetchedAt = nil
+    keys.failedAt = nil
+    // A client that proves itself with the time may have been refused for that.
+    suspension = nil
+    skew = nil
+  }
+
+  /// What a provider's `Date` says of our clock (RFC 9110 §6.6.1).
+  private func measureSkew(_ response: HTTPResponse, sent: Timestamp) {
+    guard let date = response.date else { return }
+    let received = now
+    guard received >= sent, received - sent < Limit.skewWorthWarning else { return }
+    // The header is rounded down, and the answer was dated somewhere between sending and receiving.
+    let middle = sent + (received - sent).scaled(by: 0.5)
+    let offset = middle - (date + .milliseconds(500))
+    let size = max(offset, .zero - offset)
+    let wasLarge = skew?.isWorthWarning ?? false
+    skew = ClockSkew(offset: offset)
+    guard size > Limit.skewWorthWarning, !wasLarge else { return }
+    let name = provider.name
+    logger.warning(
+      "this machine's clock is \(size.wholeSeconds) s \(offset > .zero ? "ahead of" : "behind") that of provider \(name)",
+      metadata: ["provider": "\(name)", "hint": "Check the clock with timedatectl."])
+  }
+
+  // MARK: Requests
+
+  /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its
+  /// proof (RFC 9449 §8), since it then did nothing else.
+  func send(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
+    guard !request.signatures.isEmpty else { return await sendOnce(request) }
+    let origin = request.origin
+    var nonce = nonces[origin]
+    for isLast in [false, true] {
+      let signed: HTTPRequest
+      do throws(SigningKeyError) {
+        signed = try request.signed(at: now, identifier: { surroundings.token(bytes: 16) }, nonce: nonce)
+      } catch {
+        return .failure(.misconfigured(message: error.description, nil))
+      }
+      let result = await sendOnce(signed)
+      guard case .success(let response) = result, let fresh = response.dpopNonce else { return result }
+      if nonces[origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
+      nonces[origin] = fresh
+      guard response.asksForDPoPNonce, fresh != nonce, !isLast else { return result }
+      nonce = fresh
+    }
+    return .failure(.unclear(message: "the provider wants another DPoP nonce each time", retryAfter: nil))
+  }
+
+  private func sendOnce(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
+    let sent = now
+    do throws(TransportError) {
+      let response = try await transport.send(request)
+      measureSkew(response, sent: sent)
+      return .success(response.withoutEchoes(of: request))
+    } catch {
+      switch error.kind {
+      case .notSent: return .failure(.notSent(message: error.message))
+      case .lost, .timedOut: return .failure(.lost(message: error.message))
+      case .tooLarge: return .failure(.unclear(message: error.message, retryAfter: nil))
+      }
+    }
+  }
+
+  /// Runs an exchange to its end.
+  ///
+  /// - Parameter isRefresh: use the signing keys at hand. An answer that may hold a rotated refresh token waits for no other
+  ///   request before it is on disk.
+  func converse<Output: Sendable>(
+    _ first: Step<Output>, isRefresh: Bool = false
+  ) async -> Result<Output, ProviderFailure> {
+    var step = first
+    for _ in 0..<Limit.steps {
+      switch step {
+      case .done(let issued): return .success(issued)
+      case .failed(let failure): return .failure(failure)
+      case .send(let request, let then):
+        switch await send(request) {
+        case .success(let response): step = then(response, now)
+        case .failure(let failure): return .failure(failure)
+        }
+      case .attempt(let request, let then): step = then(await send(request), now)
+      case .keys(let unknown, let then):
+        let keys = isRefresh ? keysAtHand(unknown: unknown) : await fetchKeys(unknown: unknown)
+        step = then(keys, now)
+      }
+    }
+    return .failure(.unclear(message: "the conversation with the provider did not end", retryAfter: nil))
+  }
+}
+
+/// How far this machine's clock and a provider's are apart. Positive: ours is ahead.
+struct ClockSkew: Sendable, Equatable {
+  var offset: Duration
+
+  var isWorthWarning: Bool { max(offset, .zero - offset) > Limit.skewWorthWarning }
+}

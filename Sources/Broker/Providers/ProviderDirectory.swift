@@ -1,0 +1,128 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+
+/// The providers in force, by name: those of the configuration, and those that were registered.
+@BrokerActor
+final class ProviderDirectory: Piece {
+  let runtime: Runtime
+  private let transport: any Transport
+  private let journal: Journal
+  private var connections: [ProviderName: ProviderConnection] = [:]
+
+  init(_ configured: [any Provider], _ transport: any Transport, journal: Journal, _ runtime: Runtime) {
+    self.runtime = runtime
+    self.transport = transport
+    self.journal = journal
+    for provider in configured { add(provider) }
+  }
+
+  subscript(name: ProviderName) -> ProviderConnection? { connections[name] }
+
+  var names: some Collection<ProviderName> { connections.keys }
+  var all: some Collection<ProviderConnection> { connections.values }
+  var sorted: [ProviderConnection] { connections.values.sorted { $0.provider.name < $1.provider.name } }
+  var count: Int { connections.count }
+
+  @discardableResult
+  func add(_ provider: any Provider) -> ProviderConnection {
+    let connection = connection(to: provider)
+    connections[provider.name] = connection
+    return connection
+  }
+
+  func remove(_ name: ProviderName) {
+    connections[name] = nil
+    measures.forget(name)
+  }
+
+  /// A connection to a provider that is not, or not yet, in force.
+  func connection(to provider: any Provider) -> ProviderConnection {
+    ProviderConnection(provider, learned: learnedLifetime(of: provider.name), transport, runtime)
+  }
+
+  /// After a start: what earlier runs learned.
+  func takeOver(_ providers: [any Provider]) {
+    for provider in providers where connections[provider.name] == nil { add(provider) }
+    for (name, connection) in connections { connection.learned = learnedLifetime(of: name) }
+  }
+
+  /// A reload.
+  func configure(_ providers: [any Provider]) {
+    let kept = Set(providers.map(\.name))
+    for name in Array(connections.keys) where !kept.contains(name) { remove(name) }
+    for provider in providers { (connections[provider.name] ?? add(provider)).configure(provider) }
+  }
+
+  // MARK: By name
+
+  func metadata(of name: ProviderName) async -> Result<ServerMetadata, ProviderFailure> {
+    guard let connection = connections[name] else { return .failure(gone(name)) }
+    return await connection.currentMetadata()
+  }
+
+  func converse<Output: Sendable>(
+    _ step: Step<Output>, with name: ProviderName
+  ) async -> Result<Output, ProviderFailure> {
+    guard let connection = connections[name] else { return .failure(gone(name)) }
+    return await connection.converse(step)
+  }
+
+  /// The metadata, once they name the endpoint; `unsupported_by_provider` where they do not.
+  func metadata(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ServerMetadata {
+    switch await metadata(of: name) {
+    case .success(let metadata):
+      try demand(endpoint, of: metadata, name)
+      return metadata
+    case .failure(let failure): throw providerError(failure, provider: name)
+    }
+  }
+
+  func demand(_ endpoint: Endpoint, of metadata: ServerMetadata, _ name: ProviderName) throws(RPCError) {
+    do throws(EndpointError) {
+      _ = try metadata.endpoint(endpoint)
+    } catch {
+      if let about = connections[name]?.provider.about, !about.speaksOAuth {
+        throw RPCError(
+          .unsupportedByProvider, "provider \(name) is of kind \(about.kind), which has no \(endpoint.rawValue)")
+      }
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name): \(error.description)",
+        hint: "If the provider has it: set \(endpoint.rawValue) in [provider.\(name)], then `grantctl reload`.")
+    }
+  }
+
+  /// The name, if such a provider is in force.
+  func configured(_ text: String) throws(RPCError) -> ProviderName {
+    let name = try providerName(text)
+    guard connections[name] != nil else { throw unknown(text) }
+    return name
+  }
+
+  func unknown(_ name: String) -> RPCError {
+    let known = connections.keys.sorted().map(\.rawValue)
+    return RPCError(
+      .unknownProvider, "no provider \(name.prefix(64).debugDescription)",
+      hint: known.isEmpty
+        ? "No provider is configured: add a [provider.NAME] section to the configuration, then `grantctl reload`."
+        : "Configured are: \(known.joined(separator: ", ")).")
+  }
+
+  // MARK: How old refresh tokens get
+
+  private func learnedLifetime(of name: ProviderName) -> LearnedLifetime {
+    journal.values[Self.lifetimeKey(name)].flatMap {
+      try? JSONDecoder().decode(LearnedLifetime.self, from: Data($0.utf8))
+    } ?? LearnedLifetime()
+  }
+
+  private static func lifetimeKey(_ name: ProviderName) -> String { "refresh_token_lifetime.\(name)" }
+
+  /// Saves what was learned of the provider's refresh tokens.
+  func saveLearned(_ name: ProviderName) async {
+    guard let learned = connections[name]?.learned, let data = try? JSONEncoder().encode(learned) else { return }
+    await journal.put(
+      Self.lifetimeKey(name), String(decoding: data, as: UTF8.self), "how old refresh tokens of \(name) get")
+  }
+}

@@ -1,0 +1,198 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+/// Providers that were made by registering a client (RFC 7591). They are on disk beside the accounts; a provider of the
+/// configuration wins where the names are the same.
+@BrokerActor
+final class Registrations: Piece {
+  let runtime: Runtime
+  private let providers: ProviderDirectory
+  private let accounts: Accounts
+  private let journal: Journal
+  private let addresses: CallbackAddresses
+  private let registrar: (any Registrar)?
+  private(set) var saved: [ProviderName: SavedRegistration] = [:]
+  /// The providers and accounts that the configuration names: they win over what else has their names.
+  private(set) var configured: Set<ProviderName> = []
+  private(set) var declared: Set<AccountName> = []
+
+  init(
+    _ runtime: Runtime, providers: ProviderDirectory, accounts: Accounts, journal: Journal,
+    addresses: CallbackAddresses, registrar: (any Registrar)?
+  ) {
+    self.runtime = runtime
+    self.providers = providers
+    self.accounts = accounts
+    self.journal = journal
+    self.addresses = addresses
+    self.registrar = registrar
+  }
+
+  /// A reload: the providers and accounts of the configuration.
+  func configure(_ configured: [any Provider], declared: [DeclaredAccount]) {
+    self.configured = Set(configured.map(\.name))
+    self.declared = Set(declared.map(\.name))
+  }
+
+  /// Takes over those of a backup, and the providers that they make.
+  func restore(_ registrations: [SavedRegistration]) {
+    takeOver(registrations)
+    for provider in registered where providers[provider.name] == nil { providers.add(provider) }
+  }
+
+  /// Takes over what was loaded.
+  func takeOver(_ registrations: [SavedRegistration]) {
+    for registration in registrations { saved[registration.provider] = registration }
+  }
+
+  /// `provider.register`.
+  func register(_ params: ProviderRegister.Params) async throws(RPCError) -> ProviderRegister.Result {
+    guard !isDraining else { throw shuttingDown() }
+    guard let registrar else { throw RPCError(.unsupportedByProvider, "this broker registers no clients") }
+    let name = try newName(params)
+    if let uri = params.redirect_uri {
+      do throws(RedirectURIError) {
+        _ = try RedirectURI(uri)
+      } catch {
+        throw .invalidParams("params.redirect_uri: \(error.description)")
+      }
+    }
+    let (candidate, metadata) = try await discover(params.issuer, name, registrar)
+    try providers.demand(.registration, of: metadata, name)
+    let asked = RegistrationRequest(
+      provider: name, clientName: "grantd", scopes: params.scopes, redirectURIs: ownRedirectURIs,
+      fixedRedirectURI: params.redirect_uri, initialAccessToken: params.initial_access_token.map { Secret($0.exposed) })
+    let new: SavedRegistration
+    switch await candidate.converse(
+      registrar.registration(asked, at: candidate.provider, metadata: metadata))
+    {
+    case .success(let registered): new = registered
+    case .failure(let failure): throw rejected(failure, issuer: params.issuer)
+    }
+    guard let provider = registrar.provider(new), providers[name] == nil else {
+      await remove(new, over: candidate)
+      throw RPCError(.registrationRejected, "a provider of that name came meanwhile: \(name)")
+    }
+    do throws(StoreError) {
+      try await journal.commit([.putRegistration(new)])
+    } catch {
+      await remove(new, over: candidate)
+      throw storeError(error)
+    }
+    saved[name] = new
+    providers.add(provider)
+    logger.notice("registered a client as provider \(name)", metadata: ["provider": "\(name)"])
+    var warnings: [String] = []
+    if let end = new.secretExpiresAt {
+      warnings.append("the client's secret ends in \((end - now).words): register again before")
+    }
+    if new.managementURL == nil { warnings.append("the issuer gave no way to remove the client again (RFC 7592)") }
+    return .init(provider: name.rawValue, client_id: new.clientID, issuer: new.issuer.rawValue, warnings: warnings)
+  }
+
+  /// `provider.unregister`.
+  func unregister(_ params: ProviderUnregister.Params) async throws(RPCError) -> ProviderUnregister.Result {
+    let name = try providerName(params.provider)
+    guard let registration = saved[name] else {
+      guard providers[name] != nil else { throw providers.unknown(params.provider) }
+      throw RPCError(
+        .unsupportedByProvider, "provider \(name) is one of the configuration's",
+        hint: "Remove [provider.\(name)] there, then `grantctl reload`.")
+    }
+    let own = accounts.all.filter { $0.saved.provider == name }.map(\.saved.account).sorted()
+    guard own.isEmpty else {
+      throw .invalidParams(
+        "provider \(name) has accounts: \(own.prefix(5).map(\.rawValue).joined(separator: ", "))",
+        hint: "`grantctl logout \(own[0])` first.")
+    }
+    guard
+      let connection = providers[name] ?? registrar?.provider(registration).map(providers.connection(to:))
+    else { throw providers.unknown(params.provider) }
+    let step = await remove(registration, over: connection)
+    do throws(StoreError) {
+      try await journal.commit([.removeRegistration(name)])
+    } catch {
+      throw storeError(error)
+    }
+    saved[name] = nil
+    providers.remove(name)
+    return .init(steps: [step, .init(step: "forget", result: "done")])
+  }
+
+  /// The registered providers that no provider of the configuration hides.
+  var registered: [any Provider] {
+    saved.values.filter { !configured.contains($0.provider) }.compactMap { registrar?.provider($0) }
+      .sorted { $0.name < $1.name }
+  }
+
+  // MARK: Steps
+
+  private func newName(_ params: ProviderRegister.Params) throws(RPCError) -> ProviderName {
+    let host = URL(string: params.issuer)?.host ?? ""
+    let name = try providerName(params.provider ?? String(host.prefix(64)))
+    guard providers[name] == nil else {
+      throw .invalidParams("provider \(name) is there already", hint: "Choose another name.")
+    }
+    return name
+  }
+
+  private var ownRedirectURIs: [String] {
+    // Servers that compare the port want the one that we have (RFC 8252 §7.3 has them not compare it).
+    ["http://127.0.0.1/callback"] + (addresses.port.map { ["http://127.0.0.1:\($0)/callback"] } ?? [])
+  }
+
+  private func discover(
+    _ issuer: String, _ name: ProviderName, _ registrar: any Registrar
+  ) async throws(RPCError) -> (ProviderConnection, ServerMetadata) {
+    var first: ProviderFailure?
+    let candidates: [any Provider]
+    do throws(ProviderFailure) {
+      candidates = try registrar.candidates(issuer: issuer, name: name)
+    } catch {
+      throw .invalidParams("params.issuer: \(error.message)")
+    }
+    for candidate in candidates {
+      guard let request = candidate.discovery() else { continue }
+      let connection = providers.connection(to: candidate)
+      switch await connection.send(request) {
+      case .failure(let failure): first = first ?? failure
+      case .success(let response):
+        do throws(ProviderFailure) {
+          return (connection, try candidate.metadata(from: response))
+        } catch {
+          first = first ?? error
+        }
+      }
+    }
+    throw providerError(first ?? .invalid(message: "no metadata", nil), provider: name)
+  }
+
+  private func rejected(_ failure: ProviderFailure, issuer: String) -> RPCError {
+    guard !failure.isOfProvider else {
+      return RPCError(.temporarilyUnavailable, "\(issuer.prefix(256)): \(failure.message)", retryAfter: 30)
+    }
+    return RPCError(
+      .registrationRejected, "\(issuer.prefix(256)) refused the registration: \(failure.message)",
+      hint: "Does it want an initial access token? Else register a client by hand, and write a [provider.NAME].",
+      oauth: failure.oauth.map { OAuthDetail($0) })
+  }
+
+  @discardableResult
+  private func remove(
+    _ registration: SavedRegistration, over connection: ProviderConnection
+  ) async -> AccountLogout.Step {
+    let step = "delete_registration"
+    guard let registrar, let request = registrar.removal(of: registration) else {
+      return .init(step: step, result: "unsupported", message: "the issuer gave no way to remove the client")
+    }
+    switch await connection.send(request) {
+    case .success(let response) where registrar.isRemoved(response): return .init(step: step, result: "done")
+    case .success(let response):
+      return .init(step: step, result: "refused", message: "the issuer answered \(response.status)")
+    case .failure(let failure): return .init(step: step, result: "refused", message: failure.message)
+    }
+  }
+}

@@ -1,0 +1,166 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+// Which refreshes begin now: those of callers that wait, then those that are due, as the provider's gate lets them.
+extension RefreshEngine {
+  enum Started {
+    /// It runs, or will when it is its turn.
+    case underWay
+    case impossible
+    case suspended(Failure)
+    /// The provider does not answer.
+    case unreachable(Failure, retryAt: Timestamp)
+    /// Its answer could not be saved.
+    case heldBack(StoreError)
+  }
+
+  /// A caller waits for a refresh: it begins now, or in its turn.
+  func want(_ account: AccountName, _ key: SavedToken.Key = .init()) -> Started {
+    guard !isDraining, let grant = accounts[account] else { return .impossible }
+    let name = grant.saved.provider
+    guard let connection = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
+    guard grant.phase == .idle else { return .underWay }
+    if let failure = connection.suspended { return .suspended(failure) }
+    guard grant.saved.isRenewable else { return .impossible }
+    if case .loginRequired = grant.saved.standing { return .impossible }
+    if let error = accounts.holdsBack(grant) { return .heldBack(error) }
+    if case .open(let outage, let retryAt) = connection.gate.circuit.state, retryAt > uptime {
+      return .unreachable(outage.failure, retryAt: wall(retryAt))
+    }
+    accounts[account]?.wants(key)
+    reschedule()
+    queues[name, default: RefreshQueue()].want(account)
+    queuedAt[account] = name
+    if dispatch(name) != nil { wakeScheduler() }
+    return .underWay
+  }
+
+  /// Begins refreshes within the provider's limits; says when it would allow more, where something waits for that.
+  ///
+  /// - Parameter includingDue: also those that no caller waits for. The scheduler begins these.
+  func dispatch(_ name: ProviderName, includingDue: Bool = false) -> Timestamp? {
+    guard !isDraining, let connection = providers[name], let queue = queues[name],
+      queue.wantedCount > 0 || (includingDue && !queue.isEmpty) || connection.gate.circuit.outage != nil
+    else { return nil }
+    if connection.suspended != nil { return connection.suspension?.until }
+    while let candidate = next(at: name, connection, includingDue: includingDue) {
+      switch connection.gate.admit(
+        isWanted: candidate.isWanted, accounts: accounts.count(at: name), at: uptime, policy: accounts.refreshPolicy)
+      {
+      case .go(let ticket): begin(candidate.account, connection, ticket)
+      case .full: return nil
+      case .later(let moment): return wall(moment)
+      }
+    }
+    // Nobody can try it yet: not before its own time.
+    if case .open(_, let retryAt) = connection.gate.circuit.state, retryAt > uptime { return wall(retryAt) }
+    return nil
+  }
+
+  private func next(
+    at name: ProviderName, _ connection: ProviderConnection, includingDue: Bool
+  ) -> (account: AccountName, isWanted: Bool)? {
+    reschedule()
+    // A refresh whose answer could not be saved goes on when the store works.
+    let isFailing = journal.failure != nil
+    guard connection.gate.circuit.outage == nil else { return prober(at: name, connection, isFailing: isFailing) }
+    // Whoever no longer needs one has been served, or has gone.
+    while let first = queues[name]?.firstWanted, !mayBegin(first, at: name) { queues[name]?.unwant(first) }
+    let due: RefreshQueue.Due = !includingDue ? .none : isFailing ? .withoutLoss : .all
+    return queues[name]?.next(due) { account in
+      !isFailing || accounts[account].map { accounts.holdsBack($0) == nil } ?? false
+    }
+  }
+
+  private func mayBegin(_ account: AccountName, at name: ProviderName) -> Bool {
+    accounts[account].map { $0.phase == .idle && $0.saved.provider == name } ?? false
+  }
+
+  /// Who tries a provider that does not answer, once it may be tried.
+  private func prober(
+    at name: ProviderName, _ connection: ProviderConnection, isFailing: Bool
+  ) -> (account: AccountName, isWanted: Bool)? {
+    if case .open(_, let retryAt) = connection.gate.circuit.state, retryAt > uptime { return nil }
+    let candidates = (queues[name]?.probers(withoutLossOnly: isFailing) ?? []).compactMap { account -> Candidate? in
+      guard mayBegin(account, at: name), let grant = accounts[account], accounts.holdsBack(grant) == nil else {
+        return nil
+      }
+      return Candidate(
+        account: account, place: queues[name]?.place(of: account), isAtRisk: grant.intent != nil,
+        expiresAt: grant.token?.expiresAt, probes: queues[name]?.probes[account] ?? 0)
+    }
+    return Candidate.probe(candidates).map { ($0.account, $0.place != nil) }
+  }
+
+  private func begin(_ account: AccountName, _ connection: ProviderConnection, _ ticket: ProviderGate.Ticket) {
+    queues[connection.provider.name]?.unwant(account)
+    guard
+      case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
+    else {
+      connection.gate.withdrawn(ticket, at: uptime)
+      // It could not begin, so it is not due; the next look must not find it again.
+      if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
+      return
+    }
+    inFlight += 1
+    accounts.conditionChanged()
+    let asked = Asked(connection: connection, provider: connection.provider, settings: connection.settings)
+    Task { await refresh(account, attempt, intent, asked, ticket) }
+  }
+
+  // MARK: What a request's end says of the provider
+
+  /// Counts how a refresh request went for its provider's limits and circuit, and frees its place; nil: it was not sent.
+  func recordOutcome(
+    _ account: AccountName, _ ticket: ProviderGate.Ticket, _ result: Result<Issued, ProviderFailure>?, _ asked: Asked
+  ) {
+    let (connection, name) = (asked.connection, asked.provider.name)
+    switch result {
+    case nil: connection.gate.withdrawn(ticket, at: uptime)
+    case .failure(let failure) where failure.isOfProvider:
+      if ticket.isProbe { queues[name, default: RefreshQueue()].probes[account, default: 0] += 1 }
+      let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+      let turn = connection.gate.failed(
+        ticket, told, retryAfter: failure.retryAfter, at: uptime, policy: accounts.refreshPolicy,
+        jitter: surroundings.jitter())
+      // One that went and came back has another connection.
+      guard providers[name] === connection else { return }
+      if turn == .unreachable { unreachable(name, told) }
+      // Whoever waits for the probe's end learns that there is no answer yet.
+      if ticket.isProbe || turn == .unreachable { wakeWanted(name) }
+    case .success, .failure:
+      let turn = connection.gate.answered(ticket, policy: accounts.refreshPolicy)
+      if turn == .recovered, providers[name] === connection { recovered(name) }
+    }
+  }
+
+  private func unreachable(_ name: ProviderName, _ failure: Failure) {
+    measures.providerUnreachable(name)
+    queues[name]?.probes = [:]
+    let hint = "Nothing to do: it is tried again by itself. `grantctl doctor \(name)` tells more."
+    logger.warning(
+      "provider \(name) does not answer: \(failure.message)", metadata: ["provider": "\(name)", "hint": "\(hint)"])
+    emit(
+      Event(
+        type: .providerUnreachable, at: now.seconds, provider: name.rawValue, reason: .temporarilyUnavailable,
+        message: failure.message, hint: hint))
+    accounts.conditionChanged()
+  }
+
+  private func recovered(_ name: ProviderName) {
+    queues[name]?.probes = [:]
+    logger.notice("provider \(name) answers again", metadata: ["provider": "\(name)"])
+    emit(Event(type: .providerRecovered, at: now.seconds, provider: name.rawValue))
+    retryStalled(at: name)
+    accounts.conditionChanged()
+  }
+}
+
+/// Why everything that waits is looked at again.
+public enum RecheckCause: String, Sendable {
+  case networkUp = "the network is up"
+  case resumed = "the machine woke up"
+  case clockStepped = "the clock was set"
+}

@@ -1,0 +1,70 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+
+// Refresh tokens end too: people are told before, where the end is known or was learned.
+extension RefreshEngine {
+  /// When the account's refresh token is next worth a word; nil: never, or it has been said.
+  func nextAnnouncement(_ grant: Grant) -> Timestamp? {
+    grant.nextAnnouncement(
+      learned: providers[grant.saved.provider]?.learned.lifetime, policy: accounts.refreshPolicy, at: now)
+  }
+
+  func announceIfDue(_ account: AccountName, _ grant: Grant) {
+    guard let moment = nextAnnouncement(grant), moment <= now, let end = accounts.refreshTokenEnd(of: grant) else {
+      return
+    }
+    accounts[account]?.announced(at: now)
+    announce(grant.saved, end)
+    Task { await accounts.saveStanding(of: account, "that an end was announced") }
+  }
+
+  private func announce(_ saved: SavedGrant, _ end: RefreshTokenEnd) {
+    let left = Self.inWords(end.at - now)
+    let message =
+      end.isLearned
+      ? "the refresh token of \(saved.account) may end in \(left), as others of \(saved.provider) did at that age"
+      : "the refresh token of \(saved.account) ends in \(left)"
+    let hint = accounts.loginHint(saved)
+    logger.warning(
+      "\(message)",
+      metadata: ["account": "\(saved.account)", "provider": "\(saved.provider)", "hint": "\(hint)"])
+    emit(
+      Event(
+        type: .refreshTokenExpiring, at: now.seconds, account: saved.account.rawValue,
+        provider: saved.provider.rawValue, message: message, hint: hint, refresh_expires_at: end.at.seconds))
+  }
+
+  static func inWords(_ time: Duration) -> String {
+    let seconds = max(0, time.wholeSeconds)
+    func some(_ count: Int64, _ unit: String) -> String { "\(count) \(unit)\(count == 1 ? "" : "s")" }
+    if seconds >= 2 * 86_400 { return some(seconds / 86_400, "day") }
+    if seconds >= 2 * 3600 { return some(seconds / 3600, "hour") }
+    return seconds >= 120 ? some(seconds / 60, "minute") : some(seconds, "second")
+  }
+
+  // MARK: Learning how old they get
+
+  /// The provider refused a refresh token, and nothing else explains it.
+  func refreshTokenEnded(_ saved: SavedGrant) async {
+    let age = now - (saved.refreshTokenIssuedAt ?? saved.loggedInAt)
+    providers[saved.provider]?.learned.ended(atAge: age, at: now)
+    await saveLearned(saved.provider)
+  }
+
+  /// The provider took a refresh token of this age.
+  func refreshTokenLived(_ before: SavedGrant) async {
+    let age = now - (before.refreshTokenIssuedAt ?? before.loggedInAt)
+    guard providers[before.provider]?.learned.lived(toAge: age) == true else { return }
+    await saveLearned(before.provider)
+  }
+
+  private func saveLearned(_ name: ProviderName) async {
+    // When its accounts' ends are announced depends on it.
+    accounts.touch(at: name)
+    wakeScheduler()
+    await providers.saveLearned(name)
+  }
+}

@@ -1,0 +1,221 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+// One refresh: the intent on disk → the request → the renewal on disk → everybody sees it.
+extension RefreshEngine {
+  /// Whom a request was sent to, and under which settings.
+  struct Asked: Sendable {
+    let connection: ProviderConnection
+    let provider: any Provider
+    let settings: UInt64
+  }
+
+  /// Whether the provider still has the settings that something was asked for under.
+  private func isCurrent(_ asked: Asked) -> Bool {
+    providers[asked.provider.name] === asked.connection && asked.connection.settings == asked.settings
+  }
+
+  func refresh(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked,
+    _ ticket: ProviderGate.Ticket
+  ) async {
+    let begun = uptime
+    let (sent, result) = await ask(account, attempt, intent, asked)
+    recordOutcome(account, ticket, result, asked)
+    let outcome: RefreshOutcome
+    switch result {
+    case .success(let issued): outcome = await renew(account, sent, issued, asked)
+    case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
+    case nil:
+      accounts[account]?.withdrawn(sent)
+      await accounts.saveStanding(of: account, "a refresh that was not sent")
+      outcome = .discarded
+    }
+    measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
+    inFlight -= 1
+    accounts.changed(account)
+    if dispatch(asked.provider.name) != nil { wakeScheduler() }
+  }
+
+  /// Nil: it was not sent, by our own choice.
+  private func ask(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked
+  ) async -> (Grant.Attempt, Result<Issued, ProviderFailure>?) {
+    let (connection, provider) = (asked.connection, asked.provider)
+    let metadata: ServerMetadata
+    switch await connection.currentMetadata() {
+    case .success(let known): metadata = known
+    // Nothing went to the token endpoint; and metadata that are missing during an outage stop no account.
+    case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
+    }
+    await connection.prepareKeys()
+    // Where nothing rotates it can be asked again: it need not wait for a disk that is mended.
+    let isSaved = await saveIntent(account, attempt, intent)
+    guard isSaved || accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
+    // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata.
+    guard !isDraining, isCurrent(asked) else { return (attempt, nil) }
+    guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
+      return (attempt, nil)
+    }
+    guard grant.saved.kind.needsNobody else {
+      let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
+      return (sent, await connection.converse(step, isRefresh: true))
+    }
+    switch await issue(grant.saved, sent.key, provider, metadata) {
+    case .success(let step): return (sent, await connection.converse(step, isRefresh: true))
+    case .failure(let failure): return (sent, .failure(failure))
+    }
+  }
+
+  /// False: its answer could not be saved either, or nobody wants it any more.
+  private func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Bool {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    // A login may have taken the grant's place meanwhile, or a logout.
+    guard case .refreshing(let current) = accounts[account]?.phase, current == attempt else { return false }
+    do throws(StoreError) {
+      try await journal.commit([.putIntent(intent)])
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  private func renew(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked
+  ) async -> RefreshOutcome {
+    let provider = asked.provider
+    let before = accounts[account]?.saved
+    let outcome = accounts[account]?.answered(
+      attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime,
+      isProlonged: provider.about.prolongsRefreshTokens)
+    guard case .commit(let renewal) = outcome else {
+      // A discarded answer for a forgotten account still holds a live refresh token.
+      if accounts[account] == nil, let token = issued.tokens.refreshToken {
+        await revocations.queue([(token, "refresh_token")], provider: provider.name)
+      }
+      return .discarded
+    }
+    guard await commitRenewal(account, attempt) else {
+      if accounts[account] == nil, let token = renewal.grant.refreshToken {
+        await revocations.queue([(token, "refresh_token")], provider: provider.name)
+      }
+      return .discarded
+    }
+    asked.connection.works()
+    var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
+    metadata["generation"] = "\(renewal.token.generation)"
+    logger.info("refreshed the token of \(account)", metadata: metadata)
+    if let warning = issued.warning { logger.warning("\(account): \(warning)", metadata: metadata) }
+    emit(
+      Event(
+        type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
+        generation: renewal.token.generation))
+    if let before { await refreshTokenLived(before) }
+    return .success
+  }
+
+  /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted
+  /// any more, or the broker stops.
+  private func commitRenewal(_ account: AccountName, _ attempt: Grant.Attempt) async -> Bool {
+    var delay = Duration.milliseconds(200)
+    while true {
+      switch await tryCommit(account, attempt) {
+      case .saved: return true
+      case .unwanted: return false
+      case .failed:
+        if isStopped { return false }
+        waiters.wake(.account(account))
+        await wait(for: .store, until: uptime + delay)
+        delay = min(delay * 2, Limit.longestSleep)
+      }
+    }
+  }
+
+  private enum Tried {
+    case saved, unwanted, failed
+  }
+
+  private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    // A login or a logout may have taken the grant's place meanwhile.
+    guard case .committing(let current, let renewal) = accounts[account]?.phase, current == attempt else {
+      return .unwanted
+    }
+    do throws(StoreError) {
+      let dropped = renewal.dropped.map { Change.removeToken(account, $0) }
+      try await journal.commit(
+        [.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)])
+    } catch {
+      // The refresh token on disk stays good: a crash now loses nothing but this access token.
+      guard let grant = accounts[account], !accounts.canLose(grant.saved), grant.isCommittingSameRefreshToken else {
+        return .failed
+      }
+      journal.keep(account)
+    }
+    return accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
+  }
+
+  private func refreshFailed(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked
+  ) async -> RefreshOutcome {
+    asked.connection.lastError = failure.message
+    let outcome = accounts[account]?.failed(
+      attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: surroundings.jitter(),
+      rotation: asked.connection.provider.about.rotation)
+    switch outcome {
+    case .retry(let saved, let retryAt):
+      await accounts.saveStanding(of: account, "a failed refresh")
+      accounts.report(saved, unavailable(account, failure, retryAt: retryAt), .tokenFailed)
+      return .retry
+    case .ended(let saved, let reason):
+      await accounts.saveStanding(of: account, "the end of a grant")
+      if reason == .refused || reason == .refreshTokenExpired { await refreshTokenEnded(saved) }
+      if let grant = accounts[account], case .loginRequired(_, let told) = grant.saved.standing {
+        accounts.report(saved, accounts.loginRequired(grant, reason, told), .loginRequired)
+      }
+      return .ended
+    case .misconfigured(let saved):
+      let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+      if !isCurrent(asked) {
+        // That was the client of the settings before: those of now have not been tried.
+        accounts[account]?.retryNow(at: now)
+      } else if !isAbout(saved, alone: failure, asked.provider.about) {
+        asked.connection.suspension = (told, until: now + Limit.suspension)
+      }
+      await accounts.saveStanding(of: account, "a refused client")
+      if let grant = accounts[account] { accounts.report(saved, accounts.misconfigured(grant, told), .tokenFailed) }
+      // Its other accounts rest with it.
+      wakeWanted(asked.provider.name)
+      accounts.conditionChanged()
+      return .misconfigured
+    case .refused(let saved):
+      await accounts.saveStanding(of: account, "a refused scope")
+      logger.notice(
+        "\(account): the provider gives no such token: \(failure.message)",
+        metadata: ["account": "\(account)", "provider": "\(saved.provider)"])
+      return .discarded
+    case .discard, nil: return .discarded
+    }
+  }
+
+  /// A scope or a resource that a login chose for itself says nothing of the provider's settings; nor does what is
+  /// refused to a declared account, unless it is the client that all of them are.
+  private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ about: ProviderAbout) -> Bool {
+    if saved.kind.needsNobody { return failure.oauth?.code != .invalidClient }
+    return switch failure.oauth?.code {
+    case .invalidScope: Set(saved.requestedScopes) != Set(about.scopes)
+    case .invalidTarget: saved.resource != about.resource
+    default: false
+    }
+  }
+
+  private func unavailable(_ account: AccountName, _ failure: ProviderFailure, retryAt: Timestamp) -> RPCError {
+    let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+    return accounts[account].map { accounts.unavailable($0, told, retryAt: retryAt) }
+      ?? RPCError(.unknownAccount, failure.message)
+  }
+}

@@ -1,0 +1,72 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// A token for whoever asks: the current one, or that of one shared refresh.
+extension RefreshEngine {
+  /// A token that is valid now, refreshed first where it has to be.
+  func token(
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, until deadline: Duration
+  ) async throws(RPCError) -> (SavedToken, SavedGrant) {
+    let first = accounts[account]?.token(for: key)?.generation
+    for _ in 0..<Limit.tokenRounds {
+      guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
+      let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key)
+      switch answer {
+      case .token(let token):
+        if accounts[account]?.served(key) == true { wakeScheduler() }
+        return (token, grant.saved)
+      case .loginRequired(let reason, let failure): throw accounts.loginRequired(grant, reason, failure)
+      case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
+      case .temporarilyUnavailable(let failure, let retryAt):
+        throw accounts.unavailable(grant, failure, retryAt: retryAt)
+      case .refused(let failure): throw accounts.notGranted(grant, key, failure)
+      case .refresh, .wait: break
+      }
+      do throws(RPCError) {
+        // What a fresh token does not have, the next one will not have either.
+        let latest = grant.token(for: key)?.generation
+        if answer == .refresh, latest != first, latest != nil, grant.rejectedGeneration != latest {
+          throw tooShort(grant)
+        }
+        if answer == .refresh { try begin(account, grant, key) }
+        try await waitForRefresh(account, until: deadline)
+      } catch {
+        // Less time than asked for is better than none.
+        guard case .token(let token) = accounts[account]?.lastResort(at: now, key: key) else { throw error }
+        return (token, accounts[account]?.saved ?? grant.saved)
+      }
+    }
+    throw timedOut(account)
+  }
+
+  private func begin(_ account: AccountName, _ grant: Grant, _ key: SavedToken.Key) throws(RPCError) {
+    guard !isDraining else { throw shuttingDown() }
+    switch want(account, key) {
+    case .underWay: break
+    case .suspended(let failure): throw accounts.misconfigured(grant, failure)
+    case .unreachable(let failure, let retryAt): throw accounts.unavailable(grant, failure, retryAt: retryAt)
+    case .heldBack(let error): throw storeError(error)
+    case .impossible: throw accounts.loginRequired(grant, .noRefreshToken, nil)
+    }
+  }
+
+  private func waitForRefresh(_ account: AccountName, until deadline: Duration) async throws(RPCError) {
+    if case .committing = accounts[account]?.phase, let failure = journal.failure { throw storeError(failure) }
+    guard uptime < deadline else { throw timedOut(account) }
+    guard !isStopped else { throw shuttingDown() }
+    try await waiters.callerWaits(for: .account(account), until: deadline)
+  }
+
+  private func tooShort(_ grant: Grant) -> RPCError {
+    RPCError(
+      .providerError, "account \(grant.saved.account): the provider's new token was over as it came",
+      hint: "Check the clock (timedatectl), and the lifetime of access tokens at the provider.")
+  }
+
+  private func timedOut(_ account: AccountName) -> RPCError {
+    RPCError(
+      .timedOut, "account \(account): the refresh did not end in time",
+      hint: "Ask again: the refresh goes on. `grantctl show \(account)` tells how it went.")
+  }
+}

@@ -1,0 +1,154 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// Which accounts are refreshed when, and the refreshes under way.
+///
+/// Each account's next moment is in a heap, and each provider's due accounts are in a queue of their own, so that a change
+/// of one account costs the same however many there are.
+@BrokerActor
+final class RefreshEngine: Piece {
+  let runtime: Runtime
+  let accounts: Accounts
+  let providers: ProviderDirectory
+  let journal: Journal
+  let revocations: Revocations
+  /// When each account wants to be looked at again.
+  var schedule = MomentHeap()
+  var queues: [ProviderName: RefreshQueue] = [:]
+  /// Under which provider each queued account is queued.
+  var queuedAt: [AccountName: ProviderName] = [:]
+  var inFlight = 0
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.journal = journal
+    self.revocations = revocations
+  }
+
+  // MARK: Schedule
+
+  /// Does what is due, and says when to look again; nil: not before something changes.
+  func tick() -> Timestamp? {
+    collectDue()
+    var next = schedule.first()?.at
+    for connection in providers.all {
+      guard let moment = dispatch(connection.provider.name, includingDue: true) else { continue }
+      next = min(next ?? moment, moment)
+    }
+    return next
+  }
+
+  /// Puts those whose time has come into their queues.
+  func collectDue() {
+    reschedule()
+    while let (account, moment) = schedule.first(), moment <= now {
+      _ = schedule.popFirst()
+      look(at: account)
+    }
+    reschedule()
+  }
+
+  /// Takes over what changed since: the moments of accounts that did.
+  func reschedule() {
+    for account in accounts.takeTouched() { place(account) }
+  }
+
+  /// Something is due for the account: an announcement, its end, or a refresh.
+  private func look(at account: AccountName) {
+    guard let grant = accounts[account] else { return }
+    announceIfDue(account, grant)
+    if let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now), moment <= now, !grant.saved.isRenewable {
+      endIfDue(account)
+    }
+    place(account)
+  }
+
+  /// Puts the account where it belongs: into its provider's queue, or to its next moment.
+  private func place(_ account: AccountName) {
+    guard let grant = accounts[account] else {
+      schedule.remove(account)
+      if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
+      return
+    }
+    let name = grant.saved.provider
+    if let old = queuedAt[account], old != name { queues[old]?.forget(account) }
+    let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now)
+    let isDue = grant.saved.isRenewable && moment.map { $0 <= now } ?? false
+    let isStalled = grant.waitsForProvider && grant.phase == .idle && grant.saved.isRenewable
+    let place = RefreshQueue.Place(
+      end: grant.token?.expiresAt ?? Timestamp(milliseconds: .min), isDue: isDue,
+      isGood: grant.saved.standing == .good, isStalled: isStalled,
+      canLose: accounts.canLose(grant.saved), isAtRisk: grant.intent != nil)
+    if isDue || isStalled || queuedAt[account] != nil {
+      queues[name, default: RefreshQueue()].place(account, place)
+      queuedAt[account] = name
+    }
+    let announcement = nextAnnouncement(grant)
+    guard let next = [isDue ? nil : moment, announcement].compactMap(\.self).min() else {
+      return schedule.remove(account)
+    }
+    schedule.set(account, to: next)
+  }
+
+  /// How many of the provider's accounts are due and have not begun, though they were good.
+  func restingCount(at name: ProviderName) -> Int {
+    collectDue()
+    return queues[name]?.resting.count ?? 0
+  }
+
+  /// How many accounts' refreshes are due and wait for the store.
+  var heldBackCount: Int {
+    guard journal.failure != nil else { return 0 }
+    collectDue()
+    return queues.reduce(0) { $0 + (providers[$1.key] == nil ? 0 : $1.value.riskyCount) }
+  }
+
+  /// How many of the provider's accounts callers wait for.
+  func wantedCount(at name: ProviderName) -> Int { queues[name]?.wantedCount ?? 0 }
+
+  /// The last token of a grant without a refresh token has ended.
+  private func endIfDue(_ account: AccountName) {
+    guard case .ended(let saved) = accounts[account]?.due(at: now, policy: accounts.refreshPolicy) else { return }
+    Task {
+      await accounts.saveStanding(of: account, "the end of a token")
+      if let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
+        accounts.report(saved, accounts.loginRequired(grant, reason, failure), .loginRequired)
+      }
+      accounts.changed(account)
+    }
+  }
+
+  // MARK: Looking again
+
+  /// The network is back, the machine woke up, or its clock was set: what failed before may work now.
+  func recheck() {
+    for connection in providers.all {
+      connection.recheck()
+      retryStalled(at: connection.provider.name)
+    }
+  }
+
+  /// What failed because of the provider is tried again without its own wait; the gate spreads it.
+  func retryStalled(at name: ProviderName) {
+    reschedule()
+    for account in accounts.names(at: name) where queues[name]?.stalled.contains(account) == true {
+      accounts[account]?.retryNow(at: now)
+    }
+    wakeScheduler()
+  }
+
+  /// Whoever waits for a refresh at the provider looks again.
+  func wakeWanted(_ name: ProviderName) {
+    for account in queues[name]?.unwantAll() ?? [] { waiters.wake(.account(account)) }
+  }
+
+  func drain() {
+    for name in queues.keys { wakeWanted(name) }
+  }
+}

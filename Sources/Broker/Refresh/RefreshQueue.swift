@@ -1,0 +1,114 @@
+import DequeModule
+import Grants
+import OAuth
+
+/// The accounts of one provider whose tokens should be refreshed, and in which order.
+struct RefreshQueue: Sendable {
+  /// Those that callers wait for, in the order in which they came.
+  private var order: Deque<AccountName> = []
+  private var wanted: Set<AccountName> = []
+  /// Those whose time has come, by when their token ends. Those that need no refresh token apart: they go on while the
+  /// store fails.
+  private(set) var due = MomentHeap()
+  private(set) var dueWithoutLoss = MomentHeap()
+  /// Those whose last failure was the provider's, by when their token ends: any of them can probe it.
+  private(set) var stalled = MomentHeap()
+  /// Those that are due, and good otherwise.
+  private(set) var resting: Set<AccountName> = []
+  /// Failed probes by account, in this outage.
+  var probes: [AccountName: Int] = [:]
+
+  var isEmpty: Bool { wanted.isEmpty && due.isEmpty && dueWithoutLoss.isEmpty }
+  var wantedCount: Int { wanted.count }
+  var dueCount: Int { due.count + dueWithoutLoss.count }
+  var riskyCount: Int { due.count }
+
+  /// Where an account stands: what its grant says now.
+  struct Place: Sendable {
+    var end: Timestamp
+    var isDue: Bool
+    var isGood: Bool
+    var isStalled: Bool
+    var canLose: Bool
+    /// A request with its refresh token had no answer: it is tried before the others.
+    var isAtRisk: Bool
+  }
+
+  mutating func place(_ account: AccountName, _ place: Place) {
+    let isDue = (risky: place.isDue && place.canLose, safe: place.isDue && !place.canLose)
+    if isDue.risky { due.set(account, to: place.end) } else { due.remove(account) }
+    if isDue.safe { dueWithoutLoss.set(account, to: place.end) } else { dueWithoutLoss.remove(account) }
+    if place.isDue, place.isGood { resting.insert(account) } else { resting.remove(account) }
+    let urgent = Timestamp(milliseconds: .min)
+    if place.isStalled {
+      stalled.set(account, to: place.isAtRisk ? urgent : place.end)
+    } else {
+      stalled.remove(account)
+    }
+  }
+
+  /// The account is gone, or at another provider.
+  mutating func forget(_ account: AccountName) {
+    unwant(account)
+    due.remove(account)
+    dueWithoutLoss.remove(account)
+    stalled.remove(account)
+    resting.remove(account)
+    probes[account] = nil
+  }
+
+  // MARK: Callers
+
+  mutating func want(_ account: AccountName) {
+    if wanted.insert(account).inserted { order.append(account) }
+  }
+
+  mutating func unwant(_ account: AccountName) {
+    guard wanted.remove(account) != nil else { return }
+    if order.first == account { order.removeFirst() } else { order.removeAll { $0 == account } }
+  }
+
+  var firstWanted: AccountName? { order.first }
+
+  mutating func unwantAll() -> [AccountName] {
+    defer { (order, wanted) = ([], []) }
+    return Array(order)
+  }
+
+  // MARK: Order
+
+  enum Due {
+    case none
+    case withoutLoss
+    case all
+  }
+
+  /// Who is next while the provider answers: whom callers wait for, in their order; then whose token ends first.
+  ///
+  /// - Parameters:
+  ///   - due: which of those that no caller waits for may begin.
+  ///   - isAllowed: whether the account's refresh may begin now. Asked of wanted accounts alone.
+  mutating func next(
+    _ due: Due, _ isAllowed: (AccountName) -> Bool
+  ) -> (account: AccountName, isWanted: Bool)? {
+    if let account = order.first(where: isAllowed) { return (account, true) }
+    guard due != .none else { return nil }
+    let safe = dueWithoutLoss.first()
+    guard due == .all, let risky = self.due.first() else { return safe.map { ($0.account, false) } }
+    guard let safe, safe.at < risky.at else { return (risky.account, false) }
+    return (safe.account, false)
+  }
+
+  /// Who may probe a provider that does not answer: those whom callers wait for, and of all others those whose tokens end
+  /// first, as many as make sure that one is among them which has not failed too often.
+  mutating func probers(withoutLossOnly: Bool) -> [AccountName] {
+    let most = probes.count + 1
+    var found = Set(order).union(dueWithoutLoss.prefix(most))
+    guard !withoutLossOnly else { return Array(found) }
+    found.formUnion(due.prefix(most))
+    found.formUnion(stalled.prefix(most))
+    return Array(found)
+  }
+
+  func place(of account: AccountName) -> Int? { wanted.contains(account) ? order.firstIndex(of: account) : nil }
+}

@@ -1,0 +1,112 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// `token.get` and `token.report_rejected`.
+@BrokerActor
+final class TokenRequests: Piece {
+  let runtime: Runtime
+  private let accounts: Accounts
+  private let providers: ProviderDirectory
+  private let journal: Journal
+  private let engine: RefreshEngine
+  private let authorizer: Authorizer
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
+    authorizer: Authorizer
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.journal = journal
+    self.engine = engine
+    self.authorizer = authorizer
+  }
+
+  /// For a caller that no person has to approve.
+  func token(_ params: TokenGet.Params, caller: Caller) async throws(RPCError) -> TokenGet.Result {
+    try await token(params, Clearance(caller: caller))
+  }
+
+  /// `token.get`, where the cache had no answer.
+  func token(_ params: TokenGet.Params, _ clearance: Clearance) async throws(RPCError) -> TokenGet.Result {
+    let account = try accountName(params.account)
+    guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    let scopes = try authorizer.capped(params.scopes, of: grant, clearance)
+    let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
+    let (token, saved) = try await engine.token(
+      of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
+      until: uptime + (try Timeouts.duration(params.timeout)))
+    try checkScopes(scopes, of: token, saved)
+    // What a rule was when the caller came may be another by now, and the provider may have answered with more.
+    try authorizer.checkCap(of: token.scopes, account, clearance)
+    return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
+  }
+
+  /// `token.report_rejected`.
+  func reportRejected(_ params: TokenReportRejected.Params) async throws(RPCError) -> TokenReportRejected.Result {
+    let account = try accountName(params.account)
+    let deadline = uptime + (try Timeouts.duration(params.timeout))
+    guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    var key = SavedToken.Key()
+    switch accounts[account]?.rejected(generation: params.generation, at: now) {
+    case .stale, nil: return .init(refreshed: false, generation: grant.token?.generation ?? grant.saved.generation)
+    case .ended(let saved):
+      accounts.publish(account)
+      await finish(by: deadline) { [accounts] in await accounts.saveStanding(of: account, "a refused token") }
+      if let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
+        let error = accounts.loginRequired(grant, reason, failure)
+        accounts.report(saved, error, .loginRequired)
+        accounts.changed(account)
+        throw error
+      }
+    case .refresh:
+      accounts.publish(account)
+      // A restart must not hand it out again.
+      await finish(by: deadline) { await self.dropToken(account, generation: params.generation) }
+    case .refreshNarrowed(let narrowed):
+      key = narrowed
+      await finish(by: deadline) { await self.dropToken(account, narrowed) }
+    }
+    let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, until: deadline)
+    return .init(refreshed: token.generation > params.generation, generation: token.generation)
+  }
+
+  /// Waits for what goes on by itself, and no longer: a slow disk keeps no caller beyond its time.
+  private func finish(by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
+    let key = waiters.newWork()
+    Task {
+      await work()
+      waiters.wake(key)
+    }
+    await wait(for: key, until: deadline)
+  }
+
+  private func dropToken(_ account: AccountName, generation: Int64) async {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    guard let grant = accounts[account], grant.rejectedGeneration == generation, grant.isTokenRejected else { return }
+    try? await journal.commitOrKeep([.removeToken(account, SavedToken.Key())], of: account)
+  }
+
+  private func dropToken(_ account: AccountName, _ key: SavedToken.Key) async {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    guard let grant = accounts[account], grant.token(for: key) == nil else { return }
+    try? await journal.commitOrKeep([.removeToken(account, key)], of: account)
+  }
+
+  private func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {
+    guard let seconds else { return nil }
+    guard seconds >= 0 else { throw .invalidParams("params.min_ttl: expected 0 or more seconds, got \(seconds)") }
+    return .seconds(min(seconds, 1e9))
+  }
+
+  /// A token must have all that was asked for.
+  private func checkScopes(_ scopes: [String]?, of token: SavedToken, _ saved: SavedGrant) throws(RPCError) {
+    let missing = Set(scopes ?? []).subtracting(token.scopes)
+    guard !missing.isEmpty, let grant = accounts[saved.account] else { return }
+    throw accounts.notGranted(grant, missing.sorted())
+  }
+}

@@ -1,0 +1,64 @@
+import BrokerAPI
+import Grants
+import Logging
+import OAuth
+
+/// The configuration in force, and what takes its place: read and checked whole before anything changes.
+@BrokerActor
+final class Reloading: Piece {
+  let runtime: Runtime
+  private let audit: AuditLog
+  private let read: @Sendable () async throws(RPCError) -> BrokerConfiguration
+  private(set) var configuration: BrokerConfiguration
+  /// How many reloads began, and the latest that is in force.
+  private var begun = 0
+  private var applied = 0
+  private var apply: (@BrokerActor (BrokerConfiguration) async -> Void)?
+
+  init(
+    _ runtime: Runtime, _ configuration: BrokerConfiguration, audit: AuditLog,
+    read: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
+  ) {
+    self.runtime = runtime
+    self.configuration = configuration
+    self.audit = audit
+    self.read = read
+  }
+
+  /// What puts a configuration in force.
+  func onReload(_ apply: @escaping @BrokerActor (BrokerConfiguration) async -> Void) { self.apply = apply }
+
+  /// The file, for people; nil: built-in defaults.
+  var path: String? { configuration.path }
+
+  /// Reads, checks, and only then puts in force; an invalid file changes nothing.
+  ///
+  /// - Parameter caller: who asks for it; nil: a signal.
+  func reload(for caller: Caller?) async throws(RPCError) -> BrokerReload.Result {
+    begun += 1
+    let turn = begun
+    let new: BrokerConfiguration
+    do throws(RPCError) {
+      new = try await read()
+    } catch {
+      audit.reloadFailed(for: caller, error)
+      throw error
+    }
+    // A later reload that was quicker read the newer file: it stays in force.
+    guard turn > applied else {
+      return .init(providers: configuration.providers.count, warnings: configuration.warnings)
+    }
+    applied = turn
+    let entry = audit.reloaded(from: configuration, to: new, for: caller)
+    let wasOn = configuration.audit.isEnabled
+    configuration = new
+    // Recorded before it is in force where the trail is on, else after, when it may be.
+    if wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
+    audit.trail.configure(new.audit)
+    if !wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
+    await apply?(new)
+    logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
+    emit(Event(type: .configurationReloaded, at: now.seconds))
+    return .init(providers: new.providers.count, warnings: new.warnings)
+  }
+}

@@ -1,0 +1,30 @@
+import OAuth
+
+/// The wall clock as of the last look at it, advanced by the monotonic clock. Between two looks no time steps.
+@BrokerActor
+final class BrokerClock {
+  nonisolated let surroundings: Surroundings
+  private var anchor: (wall: Timestamp, uptime: Duration)
+
+  init(_ surroundings: Surroundings) {
+    self.surroundings = surroundings
+    anchor = (surroundings.now(), surroundings.uptime())
+  }
+
+  var now: Timestamp { anchor.wall + (surroundings.uptime() - anchor.uptime) }
+  var uptime: Duration { surroundings.uptime() }
+
+  /// Converts a time since boot to the wall clock as it is now.
+  func wall(_ moment: Duration) -> Timestamp { now + (moment - uptime) }
+
+  /// Reads the wall clock again.
+  ///
+  /// - Returns: how far it was set; nil: it was not.
+  func look() -> Duration? {
+    let uptime = uptime
+    let wall = surroundings.now()
+    let step = wall - (anchor.wall + (uptime - anchor.uptime))
+    anchor = (wall, uptime)
+    return step > Limit.clockStep || step < .zero - Limit.clockStep ? step : nil
+  }
+}

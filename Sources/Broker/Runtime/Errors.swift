@@ -1,0 +1,49 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// Errors that many pieces answer with, each with what a person does next.
+
+func unknownAccount(_ name: String) -> RPCError {
+  RPCError(.unknownAccount, "no account \(name.prefix(128).debugDescription)")
+}
+
+func shuttingDown() -> RPCError { RPCError(.shuttingDown, "the broker is stopping") }
+
+/// The provider is in the configuration no more.
+func gone(_ name: ProviderName) -> ProviderFailure {
+  .misconfigured(message: "provider \(name) is no longer configured", nil)
+}
+
+/// What a failed conversation means for the login or request that held it.
+func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
+  let oauth = failure.oauth.map { OAuthDetail($0) }
+  let message = "provider \(provider): \(failure.message)"
+  switch failure {
+  case .ended, .invalid: return RPCError(.providerError, message, oauth: oauth)
+  case .rejected(let rejection):
+    return RPCError(
+      .registrationRejected, message, hint: "Mend what it names, and send it again.",
+      detail: rejection.code, fields: rejection.fields.isEmpty ? nil : rejection.fields)
+  case .tokenRefused:
+    return RPCError(
+      .providerError, message, hint: "`grantctl doctor \(provider)` tells more of the provider.", oauth: oauth)
+  case .misconfigured:
+    return RPCError(
+      .providerMisconfigured, message,
+      hint: "Mend [provider.\(provider)] in the configuration, then `grantctl reload`.", oauth: oauth)
+  case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
+    return RPCError(
+      .temporarilyUnavailable, message, retryAfter: retryAfter.map { Double($0.wholeSeconds) } ?? 30, oauth: oauth)
+  case .lost, .notSent, .blocked: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
+  case .denied:
+    return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as somebody else.")
+  case .unsupported: return RPCError(.unsupportedByProvider, message)
+  }
+}
+
+extension OAuthDetail {
+  init(_ error: OAuthError) {
+    self.init(error: error.code.rawValue, error_description: error.description, error_uri: error.uri)
+  }
+}

@@ -1,0 +1,18 @@
+/// Whether the broker takes on work, and what wakes its scheduler.
+@BrokerActor
+final class Lifecycle {
+  /// No new work is begun; what is under way may end.
+  private(set) var isDraining = false
+  /// The drain is over as well: nothing is retried any more.
+  private(set) var isStopped = false
+  private var wakeup: AsyncStream<Void>.Continuation?
+
+  func drain() { isDraining = true }
+  func stop() { isStopped = true }
+
+  /// Ends the scheduler's sleep. It looks at what is due, and when next.
+  func wakeScheduler() { wakeup?.yield() }
+
+  /// Names what ``wakeScheduler()`` wakes.
+  func schedulerSleeps(until wakeup: AsyncStream<Void>.Continuation?) { self.wakeup = wakeup }
+}

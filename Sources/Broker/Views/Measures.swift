@@ -1,0 +1,99 @@
+import Grants
+
+/// What the broker counts, for `broker.metrics`: by provider, so that it grows no further than the configuration.
+@BrokerActor
+final class Measures {
+  /// Upper bounds in seconds; a request to a provider takes from some milliseconds to the transport's time-out.
+  nonisolated static let refreshBuckets: [Duration] = [
+    .milliseconds(50), .milliseconds(100), .milliseconds(250), .milliseconds(500), .seconds(1), .milliseconds(2500),
+    .seconds(5), .seconds(10), .seconds(30), .seconds(60),
+  ]
+  /// A commit waits for the disk: a fraction of a millisecond to seconds on a disk in trouble.
+  nonisolated static let commitBuckets: [Duration] = [
+    .microseconds(500), .milliseconds(1), .microseconds(2500), .milliseconds(5), .milliseconds(10), .milliseconds(25),
+    .milliseconds(50), .milliseconds(100), .milliseconds(500), .seconds(1), .seconds(5),
+  ]
+
+  struct Provider: Sendable {
+    var refreshes: [RefreshOutcome: UInt64] = [:]
+    var refreshDuration = Histogram(bounds: Measures.refreshBuckets)
+    var loginsCompleted: UInt64 = 0
+    var loginsFailed: UInt64 = 0
+    var unreachable: UInt64 = 0
+  }
+
+  private(set) var providers: [ProviderName: Provider] = [:]
+  private(set) var commits: UInt64 = 0
+  private(set) var failedCommits: UInt64 = 0
+  private(set) var commitDuration = Histogram(bounds: Measures.commitBuckets)
+  private(set) var eventsDropped: UInt64 = 0
+  /// What counts around the broker.
+  var sources: [@Sendable () -> [MetricFamily]] = []
+
+  /// A refresh came to its end.
+  ///
+  /// - Parameter took: from its begin to its end, the wait for a place at the provider and the commit included.
+  func refreshEnded(_ provider: ProviderName, _ outcome: RefreshOutcome, took: Duration) {
+    providers[provider, default: Provider()].refreshes[outcome, default: 0] += 1
+    providers[provider, default: Provider()].refreshDuration.observe(took)
+  }
+
+  /// The store answered a commit.
+  func committed(took: Duration, failed: Bool) {
+    if failed { failedCommits += 1 } else { commits += 1 }
+    commitDuration.observe(took)
+  }
+
+  func loginEnded(_ provider: ProviderName, succeeded: Bool) {
+    if succeeded {
+      providers[provider, default: Provider()].loginsCompleted += 1
+    } else {
+      providers[provider, default: Provider()].loginsFailed += 1
+    }
+  }
+
+  /// The provider stopped to answer: its refreshes become probes.
+  func providerUnreachable(_ provider: ProviderName) {
+    providers[provider, default: Provider()].unreachable += 1
+  }
+
+  /// A subscriber did not take an event: it was too slow, and is cut off.
+  func eventDropped() { eventsDropped += 1 }
+
+  /// Forgets a provider that is no longer configured.
+  func forget(_ provider: ProviderName) { providers[provider] = nil }
+}
+
+/// How a refresh ended.
+enum RefreshOutcome: String, Sendable, CaseIterable {
+  /// A new token is on disk.
+  case success
+  /// It is tried again by itself.
+  case retry
+  /// The provider ended the grant: a person must sign in.
+  case ended
+  /// The provider refuses this client: an admin must mend the configuration.
+  case misconfigured
+  /// Nobody wanted its answer any more.
+  case discarded
+}
+
+/// How often something took how long.
+struct Histogram: Sendable, Equatable {
+  let bounds: [Duration]
+  /// For each bound, and above the last: not cumulative.
+  private(set) var counts: [UInt64]
+  private(set) var sum = Duration.zero
+
+  init(bounds: [Duration]) {
+    self.bounds = bounds
+    counts = Array(repeating: 0, count: bounds.count + 1)
+  }
+
+  /// A time below zero, from a clock that was set back, counts as none.
+  mutating func observe(_ time: Duration) {
+    let time = max(time, .zero)
+    counts[bounds.firstIndex { time <= $0 } ?? bounds.count] += 1
+    sum += time
+  }
+}

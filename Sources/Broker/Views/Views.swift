@@ -1,0 +1,193 @@
+import BrokerAPI
+import Foundation
+import Grants
+import Logging
+import OAuth
+import Synchronization
+
+/// What callers are shown of the whole broker.
+@BrokerActor
+final class Views: Piece {
+  let runtime: Runtime
+  let accounts: Accounts
+  let providers: ProviderDirectory
+  let engine: RefreshEngine
+  let logins: Logins
+  let revocations: Revocations
+  let journal: Journal
+  let authorizer: Authorizer
+  let addresses: CallbackAddresses
+  let identity: BrokerIdentity
+  let reloading: Reloading
+  let requests: RequestTally
+  private(set) var startedAt: Timestamp
+
+  init(
+    _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, logins: Logins,
+    revocations: Revocations, journal: Journal, authorizer: Authorizer, addresses: CallbackAddresses,
+    reloading: Reloading, requests: RequestTally, _ identity: BrokerIdentity
+  ) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.engine = engine
+    self.logins = logins
+    self.revocations = revocations
+    self.journal = journal
+    self.authorizer = authorizer
+    self.addresses = addresses
+    self.reloading = reloading
+    self.requests = requests
+    self.identity = identity
+    startedAt = runtime.clock.now
+  }
+
+  /// Somebody set the clock.
+  func clockStepped(by step: Duration) { startedAt = startedAt + step }
+
+  func status(for caller: Caller) -> BrokerStatus.Result {
+    let counts = stateCounts()
+    let permissions = authorizer.policy.permissions(of: caller)
+    return BrokerStatus.Result(
+      version: identity.version, instance: authorizer.policy.instance.rawValue, pid: identity.pid,
+      state: isDraining ? "shutting_down" : "running", started_at: startedAt.seconds, summary: summary,
+      accounts: Dictionary(uniqueKeysWithValues: AccountState.allCases.map { ($0.rawValue, counts[$0, default: 0]) }),
+      providers: providers.count, pending_logins: logins.unendedCount,
+      callback: addresses.addresses,
+      store: storeView, configuration: .init(path: reloading.path, loaded_at: accounts.configuredAt.seconds),
+      provider_conditions: providers.sorted.map(conditionView),
+      refresh_tokens_ending: refreshTokensEnding(for: caller),
+      caller: .init(
+        uid: Int64(caller.uid),
+        access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })))
+  }
+
+  private var storeView: BrokerStatus.StoreView {
+    let path = journal.store.location
+    guard let failure = journal.failure else {
+      guard journal.isSlow else { return .init(path: path, state: "ok", message: nil) }
+      return .init(
+        path: path, state: "slow", message: "a commit takes long",
+        hint: "Look at the disk: `iostat -x 1`, `journalctl -k`. Answers wait until what they say is on it.",
+        since: journal.oldestCommit.map { wall($0).seconds })
+    }
+    return .init(
+      path: path, state: "failing", message: failure.message, hint: failure.hint,
+      since: journal.failingSince?.seconds, held_back: engine.heldBackCount)
+  }
+
+  /// How many accounts are in each state.
+  func stateCounts() -> [AccountState: Int] {
+    accounts.stateCounts(overdue: engine.restingCount).values.reduce(into: [:]) { all, counts in
+      all.merge(counts) { $0 + $1 }
+    }
+  }
+
+  /// `12 ok, 1 needs login`.
+  var summary: String {
+    let counts = stateCounts()
+    var parts: [String] = []
+    func add(_ count: Int, _ text: String) { if count > 0 { parts.append("\(count) \(text)") } }
+    add(counts[.ok, default: 0] + counts[.refreshing, default: 0], "ok")
+    add(counts[.degraded, default: 0], "degraded")
+    let logins = counts[.loginRequired, default: 0]
+    add(logins, logins == 1 ? "needs login" : "need login")
+    let actions = counts[.actionRequired, default: 0]
+    add(actions, actions == 1 ? "needs an admin" : "need an admin")
+    let text = parts.isEmpty ? "no accounts yet" : parts.joined(separator: ", ")
+    return journal.failure == nil ? text : text + "; the state cannot be written"
+  }
+
+  /// Refresh tokens that have ended or end soon, of accounts whose grant still lives and that the caller may see.
+  private func refreshTokensEnding(for caller: Caller) -> Int {
+    accounts.all.filter { grant in
+      if case .loginRequired = grant.saved.standing { return false }
+      return accounts.endsSoon(grant)
+        && authorizer.policy.allows(
+          .observe, method: BrokerStatus.name, account: grant.saved.account.rawValue, caller: caller)
+    }.count
+  }
+
+  // MARK: Accounts
+
+  /// `account.list`.
+  func list(_ params: AccountList.Params, caller: Caller) throws(RPCError) -> AccountList.Result {
+    if let name = params.provider {
+      guard let known = ProviderName(rawValue: name), providers[known] != nil || accounts.count(at: known) > 0 else {
+        throw providers.unknown(name)
+      }
+    }
+    let names = params.provider.flatMap(ProviderName.init(rawValue:)).map { Array(accounts.names(at: $0)) }
+    let seen = (names ?? accounts.names).filter {
+      authorizer.policy.allows(.observe, method: AccountList.name, account: $0.rawValue, caller: caller)
+    }
+    return .init(accounts: seen.sorted().compactMap { accounts[$0] }.map(accounts.view))
+  }
+
+  /// `account.get`.
+  func account(_ params: AccountGet.Params) throws(RPCError) -> AccountView {
+    guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
+    return accounts.view(grant)
+  }
+
+  // MARK: Providers
+
+  private func conditionView(_ connection: ProviderConnection) -> BrokerStatus.ConditionView {
+    let (condition, since, retryAt, failure): (String, Timestamp?, Timestamp?, Failure?) =
+      switch connection.condition {
+      case .ok: ("ok", nil, nil, nil)
+      case .recovering: ("recovering", nil, nil, nil)
+      case .suspended(let failure, let until): ("suspended", failure.at, until, failure)
+      case .unreachable(let failure, let since, let retryAt): ("unreachable", since, retryAt, failure)
+      }
+    return .init(
+      provider: connection.provider.name.rawValue, condition: condition, since: since?.seconds,
+      retry_at: retryAt?.seconds,
+      skew_seconds: connection.skew.map { Double($0.offset.milliseconds) / 1000 },
+      last_error: failure?.message ?? connection.lastError)
+  }
+
+  func providerList() -> ProviderList.Result {
+    .init(providers: providers.sorted.map(view))
+  }
+
+  func provider(_ params: ProviderGet.Params) async throws(RPCError) -> ProviderGet.Result {
+    let name = try providerName(params.provider)
+    guard providers[name] != nil else { throw providers.unknown(params.provider) }
+    let metadata = try? await providers.metadata(of: name).get()
+    guard let connection = providers[name] else { throw providers.unknown(params.provider) }
+    let about = connection.provider.about
+    var endpoints: [String: String] = [:]
+    endpoints["authorization"] = metadata?.authorizationEndpoint?.absoluteString
+    endpoints["token"] = metadata?.tokenEndpoint?.absoluteString
+    endpoints["jwks"] = metadata?.jwksURI?.absoluteString
+    endpoints["userinfo"] = metadata?.userinfoEndpoint?.absoluteString
+    endpoints["revocation"] = metadata?.revocationEndpoint?.absoluteString
+    let supports = [
+      "refresh": metadata?.grantTypesSupported?.contains("refresh_token") ?? true,
+      "revocation": metadata?.revocationEndpoint != nil, "userinfo": metadata?.userinfoEndpoint != nil,
+      "id_token": about.usesIDTokens, "pkce": about.usesPKCE, "sessions": about.listsSessions,
+    ]
+    return .init(
+      provider: view(connection), redirect_uri: addresses.redirectAddress(about), endpoints: endpoints,
+      supports: supports,
+      metadata_fetched_at: connection.metadata.known?.at.seconds)
+  }
+
+  private func view(_ connection: ProviderConnection) -> ProviderView {
+    let about = connection.provider.about
+    let state =
+      switch connection.condition {
+      case .suspended: "suspended"
+      case .unreachable: "unreachable"
+      case .recovering: "recovering"
+      // Nothing that needs the provider was asked for since; the first login would fail.
+      case .ok: connection.metadata.known == nil && connection.metadata.failure != nil ? "unreachable" : "ok"
+      }
+    return ProviderView(
+      provider: connection.provider.name.rawValue, kind: about.kind, profile: about.profile,
+      display_name: about.displayName, issuer: about.issuer, client_id: about.clientID, scopes: about.scopes,
+      accounts: accounts.count(at: connection.provider.name), state: state,
+      last_error: connection.lastError)
+  }
+}
