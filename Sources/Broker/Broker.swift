@@ -42,15 +42,16 @@ public final class Broker {
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
     let clock = BrokerClock(surroundings)
-    authorizer = Authorizer(configuration.policy, configuration.callerLimits, clock)
+    let inForce = PolicyInForce(configuration.policy)
+    authorizer = Authorizer(inForce, configuration.callerLimits, surroundings)
     let measures = Measures()
     runtime = Runtime(
       clock: clock, waiters: Waiters(clock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
       measures: measures, logger: logger)
     let trail = AuditTrail(store: auditStore, logger: logger, now: surroundings.now, uptime: surroundings.uptime)
     trail.configure(configuration.audit)
-    let cache = TokenCache(policy: configuration.policy, trail: trail, uptime: surroundings.uptime)
-    cache.configure(policy: configuration.policy, refresh: configuration.refresh)
+    let cache = TokenCache(inForce, trail: trail, uptime: surroundings.uptime)
+    cache.configure(configuration.refresh)
     audit = AuditLog(trail, cache, now: surroundings.now, logger)
     auditReader = AuditReader(audit, authorizer: authorizer)
     journal = Journal(store, runtime)
@@ -119,9 +120,9 @@ public final class Broker {
 
   /// Puts a configuration in force that was read and checked.
   private func apply(_ new: BrokerConfiguration) async {
+    accounts.cache.configure(new.refresh)
     authorizer.configure(new.policy, new.callerLimits)
     credentials.configure(new.credentials)
-    accounts.cache.configure(policy: new.policy, refresh: new.refresh)
     addresses.configure(publicOrigin: new.publicOrigin)
     approvals.policyChanged()
     backups.policyChanged()

@@ -227,9 +227,9 @@ import Testing
   func otherRoads() async throws {
     let rig = try await rig()
     #expect(
-      await rig.reason { try await rig.broker.tokens.token(.init(account: "work"), caller: Self.caller()) }
+      await rig.reason { try await rig.unapproved(Self.caller()) }
         == .notPermitted)
-    #expect(await rig.reason { try await rig.broker.tokens.token(.init(account: "work"), caller: .user(1002)) } == nil)
+    #expect(await rig.reason { try await rig.unapproved(.user(1002)) } == nil)
   }
 
   // MARK: Who is asked about
@@ -277,17 +277,19 @@ import Testing
     #expect(try await waiting(rig).until == rig.clock.now.seconds + 60)
     rig.clock.advance(.seconds(60))
     #expect(await generous.value == .timedOut)
-    let (params, clearance) = try await { () async throws -> (TokenGet.Params, Clearance) in
+    let (params, permission) = try await { () async throws -> (TokenGet.Params, Permission) in
       let session = FakeSession(Self.caller())
       let cleared = Task {
-        try await rig.broker.approvals.clear(TokenGet.self, .init(account: "work", timeout: 10), session)
+        let asked = try rig.broker.authorizer.authorize(session.principal, .use, TokenGet.name, account: "work")
+        return try await rig.broker.approvals.clear(
+          TokenGet.self, .init(account: "work", timeout: 10), asked, session)
       }
       let release = try await waiting(rig)
       rig.clock.advance(.seconds(6))
       try await approve(rig, release.id)
       return try await cleared.value
     }()
-    #expect(params.timeout == 4 && clearance.isConfirmed)
+    #expect(params.timeout == 4 && permission.approved != nil)
   }
 
   @Test("What one unit may have waiting is bounded, and takes nothing from others")
@@ -445,6 +447,14 @@ import Testing
     #expect(asked.why == "rule ask has a person allow each release")
     for uid in [1002, 0] as [UInt32] { #expect(try await explain(uid).confirm == nil) }
     #expect(try await explain(1000, TokenReportRejected.name).confirm == nil)
+  }
+}
+
+extension Rig {
+  /// A release that no person was asked about.
+  fileprivate func unapproved(_ caller: Caller) async throws -> TokenGet.Result {
+    let permission = try broker.authorizer.authorize(.process(caller), .use, TokenGet.name, account: "work")
+    return try await broker.tokens.token(.init(account: "work"), permission)
   }
 }
 

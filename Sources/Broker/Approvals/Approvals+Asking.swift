@@ -2,15 +2,6 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// How far a release was let through when it was asked for. Without a person's word the policy's own leave is all of it.
-struct Clearance: Sendable {
-  var caller: Caller
-  /// What a person allowed: no more is released. Nil: nobody was asked.
-  var allowed: Releases.Question?
-
-  var isConfirmed: Bool { allowed != nil }
-}
-
 // Rules with `confirm`: a release waits until a person allows it. Nothing else waits with it.
 extension Approvals {
   /// A caller with less time than this is not asked about: nobody could answer.
@@ -18,33 +9,31 @@ extension Approvals {
 
   /// Lets a release go on: at once, or when a person has allowed it. The parameters come back with the time that is left.
   func clear<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ session: any Session
-  ) async throws(RPCError) -> (M.Params, Clearance) {
-    let caller = session.caller
+    _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session
+  ) async throws(RPCError) -> (M.Params, Permission) {
     guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
     let question = try question(method, params)
-    if params.usesWholeToken { try authorizer.checkWhole(M.access, M.name, params.account, caller: caller) }
-    guard let confirmation = try confirmation(M.access, question, caller) else {
-      return (params, Clearance(caller: caller))
-    }
-    try checkPossible(params, question, caller)
+    if params.usesWholeToken { try authorizer.checkWhole(permission) }
+    guard let confirmation = confirmation(question, permission) else { return (params, permission) }
+    try checkPossible(params, question, permission)
     var params = params
     let began = uptime
     let patience = params.timeout == nil ? nil : try Timeouts.duration(params.timeout)
-    let allowed = try await ask(M.access, question, confirmation, patience, session)
+    let asked = try await ask(question, confirmation, permission, patience, session)
     if let patience { params.timeout = Double(max(.zero, patience - (uptime - began)).milliseconds) / 1000 }
-    return (params, Clearance(caller: caller, allowed: allowed))
+    return (params, asked)
   }
 
   /// A reload may have changed what the caller may do while it waited.
   func checkAgain<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ clearance: Clearance
+    _ method: M.Type, _ params: M.Params, _ permission: Permission
   ) throws(RPCError) {
-    if params.usesWholeToken { try authorizer.checkWhole(M.access, M.name, params.account, caller: clearance.caller) }
-    guard !clearance.isConfirmed else { return }
-    let question = try question(method, params)
-    guard let confirmation = try confirmation(M.access, question, clearance.caller) else { return }
-    throw Authorizer.unconfirmed(M.name, params.account, confirmation)
+    guard !authorizer.isCurrent(permission) else { return }
+    let permission = try authorizer.renewed(permission)
+    if params.usesWholeToken { try authorizer.checkWhole(permission) }
+    guard permission.approved == nil else { return }
+    guard let confirmation = confirmation(try question(method, params), permission) else { return }
+    throw Authorizer.unconfirmed(permission, confirmation)
   }
 
   private func question<M: TokenRelease>(
@@ -75,47 +64,42 @@ extension Approvals {
 
   /// What can never be had is no question to a person.
   private func checkPossible(
-    _ params: any ReleaseParams, _ question: Releases.Question, _ caller: Caller
+    _ params: any ReleaseParams, _ question: Releases.Question, _ permission: Permission
   ) throws(RPCError) {
     guard let params = params as? TokenGet.Params, let grant = accounts[try accountName(params.account)] else { return }
-    let clearance = Clearance(caller: caller, allowed: question)
-    let scopes = try authorizer.capped(params.scopes, of: grant, clearance)
+    var permission = permission
+    permission.approved = question
+    let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let wanted = try accounts.key(scopes: scopes, resource: params.resource, grant)
     let known = authorizer.knownScopes(of: wanted, grant)
     guard !wanted.isNarrowed, !known.isEmpty else { return }
-    try authorizer.checkCap(of: known, grant.saved.account, clearance)
+    try authorizer.checkCap(of: known, grant.saved.account, permission)
   }
 
-  /// What a person has to say first; nil: nothing.
-  private func confirmation(
-    _ access: Access, _ question: Releases.Question, _ caller: Caller
-  ) throws(RPCError) -> Policy.Confirmation? {
-    switch authorizer.policy.decide(access, method: question.method, account: question.account, caller: caller) {
-    case .allowed(_, _, nil): return nil
-    case .allowed(_, _, .some(let confirmation)):
-      if let scopes = question.scopes, scopes.isSubset(of: confirmation.exempt) { return nil }
-      return confirmation
-    case .refused:
-      try authorizer.check(access, method: question.method, account: question.account, caller: caller)
-      return nil
-    }
+  /// What a person has to allow first; nil: nothing.
+  private func confirmation(_ question: Releases.Question, _ permission: Permission) -> Policy.Confirmation? {
+    guard let confirmation = permission.confirmation else { return nil }
+    if let scopes = question.scopes, scopes.isSubset(of: confirmation.exempt) { return nil }
+    return confirmation
   }
 
   /// How a wait ends after which the caller goes on.
-  private enum Leave: String {
+  private enum Outcome: String {
     case approved
     case noLongerNeeded = "no_longer_needed"
   }
 
-  /// What a person allowed, once they have; nil: nobody need allow it any longer.
+  /// The permission once a person has allowed the release, or once nobody need allow it any longer.
   private func ask(
-    _ access: Access, _ question: Releases.Question, _ first: Policy.Confirmation, _ patience: Duration?,
+    _ question: Releases.Question, _ first: Policy.Confirmation, _ permission: Permission, _ patience: Duration?,
     _ session: any Session
-  ) async throws(RPCError) -> Releases.Question? {
+  ) async throws(RPCError) -> Permission {
     let caller = session.caller
+    var permission = permission
     if let word = releases.word(on: question, of: caller, at: uptime) {
       guard word.isAllowed else { throw denied(question) }
-      return word.question
+      permission.approved = word.question
+      return permission
     }
     guard !isDraining else { throw shuttingDown() }
     let wait = min(first.within, patience ?? first.within)
@@ -137,24 +121,28 @@ extension Approvals {
     }
     tell(.releaseWaiting, id, hint: "Allow it with `grantctl approve \(id)`, or `grantctl approve \(id) --deny`.")
     do throws(RPCError) {
-      let leave = try await leave(for: id, access, until: until)
-      tell(.releaseEnded, id, outcome: leave.rawValue)
-      return leave == .approved ? question : nil
+      let (outcome, renewed) = try await outcome(of: id, permission, until: until)
+      tell(.releaseEnded, id, outcome: outcome.rawValue)
+      permission = renewed
+      permission.approved = outcome == .approved ? question : nil
+      return permission
     } catch {
       tell(.releaseEnded, id, outcome: Self.word(for: error, releases[id]?.phase))
       throw error
     }
   }
 
-  /// Returns once it may go on.
-  private func leave(for id: String, _ access: Access, until: Duration) async throws(RPCError) -> Leave {
+  /// Returns once the release may go on, with the permission as the policy of then has it.
+  private func outcome(
+    of id: String, _ permission: Permission, until: Duration
+  ) async throws(RPCError) -> (Outcome, Permission) {
+    var permission = permission
     while let release = releases[id] {
       guard !isDraining else { throw shuttingDown() }
-      guard let confirmation = try confirmation(access, release.question, release.caller) else {
-        return .noLongerNeeded
-      }
+      permission = try authorizer.renewed(permission)
+      guard let confirmation = confirmation(release.question, permission) else { return (.noLongerNeeded, permission) }
       switch release.phase {
-      case .approved: return .approved
+      case .approved: return (.approved, permission)
       case .denied: throw denied(release.question)
       case .abandoned: throw RPCError(.timedOut, "the caller hung up")
       case .waiting: break

@@ -22,7 +22,7 @@ final class AuditLog: Sendable {
 
   /// The rule that lets the caller do this.
   func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> String? {
-    cache.rule(access, method, account, caller)
+    cache.inForce.permission(.process(caller), access, method, account)?.rule
   }
 
   /// Whether there is an account of that name.
@@ -42,7 +42,7 @@ final class AuditLog: Sendable {
 
   /// A method ended. Refusals of any method are recorded; what else is, ``auditAction(of:)`` says.
   func ended<M: RPCMethod>(
-    _ method: M.Type, account: String?, _ caller: Caller, _ result: Result<M.Result, RPCError>
+    _ method: M.Type, account: String?, _ caller: Caller, rule: String?, _ result: Result<M.Result, RPCError>
   ) {
     let who = AuditEntry.Who(caller)
     switch result {
@@ -54,7 +54,7 @@ final class AuditLog: Sendable {
         entry.scopes = token.releasedScopes
         entry.generation = token.releasedGeneration
       }
-      entry.rule = cache.rule(M.access, M.name, account, caller)
+      entry.rule = rule
       trail.note(entry, pid: caller.pid)
     case .failure(let error):
       // What was not understood did nothing.

@@ -12,18 +12,13 @@ extension Authorizer {
     var word: Set<String>?
   }
 
-  private func cap(_ method: String, _ account: AccountName, _ clearance: Clearance) throws(RPCError) -> Cap {
-    let caller = clearance.caller
-    switch policy.decide(.use, method: method, account: account.rawValue, caller: caller) {
-    case .allowed(_, let scopes, nil): return Cap(rules: scopes)
-    case .allowed(_, let scopes, .some(let confirm)):
-      if let allowed = clearance.allowed { return Cap(rules: scopes, word: allowed.scopes?.union(confirm.exempt)) }
-      guard !confirm.exempt.isEmpty else { throw Self.unconfirmed(method, account.rawValue, confirm) }
-      return Cap(rules: confirm.exempt)
-    case .refused:
-      try check(.use, method: method, account: account.rawValue, caller: caller)
-      return Cap(rules: [])
+  private func cap(_ permission: Permission) throws(RPCError) -> Cap {
+    guard let confirm = permission.confirmation else { return Cap(rules: permission.scopes) }
+    if let approved = permission.approved {
+      return Cap(rules: permission.scopes, word: approved.scopes?.union(confirm.exempt))
     }
+    guard !confirm.exempt.isEmpty else { throw Self.unconfirmed(permission, confirm) }
+    return Cap(rules: confirm.exempt)
   }
 
   /// What of a token's scopes lies beyond; nil: nothing does. Scopes that the provider does not say lie beyond any.
@@ -34,10 +29,10 @@ extension Authorizer {
   }
 
   /// The scopes to ask for: those that the caller named, or all that it may have.
-  func capped(_ scopes: [String]?, of grant: Grant, _ clearance: Clearance) throws(RPCError) -> [String]? {
+  func capped(_ scopes: [String]?, of grant: Grant, _ permission: Permission) throws(RPCError) -> [String]? {
     let account = grant.saved.account
     // A person's word covers what was asked for, or the caller would not have come so far.
-    guard let cap = try cap(TokenGet.name, account, clearance).rules else { return scopes }
+    guard let cap = try cap(permission).rules else { return scopes }
     if let scopes, !scopes.isEmpty {
       let beyond = scopes.filter { !cap.contains($0) }
       guard beyond.isEmpty else { throw beyondCap(account, beyond, cap) }
@@ -56,33 +51,30 @@ extension Authorizer {
   /// The scopes of the token that would be handed out, as far as is known before; none: the provider does not say. One
   /// that is not narrowed has all that was granted, and one that was seen to have more than was asked for has that.
   func knownScopes(of key: SavedToken.Key, _ grant: Grant) -> [String] {
-    if let token = grant.token(for: key), token.expiresAt.map({ $0 > clock.now }) ?? true { return token.scopes }
+    if let token = grant.token(for: key), token.expiresAt.map({ $0 > now() }) ?? true { return token.scopes }
     return key.scope.isEmpty ? granted(grant) : key.scopes
   }
 
   /// A token that the provider does not narrow is nothing for a caller who may not have all of it, nor is one with more
   /// scopes than a person allowed.
-  func checkCap(of scopes: [String], _ account: AccountName, _ clearance: Clearance) throws(RPCError) {
-    let cap = try cap(TokenGet.name, account, clearance)
+  func checkCap(of scopes: [String], _ account: AccountName, _ permission: Permission) throws(RPCError) {
+    let cap = try cap(permission)
     if let beyond = excess(scopes, over: cap.rules) { throw beyondCap(account, beyond, cap.rules ?? []) }
     if let beyond = excess(scopes, over: cap.word) { throw beyondWord(account, beyond) }
   }
 
   /// Methods that use the token as it is are nothing for a caller who may have a part of it alone.
-  func checkWhole(_ access: Access, _ method: String, _ account: String, caller: Caller) throws(RPCError) {
-    switch policy.decide(access, method: method, account: account, caller: caller) {
-    case .allowed(_, nil, _): return
-    case .allowed(_, .some, _): break
-    case .refused: return try check(access, method: method, account: account, caller: caller)
-    }
+  func checkWhole(_ permission: Permission) throws(RPCError) {
+    guard permission.scopes != nil else { return }
     throw RPCError(
-      .notPermitted, "\(method) uses the account's whole token, and the rule for uid \(caller.uid) caps the scopes",
+      .notPermitted,
+      "\(permission.method) uses the account's whole token, and the rule for uid \(permission.caller.uid) caps the scopes",
       hint: "Use a token of those scopes (`token.get`), or an admin can add a [[rule]] without `scopes`.")
   }
 
   /// A proof is for a token that the caller may have: the key would make a stolen one good.
-  func checkCap(ofNamed token: Secret, _ grant: Grant, _ clearance: Clearance) throws(RPCError) {
-    let cap = try cap(DPoPProof.name, grant.saved.account, clearance)
+  func checkCap(ofNamed token: Secret, _ grant: Grant, _ permission: Permission) throws(RPCError) {
+    let cap = try cap(permission)
     guard cap.rules != nil || cap.word != nil else { return }
     let scopes = grant.livingTokens.first { $0.accessToken == token }?.scopes
     guard let scopes, excess(scopes, over: cap.rules) == nil, excess(scopes, over: cap.word) == nil else {
@@ -108,9 +100,10 @@ extension Authorizer {
       hint: "Ask again: a person is then asked about all that it has.")
   }
 
-  static func unconfirmed(_ method: String, _ account: String, _ confirmation: Policy.Confirmation) -> RPCError {
+  static func unconfirmed(_ permission: Permission, _ confirmation: Policy.Confirmation) -> RPCError {
     RPCError(
-      .notPermitted, "\(method) for account \(account.prefix(128)) has to be allowed by a person, and was not",
+      .notPermitted,
+      "\(permission.method) for account \(permission.account?.prefix(128) ?? "") has to be allowed by a person, and was not",
       hint: "Rule \(confirmation.rule) asks for that: ask again, and see `grantctl approve`.")
   }
 }

@@ -2,43 +2,74 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// Who may do what: the policy in force, and what each caller may still ask for.
-@BrokerActor
-final class Authorizer {
-  private(set) var policy: Policy
-  let clock: BrokerClock
-  /// How much each caller may ask, also for those that are not on the broker's actor.
-  nonisolated let rates: CallerRates
+/// Who may do what, and how much of it: the policy in force, and what each caller may still ask for.
+final class Authorizer: Sendable {
+  let inForce: PolicyInForce
+  /// How much each caller may ask.
+  let rates: CallerRates
+  let now: @Sendable () -> Timestamp
 
-  init(_ policy: Policy, _ limits: CallerLimits, _ clock: BrokerClock) {
-    self.policy = policy
-    self.clock = clock
-    rates = CallerRates(uptime: clock.surroundings.uptime)
+  /// - Parameter now: the wall clock.
+  init(_ inForce: PolicyInForce, _ limits: CallerLimits, _ surroundings: Surroundings) {
+    self.inForce = inForce
+    now = surroundings.now
+    rates = CallerRates(uptime: surroundings.uptime)
     rates.configure(limits)
   }
 
   /// A reload brought another policy.
   func configure(_ policy: Policy, _ limits: CallerLimits) {
-    self.policy = policy
+    inForce.configure(policy)
     rates.configure(limits)
   }
 
-  /// Whether the policy lets the caller do it; the error is the same whether the account exists or not. `anyAccount`: it
-  /// is about some account, and which one is not yet known.
-  func check(
-    _ access: Access, method: String, account: String? = nil, caller: Caller, anyAccount: Bool = false
-  ) throws(RPCError) {
-    let isAllowed =
-      anyAccount
-      ? policy.allowsSome(access, method: method, caller: caller)
-      : policy.allows(access, method: method, account: account, caller: caller)
-    guard !isAllowed else { return }
+  var policy: Policy { inForce.policy }
+
+  // MARK: One decision for a request
+
+  /// Decides what the principal may do, once for the request.
+  ///
+  /// - Parameter account: the account that it concerns, whether there is one of that name or not; nil: none.
+  /// - Throws: `not_permitted`, with the rule that is missing.
+  func authorize(
+    _ principal: Principal, _ access: Access, _ method: String, account: String?
+  ) throws(RPCError) -> Permission {
+    guard let permission = inForce.permission(principal, access, method, account) else {
+      throw Self.refusal(access, method, account, principal.caller)
+    }
+    return permission
+  }
+
+  /// The same for a method that concerns accounts which its parameters do not name.
+  func authorizeForSome(
+    _ principal: Principal, _ access: Access, _ method: String
+  ) throws(RPCError) -> Permission {
+    guard let permission = inForce.permissionForSome(principal, access, method) else {
+      throw Self.refusal(access, method, nil, principal.caller)
+    }
+    return permission
+  }
+
+  /// The permission as the policy of now has it. Where that has not changed since, this is the one that was given.
+  func renewed(_ permission: Permission) throws(RPCError) -> Permission {
+    guard !isCurrent(permission) else { return permission }
+    var renewed = try authorize(
+      permission.principal, permission.access, permission.method, account: permission.account)
+    renewed.approved = permission.approved
+    return renewed
+  }
+
+  /// Whether the policy is still the one that decided.
+  func isCurrent(_ permission: Permission) -> Bool { inForce.epoch == permission.epoch }
+
+  /// Checks what no decision is carried of. The error is the same whether the account exists or not.
+  func check(_ access: Access, method: String, account: String? = nil, caller: Caller) throws(RPCError) {
+    guard !policy.allows(access, method: method, account: account, caller: caller) else { return }
     throw Self.refusal(access, method, account, caller)
   }
 
-  /// With the rule that is missing, for an admin to take over.
-  nonisolated static func refusal(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> RPCError
-  {
+  /// With the rule that is missing, for an admin to add.
+  static func refusal(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> RPCError {
     RPCError(
       .notPermitted,
       "uid \(caller.uid) may not call \(method)" + (account.map { " for account \($0.prefix(128))" } ?? ""),

@@ -7,7 +7,7 @@ import OAuth
 extension AuthorizedCalls {
   /// `token.exchange` (RFC 8693). The answer is the caller's alone: nothing of it is kept.
   func exchange(
-    _ params: TokenExchange.Params, _ session: any Session, _ clearance: Clearance
+    _ params: TokenExchange.Params, _ session: any Session, _ permission: Permission
   ) async throws(RPCError) -> TokenExchange.Result {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
@@ -27,8 +27,8 @@ extension AuthorizedCalls {
     let provider = try provider(of: account)
     guard provider.name == saved.provider else { throw unknownAccount(params.account) }
     let metadata = try await providers.metadata(of: provider.name, with: .token)
-    try approvals.checkAgain(TokenExchange.self, params, clearance)
-    if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.clearance) }
+    try approvals.checkAgain(TokenExchange.self, params, permission)
+    if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
     let sentAt = now
     let issued: TokenResponse
     do throws(RPCError) {
@@ -39,7 +39,7 @@ extension AuthorizedCalls {
     }
     // As for the account itself: a reload may have taken the permission away while the provider was asked.
     if let acting {
-      try approvals.checkAgain(TokenExchange.self, acting.params, acting.clearance)
+      try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission)
       auditActor(acting.account, for: params.account, session.caller)
     }
     let end = issued.expiresIn.map { sentAt + $0 }
@@ -54,7 +54,7 @@ extension AuthorizedCalls {
   private struct Acting {
     let account: AccountName
     let params: TokenExchange.Params
-    let clearance: Clearance
+    let permission: Permission
   }
 
   /// The actor's token is used as well: it is a release of that account's, and may wait for a person by itself.
@@ -63,11 +63,11 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> Acting? {
     guard let name = params.actor else { return nil }
     let account = try accountName(name)
-    try authorizer.check(.use, method: TokenExchange.name, account: name, caller: session.caller)
+    let permission = try authorizer.authorize(session.principal, .use, TokenExchange.name, account: name)
     let left = params.timeout == nil ? nil : Double((deadline - uptime).milliseconds) / 1000
-    let (cleared, clearance) = try await approvals.clear(
-      TokenExchange.self, .init(account: name, timeout: left), session)
-    return Acting(account: account, params: cleared, clearance: clearance)
+    let (cleared, allowed) = try await approvals.clear(
+      TokenExchange.self, .init(account: name, timeout: left), permission, session)
+    return Acting(account: account, params: cleared, permission: allowed)
   }
 
   /// It is a release of the actor's token as well.
@@ -137,7 +137,7 @@ extension AuthorizedCalls {
   }
 
   /// `dpop.proof` (RFC 9449 §4.2): signed here, so that the key stays here.
-  func proof(_ params: DPoPProof.Params, _ clearance: Clearance) async throws(RPCError) -> DPoPProof.Result {
+  func proof(_ params: DPoPProof.Params, _ permission: Permission) async throws(RPCError) -> DPoPProof.Result {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     guard let key = grant.saved.dpopKey.flatMap(DPoPKey.init(raw:)) else {
@@ -158,7 +158,7 @@ extension AuthorizedCalls {
     guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
     var token = params.access_token.map { Secret($0.exposed) }
     if let token {
-      try authorizer.checkCap(ofNamed: token, grant, clearance)
+      try authorizer.checkCap(ofNamed: token, grant, permission)
     } else {
       token = try await engine.token(
         of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + (try Timeouts.duration(params.timeout))

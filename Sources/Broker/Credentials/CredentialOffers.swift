@@ -38,15 +38,15 @@ final class CredentialOffers: Piece {
   func credential(_ request: CredentialRequest) async -> Result<SecretText, RPCError> {
     var account: String?
     do throws(RPCError) {
-      let offer = try offer(request)
+      let (offer, permission) = try offer(request)
       account = offer.account.rawValue
       let token = try await tokens.token(
         .init(
           account: offer.account.rawValue, scopes: offer.scopes, resource: offer.resource,
           min_ttl: offer.minimumTTL.map { $0 / .seconds(1) }, timeout: Self.credentialWait),
-        caller: request.caller)
+        permission)
       // A reload may have changed what there is while the unit waited.
-      guard try self.offer(request) == offer else {
+      guard try self.offer(request).offer == offer else {
         throw RPCError(
           .notPermitted, "[[credential]] \(request.id) was changed meanwhile", hint: "Start the unit again.")
       }
@@ -103,7 +103,9 @@ final class CredentialOffers: Piece {
   nonisolated static let credentialMethod = "credential"
 
   /// What the unit may have under this id.
-  private func offer(_ request: CredentialRequest) throws(RPCError) -> UnitCredentials.Offer {
+  private func offer(
+    _ request: CredentialRequest
+  ) throws(RPCError) -> (offer: UnitCredentials.Offer, permission: Permission) {
     let credentials = offered.withLock { $0 }
     guard let offer = credentials.offer(request.id) else { throw unknown(request, credentials) }
     if let units = offer.units, !units.contains(where: { wildcard($0, matches: request.unit) }) {
@@ -111,23 +113,22 @@ final class CredentialOffers: Piece {
         .notPermitted, "[[credential]] \(offer.id) is not for \(request.unit)",
         hint: "It is for \(units.joined(separator: ", ").prefix(256)). An admin can add the unit to its `units`.")
     }
-    try authorizer.check(.use, method: TokenGet.name, account: offer.account.rawValue, caller: request.caller)
-    try checkUnasked(offer, request)
-    return offer
+    let permission = try authorizer.authorize(
+      .unit(request.unit, manager: request.caller), .use, TokenGet.name, account: offer.account.rawValue)
+    try checkUnasked(offer, permission)
+    return (offer, permission)
   }
 
   /// A unit that starts cannot wait for a person, and asking again is no help.
-  private func checkUnasked(_ offer: UnitCredentials.Offer, _ request: CredentialRequest) throws(RPCError) {
+  private func checkUnasked(_ offer: UnitCredentials.Offer, _ permission: Permission) throws(RPCError) {
     let account = offer.account.rawValue
-    let decision = authorizer.policy.decide(
-      .use, method: TokenGet.name, account: account, caller: request.caller)
-    guard case .allowed(_, _, let confirm?) = decision, confirm.exempt.isEmpty else { return }
+    guard let confirm = permission.confirmation, confirm.exempt.isEmpty else { return }
     throw RPCError(
       .notPermitted,
       "rule \(confirm.rule) has a person allow each release of account \(account), and a unit that starts cannot wait",
       hint:
         "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
-        + "reload`:\n" + Rule.lines(for: request.caller, account: account, methods: [TokenGet.name]))
+        + "reload`:\n" + Rule.lines(for: permission.caller, account: account, methods: [TokenGet.name]))
   }
 
   private func unknown(_ request: CredentialRequest, _ credentials: UnitCredentials) -> RPCError {

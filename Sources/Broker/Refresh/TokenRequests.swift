@@ -24,23 +24,18 @@ final class TokenRequests: Piece {
     self.authorizer = authorizer
   }
 
-  /// For a caller that no person has to approve.
-  func token(_ params: TokenGet.Params, caller: Caller) async throws(RPCError) -> TokenGet.Result {
-    try await token(params, Clearance(caller: caller))
-  }
-
   /// `token.get`, where the cache had no answer.
-  func token(_ params: TokenGet.Params, _ clearance: Clearance) async throws(RPCError) -> TokenGet.Result {
+  func token(_ params: TokenGet.Params, _ permission: Permission) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
-    let scopes = try authorizer.capped(params.scopes, of: grant, clearance)
+    let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
     let (token, saved) = try await engine.token(
       of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
-    try authorizer.checkCap(of: token.scopes, account, clearance)
+    try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
     return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
   }
 

@@ -82,7 +82,7 @@ public struct Router: Dispatcher {
           await broker.logins.loginList(caller: session.caller)
         },
         Self.route(PolicyExplain.self, broker) { params, session throws(RPCError) in
-          try await broker.authorizer.explain(params, caller: session.caller)
+          try broker.authorizer.explain(params, caller: session.caller)
         },
         Self.route(ReleaseList.self, broker, isOfSomeAccount: true) { _, session throws(RPCError) in
           await broker.approvals.releaseList(for: session.caller)
@@ -165,49 +165,67 @@ public struct Router: Dispatcher {
     isOfSomeAccount: Bool = false,
     _ handler: @escaping @Sendable (M.Params, any Session) async throws(RPCError) -> M.Result
   ) -> (String, Route) {
+    decided(method, broker, account: account, isOfSomeAccount: isOfSomeAccount) { params, session, _ throws(RPCError) in
+      try await handler(params, session)
+    }
+  }
+
+  /// The route of a method that releases a token: it may have to wait for a person first.
+  private static func release<M: TokenRelease>(
+    _ method: M.Type, _ broker: Broker,
+    _ handler: @escaping @Sendable (M.Params, any Session, Permission) async throws(RPCError) -> M.Result
+  ) -> (String, Route) {
+    decided(method, broker, account: { $0.account }) { asked, session, permission throws(RPCError) in
+      let (params, allowed) = try await broker.approvals.clear(method, asked, permission, session)
+      let result = try await handler(params, session, allowed)
+      try await broker.approvals.checkAgain(method, params, allowed)
+      return result
+    }
+  }
+
+  /// Decodes, decides once what the caller may do, calls the handler with that, and records how it ended.
+  private static func decided<M: RPCMethod>(
+    _ method: M.Type, _ broker: Broker, account: (@Sendable (M.Params) -> String)?, isOfSomeAccount: Bool = false,
+    _ handler: @escaping @Sendable (M.Params, any Session, Permission) async throws(RPCError) -> M.Result
+  ) -> (String, Route) {
+    let authorizer = broker.authorizer
     let answer: @Sendable (JSON?, any Session) async -> Result<JSON, RPCError> = { params, session in
       var named: String?
       do throws(RPCError) {
-        // Who may not call it at all learns nothing of its parameters.
-        try await broker.authorizer.check(
-          M.access, method: M.name, caller: session.caller, anyAccount: account != nil || isOfSomeAccount)
-        let params = try decodeParams(M.self, from: params)
-        if let account {
-          named = account(params)
-          try await broker.authorizer.check(M.access, method: M.name, account: account(params), caller: session.caller)
+        let (principal, isOfSome) = (session.principal, account != nil || isOfSomeAccount)
+        let params = try decode(M.self, from: params) { () throws(RPCError) in
+          // Who may not call it at all learns nothing of its parameters.
+          _ =
+            isOfSome
+            ? try authorizer.authorizeForSome(principal, M.access, M.name)
+            : try authorizer.authorize(principal, M.access, M.name, account: nil)
         }
-        let result = try await handler(params, session)
+        named = account.map { $0(params) }
+        let permission =
+          named == nil && isOfSome
+          ? try authorizer.authorizeForSome(principal, M.access, M.name)
+          : try authorizer.authorize(principal, M.access, M.name, account: named)
+        let result = try await handler(params, session, permission)
         // A reload may have taken the permission away while the caller waited.
-        if M.access == .use, let account {
-          try await broker.authorizer.check(M.access, method: M.name, account: account(params), caller: session.caller)
-        }
-        broker.audit.ended(M.self, account: named, session.caller, .success(result))
+        if M.access == .use { _ = try authorizer.renewed(permission) }
+        broker.audit.ended(M.self, account: named, session.caller, rule: permission.rule, .success(result))
         return .success(JSON(encoding: result))
       } catch {
-        // Who may not call it at all is not told of its parameters, but of the rule for the account that it named, and
-        // recorded with that.
-        var error = error
-        if named == nil, let account, let about = (try? decodeParams(M.self, from: params)).map(account) {
-          named = about
-          error = Authorizer.refusal(M.access, M.name, about, session.caller)
-        }
-        broker.audit.ended(M.self, account: named, session.caller, .failure(error))
+        broker.audit.ended(M.self, account: named, session.caller, rule: nil, .failure(error))
         return .failure(error)
       }
     }
     return (M.name, Route(access: M.access, answer: answer))
   }
 
-  /// The route of a method that releases a token: it may have to wait for a person first.
-  private static func release<M: TokenRelease>(
-    _ method: M.Type, _ broker: Broker,
-    _ handler: @escaping @Sendable (M.Params, any Session, Clearance) async throws(RPCError) -> M.Result
-  ) -> (String, Route) {
-    route(method, broker, account: { $0.account }) { asked, session throws(RPCError) in
-      let (params, clearance) = try await broker.approvals.clear(method, asked, session)
-      let result = try await handler(params, session, clearance)
-      try await broker.approvals.checkAgain(method, params, clearance)
-      return result
+  private static func decode<M: RPCMethod>(
+    _ method: M.Type, from params: JSON?, ifWrong check: () throws(RPCError) -> Void
+  ) throws(RPCError) -> M.Params {
+    do throws(RPCError) {
+      return try decodeParams(method, from: params)
+    } catch {
+      try check()
+      throw error
     }
   }
 }

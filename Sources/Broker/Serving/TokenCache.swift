@@ -46,44 +46,39 @@ public final class TokenCache: Sendable {
     var slots: [String: Slot] = [:]
     /// The names of all accounts, also of those that have no token now.
     var accounts: Set<String> = []
-    var policy: Policy
     var refresh = RefreshPolicy()
     var isOpen = true
   }
 
   private let state: Mutex<State>
-  /// Rises with each change of the policy: what was decided before counts no more.
-  private let epoch = Atomic<UInt64>(0)
+  let inForce: PolicyInForce
   private let replies = Atomic<UInt64>(0)
   let uptime: @Sendable () -> Duration
   let trail: AuditTrail
 
-  init(policy: Policy, trail: AuditTrail, uptime: @escaping @Sendable () -> Duration) {
-    state = Mutex(State(policy: policy))
+  init(_ inForce: PolicyInForce, trail: AuditTrail, uptime: @escaping @Sendable () -> Duration) {
+    state = Mutex(State())
+    self.inForce = inForce
     self.trail = trail
     self.uptime = uptime
   }
 
   /// The account's token, where the caller may have it as it is.
   func find(_ account: String, for caller: Caller) -> Found? {
-    state.withLock { state in
-      guard state.isOpen, let slot = state.slots[account],
-        case .allowed(let rule, nil, nil) = state.policy.permission(.use, TokenGet.name, account, caller)
-      else { return nil }
+    guard let permission = inForce.permission(.process(caller), .use, TokenGet.name, account),
+      permission.scopes == nil, permission.confirmation == nil
+    else { return nil }
+    return state.withLock { state in
+      guard state.isOpen, let slot = state.slots[account] else { return nil }
       return Found(
-        slot: slot, refresh: state.refresh, rule: rule,
-        isRecorded: trail.policy.isEnabled, epoch: epoch.load(ordering: .relaxed))
+        slot: slot, refresh: state.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,
+        epoch: permission.epoch)
     }
   }
 
   /// Whether nothing has changed since.
   func stillHolds(_ found: Found) -> Bool {
-    !found.slot.isWithdrawn && epoch.load(ordering: .acquiring) == found.epoch
-  }
-
-  /// The rule that lets the caller do this.
-  func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> String? {
-    state.withLock { $0.policy }.decide(access, method: method, account: account, caller: caller).rule
+    !found.slot.isWithdrawn && inForce.epoch == found.epoch
   }
 
   func count() { replies.add(1, ordering: .relaxed) }
@@ -105,13 +100,8 @@ public final class TokenCache: Sendable {
     }
   }
 
-  func configure(policy: Policy, refresh: RefreshPolicy) {
-    state.withLock {
-      $0.policy = policy
-      $0.refresh = refresh
-      epoch.add(1, ordering: .releasing)
-    }
-  }
+  /// Before the policy of the same reload: that makes connections look again.
+  func configure(_ refresh: RefreshPolicy) { state.withLock { $0.refresh = refresh } }
 
   func close() {
     state.withLock { state in

@@ -1,0 +1,65 @@
+import BrokerAPI
+import Synchronization
+
+/// What one request may do: the policy's decision, made once and carried along (docs/decisions/0028). It is looked at again
+/// only where the policy has changed since: ``Authorizer/renewed(_:)``.
+struct Permission: Sendable {
+  let principal: Principal
+  let access: Access
+  let method: String
+  /// Nil: the request concerns no account, or many.
+  let account: String?
+  /// The rule that allows it; nil: none is needed.
+  let rule: String?
+  /// The scopes that a token may have; nil: all that was granted.
+  let scopes: Set<String>?
+  /// What a person must allow before a token is released; nil: nothing.
+  let confirmation: Policy.Confirmation?
+  /// Of the policy that decided.
+  let epoch: UInt64
+  /// What a person has allowed: no more is released. Nil: nobody was asked.
+  var approved: Releases.Question?
+
+  var caller: Caller { principal.caller }
+}
+
+/// The policy in force, for the broker's actor and for event loops alike.
+final class PolicyInForce: Sendable {
+  private let state: Mutex<Policy>
+  /// Rises with each change: what was decided before counts no more.
+  private let changes = Atomic<UInt64>(0)
+
+  init(_ policy: Policy) { state = Mutex(policy) }
+
+  var policy: Policy { state.withLock { $0 } }
+  var epoch: UInt64 { changes.load(ordering: .acquiring) }
+
+  func configure(_ policy: Policy) {
+    state.withLock {
+      $0 = policy
+      changes.add(1, ordering: .releasing)
+    }
+  }
+
+  /// Decides once; nil: refused.
+  func permission(_ principal: Principal, _ access: Access, _ method: String, _ account: String?) -> Permission? {
+    let (policy, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
+    guard
+      case .allowed(let rule, let scopes, let confirmation) = policy.permission(
+        access, method, account, principal.caller)
+    else { return nil }
+    return Permission(
+      principal: principal, access: access, method: method, account: account, rule: rule, scopes: scopes,
+      confirmation: confirmation, epoch: epoch)
+  }
+
+  /// The same for a method that concerns accounts which its parameters do not name.
+  func permissionForSome(_ principal: Principal, _ access: Access, _ method: String) -> Permission? {
+    let (policy, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
+    guard policy.allowsSome(access, method: method, caller: principal.caller) else { return nil }
+    return Permission(
+      principal: principal, access: access, method: method, account: nil,
+      rule: policy.permission(access, method, nil, principal.caller)?.rule, scopes: nil, confirmation: nil,
+      epoch: epoch)
+  }
+}

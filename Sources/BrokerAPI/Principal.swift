@@ -1,0 +1,22 @@
+/// Who asks, as the kernel says. Every listener makes one, and the same rules, caps, rates and records hold for all.
+public enum Principal: Sendable, Hashable {
+  /// A process at the other end of a Unix socket.
+  case process(Caller)
+  /// A unit that loads a credential as it starts; its service manager's child asks for it.
+  case unit(String, manager: Caller)
+  /// The process at the other end of a loopback connection. Its executable is not known, and no rule on one matches.
+  case peer(uid: UInt32, unit: String?, userUnit: String?)
+
+  /// What rules are compared with. What is not known matches nothing.
+  public var caller: Caller {
+    switch self {
+    case .process(let caller), .unit(_, manager: let caller): caller
+    case .peer(let uid, let unit, let userUnit):
+      Caller(uid: uid, gid: .max, groups: [], pid: 0, unit: unit, userUnit: userUnit)
+    }
+  }
+}
+
+extension Session {
+  public var principal: Principal { .process(caller) }
+}
