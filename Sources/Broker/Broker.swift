@@ -114,8 +114,15 @@ public final class Broker {
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
     await declared.take(reloading.configuration.accounts)
+    followOthers()
     for account in accounts.names { accounts.publish(account) }
     updateSummary()
+  }
+
+  /// Takes over what other brokers change, where several share the store.
+  private func followOthers() {
+    guard let changes = journal.store.changesElsewhere else { return }
+    Task { for await account in changes { await engine.changedElsewhere(account) } }
   }
 
   /// Puts a configuration in force that was read and checked.

@@ -122,6 +122,8 @@ enum Limit {
   static let scopes = 64
   /// A commit that takes longer makes the store count as slow.
   static let slowCommit = Duration.seconds(5)
+  /// How long a refresh is leased at a store that several brokers share: longer than any request to a provider takes.
+  static let lease = Duration.seconds(120)
   /// How soon a store that fails is tried again; then every ``longestSleep``.
   static let mendingDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]
   static let examination = Duration.seconds(30)

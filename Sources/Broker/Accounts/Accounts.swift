@@ -166,10 +166,44 @@ final class Accounts: Piece {
     // A restart must not hand out again what a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
     do throws(StoreError) {
-      try await journal.commitOrKeep(changes, of: account)
+      try await journal.commitOrKeep(
+        changes, of: account, expecting: journal.expectations(account, grant.saved.generation))
     } catch {
+      if error == .conflict { return await follow(account) }
       logger.warning("not saved yet: \(what)", metadata: ["account": "\(account)"])
     }
+  }
+
+  /// Another broker that shares the store changed the account: memory follows the disk.
+  func changedElsewhere(_ account: AccountName) async {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    await follow(account)
+  }
+
+  /// With the account's lock. What this broker has under way for the account is discarded when its answer comes.
+  func follow(_ account: AccountName) async {
+    let stored: StoredAccount?
+    do throws(StoreError) {
+      stored = try await journal.store.read(account)
+    } catch {
+      return journal.failed(error)
+    }
+    guard let stored else {
+      if grants[account] != nil { self[account] = nil }
+      return changed(account)
+    }
+    let own = grants[account]
+    // What is newer here goes to the disk as soon as that takes it.
+    if journal.unsaved.contains(account), let own, own.saved.generation >= stored.grant.generation { return }
+    // This broker has the lease: nobody else can have rotated the token whose answer it waits for.
+    if let own, own.phase != .idle, own.saved.generation == stored.grant.generation { return }
+    if own?.saved != stored.grant || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed }) {
+      self[account] = Grant(
+        saved: stored.grant, token: stored.tokens.first { !$0.key.isNarrowed },
+        narrowed: stored.tokens.filter(\.key.isNarrowed), intent: stored.intent, jitter: surroundings.jitter())
+    }
+    changed(account)
   }
 
   /// The changes that put all of the account on disk; nil: there is no such account.

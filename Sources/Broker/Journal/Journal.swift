@@ -48,24 +48,56 @@ final class Journal: Piece {
   // MARK: Commits
 
   /// Writes the changes in one transaction, which is on disk when this returns.
-  func commit(_ changes: [Change]) async throws(StoreError) {
+  ///
+  /// - Throws: `.conflict` where an expectation does not hold: another broker that shares the store was quicker.
+  func commit(_ changes: [Change], expecting: [Expectation] = []) async throws(StoreError) {
+    try await write { () async throws(StoreError) in
+      try await store.commit(changes, expecting: expecting)
+    }
+  }
+
+  /// Leases the account's refresh, and writes the intent with it.
+  ///
+  /// - Throws: `.conflict` where the account's generation on disk is another than this: memory has to follow first.
+  func lease(_ intent: RefreshIntent, generation: Int64) async throws(StoreError) -> Leasing {
+    let expected = expectations(intent.account, generation)
+    return try await write { () async throws(StoreError) in
+      try await store.lease(intent, for: Limit.lease, expecting: expected)
+    }
+  }
+
+  /// Whether other brokers use the store as well.
+  var isShared: Bool { store.changesElsewhere != nil }
+
+  /// That nobody else has changed the account. Of one that is newer in memory than on disk nothing can be expected.
+  func expectations(_ account: AccountName, _ generation: Int64?) -> [Expectation] {
+    unsaved.contains(account) ? [] : [.generation(account, generation)]
+  }
+
+  /// Counts a write, and whether the store works.
+  private func write<Result: Sendable>(
+    _ body: () async throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
     // SQLite takes commits into a file that was removed, and they are lost.
     if let failure, failure.isLoss || recovery == .rebuilding { throw failure }
     nextCommit += 1
     let number = nextCommit
     let begun = uptime
     commits[number] = begun
+    let result: Result
     do throws(StoreError) {
-      try await store.commit(changes)
+      result = try await body()
     } catch {
       commits[number] = nil
-      measures.committed(took: uptime - begun, failed: true)
-      failed(error)
+      // The store answered: it works.
+      measures.committed(took: uptime - begun, failed: error != .conflict)
+      if error != .conflict { failed(error) }
       throw error
     }
     commits[number] = nil
     measures.committed(took: uptime - begun, failed: false)
     if failure?.isLoss != true { works() }
+    return result
   }
 
   /// Commits what nobody relies on: a failure is logged.
@@ -78,11 +110,15 @@ final class Journal: Piece {
   }
 
   /// Commits what is known of the account, or notes that it is newer in memory than on disk.
-  func commitOrKeep(_ changes: [Change], of account: AccountName) async throws(StoreError) {
+  ///
+  /// - Throws: the failure; after `.conflict` memory has to follow the disk: ``Accounts/follow(_:)``.
+  func commitOrKeep(
+    _ changes: [Change], of account: AccountName, expecting: [Expectation] = []
+  ) async throws(StoreError) {
     do throws(StoreError) {
-      try await commit(changes)
+      try await commit(changes, expecting: expecting)
     } catch {
-      unsaved.insert(account)
+      if error != .conflict { unsaved.insert(account) }
       throw error
     }
   }
@@ -264,7 +300,7 @@ extension StoreError {
   var isLoss: Bool {
     switch self {
     case .corrupt, .missing: true
-    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unwritable, .closed: false
+    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unwritable, .conflict, .closed: false
     }
   }
 }

@@ -1,12 +1,40 @@
 public import Grants
 
-/// The broker's state on disk. One process owns it.
+/// The broker's state on disk: of one process that owns it, or of several brokers that share it.
+///
+/// Who shares a store leases an account before it refreshes it, says with a commit what it expects to find, and is told of
+/// what others changed. A store with one owner has every lease and every expectation holds: the default implementations.
 public protocol Store: Sendable {
   /// All that is there, at start.
   func load() async throws(StoreError) -> StoredState
 
   /// All or nothing, and on disk when it returns. Commits of many callers may share one transaction.
   func commit(_ changes: [Change]) async throws(StoreError)
+
+  /// The same, only where every expectation holds as the transaction begins.
+  ///
+  /// - Throws: `.conflict` where one does not; nothing was changed then.
+  func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError)
+
+  /// Leases the account's refresh to this broker, with the note that its refresh token is about to be sent, in one
+  /// transaction. Nobody else gets the lease before it is given back or has ended, by the store's own clock.
+  ///
+  /// - Throws: `.conflict` where an expectation does not hold.
+  func lease(
+    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
+  ) async throws(StoreError) -> Leasing
+
+  /// Lets a lease that has not ended last for so long from now on.
+  func prolong(_ lease: Lease, for duration: Duration) async
+
+  /// Gives a lease back. One that has ended is none of this broker's any more, and nothing happens.
+  func release(_ lease: Lease) async
+
+  /// What is on disk of one account now; nil: there is no such account.
+  func read(_ account: AccountName) async throws(StoreError) -> StoredAccount?
+
+  /// The accounts that others changed, as they do; nil: nobody else can. Ends with ``close()``.
+  var changesElsewhere: AsyncStream<AccountName>? { get }
 
   /// Whether the database is still there and still the one that was opened; writes nothing. Whoever writes into a
   /// database whose file was removed loses it all at the next start.
@@ -21,6 +49,76 @@ public protocol Store: Sendable {
 
   /// Ends after what was committed is on disk. Later commits fail.
   func close() async
+}
+
+extension Store {
+  public func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
+    try await commit(changes)
+  }
+
+  public func lease(
+    _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
+  ) async throws(StoreError) -> Leasing {
+    try await commit([.putIntent(intent)])
+    return .granted(Lease(account: intent.account, fence: 0))
+  }
+
+  public func prolong(_ lease: Lease, for duration: Duration) async {}
+
+  public func release(_ lease: Lease) async {}
+
+  public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
+    let state = try await load()
+    return state.grants.first { $0.account == account }.map { grant in
+      StoredAccount(
+        grant: grant, tokens: state.tokens.filter { $0.account == account },
+        intent: state.intents.first { $0.account == account })
+    }
+  }
+
+  public var changesElsewhere: AsyncStream<AccountName>? { nil }
+}
+
+/// The right to refresh one account, which one broker has at a time.
+public struct Lease: Sendable, Equatable {
+  public let account: AccountName
+  /// Rises with each lease of the account. A commit that expects an older one is refused: a broker that was stopped for
+  /// longer than its lease cannot overwrite what another wrote since.
+  public let fence: UInt64
+
+  public init(account: AccountName, fence: UInt64) {
+    self.account = account
+    self.fence = fence
+  }
+}
+
+public enum Leasing: Sendable, Equatable {
+  case granted(Lease)
+  /// Another broker has it, for so long at most.
+  case held(for: Duration)
+}
+
+/// What must hold for a commit.
+public enum Expectation: Sendable, Equatable {
+  /// The lease is still the latest of its account.
+  case lease(Lease)
+  /// The account's generation on disk; nil: there is no such account.
+  case generation(AccountName, Int64?)
+  /// The login is on disk: nobody else has taken it.
+  case login(LoginID)
+}
+
+/// All that is on disk of one account.
+public struct StoredAccount: Sendable, Equatable {
+  public var grant: SavedGrant
+  public var tokens: [SavedToken]
+  public var intent: RefreshIntent?
+
+  public init(grant: SavedGrant, tokens: [SavedToken], intent: RefreshIntent?) {
+    self.grant = grant
+    self.tokens = tokens
+    self.intent = intent
+  }
 }
 
 /// All that is on disk.
@@ -74,5 +172,7 @@ public enum StoreError: Error, Sendable, Equatable {
   case unreadable(path: String, detail: String)
   /// Open, but this change could not be written: disk full, read-only, an I/O error. What was there is unharmed.
   case unwritable(path: String, detail: String)
+  /// Another broker that shares the store changed what this commit expected. Nothing was changed.
+  case conflict
   case closed
 }

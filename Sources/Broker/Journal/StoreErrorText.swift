@@ -12,6 +12,7 @@ extension StoreError {
     case .unusableKey(let source, let detail): "the sealing key in \(source) cannot be used: \(detail)"
     case .unreadable(let path, let detail): "\(path) cannot be opened: \(detail)"
     case .unwritable(let path, let detail): "\(path) could not be written: \(detail)"
+    case .conflict: "another broker changed it at the same time"
     case .closed: "the store is closed: grantd is shutting down"
     }
   }
@@ -39,6 +40,7 @@ extension StoreError {
     case .unwritable(let path, _):
       "free space on the disk of \(path) and see that it is writable; what was saved before is unharmed, "
         + "and grantd tries again"
+    case .conflict: "try again"
     case .closed:
       "start grantd again: systemctl start grantd"
     }

@@ -30,6 +30,8 @@ extension RefreshEngine {
       return .unreachable(outage.failure, retryAt: wall(retryAt))
     }
     accounts[account]?.wants(key)
+    // Its lease's holder brings the token, or its end lets us try.
+    guard leaseElsewhere(account) == nil else { return .underWay }
     reschedule()
     queues[name, default: RefreshQueue()].want(account)
     queuedAt[account] = name
@@ -75,7 +77,8 @@ extension RefreshEngine {
   }
 
   private func mayBegin(_ account: AccountName, at name: ProviderName) -> Bool {
-    accounts[account].map { $0.phase == .idle && $0.saved.provider == name } ?? false
+    leaseElsewhere(account) == nil
+      && accounts[account].map { $0.phase == .idle && $0.saved.provider == name } ?? false
   }
 
   /// Who tries a provider that does not answer, once it may be tried.

@@ -30,9 +30,11 @@ extension RefreshEngine {
     case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
     case nil:
       accounts[account]?.withdrawn(sent)
-      await accounts.saveStanding(of: account, "a refresh that was not sent")
+      // Where another broker has the lease, what is on disk is that one's.
+      if leaseElsewhere(account) == nil { await accounts.saveStanding(of: account, "a refresh that was not sent") }
       outcome = .discarded
     }
+    if let lease = leases.removeValue(forKey: key(account, attempt)) { await journal.store.release(lease) }
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
     inFlight -= 1
     accounts.changed(account)
@@ -51,9 +53,12 @@ extension RefreshEngine {
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
     await connection.prepareKeys()
+    switch await saveIntent(account, attempt, intent) {
+    case .saved: break
+    case .unwanted, .again: return (attempt, nil)
     // Where nothing rotates it can be asked again: it need not wait for a disk that is mended.
-    let isSaved = await saveIntent(account, attempt, intent)
-    guard isSaved || accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
+    case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
+    }
     // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata.
     guard !isDraining, isCurrent(asked) else { return (attempt, nil) }
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
@@ -69,18 +74,45 @@ extension RefreshEngine {
     }
   }
 
-  /// False: its answer could not be saved either, or nobody wants it any more.
-  private func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Bool {
+  /// Leases the account and notes on disk that its refresh token is about to be sent.
+  private func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Tried {
     await journal.lock(account)
     defer { journal.unlock(account) }
     // A login may have taken the grant's place meanwhile, or a logout.
-    guard case .refreshing(let current) = accounts[account]?.phase, current == attempt else { return false }
-    do throws(StoreError) {
-      try await journal.commit([.putIntent(intent)])
-      return true
-    } catch {
-      return false
+    guard let grant = accounts[account], case .refreshing(let current) = grant.phase, current == attempt else {
+      return .unwanted
     }
+    do throws(StoreError) {
+      switch try await journal.lease(intent, generation: grant.saved.generation) {
+      case .granted(let lease): hold(lease, attempt)
+      case .held(let duration):
+        leasedElsewhere[account] = uptime + duration
+        return .unwanted
+      }
+      return .saved
+    } catch {
+      guard error == .conflict else { return .failed }
+      await accounts.follow(account)
+      return .unwanted
+    }
+  }
+
+  /// Keeps the lease as long as the refresh is under way: a request that takes long must not be sent a second time by
+  /// another broker.
+  private func hold(_ lease: Lease, _ attempt: Grant.Attempt) {
+    let key = key(lease.account, attempt)
+    leases[key] = lease
+    guard journal.isShared else { return }
+    Task {
+      while leases[key] == lease {
+        await surroundings.sleep(Limit.lease / 4)
+        if leases[key] == lease { await journal.store.prolong(lease, for: Limit.lease) }
+      }
+    }
+  }
+
+  private func key(_ account: AccountName, _ attempt: Grant.Attempt) -> LeaseKey {
+    LeaseKey(account: account, attempt: attempt.number)
   }
 
   private func renew(
@@ -125,6 +157,7 @@ extension RefreshEngine {
       switch await tryCommit(account, attempt) {
       case .saved: return true
       case .unwanted: return false
+      case .again: continue
       case .failed:
         if isStopped { return false }
         waiters.wake(.account(account))
@@ -136,6 +169,8 @@ extension RefreshEngine {
 
   private enum Tried {
     case saved, unwanted, failed
+    /// At once, under another lease.
+    case again
   }
 
   private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
@@ -148,8 +183,10 @@ extension RefreshEngine {
     do throws(StoreError) {
       let dropped = renewal.dropped.map { Change.removeToken(account, $0) }
       try await journal.commit(
-        [.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)])
+        [.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)],
+        expecting: leases[key(account, attempt)].map { [.lease($0)] } ?? [])
     } catch {
+      if error == .conflict { return await leaseEnded(account, attempt) }
       // The refresh token on disk stays good: a crash now loses nothing but this access token.
       guard let grant = accounts[account], !accounts.canLose(grant.saved), grant.isCommittingSameRefreshToken else {
         return .failed
@@ -157,6 +194,28 @@ extension RefreshEngine {
       journal.keep(account)
     }
     return accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
+  }
+
+  /// With the account's lock: the answer came after the lease had ended, as where this machine was suspended. While nobody
+  /// else has renewed the grant since, this answer is all that there is of it, and it is committed under a new lease.
+  private func leaseEnded(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
+    do throws(StoreError) {
+      if let stored = try await journal.store.read(account), stored.grant.refreshToken == attempt.refreshToken,
+        let intent = accounts[account]?.intent
+      {
+        switch try await journal.lease(intent, generation: stored.grant.generation) {
+        case .granted(let lease):
+          hold(lease, attempt)
+          return .again
+        case .held: return .failed
+        }
+      }
+    } catch {
+      return .failed
+    }
+    leases[key(account, attempt)] = nil
+    await accounts.follow(account)
+    return .unwanted
   }
 
   private func refreshFailed(

@@ -20,6 +20,15 @@ final class RefreshEngine: Piece {
   /// Under which provider each queued account is queued.
   var queuedAt: [AccountName: ProviderName] = [:]
   var inFlight = 0
+  /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
+  var leases: [LeaseKey: Lease] = [:]
+  /// Accounts that another broker refreshes, until when since boot at most: it has their lease.
+  var leasedElsewhere: [AccountName: Duration] = [:]
+
+  struct LeaseKey: Hashable {
+    var account: AccountName
+    var attempt: UInt64
+  }
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations
@@ -79,8 +88,9 @@ final class RefreshEngine: Piece {
     let name = grant.saved.provider
     if let old = queuedAt[account], old != name { queues[old]?.forget(account) }
     let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now)
-    let isDue = grant.saved.isRenewable && moment.map { $0 <= now } ?? false
-    let isStalled = grant.waitsForProvider && grant.phase == .idle && grant.saved.isRenewable
+    let lease = leaseElsewhere(account)
+    let isDue = lease == nil && grant.saved.isRenewable && moment.map { $0 <= now } ?? false
+    let isStalled = lease == nil && grant.waitsForProvider && grant.phase == .idle && grant.saved.isRenewable
     let place = RefreshQueue.Place(
       end: grant.token?.expiresAt ?? Timestamp(milliseconds: .min), isDue: isDue,
       isGood: grant.saved.standing == .good, isStalled: isStalled,
@@ -90,10 +100,24 @@ final class RefreshEngine: Piece {
       queuedAt[account] = name
     }
     let announcement = nextAnnouncement(grant)
-    guard let next = [isDue ? nil : moment, announcement].compactMap(\.self).min() else {
+    guard let next = [isDue ? nil : lease.map(wall) ?? moment, announcement].compactMap(\.self).min() else {
       return schedule.remove(account)
     }
     schedule.set(account, to: next)
+  }
+
+  /// Another broker that shares the store changed the account, or gave its lease back.
+  func changedElsewhere(_ account: AccountName) async {
+    leasedElsewhere[account] = nil
+    await accounts.changedElsewhere(account)
+  }
+
+  /// Until when another broker may be refreshing the account; nil: none is.
+  func leaseElsewhere(_ account: AccountName) -> Duration? {
+    guard let until = leasedElsewhere[account] else { return nil }
+    if until > uptime { return until }
+    leasedElsewhere[account] = nil
+    return nil
   }
 
   /// How many of the provider's accounts are due and have not begun, though they were good.

@@ -124,7 +124,7 @@ final class MemoryStore: Store {
   var rebuilt: [StoredState] { state.withLock { $0.rebuilt } }
 
   /// Tokens and intents belong to a grant, as in the database: a commit that leaves one without is refused.
-  private func apply(_ changes: [Change]) throws(StoreError) {
+  func apply(_ changes: [Change]) throws(StoreError) {
     let isSound = state.withLock { state in
       var next = state
       for change in changes { Self.apply(change, to: &next) }
