@@ -67,10 +67,10 @@ final class Connection: ChannelInboundHandler {
   }
 
   private func headRead(_ head: HTTPRequestHead, _ timeout: Scheduled<Void>, _ context: ChannelHandlerContext) {
-    let desk = Desk(
+    let classifier = RequestClassifier(
       port: context.localAddress?.port ?? 0, paths: reception.context.paths, requestLineLimit: limits.requestLine,
       formLimit: limits.form, fragmentLimit: limits.fragment)
-    switch desk.ruling(on: head) {
+    switch classifier.ruling(on: head) {
     case .callback(let url): complete(url, isWhole: false)
     case .fragment(let url): receive(IncomingForm(.fragment(url: url), limit: limits.fragment), limits.fragment)
     case .page(let page): answer(Response(page, withBody: head.method != .HEAD))

@@ -1,6 +1,6 @@
 import NIOHTTP1
 
-extension Desk {
+extension RequestClassifier {
   /// A logout request comes from a provider, through a reverse proxy that may pass the public host's name on. So the
   /// `Host` is not compared with ours: the logout token is signed, and nothing else of the request is trusted.
   ///

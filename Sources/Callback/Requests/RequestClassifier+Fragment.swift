@@ -1,6 +1,6 @@
 import NIOHTTP1
 
-extension Desk {
+extension RequestClassifier {
   /// A fragment comes from our own page alone (``FragmentPage``), which a browser says of it: whatever another page posts
   /// is refused before anything of it is read.
   ///

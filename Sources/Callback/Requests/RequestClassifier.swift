@@ -2,7 +2,7 @@ import Foundation
 import NIOHTTP1
 
 /// Decides what is done with a request, from its head alone (RFC 9110, RFC 9112 §3).
-struct Desk {
+struct RequestClassifier {
   enum Ruling: Equatable {
     /// A browser brought an address back: absolute, as it asked for it.
     case callback(url: String)
