@@ -55,7 +55,7 @@ struct Binding {
 
   let configuration: CallbackListener.Configuration
   let loop: any EventLoop
-  let reception: NIOLoopBound<Reception>
+  let connections: NIOLoopBound<Connections>
   let keeping: CallbackListener.Keeping?
 
   func bind() async throws(CallbackListenerError) -> Result {
@@ -156,7 +156,7 @@ struct Binding {
   }
 
   private func bootstrap() -> ServerBootstrap {
-    let reception = self.reception
+    let connections = self.connections
     return ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.backlog, value: Self.backlog)
       // A fixed port can be had again while old connections are in TIME_WAIT. On Linux it does not let two listen.
@@ -165,11 +165,11 @@ struct Binding {
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .serverChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(AcceptGate(reception.value.permits))
+          try channel.pipeline.syncOperations.addHandler(AcceptGate(connections.value.permits))
         }
       }
       .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture { try reception.value.receive(channel) }
+        channel.eventLoop.makeCompletedFuture { try connections.value.receive(channel) }
       }
   }
 

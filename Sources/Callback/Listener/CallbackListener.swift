@@ -23,7 +23,7 @@ public final class CallbackListener: Sendable {
     var sockets: [any Channel]
     /// What somebody holds beside us, as ``Keeping`` calls it.
     var kept: [String] = []
-    var reception: NIOLoopBound<Reception>
+    var connections: NIOLoopBound<Connections>
   }
 
   private let configuration: Configuration
@@ -71,15 +71,15 @@ public final class CallbackListener: Sendable {
       return true
     }
     guard isIdle else { throw .notIdle }
-    let context = Reception.Context(
+    let context = Connections.Context(
       configuration: configuration, paths: paths, handler: handler, logger: logger)
     let loop = self.loop
-    let reception: NIOLoopBound<Reception>
+    let connections: NIOLoopBound<Connections>
     let bound: Binding.Result
     do throws(CallbackListenerError) {
-      reception = await Self.reception(context, on: loop)
+      connections = await Self.connections(context, on: loop)
       bound = try await Binding(
-        configuration: configuration, loop: loop, reception: reception, keeping: keeping
+        configuration: configuration, loop: loop, connections: connections, keeping: keeping
       ).bind()
     } catch {
       state.withLock { $0 = .stopped }
@@ -87,7 +87,7 @@ public final class CallbackListener: Sendable {
     }
     let listening = Listening(
       port: bound.port, addresses: bound.addresses, warnings: bound.warnings, sockets: bound.sockets,
-      kept: await kept(bound), reception: reception)
+      kept: await kept(bound), connections: connections)
     let wasStopped = state.withLock { state in
       guard case .starting = state else { return true }
       state = .listening(listening)
@@ -115,7 +115,7 @@ public final class CallbackListener: Sendable {
     }
     guard let taken else { return }
     for socket in taken.sockets { try? await socket.close().get() }
-    let grace = try? await loop.submit { taken.reception.value.grace }.get()
+    let grace = try? await loop.submit { taken.connections.value.grace }.get()
     if let grace, grace > .zero { try? await Task.sleep(for: .nanoseconds(grace.nanoseconds)) }
   }
 
@@ -161,16 +161,18 @@ public final class CallbackListener: Sendable {
       // It fails only when the socket is closed already.
       try? await socket.close().get()
     }
-    let reception = listening.reception
-    try? await loop.flatSubmit { reception.value.stop() }.get()
+    let connections = listening.connections
+    try? await loop.flatSubmit { connections.value.stop() }.get()
   }
 
-  private static func reception(_ context: Reception.Context, on loop: any EventLoop) async -> NIOLoopBound<Reception> {
+  private static func connections(_ context: Connections.Context, on loop: any EventLoop) async -> NIOLoopBound<
+    Connections
+  > {
     // The box may be made anywhere; what is in it is used on the loop alone.
-    let made = loop.submit { NIOLoopBound(Reception(context, loop: loop), eventLoop: loop) }
-    guard let reception = try? await made.get() else {
+    let made = loop.submit { NIOLoopBound(Connections(context, loop: loop), eventLoop: loop) }
+    guard let connections = try? await made.get() else {
       preconditionFailure("the event loop of the callback endpoint was shut down")
     }
-    return reception
+    return connections
   }
 }

@@ -21,7 +21,7 @@ final class Connection: ChannelInboundHandler {
     case closed
   }
 
-  private let reception: Reception
+  private let connections: Connections
   private let intake: Intake
   private var state = State.closed
   private var channelContext: ChannelHandlerContext?
@@ -30,10 +30,10 @@ final class Connection: ChannelInboundHandler {
   private var isInputOver = false
   private var isStopping = false
 
-  private var limits: CallbackListener.Limits { reception.context.limits }
+  private var limits: CallbackListener.Limits { connections.context.limits }
 
-  init(reception: Reception, intake: Intake) {
-    self.reception = reception
+  init(connections: Connections, intake: Intake) {
+    self.connections = connections
     self.intake = intake
   }
 
@@ -68,7 +68,7 @@ final class Connection: ChannelInboundHandler {
 
   private func headRead(_ head: HTTPRequestHead, _ timeout: Scheduled<Void>, _ context: ChannelHandlerContext) {
     let classifier = RequestClassifier(
-      port: context.localAddress?.port ?? 0, paths: reception.context.paths, requestLineLimit: limits.requestLine,
+      port: context.localAddress?.port ?? 0, paths: connections.context.paths, requestLineLimit: limits.requestLine,
       formLimit: limits.form, fragmentLimit: limits.fragment)
     switch classifier.ruling(on: head) {
     case .callback(let url): complete(url, isWhole: false)
@@ -138,10 +138,10 @@ final class Connection: ChannelInboundHandler {
   }
 
   private func complete(_ url: String, isWhole: Bool) {
-    guard let completion = reception.complete(url, isWhole: isWhole) else { return answer(Response(Page.busy)) }
-    let deadline = reception.context.configuration.handlerDeadline
+    guard let completion = connections.complete(url, isWhole: isWhole) else { return answer(Response(Page.busy)) }
+    let deadline = connections.context.configuration.handlerDeadline
     wait(for: completion, noLongerThan: deadline) { [self] in
-      reception.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
+      connections.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
       answer(Response(Page.tooSlow))
     } then: { [self] completion in
       switch completion {
@@ -153,10 +153,10 @@ final class Connection: ChannelInboundHandler {
 
   private func logOut(_ provider: String, _ bytes: Data) {
     guard !bytes.isEmpty else { return answer(Response(.empty)) }
-    guard let outcome = reception.logOut(provider, bytes) else { return answer(Response(Refusal.busy)) }
-    let deadline = reception.context.configuration.logoutDeadline
+    guard let outcome = connections.logOut(provider, bytes) else { return answer(Response(Refusal.busy)) }
+    let deadline = connections.context.configuration.logoutDeadline
     wait(for: outcome, noLongerThan: deadline) { [self] in
-      reception.context.logger.warning("logout token not looked at in time", metadata: ["deadline": "\(deadline)"])
+      connections.context.logger.warning("logout token not looked at in time", metadata: ["deadline": "\(deadline)"])
       answer(Response(Refusal.tooSlow))
     } then: { [self] outcome in
       answer(Response(outcome))
@@ -196,7 +196,7 @@ final class Connection: ChannelInboundHandler {
     // Bounds the writing too: a client that does not read does not keep its place.
     state = .answering(
       cut: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(limits.linger)) { [self] in close() })
-    reception.context.logger.debug("callback request answered", metadata: ["status": "\(response.head.status.code)"])
+    connections.context.logger.debug("callback request answered", metadata: ["status": "\(response.head.status.code)"])
     context.write(wrapOutboundOut(.head(response.head)), promise: nil)
     if let body = response.body {
       context.write(wrapOutboundOut(.body(.byteBuffer(context.channel.allocator.buffer(string: body)))), promise: nil)

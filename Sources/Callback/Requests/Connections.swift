@@ -5,7 +5,7 @@ import NIOCore
 import NIOHTTP1
 
 /// The open connections. Lives on one loop.
-final class Reception {
+final class Connections {
   /// What every connection needs.
   struct Context: Sendable {
     var configuration: CallbackListener.Configuration
@@ -33,7 +33,7 @@ final class Reception {
   func receive(_ channel: any Channel) throws {
     let limits = context.limits
     let intake = Intake(limits)
-    let connection = Connection(reception: self, intake: intake)
+    let connection = Connection(connections: self, intake: intake)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.headers
     decoderLimits.maxHeaderListSize = limits.headers
