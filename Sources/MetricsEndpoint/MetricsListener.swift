@@ -74,7 +74,7 @@ public final class MetricsListener: Sendable {
         channel.closeFuture.whenComplete { _ in visitors.leave() }
         return channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
-          try pipeline.addHandler(Intake(limit: limits.request))
+          try pipeline.addHandler(BodyLimit(limit: limits.request))
           try pipeline.configureHTTPServerPipeline(withPipeliningAssistance: false, withErrorHandling: false)
           try pipeline.addHandler(Visit(address: address, limits: limits, scrape: scrape))
         }

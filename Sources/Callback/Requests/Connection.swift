@@ -22,7 +22,7 @@ final class Connection: ChannelInboundHandler {
   }
 
   private let connections: Connections
-  private let intake: Intake
+  private let bodyLimit: BodyLimit
   private var state = State.closed
   private var channelContext: ChannelHandlerContext?
   private let accepted = NIODeadline.now()
@@ -32,9 +32,9 @@ final class Connection: ChannelInboundHandler {
 
   private var limits: CallbackListener.Limits { connections.context.limits }
 
-  init(connections: Connections, intake: Intake) {
+  init(connections: Connections, bodyLimit: BodyLimit) {
     self.connections = connections
-    self.intake = intake
+    self.bodyLimit = bodyLimit
   }
 
   func handlerAdded(context: ChannelHandlerContext) {
@@ -42,7 +42,7 @@ final class Connection: ChannelInboundHandler {
     state = .reading(
       timeout: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(limits.request)) { [self] in
         // Browsers open connections in advance: no page for those.
-        if intake.isTouched { refuse(.requestTimeout) } else { close() }
+        if bodyLimit.isTouched { refuse(.requestTimeout) } else { close() }
       })
   }
 
@@ -79,7 +79,7 @@ final class Connection: ChannelInboundHandler {
     case .logout(let provider): receive(IncomingForm(.logout(provider: provider), limit: limits.form), limits.form)
     }
     func receive(_ form: IncomingForm, _ limit: Int) {
-      intake.admitForm(limit: limit)
+      bodyLimit.admitForm(limit: limit)
       state = .receiving(form, timeout: timeout)
       if head.version == .http1_1, head.headers["Expect"].contains(where: { $0.lowercased() == "100-continue" }) {
         context.writeAndFlush(
@@ -90,9 +90,9 @@ final class Connection: ChannelInboundHandler {
 
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
     switch event {
-    case Intake.Excess.requestLine: refuseIfReading(.requestLineTooLong)
-    case Intake.Excess.headers: refuseIfReading(.headersTooLarge)
-    case Intake.Excess.form: if case .receiving(let form, _) = state { answer(tooLarge(form)) }
+    case BodyLimit.Excess.requestLine: refuseIfReading(.requestLineTooLong)
+    case BodyLimit.Excess.headers: refuseIfReading(.headersTooLarge)
+    case BodyLimit.Excess.form: if case .receiving(let form, _) = state { answer(tooLarge(form)) }
     case ChannelEvent.inputClosed: inputClosed()
     default: context.fireUserInboundEventTriggered(event)
     }
@@ -108,7 +108,7 @@ final class Connection: ChannelInboundHandler {
 
   /// How long its first words may still take before the end begins: nothing, where they came or are not coming.
   var grace: TimeAmount {
-    guard case .reading = state, !intake.isTouched else { return .zero }
+    guard case .reading = state, !bodyLimit.isTouched else { return .zero }
     return max(.zero, accepted + TimeAmount(limits.firstWords) - .now())
   }
 
@@ -169,7 +169,7 @@ final class Connection: ChannelInboundHandler {
   ) {
     guard let context = channelContext else { return }
     stopTimer()
-    intake.discard()
+    bodyLimit.discard()
     state = .handling(deadline: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(deadline), late))
     outcome.whenComplete { [self] result in
       guard case .handling = state, case .success(let outcome) = result else { return }
@@ -179,7 +179,7 @@ final class Connection: ChannelInboundHandler {
 
   /// Whatever cannot be read is answered in the words of the path that it was meant for.
   private func refuse(_ page: Page) {
-    answer(intake.isForLogout ? Response(Refusal(page)) : Response(page))
+    answer(bodyLimit.isForLogout ? Response(Refusal(page)) : Response(page))
   }
 
   private func refuseIfReading(_ page: Page) {
@@ -192,7 +192,7 @@ final class Connection: ChannelInboundHandler {
   private func answer(_ response: Response) {
     guard let context = channelContext else { return }
     stopTimer()
-    intake.discard()
+    bodyLimit.discard()
     // Bounds the writing too: a client that does not read does not keep its place.
     state = .answering(
       cut: context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(limits.linger)) { [self] in close() })

@@ -32,8 +32,8 @@ final class Connections {
   /// Sets an accepted connection up.
   func receive(_ channel: any Channel) throws {
     let limits = context.limits
-    let intake = Intake(limits)
-    let connection = Connection(connections: self, intake: intake)
+    let bodyLimit = BodyLimit(limits)
+    let connection = Connection(connections: self, bodyLimit: bodyLimit)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.headers
     decoderLimits.maxHeaderListSize = limits.headers
@@ -41,7 +41,7 @@ final class Connections {
     let decoder = HTTPRequestDecoder(
       leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)
     try channel.pipeline.syncOperations.addHandlers([
-      intake, HTTPResponseEncoder(), ByteToMessageHandler(decoder), connection,
+      bodyLimit, HTTPResponseEncoder(), ByteToMessageHandler(decoder), connection,
     ])
     let id = ObjectIdentifier(connection)
     open[id] = (connection, channel)

@@ -44,23 +44,25 @@ extension Target {
   private final class Gathering: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
 
-    let intake: Intake
+    let bodyLimit: BodyLimit
     let classifier: RequestClassifier
     var head: HTTPRequestHead?
     /// What the page brings, as far as it came and was taken.
     var form: IncomingForm?
 
-    init(_ intake: Intake, _ classifier: RequestClassifier) { (self.intake, self.classifier) = (intake, classifier) }
+    init(_ bodyLimit: BodyLimit, _ classifier: RequestClassifier) {
+      (self.bodyLimit, self.classifier) = (bodyLimit, classifier)
+    }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
       switch unwrapInboundIn(data) {
       // A connection is for one request.
       case .head(let head) where self.head == nil:
         self.head = head
-        guard case .fragment(let url) = classifier.ruling(on: head) else { return intake.discard() }
-        intake.admitForm(limit: classifier.fragmentLimit)
+        guard case .fragment(let url) = classifier.ruling(on: head) else { return bodyLimit.discard() }
+        bodyLimit.admitForm(limit: classifier.fragmentLimit)
         form = IncomingForm(.fragment(url: url), limit: classifier.fragmentLimit)
-      case .body(let bytes): if form?.append(bytes) == false { intake.discard() }
+      case .body(let bytes): if form?.append(bytes) == false { bodyLimit.discard() }
       case .head, .end: break
       }
     }
@@ -70,14 +72,14 @@ extension Target {
 
   /// Read in pieces of a size that their number chooses.
   private static func gathered(_ bytes: [UInt8], _ classifier: RequestClassifier) -> Gathering {
-    let intake = Intake(limits)
-    let gathering = Gathering(intake, classifier)
+    let bodyLimit = BodyLimit(limits)
+    let gathering = Gathering(bodyLimit, classifier)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     (decoderLimits.maxHeaderFieldSize, decoderLimits.maxHeaderListSize) = (limits.headers, limits.headers)
     decoderLimits.maxHeaderFieldCount = limits.headerCount
     let decoder = HTTPRequestDecoder(
       leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)
-    let channel = EmbeddedChannel(handlers: [intake, ByteToMessageHandler(decoder), gathering])
+    let channel = EmbeddedChannel(handlers: [bodyLimit, ByteToMessageHandler(decoder), gathering])
     let size = bytes.count.isMultiple(of: 2) ? bytes.count + 1 : 7
     var rest = bytes[...]
     while !rest.isEmpty {

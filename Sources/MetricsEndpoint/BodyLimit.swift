@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Bounds what a visitor may send, before anything parses it.
-final class Intake: ChannelInboundHandler {
+/// Limits the bytes of a request before anything parses them: its head and whatever comes after it.
+final class BodyLimit: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias InboundOut = ByteBuffer
 

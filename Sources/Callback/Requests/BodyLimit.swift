@@ -1,8 +1,8 @@
 import NIOCore
 import NIOHTTP1
 
-/// Bounds what a connection may send, before anything parses it.
-final class Intake: ChannelInboundHandler {
+/// Limits the bytes of a request before anything parses them: its line, its headers and its body.
+final class BodyLimit: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias InboundOut = ByteBuffer
 
