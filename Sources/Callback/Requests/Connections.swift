@@ -19,7 +19,7 @@ final class Connections {
   let permits: Permits
   let context: Context
   private let loop: any EventLoop
-  private var open: [ObjectIdentifier: (connection: Connection, channel: any Channel)] = [:]
+  private var open: [ObjectIdentifier: (handler: RequestHandler, channel: any Channel)] = [:]
   private var handlersAtWork = 0
   private var logoutsAtWork = 0
 
@@ -33,7 +33,7 @@ final class Connections {
   func receive(_ channel: any Channel) throws {
     let limits = context.limits
     let bodyLimit = BodyLimit(limits)
-    let connection = Connection(connections: self, bodyLimit: bodyLimit)
+    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.headers
     decoderLimits.maxHeaderListSize = limits.headers
@@ -41,10 +41,10 @@ final class Connections {
     let decoder = HTTPRequestDecoder(
       leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)
     try channel.pipeline.syncOperations.addHandlers([
-      bodyLimit, HTTPResponseEncoder(), ByteToMessageHandler(decoder), connection,
+      bodyLimit, HTTPResponseEncoder(), ByteToMessageHandler(decoder), handler,
     ])
-    let id = ObjectIdentifier(connection)
-    open[id] = (connection, channel)
+    let id = ObjectIdentifier(handler)
+    open[id] = (handler, channel)
     channel.closeFuture.assumeIsolated().whenComplete { [self] _ in open[id] = nil }
   }
 
@@ -98,7 +98,7 @@ final class Connections {
   }
 
   /// How long it may take until every connection that was just accepted has said what it wants.
-  var grace: TimeAmount { open.values.map(\.connection.grace).max() ?? .zero }
+  var grace: TimeAmount { open.values.map(\.handler.grace).max() ?? .zero }
 
   /// Ends idle connections now, and all others at last after `Limits.stop`.
   func stop() -> EventLoopFuture<Void> {
@@ -106,7 +106,7 @@ final class Connections {
     let cut = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.stop)) { [self] in
       for (_, channel) in open.values { channel.close(promise: nil) }
     }
-    for (connection, _) in Array(open.values) { connection.stop() }
+    for (handler, _) in Array(open.values) { handler.stop() }
     let all = EventLoopFuture.andAllComplete(closed, on: loop)
     all.assumeIsolated().whenComplete { _ in cut.cancel() }
     return all

@@ -5,7 +5,7 @@ import NIOCore
 import NIOHTTP1
 
 /// One connection: one request, one answer, the end.
-final class Connection: ChannelInboundHandler {
+final class RequestHandler: ChannelInboundHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
 

@@ -3,7 +3,7 @@ import NIOCore
 import NIOHTTP1
 
 /// One connection: one request, one answer, the end.
-final class Visit: ChannelInboundHandler {
+final class RequestHandler: ChannelInboundHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias OutboundOut = HTTPServerResponsePart
 
@@ -31,7 +31,7 @@ final class Visit: ChannelInboundHandler {
 
   func handlerAdded(context: ChannelHandlerContext) {
     let channel = context.channel
-    end = context.eventLoop.scheduleTask(in: TimeAmount(limits.visit)) { channel.close(promise: nil) }
+    end = context.eventLoop.scheduleTask(in: TimeAmount(limits.lifetime)) { channel.close(promise: nil) }
   }
 
   func handlerRemoved(context: ChannelHandlerContext) { end?.cancel() }
