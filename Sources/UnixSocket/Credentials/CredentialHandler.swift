@@ -25,7 +25,7 @@ final class CredentialHandler: ChannelInboundHandler {
 
   private let judge: CredentialServer.Judge
   private let source: CredentialSource
-  private let roster: CredentialRoster
+  private let table: CredentialConnectionTable
   private let limits: CredentialServer.Limits
   private let waiting: CredentialServer.Waiting?
   private let onWithheld: @Sendable (CredentialWithheld) -> Void
@@ -43,13 +43,13 @@ final class CredentialHandler: ChannelInboundHandler {
   var isWaiting: Bool { if case .asking = state { true } else { false } }
 
   init(
-    judge: @escaping CredentialServer.Judge, source: @escaping CredentialSource, roster: CredentialRoster,
+    judge: @escaping CredentialServer.Judge, source: @escaping CredentialSource, table: CredentialConnectionTable,
     limits: CredentialServer.Limits, waiting: CredentialServer.Waiting? = nil, letGo: (@Sendable () -> Void)? = nil,
     onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, logger: Logger
   ) {
     self.judge = judge
     self.source = source
-    self.roster = roster
+    self.table = table
     self.limits = limits
     self.waiting = waiting
     self.letGo = letGo
@@ -61,7 +61,7 @@ final class CredentialHandler: ChannelInboundHandler {
 
   func handlerAdded(context: ChannelHandlerContext) {
     self.context = context
-    roster.enter(self)
+    table.enter(self)
   }
 
   func handlerRemoved(context: ChannelHandlerContext) {
@@ -97,7 +97,7 @@ final class CredentialHandler: ChannelInboundHandler {
     letGo?()
     letGo = nil
     // Hanging up gives nobody more than their share: it counts until the source has answered.
-    if !isAsking { roster.leave(self) }
+    if !isAsking { table.leave(self) }
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -133,7 +133,7 @@ final class CredentialHandler: ChannelInboundHandler {
   private func take(_ answer: Result<SecretText, RPCError>) {
     isAsking = false
     guard case .asking = state else {
-      if hasEnded { roster.leave(self) }
+      if hasEnded { table.leave(self) }
       return
     }
     switch answer {
@@ -206,7 +206,7 @@ final class CredentialHandler: ChannelInboundHandler {
     }
     var told = ""
     if refusal.isForeign {
-      guard let others = roster.refusals.refused(at: .now()) else { return }
+      guard let others = table.refusals.refused(at: .now()) else { return }
       if others > 0 { told = " (\(others) more before it)" }
     }
     let what = wanted.map { "credential \($0.id) for \($0.unit)" } ?? "a credential"

@@ -50,7 +50,7 @@ public final class CredentialServer: Sendable {
   private let source: CredentialSource
   private let onWithheld: @Sendable (CredentialWithheld) -> Void
   private let logger: Logger
-  private let roster: NIOLoopBoundBox<CredentialRoster>
+  private let table: NIOLoopBoundBox<CredentialConnectionTable>
   private let state = Mutex(State())
 
   /// - Parameters:
@@ -89,7 +89,7 @@ public final class CredentialServer: Sendable {
     self.onWithheld = onWithheld
     self.logger = logger
     let most = limits.connections
-    roster = .makeBoxSendingValue(CredentialRoster(limit: most), eventLoop: eventLoop)
+    table = .makeBoxSendingValue(CredentialConnectionTable(limit: most), eventLoop: eventLoop)
   }
 
   /// Binds, and returns when the socket answers.
@@ -109,13 +109,13 @@ public final class CredentialServer: Sendable {
 
   /// Answers whom the process before left waiting.
   private func resume(_ connection: Waiting.Connection) async {
-    let (roster, letGo) = (roster, connection.letGo)
+    let (table, letGo) = (table, connection.letGo)
     let handler = handler
     let bootstrap = ClientBootstrap(group: eventLoop)
       .channelOption(.allowRemoteHalfClosure, value: true)
       .channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(handler(roster.value, letGo))
+          try channel.pipeline.syncOperations.addHandler(handler(table.value, letGo))
         }
       }
     do {
@@ -127,29 +127,29 @@ public final class CredentialServer: Sendable {
   }
 
   /// Makes what serves one connection, on the loop.
-  private var handler: @Sendable (CredentialRoster, (@Sendable () -> Void)?) -> CredentialHandler {
-    { [judge, source, limits, waiting, onWithheld, logger] roster, letGo in
+  private var handler: @Sendable (CredentialConnectionTable, (@Sendable () -> Void)?) -> CredentialHandler {
+    { [judge, source, limits, waiting, onWithheld, logger] table, letGo in
       CredentialHandler(
-        judge: judge, source: source, roster: roster, limits: limits, waiting: waiting, letGo: letGo,
+        judge: judge, source: source, table: table, limits: limits, waiting: waiting, letGo: letGo,
         onWithheld: onWithheld, logger: logger)
     }
   }
 
   private func serve(_ socket: ListeningSocket) async throws(SocketServerError) {
-    let (roster, limits, handler) = (roster, limits, handler)
+    let (table, limits, handler) = (table, limits, handler)
     // One loop for all of them: what is asked of all at the end is asked of every one.
     let bootstrap = ServerBootstrap(group: eventLoop)
       .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsPerTurn)
       .serverChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(CredentialGate(roster.value))
+          try channel.pipeline.syncOperations.addHandler(CredentialGate(table.value))
         }
       }
       // systemd says at once that it will send nothing.
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(handler(roster.value, nil))
+          try channel.pipeline.syncOperations.addHandler(handler(table.value, nil))
         }
       }
     do {
@@ -186,16 +186,16 @@ public final class CredentialServer: Sendable {
     atMost limit: Duration, until isDone: @escaping @Sendable (CredentialHandler) -> Bool
   ) async {
     let end = NIODeadline.now() + TimeAmount(limit)
-    let roster = roster
+    let table = table
     while NIODeadline.now() < end {
-      let areDone = try? await eventLoop.submit { roster.value.connections.values.allSatisfy(isDone) }.get()
+      let areDone = try? await eventLoop.submit { table.value.connections.values.allSatisfy(isDone) }.get()
       guard areDone == false else { return }
       try? await Task.sleep(for: Self.drainStep)
     }
   }
 
   private func eachConnection(_ action: @escaping @Sendable (CredentialHandler) -> Void) async {
-    let roster = roster
-    try? await eventLoop.submit { for connection in roster.value.connections.values { action(connection) } }.get()
+    let table = table
+    try? await eventLoop.submit { for connection in table.value.connections.values { action(connection) } }.get()
   }
 }

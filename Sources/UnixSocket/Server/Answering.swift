@@ -3,7 +3,7 @@ import BrokerAPI
 /// The comfortable road: one line in a task of its own, from its bytes to the reply's.
 struct Answering: Sendable {
   let dispatcher: any Dispatcher
-  let roster: Roster
+  let table: ConnectionTable
 
   static let shuttingDown = RPCError(.shuttingDown, "the broker is stopping")
 
@@ -49,7 +49,7 @@ struct Answering: Sendable {
   }
 
   private func result(of request: RPCRequest, _ connection: Connection) async -> Result<JSON, RPCError> {
-    guard !roster.isDraining else { return .failure(Self.shuttingDown) }
+    guard !table.isDraining else { return .failure(Self.shuttingDown) }
     return await connection.pending.answer { await dispatcher.respond(to: request, session: connection) }
   }
 }

@@ -30,7 +30,7 @@ public final class Connection: Session {
   public let caller: Caller
   private let peer: Peer
   private let eventLoop: any EventLoop
-  private let roster: Roster
+  private let table: ConnectionTable
   private let limits: SocketServer.Limits
   private let state: Mutex<State>
   private let requests = Atomic(0)
@@ -38,13 +38,13 @@ public final class Connection: Session {
   let pending = PendingCalls()
 
   init(
-    peer: consuming Peer, handler: ConnectionHandler, eventLoop: any EventLoop, roster: Roster,
+    peer: consuming Peer, handler: ConnectionHandler, eventLoop: any EventLoop, table: ConnectionTable,
     limits: SocketServer.Limits
   ) {
     caller = peer.caller
     self.peer = peer
     self.eventLoop = eventLoop
-    self.roster = roster
+    self.table = table
     self.limits = limits
     state = Mutex(State(handler: NIOLoopBound(handler, eventLoop: eventLoop)))
   }
@@ -123,7 +123,7 @@ public final class Connection: Session {
       return (!state.isScheduled, false)
     }
     if wake { wakeLoop() }
-    if leave { roster.leave(self) }
+    if leave { table.leave(self) }
   }
 
   // MARK: for the handler, on its loop
@@ -141,7 +141,7 @@ public final class Connection: Session {
     state.withLock { $0.notificationBytes -= bytes }
   }
 
-  /// The channel is closed. The connection stays on the roster until the requests it left behind have ended, so that
+  /// The channel is closed. The connection stays in the table until the requests it left behind have ended, so that
   /// hanging up gives no one more than their share.
   func closed() {
     let (actions, leave) = state.withLock { state in
@@ -151,7 +151,7 @@ public final class Connection: Session {
       defer { state.onClose = [] }
       return (state.onClose, mayLeave(&state))
     }
-    if leave { roster.leave(self) }
+    if leave { table.leave(self) }
     for action in actions { action() }
   }
 

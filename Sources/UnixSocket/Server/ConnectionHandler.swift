@@ -15,7 +15,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
   private let answering: Answering
   private let dispatcher: any Dispatcher
-  private let roster: Roster
+  private let table: ConnectionTable
   private let limits: SocketServer.Limits
   private let logger: Logger
 
@@ -36,10 +36,10 @@ final class ConnectionHandler: ChannelDuplexHandler {
   private var idle = (activity: 0, since: NIODeadline.uptimeNanoseconds(0))
   private var unfinished: (line: Int, since: NIODeadline)?
 
-  init(dispatcher: any Dispatcher, roster: Roster, limits: SocketServer.Limits, logger: Logger) {
-    answering = Answering(dispatcher: dispatcher, roster: roster)
+  init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger) {
+    answering = Answering(dispatcher: dispatcher, table: table)
     self.dispatcher = dispatcher
-    self.roster = roster
+    self.table = table
     self.limits = limits
     self.logger = logger
     framer = LineFramer(limit: limits.line)
@@ -57,7 +57,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
     ) { socket -> (Connection, CredentialName?)? in
       guard let peer = Peer(of: socket) else { return nil }
       let connection = Connection(
-        peer: peer, handler: self, eventLoop: context.eventLoop, roster: roster, limits: limits)
+        peer: peer, handler: self, eventLoop: context.eventLoop, table: table, limits: limits)
       return (connection, CredentialPeer.name(of: socket))
     }
     guard let (connection, wanted) = identified ?? nil else {
@@ -68,10 +68,10 @@ final class ConnectionHandler: ChannelDuplexHandler {
     }
     if let wanted {
       refuse(wanted, connection, context)
-    } else if roster.isDraining {
+    } else if table.isDraining {
       refuse(Answering.shuttingDown, context)
-    } else if let limit = roster.admit(connection) {
-      if let others = roster.refused(at: .now()) {
+    } else if let limit = table.admit(connection) {
+      if let others = table.refused(at: .now()) {
         logger.warning(
           "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
           metadata: ["uid": "\(connection.caller.uid)"])
@@ -86,9 +86,9 @@ final class ConnectionHandler: ChannelDuplexHandler {
   /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
   private func refuse(_ wanted: CredentialName, _ connection: Connection, _ context: ChannelHandlerContext) {
     isClosing = true
-    guard roster.admit(connection) == nil else { return context.close(promise: nil) }
+    guard table.admit(connection) == nil else { return context.close(promise: nil) }
     self.connection = connection
-    if let others = roster.refused(at: .now()) {
+    if let others = table.refused(at: .now()) {
       let before = others > 0 ? " (\(others) more refused before it)" : ""
       logger.warning(
         "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
@@ -167,7 +167,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
   }
 
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) {
-    if let plain = PlainTokenGet.scan(line), !roster.isDraining {
+    if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))

@@ -52,7 +52,7 @@ public final class SocketServer: Sendable {
   private let dispatcher: any Dispatcher
   private let group: any EventLoopGroup
   private let logger: Logger
-  private let roster: Roster
+  private let table: ConnectionTable
   private let state = Mutex(State())
 
   /// Each connection stays on one loop of the group; a group of one thread is enough.
@@ -63,14 +63,14 @@ public final class SocketServer: Sendable {
     self.dispatcher = dispatcher
     self.group = group
     self.logger = logger
-    roster = Roster(limits: configuration.limits)
+    table = ConnectionTable(limits: configuration.limits)
   }
 
   /// The loops that serve, for the watchdog.
   public var eventLoops: [any EventLoop] { group.makeIterator().map { $0 } }
 
   /// Open connections, and closed ones whose requests still run.
-  public var connectionCount: Int { roster.count }
+  public var connectionCount: Int { table.count }
 
   /// What the socket has seen so far.
   public struct Figures: Sendable, Equatable {
@@ -81,7 +81,7 @@ public final class SocketServer: Sendable {
     public var refused: UInt64
   }
 
-  public var figures: Figures { roster.figures }
+  public var figures: Figures { table.figures }
 
   /// Binds, and returns when the socket answers.
   public func start() async throws(SocketServerError) {
@@ -107,7 +107,7 @@ public final class SocketServer: Sendable {
   }
 
   private func serve(_ socket: ListeningSocket) async throws(SocketServerError) {
-    let (dispatcher, roster, limits, logger) = (dispatcher, roster, configuration.limits, logger)
+    let (dispatcher, table, limits, logger) = (dispatcher, table, configuration.limits, logger)
     let marks = ChannelOptions.Types.WriteBufferWaterMark(low: limits.unread / 2, high: limits.unread)
     let bootstrap = ServerBootstrap(group: group)
       .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsPerTurn)
@@ -116,7 +116,7 @@ public final class SocketServer: Sendable {
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
           try channel.pipeline.syncOperations.addHandler(
-            ConnectionHandler(dispatcher: dispatcher, roster: roster, limits: limits, logger: logger))
+            ConnectionHandler(dispatcher: dispatcher, table: table, limits: limits, logger: logger))
         }
       }
     do {
@@ -136,10 +136,10 @@ public final class SocketServer: Sendable {
 
   private func startTicking() {
     let interval = TimeAmount(configuration.limits.tick)
-    let tick = group.next().scheduleRepeatedTask(initialDelay: interval, delay: interval) { [roster, logger] _ in
+    let tick = group.next().scheduleRepeatedTask(initialDelay: interval, delay: interval) { [table, logger] _ in
       let now = NIODeadline.now()
-      if let refused = roster.untoldRefusals(at: now) { logger.warning("\(refused) more connections were refused") }
-      for connection in roster.connections { connection.onLoop { $0.tick(now) } }
+      if let refused = table.untoldRefusals(at: now) { logger.warning("\(refused) more connections were refused") }
+      for connection in table.connections { connection.onLoop { $0.tick(now) } }
     }
     state.withLock { $0.tick = tick }
   }
@@ -150,13 +150,13 @@ public final class SocketServer: Sendable {
   /// What a client could send before it learns of the end is answered.
   public func drain(deadline: Duration) async {
     await stopAccepting()
-    roster.startDraining()
-    await wait(atMost: Self.firstWordsGrace) { roster in roster.connections.allSatisfy(\.hasAsked) }
-    await wait(atMost: deadline) { roster in roster.connections.allSatisfy { $0.running == 0 } }
-    for connection in roster.connections { connection.pending.answerAll(Answering.shuttingDown) }
-    await wait(atMost: Self.drainGrace) { roster in roster.connections.allSatisfy { $0.running == 0 } }
-    for connection in roster.connections { connection.onLoop { $0.finish() } }
-    await wait(atMost: configuration.limits.linger + Self.drainGrace) { roster in roster.count == 0 }
+    table.startDraining()
+    await wait(atMost: Self.firstWordsGrace) { table in table.connections.allSatisfy(\.hasAsked) }
+    await wait(atMost: deadline) { table in table.connections.allSatisfy { $0.running == 0 } }
+    for connection in table.connections { connection.pending.answerAll(Answering.shuttingDown) }
+    await wait(atMost: Self.drainGrace) { table in table.connections.allSatisfy { $0.running == 0 } }
+    for connection in table.connections { connection.onLoop { $0.finish() } }
+    await wait(atMost: configuration.limits.linger + Self.drainGrace) { table in table.count == 0 }
     state.withLock { $0.tick.take() }?.cancel()
   }
 
@@ -168,12 +168,12 @@ public final class SocketServer: Sendable {
     // The file first: whoever binds the path next must find it gone, not ours.
     for socket in sockets { socket.unlinkFile() }
     for channel in channels { try? await channel.close() }
-    // Those that were accepted last are on the roster when their loops have had a turn.
+    // Those that were accepted last are in the table when their loops have had a turn.
     for loop in eventLoops { try? await loop.submit {}.get() }
   }
 
-  private func wait(atMost limit: Duration, until done: (Roster) -> Bool) async {
+  private func wait(atMost limit: Duration, until done: (ConnectionTable) -> Bool) async {
     let end = NIODeadline.now() + TimeAmount(limit)
-    while !done(roster), NIODeadline.now() < end { try? await Task.sleep(for: Self.drainStep) }
+    while !done(table), NIODeadline.now() < end { try? await Task.sleep(for: Self.drainStep) }
   }
 }

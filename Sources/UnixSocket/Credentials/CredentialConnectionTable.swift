@@ -2,7 +2,7 @@ import NIOCore
 
 /// The connections that ask for credentials, on the loop that serves them. While there are as many as may be, the next
 /// ones wait in the kernel: nobody is refused for the others' sake.
-final class CredentialRoster {
+final class CredentialConnectionTable {
   private let limit: Int
   private(set) var connections: [ObjectIdentifier: CredentialHandler] = [:]
   /// Of those who are not the manager.
@@ -33,16 +33,16 @@ final class CredentialRoster {
   fileprivate func forget(_ context: ChannelHandlerContext) { held.removeAll { $0 === context } }
 }
 
-/// Before a listening socket accepts, its roster is asked.
+/// Before a listening socket accepts, the table is asked.
 final class CredentialGate: ChannelOutboundHandler {
   typealias OutboundIn = Any
 
-  private let roster: CredentialRoster
+  private let table: CredentialConnectionTable
 
-  init(_ roster: CredentialRoster) {
-    self.roster = roster
+  init(_ table: CredentialConnectionTable) {
+    self.table = table
   }
 
-  func read(context: ChannelHandlerContext) { roster.accept(context) }
-  func handlerRemoved(context: ChannelHandlerContext) { roster.forget(context) }
+  func read(context: ChannelHandlerContext) { table.accept(context) }
+  func handlerRemoved(context: ChannelHandlerContext) { table.forget(context) }
 }

@@ -2,8 +2,8 @@ import BrokerAPI
 import NIOCore
 import Synchronization
 
-/// Who is connected: admission, and what a drain waits for.
-final class Roster: Sendable {
+/// The open connections: admits new ones within the limits; a drain waits until it is empty.
+final class ConnectionTable: Sendable {
   private struct State {
     var connections: [ObjectIdentifier: Connection] = [:]
     var tally: Tally
