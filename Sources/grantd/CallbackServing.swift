@@ -8,7 +8,7 @@ import Providers
 
 /// The callback listeners: one for the broker's own port, and one for each other loopback port that a provider's
 /// registered redirect URIs fix. A port that is taken stops no token from being served.
-actor CallbackDesk {
+actor CallbackServing {
   /// How often a taken port is tried again.
   private static let retryPause = Duration.seconds(30)
 

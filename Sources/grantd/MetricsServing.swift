@@ -6,7 +6,7 @@ import MetricsEndpoint
 import NIOPosix
 
 /// The metrics over HTTP, where the configuration wants them. An address that is taken stops no token from being served.
-actor MetricsDesk {
+actor MetricsServing {
   /// How often a taken address is tried again.
   private static let retryPause = Duration.seconds(30)
 
