@@ -12,7 +12,7 @@ actor CallbackServing {
   /// How often a taken port is tried again.
   private static let retryPause = Duration.seconds(30)
 
-  private let keeping: CallbackListener.Keeping?
+  private let keeper: CallbackListener.SocketKeeper?
   private let logger: Logger
   private var main: CallbackListener?
   private var fixed: [Int: CallbackListener] = [:]
@@ -23,8 +23,8 @@ actor CallbackServing {
   /// The update that came last; the next begins when it has ended.
   private var latest: Task<[String], Never>?
 
-  init(keeping: CallbackListener.Keeping?, logger: Logger) {
-    self.keeping = keeping
+  init(keeper: CallbackListener.SocketKeeper?, logger: Logger) {
+    self.keeper = keeper
     self.logger = logger
   }
 
@@ -100,7 +100,7 @@ actor CallbackServing {
       configuration: .init(
         port: port.port, preferredPort: port.preferred, paths: paths, publicSite: publicSite(),
         ipv4: settings.callback.ipv4, ipv6: settings.callback.ipv6), handler: broker,
-      group: MultiThreadedEventLoopGroup.singleton, keeping: keeping, logger: logger)
+      group: MultiThreadedEventLoopGroup.singleton, keeper: keeper, logger: logger)
     do throws(CallbackListenerError) {
       try await listener.start()
     } catch {

@@ -38,7 +38,7 @@ struct Daemon: Sendable {
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
-    let callbacks = CallbackServing(keeping: kept.callbacks, logger: logger)
+    let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
     let metrics = MetricsServing(logger: logger)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
@@ -137,7 +137,7 @@ struct Daemon: Sendable {
         ? .path(places.socketPath(settings)) : .inherited(listeners.map(\.descriptor)),
       // Everybody may connect to the system instance: its policy decides, by what the kernel says of the caller.
       mode: settings.socket.mode ?? (isSystem ? 0o666 : 0o600), folderMode: isSystem ? 0o755 : 0o700, limits: limits)
-    if listeners.isEmpty { configuration.keeping = kept.keeping("grantd") }
+    if listeners.isEmpty { configuration.keeper = kept.keeper("grantd") }
     return configuration
   }
 

@@ -36,7 +36,7 @@ struct Binding {
       }
     }
 
-    /// As ``CallbackListener/Keeping`` calls it.
+    /// The name that ``CallbackListener/SocketKeeper`` knows it by.
     var short: String {
       switch self {
       case .ipv4: "v4"
@@ -56,7 +56,7 @@ struct Binding {
   let configuration: CallbackListener.Configuration
   let loop: any EventLoop
   let connections: NIOLoopBound<Connections>
-  let keeping: CallbackListener.Keeping?
+  let keeper: CallbackListener.SocketKeeper?
 
   func bind() async throws(CallbackListenerError) -> Result {
     let families = Family.allCases.filter { $0 == .ipv4 ? configuration.ipv4 : configuration.ipv6 }
@@ -114,7 +114,7 @@ struct Binding {
         } else {
           for socket in result.sockets { try? await socket.close().get() }
           // One family alone is not served: neither must it be held.
-          for family in result.families { keeping?.forget(result.port, family.short) }
+          for family in result.families { keeper?.forget(result.port, family.short) }
           throw error
         }
       }
@@ -144,13 +144,13 @@ struct Binding {
 
   /// The socket that a process before listened with: connections wait in it.
   private func earlierSocket(_ family: Family, port: Int) async -> (any Channel)? {
-    guard port != 0, let keeping, let earlier = keeping.earlier(port, family.short) else { return nil }
+    guard port != 0, let keeper, let earlier = keeper.earlier(port, family.short) else { return nil }
     guard let socket = try? await bootstrap().withBoundSocket(earlier).get() else {
-      keeping.forget(port, family.short)
+      keeper.forget(port, family.short)
       return nil
     }
     if socket.localAddress?.ipAddress == family.rawValue, socket.localAddress?.port == port { return socket }
-    keeping.forget(port, family.short)
+    keeper.forget(port, family.short)
     try? await socket.close().get()
     return nil
   }

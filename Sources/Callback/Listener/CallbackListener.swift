@@ -21,7 +21,7 @@ public final class CallbackListener: Sendable {
     var addresses: [String]
     var warnings: [String]
     var sockets: [any Channel]
-    /// What somebody holds beside us, as ``Keeping`` calls it.
+    /// What the ``SocketKeeper`` holds, by its names.
     var kept: [String] = []
     var connections: NIOLoopBound<Connections>
   }
@@ -30,20 +30,20 @@ public final class CallbackListener: Sendable {
   private let loop: any EventLoop
   private let paths: Paths
   private let handler: any CallbackHandler
-  private let keeping: Keeping?
+  private let keeper: SocketKeeper?
   private let logger: Logger
   private let state = Mutex(State.idle)
 
   /// - Parameters:
   ///   - group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
-  ///   - keeping: holds the sockets over a restart; nil: nobody does.
+  ///   - keeper: holds the sockets over a restart; nil: nobody does.
   public init(
-    configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, keeping: Keeping? = nil,
+    configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, keeper: SocketKeeper? = nil,
     logger: Logger
   ) {
     self.configuration = configuration
     self.handler = handler
-    self.keeping = keeping
+    self.keeper = keeper
     self.logger = logger
     loop = group.next()
     paths = Paths(configuration.paths, publicSite: configuration.publicSite)
@@ -79,7 +79,7 @@ public final class CallbackListener: Sendable {
     do throws(CallbackListenerError) {
       connections = await Self.connections(context, on: loop)
       bound = try await Binding(
-        configuration: configuration, loop: loop, connections: connections, keeping: keeping
+        configuration: configuration, loop: loop, connections: connections, keeper: keeper
       ).bind()
     } catch {
       state.withLock { $0 = .stopped }
@@ -121,7 +121,7 @@ public final class CallbackListener: Sendable {
 
   /// Stops listening for good: nobody holds the sockets any more.
   public func retire() async {
-    if let listening { for family in listening.kept { keeping?.forget(listening.port, family) } }
+    if let listening { for family in listening.kept { keeper?.forget(listening.port, family) } }
     await stop()
   }
 
@@ -137,12 +137,12 @@ public final class CallbackListener: Sendable {
 
   /// Leaves a copy of each socket with whoever keeps them, and says of which families there is one.
   private func kept(_ bound: Binding.Result) async -> [String] {
-    guard let keeping else { return [] }
+    guard let keeper else { return [] }
     var kept: [String] = []
     for (socket, family) in zip(bound.sockets, bound.families.map(\.short)) {
       let taken = try? await loop.submit {
         try socket.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) {
-          keeping.keep($0, bound.port, family)
+          keeper.keep($0, bound.port, family)
         } ?? false
       }.get()
       if taken ?? false { kept.append(family) }

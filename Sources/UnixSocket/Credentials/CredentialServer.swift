@@ -42,7 +42,7 @@ public final class CredentialServer: Sendable {
 
   private let endpoint: SocketServer.Configuration.Endpoint
   private let folderMode: UInt32
-  private let keeping: SocketServer.Keeping?
+  private let keeper: SocketServer.SocketKeeper?
   private let waiting: Waiting?
   private let judge: Judge
   private let limits: Limits
@@ -55,18 +55,18 @@ public final class CredentialServer: Sendable {
 
   /// - Parameters:
   ///   - folderMode: the permissions of the socket's folder, where it has to be made. The socket's own are 0600.
-  ///   - keeping: holds the socket of a `.path` over a restart; nil: nobody does.
+  ///   - keeper: holds the socket of a `.path` over a restart; nil: nobody does.
   ///   - waiting: holds connections that wait, should this process end without a word; nil: nobody does.
   ///   - onWithheld: told of each connection that got nothing without the source's knowing. On the event loop: must not
   ///     wait.
   public convenience init(
-    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeping: SocketServer.Keeping? = nil,
+    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketServer.SocketKeeper? = nil,
     waiting: Waiting? = nil, manager: Manager, limits: Limits = Limits(), eventLoop: any EventLoop, logger: Logger,
     onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, source: @escaping CredentialSource
   ) {
     let judge: Judge = { name, caller throws(CredentialRefusal) in try manager.request(name, from: caller) }
     self.init(
-      endpoint: endpoint, folderMode: folderMode, keeping: keeping, waiting: waiting, judge: judge, limits: limits,
+      endpoint: endpoint, folderMode: folderMode, keeper: keeper, waiting: waiting, judge: judge, limits: limits,
       eventLoop: eventLoop, logger: logger, onWithheld: onWithheld, source: source)
   }
 
@@ -74,13 +74,13 @@ public final class CredentialServer: Sendable {
   typealias Judge = @Sendable (CredentialName?, Caller) throws(CredentialRefusal) -> CredentialRequest
 
   init(
-    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeping: SocketServer.Keeping? = nil,
+    endpoint: SocketServer.Configuration.Endpoint, folderMode: UInt32, keeper: SocketServer.SocketKeeper? = nil,
     waiting: Waiting? = nil, judge: @escaping Judge, limits: Limits, eventLoop: any EventLoop, logger: Logger,
     onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, source: @escaping CredentialSource
   ) {
     self.endpoint = endpoint
     self.folderMode = folderMode
-    self.keeping = keeping
+    self.keeper = keeper
     self.waiting = waiting
     self.judge = judge
     self.limits = limits
@@ -101,7 +101,7 @@ public final class CredentialServer: Sendable {
     guard isFirst else { throw .alreadyStarted }
     for connection in waiting?.earlier ?? [] { await resume(connection) }
     switch endpoint {
-    case .path(let path): try await serve(.bound(at: path, mode: Self.mode, folderMode: folderMode, keeping: keeping))
+    case .path(let path): try await serve(.bound(at: path, mode: Self.mode, folderMode: folderMode, keeper: keeper))
     case .inherited(let descriptors):
       for descriptor in descriptors { try await serve(.inherited(descriptor)) }
     }
@@ -155,7 +155,7 @@ public final class CredentialServer: Sendable {
     do {
       let channel = try await bootstrap.withBoundSocket(socket.descriptor).get()
       listen(socket.descriptor, limits.backlog)
-      let socket = socket.left(with: keeping)
+      let socket = socket.left(with: keeper)
       state.withLock { state in
         state.sockets.append(socket)
         state.channels.append(channel)

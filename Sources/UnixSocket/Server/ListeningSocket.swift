@@ -20,19 +20,19 @@ struct ListeningSocket: Sendable {
 
   /// What a process before left with whoever keeps it, where it is of this path, else bound here.
   static func bound(
-    at path: String, mode: UInt32, folderMode: UInt32, keeping: SocketServer.Keeping?
+    at path: String, mode: UInt32, folderMode: UInt32, keeper: SocketServer.SocketKeeper?
   ) throws(SocketServerError) -> ListeningSocket {
-    if let keeping, let earlier = keeping.earlier {
+    if let keeper, let earlier = keeper.earlier {
       if let socket = kept(earlier, at: path, mode: mode) { return socket }
-      keeping.forget()
+      keeper.forget()
       remove(kept: earlier, unlessAt: path)
     }
     return try bound(at: path, mode: mode, folderMode: folderMode)
   }
 
   /// Leaves a copy with whoever keeps it. The socket has to be ours and to listen; then its file stays.
-  func left(with keeping: SocketServer.Keeping?) -> ListeningSocket {
-    guard file != nil, let keeping, keeping.keep(descriptor) else { return self }
+  func left(with keeper: SocketServer.SocketKeeper?) -> ListeningSocket {
+    guard file != nil, let keeper, keeper.keep(descriptor) else { return self }
     return ListeningSocket(descriptor: descriptor, file: nil)
   }
 

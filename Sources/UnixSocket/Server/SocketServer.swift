@@ -9,7 +9,7 @@ import Synchronization
 public final class SocketServer: Sendable {
   public struct Configuration: Sendable {
     public enum Endpoint: Sendable, Equatable {
-      /// Bind here. The file is removed at the end, unless the socket is kept (``Keeping``).
+      /// Bind here. The file is removed at the end, unless the socket is kept (``SocketKeeper``).
       case path(String)
       /// Descriptors of listening sockets from the service manager; their files are never removed.
       case inherited([Int32])
@@ -22,7 +22,7 @@ public final class SocketServer: Sendable {
     public var folderMode: UInt32
     public var limits: Limits
     /// Holds the socket of a `.path` over a restart; nil: nobody does.
-    public var keeping: Keeping?
+    public var keeper: SocketKeeper?
 
     public init(endpoint: Endpoint, mode: UInt32 = 0o600, folderMode: UInt32 = 0o700, limits: Limits = Limits()) {
       self.endpoint = endpoint
@@ -98,7 +98,7 @@ public final class SocketServer: Sendable {
     switch configuration.endpoint {
     case .path(let path):
       let (mode, folderMode) = (configuration.mode, configuration.folderMode)
-      return [try .bound(at: path, mode: mode, folderMode: folderMode, keeping: configuration.keeping)]
+      return [try .bound(at: path, mode: mode, folderMode: folderMode, keeper: configuration.keeper)]
     case .inherited(let descriptors):
       var sockets: [ListeningSocket] = []
       for descriptor in descriptors { sockets.append(try .inherited(descriptor)) }
@@ -123,7 +123,7 @@ public final class SocketServer: Sendable {
       let channel = try await bootstrap.withBoundSocket(socket.descriptor).get()
       // The channel listened with a backlog of its own choice; the last call counts.
       listen(socket.descriptor, limits.backlog)
-      let socket = socket.left(with: configuration.keeping)
+      let socket = socket.left(with: configuration.keeper)
       state.withLock { state in
         state.sockets.append(socket)
         state.channels.append(channel)

@@ -13,7 +13,7 @@ private final class Holder: Sendable {
 
   var names: [String] { held.withLock { $0.keys.sorted() } }
 
-  var keeping: CallbackListener.Keeping {
+  var keeper: CallbackListener.SocketKeeper {
     .init(
       earlier: { [self] port, family in held.withLock { $0["\(port)-\(family)"] }.map { dup($0) } },
       keep: { [self] descriptor, port, family in
@@ -28,13 +28,13 @@ private final class Holder: Sendable {
   deinit { for (_, descriptor) in held.withLock({ $0 }) { close(descriptor) } }
 }
 
-@Suite struct KeepingTests {
+@Suite struct SocketKeeperTests {
   private func listener(
     _ configuration: CallbackListener.Configuration, _ holder: Holder, handler: any CallbackHandler = ScriptedHandler()
   ) -> CallbackListener {
     CallbackListener(
       configuration: configuration, handler: handler, group: MultiThreadedEventLoopGroup.singleton,
-      keeping: holder.keeping, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+      keeper: holder.keeper, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
   }
 
   @Test("A browser that comes between two listeners is answered by the second", arguments: ["127.0.0.1", "::1"])
@@ -111,7 +111,7 @@ private final class Holder: Sendable {
     let port = try #require(stranger.localAddress?.port)
     let holder = Holder()
     let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    #expect(holder.keeping.keep(descriptor, port, "v6"))
+    #expect(holder.keeper.keep(descriptor, port, "v6"))
     close(descriptor)
     try await stranger.close().get()
     let mine = listener(.init(port: port), holder)

@@ -1,8 +1,8 @@
 import Glibc
 
 extension SocketServer {
-  /// Whoever holds the listening socket while no process serves it, so that clients wait instead of being refused.
-  public struct Keeping: Sendable {
+  /// Holds the listening socket while no process serves it, so that clients wait instead of being refused.
+  public struct SocketKeeper: Sendable {
     /// What the process before left, if anything. The server owns it.
     public var earlier: Int32?
     /// Gives a copy of the listening descriptor away; true where somebody took it.

@@ -1,7 +1,7 @@
 extension CallbackListener {
-  /// Whoever holds the listening sockets while no process serves them, so that a browser waits instead of being refused.
+  /// Holds the listening sockets while no process serves them, so that a browser waits instead of being refused.
   /// The families are called `v4` and `v6`.
-  public struct Keeping: Sendable {
+  public struct SocketKeeper: Sendable {
     /// What the process before left of this port and family, once. The listener owns it.
     public var earlier: @Sendable (_ port: Int, _ family: String) -> Int32?
     /// Gives a copy of the listening descriptor away; true where somebody took it.

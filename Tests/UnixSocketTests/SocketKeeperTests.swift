@@ -15,8 +15,8 @@ private final class Holder: Sendable {
   var descriptor: Int32? { held.withLock { $0 } }
 
   /// What the next server gets, and may hold again.
-  func keeping() -> SocketServer.Keeping {
-    SocketServer.Keeping(
+  func keeper() -> SocketServer.SocketKeeper {
+    SocketServer.SocketKeeper(
       earlier: descriptor.map { fcntl($0, F_DUPFD_CLOEXEC, 0) },
       keep: { [self] descriptor in
         held.withLock { $0 = fcntl(descriptor, F_DUPFD_CLOEXEC, 0) }
@@ -31,10 +31,10 @@ private final class Holder: Sendable {
   deinit { if let descriptor { close(descriptor) } }
 }
 
-@Suite struct KeepingTests {
+@Suite struct SocketKeeperTests {
   private func server(_ path: String, _ holder: Holder, mode: UInt32 = 0o600) -> SocketServer {
     var configuration = SocketServer.Configuration(endpoint: .path(path), mode: mode)
-    configuration.keeping = holder.keeping()
+    configuration.keeper = holder.keeper()
     return Served.server(configuration)
   }
 
