@@ -46,7 +46,7 @@ public final class DemoServer: Sendable {
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
       .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
       .bind(host: host, port: options.port) { channel in
-        channel.eventLoop.makeCompletedFuture { try Connection.configure(channel) }
+        channel.eventLoop.makeCompletedFuture { try HTTPConnection.configure(channel) }
       }
     let port = listener.channel.localAddress?.port ?? options.port
     let issuer = "http://\(host.contains(":") ? "[\(host)]" : host):\(port)"
@@ -56,7 +56,7 @@ public final class DemoServer: Sendable {
       try? await listener.executeThenClose { connections in
         try await withThrowingDiscardingTaskGroup { group in
           for try await connection in connections {
-            group.addTask { await Connection.serve(connection, provider) }
+            group.addTask { await HTTPConnection.serve(connection, provider) }
           }
         }
       }

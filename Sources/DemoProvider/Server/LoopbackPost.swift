@@ -50,7 +50,7 @@ enum LoopbackPost {
         channel.eventLoop.makeCompletedFuture {
           try channel.pipeline.syncOperations.addHTTPClientHandlers()
           try channel.pipeline.syncOperations.addHandler(RequestParts())
-          return try NIOAsyncChannel<HTTPClientResponsePart, Connection.RequestPart>(
+          return try NIOAsyncChannel<HTTPClientResponsePart, HTTPConnection.RequestPart>(
             wrappingChannelSynchronously: channel)
         }
       }
@@ -81,13 +81,13 @@ enum LoopbackPost {
   }
 }
 
-extension Connection {
+extension HTTPConnection {
   typealias RequestPart = HTTPPart<HTTPRequestHead, ByteBuffer>
 }
 
 /// Lets request parts be written from any thread: `IOData`, which may be a file, is not Sendable; a buffer is.
 private final class RequestParts: ChannelOutboundHandler {
-  typealias OutboundIn = Connection.RequestPart
+  typealias OutboundIn = HTTPConnection.RequestPart
   typealias OutboundOut = HTTPClientRequestPart
 
   func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {

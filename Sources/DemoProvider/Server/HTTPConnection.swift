@@ -4,7 +4,7 @@ import NIOHTTP1
 import Synchronization
 
 /// One client's connection: its requests one after another, each answered as its faults allow.
-struct Connection: Sendable {
+struct HTTPConnection: Sendable {
   typealias Part = HTTPPart<HTTPResponseHead, ByteBuffer>
   typealias Channel = NIOAsyncChannel<HTTPServerRequestPart, Never>
 
@@ -151,7 +151,7 @@ private final class Flight: Sendable {
 
 /// Lets response parts be written from any thread: `IOData`, which may be a file, is not Sendable; a buffer is.
 private final class SendableParts: ChannelOutboundHandler {
-  typealias OutboundIn = Connection.Part
+  typealias OutboundIn = HTTPConnection.Part
   typealias OutboundOut = HTTPServerResponsePart
 
   func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
