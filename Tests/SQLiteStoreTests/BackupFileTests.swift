@@ -8,7 +8,7 @@ import Testing
 @testable import SQLiteStore
 
 @Suite("A backup", .timeLimit(.minutes(3)))
-struct BackupTests {
+struct BackupFileTests {
   let folder = TemporaryFolder()
 
   private static let cheap = BackupFile.Scrypt(log2Rounds: 4, blockSize: 1, parallelism: 1)

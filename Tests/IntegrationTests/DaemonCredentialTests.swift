@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 @Suite("systemd credentials")
-struct CredentialTests {
+struct DaemonCredentialTests {
   @Test("the state is sealed under the credential, no key file is made, and without the credential it stays shut")
   func sealingKey() async throws {
     let credentials = try Folder()

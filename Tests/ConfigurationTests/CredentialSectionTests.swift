@@ -5,7 +5,7 @@ import Testing
 
 @testable import GrantdConfiguration
 
-@Suite struct CredentialTests {
+@Suite struct CredentialSectionTests {
   @Test("Each key of a credential arrives where it belongs, and credentials of several files are appended")
   func keys() throws {
     let fixture = try Fixture()

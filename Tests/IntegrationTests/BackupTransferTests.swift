@@ -6,7 +6,7 @@ import Testing
 import UnixSocket
 
 /// Two machines: each daemon has a state folder and a key of its own, at the same provider.
-@Suite("A backup from one machine to another", .atMost) struct BackupTests {
+@Suite("A backup from one machine to another", .atMost) struct BackupTransferTests {
   private static let passphrase = "correct-horse-battery-staple-1"
 
   /// A second daemon of the rig's configuration.
