@@ -80,7 +80,7 @@ import Testing
 
   @Test("the file that packages install is the one that is written") func template() throws {
     let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
+      .deletingLastPathComponent().deletingLastPathComponent()
     let text = try String(contentsOf: top.appendingPathComponent("config/grantd-handler.desktop"), encoding: .utf8)
     let entry = text.split(separator: "\n", omittingEmptySubsequences: false).filter { !$0.hasPrefix("#") }
     #expect(entry.joined(separator: "\n") == DesktopEntry(scheme: "SCHEME", program: "grantctl").text)

@@ -107,7 +107,7 @@ struct SocketTests {
   @Test("rpc.discover is the document in docs")
   func discover() async throws {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-      .deletingLastPathComponent()
+      .deletingLastPathComponent().deletingLastPathComponent()
     let document = try JSON.parse(Array(try Data(contentsOf: root.appendingPathComponent("docs/openrpc.json"))))
     try await Rig.with { rig in
       let discovered = try await rig.call("rpc.discover")
