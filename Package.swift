@@ -106,7 +106,8 @@ let package = Package(
       swiftSettings: settings),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
-    tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto, cryptoExtras]),
+    tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth"]),
+    tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
     tests(
       "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),

@@ -15,7 +15,7 @@ public final class MetricsListener: Sendable {
     /// Bytes of all that is sent on a connection: one request without a body.
     public var request = 16 * 1024
     /// From the accepted connection to its end, whatever happens on it.
-    public var visit = Duration.seconds(10)
+    public var lifetime = Duration.seconds(10)
     /// Connections that the kernel keeps before they are accepted.
     public var backlog: Int32 = 32
     /// Who may connect to a Unix socket: the broker's user and group.
@@ -30,7 +30,7 @@ public final class MetricsListener: Sendable {
   private let logger: Logger
   private let scrape: @Sendable () async -> String
   private let state = Mutex<(any Channel)?>(nil)
-  private let visitors = Visitors()
+  private let openConnections = OpenConnections()
 
   /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
   /// - Parameter scrape: the metrics as they are now, as OpenMetrics text.
@@ -66,17 +66,17 @@ public final class MetricsListener: Sendable {
   private func bind() async throws -> any Channel {
     let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.backlog, value: limits.backlog)
-      .childChannelInitializer { [limits, visitors, logger, scrape, address] channel in
-        guard visitors.enter(atMost: limits.connections) else {
-          logger.debug("a visitor of the metrics was sent away: too many at once")
+      .childChannelInitializer { [limits, openConnections, logger, scrape, address] channel in
+        guard openConnections.enter(atMost: limits.connections) else {
+          logger.debug("a metrics connection was refused: too many at once")
           return channel.close()
         }
-        channel.closeFuture.whenComplete { _ in visitors.leave() }
+        channel.closeFuture.whenComplete { _ in openConnections.leave() }
         return channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
-          try pipeline.addHandler(Intake(limit: limits.request))
+          try pipeline.addHandler(BodyLimit(limit: limits.request))
           try pipeline.configureHTTPServerPipeline(withPipeliningAssistance: false, withErrorHandling: false)
-          try pipeline.addHandler(Visit(address: address, limits: limits, scrape: scrape))
+          try pipeline.addHandler(RequestHandler(address: address, limits: limits, scrape: scrape))
         }
       }
     switch address {
@@ -121,8 +121,8 @@ public struct MetricsListenerError: Error, Sendable, Equatable, CustomStringConv
   }
 }
 
-/// Counts who is connected.
-private final class Visitors: Sendable {
+/// Counts the open connections.
+private final class OpenConnections: Sendable {
   private let count = Atomic(0)
 
   func enter(atMost limit: Int) -> Bool {

@@ -29,7 +29,7 @@ struct CredentialServing: Sendable {
     // A loop apart from the callers': looking who asks costs more than a cached token.
     server = CredentialServer(
       endpoint: own.isEmpty ? .path(path) : .inherited(own), folderMode: isSystem ? 0o755 : 0o700,
-      keeping: own.isEmpty ? kept.keeping(Self.name) : nil, waiting: kept.waiting(),
+      keeper: own.isEmpty ? kept.keeper(Self.name) : nil, waiting: kept.waiting(),
       manager: isSystem ? .system : .user(geteuid()), eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
       logger: logger, onWithheld: { broker.credentialWithheld($0) }
     ) { await broker.credential($0) }

@@ -38,8 +38,8 @@ struct Daemon: Sendable {
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
-    let desk = CallbackDesk(keeping: kept.callbacks, logger: logger)
-    let metrics = MetricsDesk(logger: logger)
+    let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
+    let metrics = MetricsServing(logger: logger)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
     let broker = await Broker(
@@ -47,13 +47,13 @@ struct Daemon: Sendable {
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store,
-      readConfiguration: { [self] () async throws(RPCError) in try await reread(desk, metrics, hooks) })
+      readConfiguration: { [self] () async throws(RPCError) in try await reread(callbacks, metrics, hooks) })
     do throws(StoreError) {
       try await broker.start()
     } catch {
       throw StartFailure(error)
     }
-    await desk.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
+    await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let server = SocketServer(
       configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker, version: GrantdVersion.current),
       group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
@@ -86,9 +86,10 @@ struct Daemon: Sendable {
       ])
     await serve(
       Serving(
-        broker: broker, server: server, credentials: credentials, desk: desk, notifier: notifier, logger: logger),
+        broker: broker, server: server, credentials: credentials, callbacks: callbacks, notifier: notifier,
+        logger: logger),
       until: signals)
-    await desk.close()
+    await callbacks.close()
     await metrics.close()
     await hooks.stop()
     await broker.finishTrail()
@@ -136,7 +137,7 @@ struct Daemon: Sendable {
         ? .path(places.socketPath(settings)) : .inherited(listeners.map(\.descriptor)),
       // Everybody may connect to the system instance: its policy decides, by what the kernel says of the caller.
       mode: settings.socket.mode ?? (isSystem ? 0o666 : 0o600), folderMode: isSystem ? 0o755 : 0o700, limits: limits)
-    if listeners.isEmpty { configuration.keeping = kept.keeping("grantd") }
+    if listeners.isEmpty { configuration.keeper = kept.keeper("grantd") }
     return configuration
   }
 
@@ -171,7 +172,7 @@ struct Daemon: Sendable {
 
   /// Reads the configuration again; what only a restart can change is said.
   private func reread(
-    _ desk: CallbackDesk, _ metrics: MetricsDesk, _ hooks: Hooks
+    _ callbacks: CallbackServing, _ metrics: MetricsServing, _ hooks: Hooks
   ) async throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
@@ -183,8 +184,8 @@ struct Daemon: Sendable {
     if new.socket != settings.socket { configuration.warnings.append("[socket] changes with the next restart") }
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
-    configuration.warnings += await desk.update(new)
-    configuration.publicOrigin = await desk.publicOrigin
+    configuration.warnings += await callbacks.update(new)
+    configuration.publicOrigin = await callbacks.publicOrigin
     hooks.replace(by: new.hooks)
     if let warning = await metrics.update(new.metrics) { configuration.warnings.append(warning) }
     return configuration

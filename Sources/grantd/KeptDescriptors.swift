@@ -23,15 +23,15 @@ final class KeptDescriptors: Sendable {
   }
 
   /// For a Unix socket that this process binds itself.
-  func keeping(_ name: String) -> SocketServer.Keeping {
-    SocketServer.Keeping(
+  func keeper(_ name: String) -> SocketServer.SocketKeeper {
+    SocketServer.SocketKeeper(
       earlier: take(name), keep: { [store] in store.keep($0, as: name) }, forget: { [store] in store.forget(name) })
   }
 
   /// For the callback endpoint's listeners.
-  var callbacks: CallbackListener.Keeping {
+  var callbacks: CallbackListener.SocketKeeper {
     @Sendable func name(_ port: Int, _ family: String) -> String { "callback-\(port)-\(family)" }
-    return CallbackListener.Keeping(
+    return CallbackListener.SocketKeeper(
       earlier: { [self] port, family in take(name(port, family)) },
       keep: { [store] descriptor, port, family in store.keep(descriptor, as: name(port, family)) },
       forget: { [store] port, family in store.forget(name(port, family)) })

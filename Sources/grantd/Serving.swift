@@ -12,7 +12,7 @@ struct Serving: Sendable {
   let broker: Broker
   let server: SocketServer
   let credentials: CredentialServing
-  let desk: CallbackDesk
+  let callbacks: CallbackServing
   let notifier: Notifier
   let logger: Logger
 
@@ -32,7 +32,7 @@ struct Serving: Sendable {
       }
       notifier.stopping(status: "stopping: waiting for refreshes under way")
       logger.notice("stopping")
-      await desk.standBack()
+      await callbacks.standBack()
       let deadline = Live.uptime() + Daemon.drainTime
       async let callers: Void = server.drain(deadline: Daemon.callersDrainTime)
       async let refreshes: Void = broker.drain(until: deadline)

@@ -19,11 +19,11 @@ let steady: RefreshPolicy = {
 
 func savedGrant(
   refreshToken: String? = "refresh-1", previous: String? = nil, generation: Int64 = 1, standing: Standing = .good,
-  scopes: [String] = ["openid", "mail"], idToken: Secret? = nil, identity: Identity? = nil
+  scopes: [String] = ["openid", "mail"]
 ) -> SavedGrant {
   SavedGrant(
-    account: account, provider: providerName, identity: identity, requestedScopes: scopes, grantedScopes: scopes,
-    refreshToken: refreshToken.map(Secret.init), previousRefreshToken: previous.map(Secret.init), idToken: idToken,
+    account: account, provider: providerName, identity: nil, requestedScopes: scopes, grantedScopes: scopes,
+    refreshToken: refreshToken.map(Secret.init), previousRefreshToken: previous.map(Secret.init), idToken: nil,
     generation: generation, standing: standing, createdAt: start, loggedInAt: start)
 }
 
@@ -54,16 +54,10 @@ func issued(
   members["expires_in"] = lifetime.map(String.init)
   let body = "{" + members.map { "\"\($0.key)\":\($0.value)" }.joined(separator: ",") + "}"
   let quirks = TokenResponseQuirks(keepMembers: ["instance_url"])
+  let response = HTTPResponse(
+    status: 200, headers: [.init("Content-Type", "application/json")], body: Data(body.utf8))
   return Issued(
-    tokens: try! TokenResponse.parse(answer(body), quirks: quirks), idToken: nil, identity: nil, warning: nil)
-}
-
-/// A JSON answer.
-func answer(
-  _ body: String, status: Int = 200, type: String = "application/json", headers: [HTTPRequest.Header] = []
-) -> HTTPResponse {
-  HTTPResponse(
-    status: status, headers: (type.isEmpty ? [] : [.init("Content-Type", type)]) + headers, body: Data(body.utf8))
+    tokens: try! TokenResponse.parse(response, quirks: quirks), idToken: nil, identity: nil, warning: nil)
 }
 
 extension Grant {

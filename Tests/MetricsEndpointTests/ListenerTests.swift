@@ -87,9 +87,9 @@ import Testing
     }
   }
 
-  @Test("a visitor that says nothing, or too much, is cut off")
+  @Test("a client that says nothing, or too much, is cut off")
   func bounded() async throws {
-    try await listening(limits: { $0.visit = .milliseconds(200) }) { port in
+    try await listening(limits: { $0.lifetime = .milliseconds(200) }) { port in
       let answer3 = try await send("GET /metrics HT", to: port)
       #expect(answer3 == "")
     }
@@ -102,13 +102,13 @@ import Testing
     }
   }
 
-  @Test("visitors beyond the limit are sent away, and the place is free again afterwards")
+  @Test("connections beyond the limit are refused, and the place is free again afterwards")
   func crowded() async throws {
     try await listening(limits: { $0.connections = 2 }) { port in
       let waiting = [try await connect(to: port), try await connect(to: port)]
       let answer6 = try await send(request(host: "127.0.0.1:\(port)"), to: port)
       #expect(answer6 == "")
-      for visitor in waiting { try await visitor.channel?.close() }
+      for client in waiting { try await client.channel?.close() }
       try await eventually("a place is free again") {
         try await send(request(host: "127.0.0.1:\(port)"), to: port).hasSuffix(Self.text)
       }
@@ -126,9 +126,9 @@ import Testing
       try await listening(.unix(path: path)) { _ in
         var status = stat()
         #expect(stat(path, &status) == 0 && status.st_mode & 0o7777 == 0o660)
-        let visitor = Visitor()
-        visitor.channel = try await visitor.bootstrap.connect(unixDomainSocketPath: path).get()
-        let answer = try await visitor.exchange(request(host: "anything"))
+        let client = Client()
+        client.channel = try await client.bootstrap.connect(unixDomainSocketPath: path).get()
+        let answer = try await client.exchange(request(host: "anything"))
         #expect(answer.hasSuffix(Self.text))
       }
       #expect(!FileManager.default.fileExists(atPath: path))
@@ -185,12 +185,12 @@ import Testing
     #expect(Result { () throws(MetricsAddress.Failure) in try MetricsAddress(text) } == expected)
   }
 
-  // MARK: A visitor
+  // MARK: A client
 
-  private func connect(to port: Int) async throws -> Visitor {
-    let visitor = Visitor()
-    visitor.channel = try await visitor.bootstrap.connect(host: "127.0.0.1", port: port).get()
-    return visitor
+  private func connect(to port: Int) async throws -> Client {
+    let client = Client()
+    client.channel = try await client.bootstrap.connect(host: "127.0.0.1", port: port).get()
+    return client
   }
 
   /// All that comes until the listener hangs up.
@@ -199,7 +199,7 @@ import Testing
   }
 }
 
-private final class Visitor: Sendable {
+private final class Client: Sendable {
   private let collected = Mutex("")
   private let held = Mutex<(any Channel)?>(nil)
 

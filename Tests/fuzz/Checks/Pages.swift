@@ -11,12 +11,12 @@ import OAuth
 extension Target {
   /// What a browser, or somebody who poses as one, sends to the redirection endpoint; and the pages with its texts in them.
   static let http = Target(name: "http", longest: 4096) { bytes in
-    let desk = Desk(
+    let classifier = RequestClassifier(
       port: port, paths: Paths(["/callback"], publicSite: .init(origin: publicOrigin, paths: ["/web"])),
       requestLineLimit: limits.requestLine, formLimit: limits.form, fragmentLimit: limits.fragment)
-    let gathered = gathered(bytes, desk)
+    let gathered = gathered(bytes, classifier)
     if let head = gathered.head {
-      switch desk.ruling(on: head) {
+      switch classifier.ruling(on: head) {
       case .callback(let url): try checkCallback(url, head, method: .GET)
       case .fragment(let url):
         try checkCallback(url, head, method: .POST)
@@ -44,23 +44,25 @@ extension Target {
   private final class Gathering: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
 
-    let intake: Intake
-    let desk: Desk
+    let bodyLimit: BodyLimit
+    let classifier: RequestClassifier
     var head: HTTPRequestHead?
     /// What the page brings, as far as it came and was taken.
     var form: IncomingForm?
 
-    init(_ intake: Intake, _ desk: Desk) { (self.intake, self.desk) = (intake, desk) }
+    init(_ bodyLimit: BodyLimit, _ classifier: RequestClassifier) {
+      (self.bodyLimit, self.classifier) = (bodyLimit, classifier)
+    }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
       switch unwrapInboundIn(data) {
       // A connection is for one request.
       case .head(let head) where self.head == nil:
         self.head = head
-        guard case .fragment(let url) = desk.ruling(on: head) else { return intake.discard() }
-        intake.admitForm(limit: desk.fragmentLimit)
-        form = IncomingForm(.fragment(url: url), limit: desk.fragmentLimit)
-      case .body(let bytes): if form?.append(bytes) == false { intake.discard() }
+        guard case .fragment(let url) = classifier.ruling(on: head) else { return bodyLimit.discard() }
+        bodyLimit.admitForm(limit: classifier.fragmentLimit)
+        form = IncomingForm(.fragment(url: url), limit: classifier.fragmentLimit)
+      case .body(let bytes): if form?.append(bytes) == false { bodyLimit.discard() }
       case .head, .end: break
       }
     }
@@ -69,15 +71,15 @@ extension Target {
   }
 
   /// Read in pieces of a size that their number chooses.
-  private static func gathered(_ bytes: [UInt8], _ desk: Desk) -> Gathering {
-    let intake = Intake(limits)
-    let gathering = Gathering(intake, desk)
+  private static func gathered(_ bytes: [UInt8], _ classifier: RequestClassifier) -> Gathering {
+    let bodyLimit = BodyLimit(limits)
+    let gathering = Gathering(bodyLimit, classifier)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     (decoderLimits.maxHeaderFieldSize, decoderLimits.maxHeaderListSize) = (limits.headers, limits.headers)
     decoderLimits.maxHeaderFieldCount = limits.headerCount
     let decoder = HTTPRequestDecoder(
       leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)
-    let channel = EmbeddedChannel(handlers: [intake, ByteToMessageHandler(decoder), gathering])
+    let channel = EmbeddedChannel(handlers: [bodyLimit, ByteToMessageHandler(decoder), gathering])
     let size = bytes.count.isMultiple(of: 2) ? bytes.count + 1 : 7
     var rest = bytes[...]
     while !rest.isEmpty {

@@ -1,1 +1,1 @@
-../../../../Sources/grantctl/SafeText.swift
+../../../../Sources/grantctl/Terminal/SafeText.swift

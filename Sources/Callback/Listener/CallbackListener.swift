@@ -1,0 +1,178 @@
+public import Broker
+public import Logging
+public import NIOCore
+import NIOPosix
+import Synchronization
+
+/// The redirection endpoint on the loopback interface (RFC 6749 §3.1.2, RFC 8252 §7.3).
+///
+/// It listens on the literals 127.0.0.1 and ::1, on one port, and answers nothing but the configured paths. All of it
+/// runs on one event loop. It is started once and stopped once.
+public final class CallbackListener: Sendable {
+  private enum State {
+    case idle
+    case starting
+    case listening(Listening)
+    case stopped
+  }
+
+  private struct Listening {
+    var port: Int
+    var addresses: [String]
+    var warnings: [String]
+    var sockets: [any Channel]
+    /// What the ``SocketKeeper`` holds, by its names.
+    var kept: [String] = []
+    var connections: NIOLoopBound<Connections>
+  }
+
+  private let configuration: Configuration
+  private let loop: any EventLoop
+  private let paths: Paths
+  private let handler: any CallbackHandler
+  private let keeper: SocketKeeper?
+  private let logger: Logger
+  private let state = Mutex(State.idle)
+
+  /// - Parameters:
+  ///   - group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
+  ///   - keeper: holds the sockets over a restart; nil: nobody does.
+  public init(
+    configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, keeper: SocketKeeper? = nil,
+    logger: Logger
+  ) {
+    self.configuration = configuration
+    self.handler = handler
+    self.keeper = keeper
+    self.logger = logger
+    loop = group.next()
+    paths = Paths(configuration.paths, publicSite: configuration.publicSite)
+  }
+
+  /// The port of every address, once started.
+  public var port: Int? { listening?.port }
+
+  /// What it listens on, as in a URL: `127.0.0.1:8400`, `[::1]:8400`. Empty before the start and after the end.
+  public var addresses: [String] { listening?.addresses ?? [] }
+
+  /// What a person should know although the start succeeded, such as a missing address family.
+  public var warnings: [String] { listening?.warnings ?? [] }
+
+  /// Serves these paths from now on, in place of those that were. Requests being answered are not touched.
+  public func update(paths: [String], publicSite: PublicSite? = nil) {
+    self.paths.replace(by: paths, publicSite: publicSite)
+  }
+
+  /// Listens. When it throws, nothing is left open.
+  public func start() async throws(CallbackListenerError) {
+    let isIdle = state.withLock { state in
+      guard case .idle = state else { return false }
+      state = .starting
+      return true
+    }
+    guard isIdle else { throw .notIdle }
+    let context = Connections.Context(
+      configuration: configuration, paths: paths, handler: handler, logger: logger)
+    let loop = self.loop
+    let connections: NIOLoopBound<Connections>
+    let bound: Binding.Result
+    do throws(CallbackListenerError) {
+      connections = await Self.connections(context, on: loop)
+      bound = try await Binding(
+        configuration: configuration, loop: loop, connections: connections, keeper: keeper
+      ).bind()
+    } catch {
+      state.withLock { $0 = .stopped }
+      throw error
+    }
+    let listening = Listening(
+      port: bound.port, addresses: bound.addresses, warnings: bound.warnings, sockets: bound.sockets,
+      kept: await kept(bound), connections: connections)
+    let wasStopped = state.withLock { state in
+      guard case .starting = state else { return true }
+      state = .listening(listening)
+      return false
+    }
+    if wasStopped {
+      await close(listening)
+      throw .notIdle
+    }
+    logger.debug("callback endpoint listens", metadata: ["addresses": "\(bound.addresses.joined(separator: " "))"])
+  }
+
+  /// Accepts no more, where somebody holds the sockets: who comes now waits for the process after this one. Who came
+  /// just before may still ask; returns when they have, or `Limits.firstWords` is over. Otherwise nothing changes, as
+  /// whoever comes would be refused.
+  public func standBack() async {
+    let taken: Listening? = state.withLock { state in
+      guard case .listening(var listening) = state, !listening.kept.isEmpty,
+        listening.kept.count == listening.sockets.count
+      else { return nil }
+      defer { state = .listening(listening) }
+      let taken = listening
+      listening.sockets = []
+      return taken
+    }
+    guard let taken else { return }
+    for socket in taken.sockets { try? await socket.close().get() }
+    let grace = try? await loop.submit { taken.connections.value.grace }.get()
+    if let grace, grace > .zero { try? await Task.sleep(for: .nanoseconds(grace.nanoseconds)) }
+  }
+
+  /// Stops listening for good: nobody holds the sockets any more.
+  public func retire() async {
+    if let listening { for family in listening.kept { keeper?.forget(listening.port, family) } }
+    await stop()
+  }
+
+  /// Stops listening, ends idle connections, and gives those whose handler is at work `Limits.stop` to be answered.
+  public func stop() async {
+    let listening = state.withLock { state in
+      defer { state = .stopped }
+      if case .listening(let listening) = state { return listening as Listening? }
+      return nil
+    }
+    if let listening { await close(listening) }
+  }
+
+  /// Leaves a copy of each socket with whoever keeps them, and says of which families there is one.
+  private func kept(_ bound: Binding.Result) async -> [String] {
+    guard let keeper else { return [] }
+    var kept: [String] = []
+    for (socket, family) in zip(bound.sockets, bound.families.map(\.short)) {
+      let taken = try? await loop.submit {
+        try socket.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) {
+          keeper.keep($0, bound.port, family)
+        } ?? false
+      }.get()
+      if taken ?? false { kept.append(family) }
+    }
+    return kept
+  }
+
+  private var listening: Listening? {
+    state.withLock { state in
+      if case .listening(let listening) = state { listening } else { nil }
+    }
+  }
+
+  private func close(_ listening: Listening) async {
+    for socket in listening.sockets {
+      // It fails only when the socket is closed already.
+      try? await socket.close().get()
+    }
+    let connections = listening.connections
+    try? await loop.flatSubmit { connections.value.stop() }.get()
+  }
+
+  private static func connections(_ context: Connections.Context, on loop: any EventLoop) async -> NIOLoopBound<
+    Connections
+  > {
+    // The box may be made anywhere; what is in it is used on the loop alone.
+    let made = loop.submit { NIOLoopBound(Connections(context, loop: loop), eventLoop: loop) }
+    guard let connections = try? await made.get() else {
+      preconditionFailure("the event loop of the callback endpoint was shut down")
+    }
+    return connections
+  }
+}

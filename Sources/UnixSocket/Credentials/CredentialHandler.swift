@@ -1,0 +1,215 @@
+import BrokerAPI
+import Glibc
+import Logging
+import NIOCore
+
+/// One connection that asks for one credential. It sends nothing; its name and who it is say everything. It gets the
+/// credential and the end, or what makes systemd refuse to start the unit.
+final class CredentialHandler: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+
+  private enum State {
+    case asking(Scheduled<Void>?)
+    /// Whatever there is to send is being sent.
+    case answered
+  }
+
+  /// systemd takes an end without data for an empty credential, and half of one for a whole: only what is too large for
+  /// it, 1 MiB, keeps the unit from being started.
+  static let refusal: ByteBuffer = {
+    let line = "grantd refused this credential: its journal says why\n"
+    return ByteBuffer(string: String(repeating: line, count: (1 << 20) / line.utf8.count + 1024))
+  }()
+  static let tooLarge = 1 << 20
+
+  private let judge: CredentialServer.Judge
+  private let source: CredentialSource
+  private let table: CredentialConnectionTable
+  private let limits: CredentialServer.Limits
+  private let waiting: CredentialServer.Waiting?
+  private let onWithheld: @Sendable (CredentialWithheld) -> Void
+  private let logger: Logger
+  /// Makes whoever holds a copy of the connection let go of it; nil: nobody does.
+  private var letGo: (@Sendable () -> Void)?
+
+  private var context: ChannelHandlerContext?
+  private var peer: CredentialPeer?
+  private var state = State.asking(nil)
+  /// Whether the source has still to answer.
+  private var isAsking = false
+  private(set) var hasEnded = false
+  /// Whether it has still to be told what there is for it.
+  var isWaiting: Bool { if case .asking = state { true } else { false } }
+
+  init(
+    judge: @escaping CredentialServer.Judge, source: @escaping CredentialSource, table: CredentialConnectionTable,
+    limits: CredentialServer.Limits, waiting: CredentialServer.Waiting? = nil, letGo: (@Sendable () -> Void)? = nil,
+    onWithheld: @escaping @Sendable (CredentialWithheld) -> Void, logger: Logger
+  ) {
+    self.judge = judge
+    self.source = source
+    self.table = table
+    self.limits = limits
+    self.waiting = waiting
+    self.letGo = letGo
+    self.onWithheld = onWithheld
+    self.logger = logger
+  }
+
+  // MARK: the channel's life
+
+  func handlerAdded(context: ChannelHandlerContext) {
+    self.context = context
+    table.enter(self)
+  }
+
+  func handlerRemoved(context: ChannelHandlerContext) {
+    self.context = nil
+    end()
+  }
+
+  func channelActive(context: ChannelHandlerContext) {
+    let found = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+      of: NIOBSDSocket.Handle.self
+    ) { CredentialPeer(of: $0) }
+    guard let peer = found ?? nil else { return refuse(.unidentified) }
+    self.peer = peer
+    do throws(CredentialRefusal) {
+      ask(try judge(peer.name, peer.caller), context)
+    } catch {
+      refuse(error)
+    }
+  }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    if case .asking(let deadline) = state {
+      deadline?.cancel()
+      tell(.ended)
+    }
+    state = .answered
+    end()
+    context.fireChannelInactive()
+  }
+
+  private func end() {
+    hasEnded = true
+    letGo?()
+    letGo = nil
+    // Hanging up gives nobody more than their share: it counts until the source has answered.
+    if !isAsking { table.leave(self) }
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    guard case .asking = state else { return }
+    refuse(.talked)
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    logger.debug("a connection for a credential failed: \(error)")
+    context.close(promise: nil)
+  }
+
+  // MARK: asking
+
+  private func ask(_ request: CredentialRequest, _ context: ChannelHandlerContext) {
+    if let waiting, letGo == nil {
+      letGo = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+        of: NIOBSDSocket.Handle.self
+      ) { waiting.keep($0) }
+    }
+    let limit = limits.answer
+    let this = NIOLoopBound(self, eventLoop: context.eventLoop)
+    let deadline = context.eventLoop.scheduleTask(in: TimeAmount(limit)) { this.value.refuse(.late(limit)) }
+    state = .asking(deadline)
+    isAsking = true
+    let (source, loop) = (source, context.eventLoop)
+    Task {
+      let answer = await source(request)
+      loop.execute { this.value.take(answer) }
+    }
+  }
+
+  private func take(_ answer: Result<SecretText, RPCError>) {
+    isAsking = false
+    guard case .asking = state else {
+      if hasEnded { table.leave(self) }
+      return
+    }
+    switch answer {
+    case .failure(let error): refuse(.denied(error))
+    case .success(let secret):
+      // To be handed to the service manager: this is what was asked for.
+      let bytes = ByteBuffer(string: secret.exposed)
+      guard (1..<Self.tooLarge).contains(bytes.readableBytes) else {
+        return refuse(.unusable(bytes: bytes.readableBytes))
+      }
+      // A descriptor can be handed on: what was verified is the process, not whoever holds the other end now.
+      guard peer?.isAlive == true else { return refuse(.ended) }
+      send(bytes, within: limits.write)
+    }
+  }
+
+  // MARK: answering
+
+  func refuse(_ refusal: CredentialRefusal) {
+    guard case .asking = state else { return }
+    tell(refusal)
+    // It is not listened to any longer.
+    if refusal == .talked { try? context?.channel.syncOptions?.setOption(.autoRead, value: false) }
+    send(Self.refusal, within: refusal.isForeign ? limits.foreignWrite : limits.write)
+  }
+
+  /// Ends the connection once the other end has read everything, or has had its time to.
+  private func send(_ bytes: ByteBuffer, within limit: Duration) {
+    guard case .asking(let deadline) = state, let context else { return }
+    deadline?.cancel()
+    state = .answered
+    let channel = context.channel
+    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limit)) { channel.close(promise: nil) }
+    let this = NIOLoopBound(self, eventLoop: context.eventLoop)
+    let written = context.eventLoop.makePromise(of: Void.self)
+    written.futureResult.whenComplete { result in
+      lingering.cancel()
+      if case .success = result { this.value.endOutput() }
+      channel.close(promise: nil)
+    }
+    context.writeAndFlush(wrapOutboundOut(bytes), promise: written)
+  }
+
+  /// The other end hears of the end at once, also where somebody else still holds the connection.
+  private func endOutput() {
+    guard letGo != nil else { return }
+    _ = try? context?.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+      of: NIOBSDSocket.Handle.self
+    ) { shutdown($0, Int32(SHUT_WR)) }
+  }
+
+  /// The server ends and can wait no longer.
+  func close() { context?.close(promise: nil) }
+
+  private func tell(_ refusal: CredentialRefusal) {
+    let wanted = peer?.name
+    if let cause = refusal.cause {
+      onWithheld(
+        .init(cause: cause, unit: wanted?.unit, id: wanted?.id, caller: peer?.caller, message: refusal.message))
+    }
+    var metadata: Logger.Metadata = ["reason": "\(refusal.reason)", "hint": "\(refusal.hint)"]
+    if let wanted {
+      metadata["unit"] = "\(wanted.unit)"
+      metadata["credential"] = "\(wanted.id)"
+    }
+    if let caller = peer?.caller {
+      metadata["caller_uid"] = "\(caller.uid)"
+      metadata["caller_pid"] = "\(caller.pid)"
+      if let unit = caller.unit { metadata["caller_unit"] = "\(unit.prefix(256))" }
+    }
+    var told = ""
+    if refusal.isForeign {
+      guard let others = table.refusals.refused(at: .now()) else { return }
+      if others > 0 { told = " (\(others) more before it)" }
+    }
+    let what = wanted.map { "credential \($0.id) for \($0.unit)" } ?? "a credential"
+    logger.warning("\(what) refused: \(refusal.message)\(told). \(refusal.hint)", metadata: metadata)
+  }
+}

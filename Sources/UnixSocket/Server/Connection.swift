@@ -1,0 +1,171 @@
+public import BrokerAPI
+import NIOCore
+import Synchronization
+
+/// One client, as the rest of the broker holds it. What tasks have to say to the client passes through here to the
+/// event loop that owns the channel.
+public final class Connection: Session {
+  private struct State {
+    /// Nil once the channel is closed: breaks the cycle with the handler.
+    var handler: NIOLoopBound<ConnectionHandler>?
+    var outbox = Outbox()
+    var isScheduled = false
+    /// Bytes of notifications that the kernel has not taken yet.
+    var notificationBytes = 0
+    var isOverflown = false
+    var hasLeft = false
+    var isHeldOpen = false
+    var onClose: [@Sendable () -> Void] = []
+  }
+
+  /// What is to be written at the loop's next turn.
+  struct Outbox: Sendable {
+    var bytes = ByteBuffer()
+    /// How many of the bytes are notifications.
+    var notificationBytes = 0
+    /// How many requests ended.
+    var finished = 0
+  }
+
+  public let caller: Caller
+  private let peer: Peer
+  private let eventLoop: any EventLoop
+  private let table: ConnectionTable
+  private let limits: SocketServer.Limits
+  private let state: Mutex<State>
+  private let requests = Atomic(0)
+  private let asked = Atomic(false)
+  let pending = PendingCalls()
+
+  init(
+    peer: consuming Peer, handler: ConnectionHandler, eventLoop: any EventLoop, table: ConnectionTable,
+    limits: SocketServer.Limits
+  ) {
+    caller = peer.caller
+    self.peer = peer
+    self.eventLoop = eventLoop
+    self.table = table
+    self.limits = limits
+    state = Mutex(State(handler: NIOLoopBound(handler, eventLoop: eventLoop)))
+  }
+
+  /// Whether the process that connected still runs, by its pidfd; nil where the kernel has none (before Linux 6.5).
+  /// What was read in `/proc/PID` belongs to the caller only if this is true afterwards.
+  public var isPeerAlive: Bool? { peer.isAlive }
+
+  /// Requests that run.
+  var running: Int { requests.load(ordering: .relaxed) }
+
+  /// Whether the client has said anything yet.
+  var hasAsked: Bool { asked.load(ordering: .relaxed) }
+  func noteAsked() { asked.store(true, ordering: .relaxed) }
+
+  /// Whether it was promised notifications.
+  var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
+
+  public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
+
+  public func notify(method: String, params: JSON) -> Bool {
+    let line = OutgoingCall(method: method, params: params, id: nil).line()
+    let (taken, schedule): (Bool, Bool) = state.withLock { state in
+      guard state.handler != nil, !state.isOverflown else { return (false, false) }
+      guard state.notificationBytes + line.count <= limits.outbound else {
+        state.isOverflown = true
+        return (false, true)
+      }
+      state.notificationBytes += line.count
+      state.outbox.notificationBytes += line.count
+      state.outbox.bytes.writeBytes(line)
+      defer { state.isScheduled = true }
+      return (true, !state.isScheduled)
+    }
+    if schedule { wakeLoop() }
+    return taken
+  }
+
+  public func onClose(_ action: @escaping @Sendable () -> Void) {
+    let isOpen = state.withLock { state in
+      if state.handler != nil { state.onClose.append(action) }
+      return state.handler != nil
+    }
+    if !isOpen { action() }
+  }
+
+  // MARK: for the tasks that answer
+
+  /// Counts requests as running.
+  func begin(_ count: Int) { requests.add(count, ordering: .relaxed) }
+
+  /// Takes as many of `wanted` further places as are free.
+  func reserve(upTo wanted: Int) -> Int {
+    var places = 0
+    var current = requests.load(ordering: .relaxed)
+    while true {
+      places = max(0, min(wanted, limits.requestsInFlight - current))
+      guard places > 0 else { return 0 }
+      let (done, seen) = requests.compareExchange(
+        expected: current, desired: current + places, ordering: .relaxed)
+      if done { return places }
+      current = seen
+    }
+  }
+
+  /// The reply, if there is one, and the places it gives back.
+  func finish(_ reply: [UInt8]?, places: Int) {
+    let (wake, leave): (Bool, Bool) = state.withLock { state in
+      guard state.handler != nil else {
+        requests.subtract(places, ordering: .relaxed)
+        return (false, mayLeave(&state))
+      }
+      if let reply { state.outbox.bytes.writeBytes(reply) }
+      state.outbox.finished += places
+      defer { state.isScheduled = true }
+      return (!state.isScheduled, false)
+    }
+    if wake { wakeLoop() }
+    if leave { table.leave(self) }
+  }
+
+  // MARK: for the handler, on its loop
+
+  func takeOutbox() -> (outbox: Outbox, isOverflown: Bool) {
+    state.withLock { state in
+      defer { state.outbox = Outbox() }
+      state.isScheduled = false
+      requests.subtract(state.outbox.finished, ordering: .relaxed)
+      return (state.outbox, state.isOverflown)
+    }
+  }
+
+  func notificationsWritten(_ bytes: Int) {
+    state.withLock { $0.notificationBytes -= bytes }
+  }
+
+  /// The channel is closed. The connection stays in the table until the requests it left behind have ended, so that
+  /// hanging up gives no one more than their share.
+  func closed() {
+    let (actions, leave) = state.withLock { state in
+      state.handler = nil
+      requests.subtract(state.outbox.finished, ordering: .relaxed)
+      state.outbox = Outbox()
+      defer { state.onClose = [] }
+      return (state.onClose, mayLeave(&state))
+    }
+    if leave { table.leave(self) }
+    for action in actions { action() }
+  }
+
+  /// Runs on the loop with the handler, unless the channel is closed.
+  func onLoop(_ action: @escaping @Sendable (ConnectionHandler) -> Void) {
+    guard let handler = state.withLock({ $0.handler }) else { return }
+    eventLoop.execute { action(handler.value) }
+  }
+
+  private func wakeLoop() { onLoop { $0.sendOutbox() } }
+
+  private func mayLeave(_ state: inout State) -> Bool {
+    guard !state.hasLeft, running == 0 else { return false }
+    state.hasLeft = true
+    return true
+  }
+}

@@ -1,0 +1,58 @@
+import BrokerAPI
+import NIOCore
+import Synchronization
+
+/// The open connections: admits new ones within the limits; a drain waits until it is empty.
+final class ConnectionTable: Sendable {
+  private struct State {
+    var connections: [ObjectIdentifier: Connection] = [:]
+    var tally: Tally
+    var admitted: UInt64 = 0
+    var refused: UInt64 = 0
+    var refusals = Refusals()
+  }
+
+  private let state: Mutex<State>
+  private let draining = Atomic(false)
+
+  init(limits: SocketServer.Limits) {
+    state = Mutex(State(tally: Tally(limits: limits)))
+  }
+
+  /// Set for good when the server stops: new requests are refused.
+  var isDraining: Bool { draining.load(ordering: .relaxed) }
+  func startDraining() { draining.store(true, ordering: .relaxed) }
+
+  var connections: [Connection] { state.withLock { Array($0.connections.values) } }
+  var count: Int { state.withLock { $0.connections.count } }
+
+  var figures: SocketServer.Figures {
+    state.withLock { .init(connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused) }
+  }
+
+  /// Nil, or which limit is reached.
+  func admit(_ connection: Connection) -> String? {
+    state.withLock { state in
+      if let limit = state.tally.enter(uid: connection.caller.uid) {
+        state.refused += 1
+        return limit
+      }
+      state.admitted += 1
+      state.connections[ObjectIdentifier(connection)] = connection
+      return nil
+    }
+  }
+
+  /// How many refused connections are to be told of beside this one; nil: not now, it is counted.
+  func refused(at now: NIODeadline) -> Int? { state.withLock { $0.refusals.refused(at: now) } }
+
+  /// How many refused connections are to be told of; nil: none, or not now.
+  func untoldRefusals(at now: NIODeadline) -> Int? { state.withLock { $0.refusals.due(at: now) } }
+
+  func leave(_ connection: Connection) {
+    state.withLock { state in
+      guard state.connections.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
+      state.tally.leave(uid: connection.caller.uid)
+    }
+  }
+}

@@ -1,0 +1,21 @@
+import Glibc
+
+extension SocketServer {
+  /// Holds the listening socket while no process serves it, so that clients wait instead of being refused.
+  public struct SocketKeeper: Sendable {
+    /// What the process before left, if anything. The server owns it.
+    public var earlier: Int32?
+    /// Gives a copy of the listening descriptor away; true where somebody took it.
+    public var keep: @Sendable (Int32) -> Bool
+    /// The copy is of no use any more.
+    public var forget: @Sendable () -> Void
+
+    public init(
+      earlier: Int32?, keep: @escaping @Sendable (Int32) -> Bool, forget: @escaping @Sendable () -> Void
+    ) {
+      self.earlier = earlier
+      self.keep = keep
+      self.forget = forget
+    }
+  }
+}

@@ -1,0 +1,165 @@
+import Broker
+import Callback
+import GrantdConfiguration
+import Logging
+import NIOPosix
+import OAuth
+import Providers
+
+/// The callback listeners: one for the broker's own port, and one for each other loopback port that a provider's
+/// registered redirect URIs fix. A port that is taken stops no token from being served.
+actor CallbackServing {
+  /// How often a taken port is tried again.
+  private static let retryPause = Duration.seconds(30)
+
+  private let keeper: CallbackListener.SocketKeeper?
+  private let logger: Logger
+  private var main: CallbackListener?
+  private var fixed: [Int: CallbackListener] = [:]
+  private var broker: Broker?
+  private var settings = Settings()
+  private var retry: Task<Void, Never>?
+  private var preferredPort: Int?
+  /// The update that came last; the next begins when it has ended.
+  private var latest: Task<[String], Never>?
+
+  init(keeper: CallbackListener.SocketKeeper?, logger: Logger) {
+    self.keeper = keeper
+    self.logger = logger
+  }
+
+  func open(_ settings: Settings, broker: Broker, preferredPort: Int?) async {
+    self.broker = broker
+    self.preferredPort = preferredPort
+    _ = await update(settings)
+  }
+
+  /// Listens where these settings say; what could not be had is returned, and tried again. One update at a time.
+  func update(_ new: Settings) async -> [String] {
+    let before = latest
+    let update = Task {
+      _ = await before?.value
+      return await apply(new)
+    }
+    latest = update
+    return await update.value
+  }
+
+  private func apply(_ new: Settings) async -> [String] {
+    var warnings: [String] = []
+    if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
+    settings = main == nil ? new : settings
+    settings.providers = new.providers
+    settings.systems = new.systems
+    guard settings.callback.enabled else { return warnings }
+    let (paths, site) = (wantedPaths(), publicSite())
+    if let main {
+      main.update(paths: paths, publicSite: site)
+    } else {
+      main = await listen(mainPort(), paths, &warnings)
+    }
+    let ports = Set(settings.webAddresses.compactMap { $0.isLoopback ? $0.port : nil }).subtracting(
+      [main?.port].compactMap(\.self))
+    for (port, listener) in fixed where !ports.contains(port) {
+      await listener.retire()
+      fixed[port] = nil
+    }
+    for port in ports.sorted() {
+      if let listener = fixed[port] {
+        listener.update(paths: paths, publicSite: site)
+      } else {
+        fixed[port] = await listen((port, nil), paths, &warnings)
+      }
+    }
+    await tellBroker()
+    scheduleRetry(missing: main == nil || fixed.count < ports.count)
+    return warnings
+  }
+
+  /// The end has begun: browsers that come from now on wait for the process after this one, where they can.
+  func standBack() async {
+    retry?.cancel()
+    await main?.standBack()
+    for listener in fixed.values { await listener.standBack() }
+  }
+
+  func close() async {
+    retry?.cancel()
+    await main?.stop()
+    for listener in fixed.values { await listener.stop() }
+  }
+
+  /// The configured port, else the one it had before.
+  private func mainPort() -> (port: Int, preferred: Int?) { (settings.callback.port, preferredPort) }
+
+  private func listen(
+    _ port: (port: Int, preferred: Int?), _ paths: [String], _ warnings: inout [String]
+  ) async -> CallbackListener? {
+    guard let broker else { return nil }
+    let listener = CallbackListener(
+      configuration: .init(
+        port: port.port, preferredPort: port.preferred, paths: paths, publicSite: publicSite(),
+        ipv4: settings.callback.ipv4, ipv6: settings.callback.ipv6), handler: broker,
+      group: MultiThreadedEventLoopGroup.singleton, keeper: keeper, logger: logger)
+    do throws(CallbackListenerError) {
+      try await listener.start()
+    } catch {
+      logger.error("\(error.description)")
+      warnings.append(error.description)
+      return nil
+    }
+    for warning in listener.warnings { logger.notice("\(warning)") }
+    return listener
+  }
+
+  private func tellBroker() async {
+    let all = [main].compactMap(\.self) + fixed.sorted { $0.key < $1.key }.map(\.value)
+    await broker?.callbackListens(
+      port: main?.port, others: Set(fixed.keys), addresses: all.flatMap { $0.addresses }.map { "http://\($0)" })
+  }
+
+  private func scheduleRetry(missing: Bool) {
+    retry?.cancel()
+    guard missing else { return }
+    retry = Task {
+      try? await ContinuousClock().sleep(for: Self.retryPause)
+      if !Task.isCancelled { _ = await update(settings) }
+    }
+  }
+
+  /// What browsers find under the name that a proxy passes on; a reload changes it with everything else.
+  var publicOrigin: String? { settings.callback.enabled ? settings.callback.publicOrigin : nil }
+
+  private func publicSite() -> CallbackListener.PublicSite? {
+    publicOrigin.map { origin in
+      let here = settings.webAddresses.filter { $0.origin == origin }
+      let below = settings.systems.filter(\.redirectsWithNonce).compactMap(\.site.redirect.fixed)
+        .filter { $0.origin == origin }.map { Self.below($0.path) }
+      return .init(origin: origin, paths: Set(here.map(\.path) + below).sorted())
+    }
+  }
+
+  private func wantedPaths() -> [String] {
+    let paths = settings.providers.map(\.redirect).map(Self.path)
+    let systems = settings.systems.map { system in
+      let path = Self.path(system.site.redirect)
+      return system.redirectsWithNonce ? Self.below(path) : path
+    }
+    let returns = settings.providers.compactMap(Self.postLogoutRedirect).filter(\.isLoopback).map(\.path)
+    return Set(paths + systems + returns + ["/callback"]).sorted()
+  }
+
+  private static func path(_ redirect: ProviderSettings.Redirect) -> String {
+    switch redirect {
+    case .loopback(_, let path): path
+    case .fixed(let uri): uri.isLoopback ? uri.path : "/callback"
+    }
+  }
+
+  /// One segment below, whatever it is.
+  private static func below(_ path: String) -> String { path.hasSuffix("/") ? "\(path)*" : "\(path)/*" }
+
+  private static func postLogoutRedirect(_ provider: ProviderSettings) -> RedirectURI? {
+    provider.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
+  }
+}
