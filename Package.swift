@@ -77,7 +77,8 @@ let package = Package(
     room("Callback", ["Broker", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
-    room("SQLiteStore", ["Broker", "Grants", "OAuth", grdb, crypto, cryptoExtras]),
+    room("Sealing", ["OAuth", crypto, cryptoExtras]),
+    room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux"]),
     // The name Configuration is another package's.
@@ -92,7 +93,7 @@ let package = Package(
       "grantd",
       [
         "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "Hooks", "HTTPTransport", "MetricsEndpoint",
-        "OAuth", "Providers", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
+        "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
         argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
     program("grantctl", ["BrokerAPI", "UnixSocket", argumentParser]),
@@ -112,15 +113,19 @@ let package = Package(
     tests(
       "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
     tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),
+    tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
-      "SQLiteStoreTests", ["SQLiteStore", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb, crypto]),
+      "SQLiteStoreTests",
+      ["SQLiteStore", "Sealing", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb]),
     .executableTarget(
-      name: "store-fixture", dependencies: ["SQLiteStore", "Broker", "Grants", "OAuth"],
+      name: "store-fixture", dependencies: ["SQLiteStore", "Sealing", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
     .target(name: "CSimulation", path: "Tests/Support/CSimulation"),
     .executableTarget(
       name: "grantd-simulate",
-      dependencies: ["CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "SQLiteStore", logging],
+      dependencies: [
+        "CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "Sealing", "SQLiteStore", logging,
+      ],
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests("CallbackTests", ["Callback", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests("MetricsEndpointTests", ["MetricsEndpoint", "TestSupport", "Broker", nioCore, nioPosix, logging]),

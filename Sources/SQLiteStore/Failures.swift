@@ -1,7 +1,8 @@
-import Broker
+public import Broker
 import Foundation
 import GRDB
 import Glibc
+public import Sealing
 
 extension StoreError {
   static func opening(_ error: any Error, at path: String) -> StoreError {
@@ -65,6 +66,28 @@ extension DamagedRow {
     isForeign
       ? "a row of table \(table) is sealed under another key than the rest (column \(column))"
       : "a row of table \(table) is damaged or was moved (column \(column))"
+  }
+}
+
+extension StoreError {
+  /// A key's error as the store's.
+  public init(_ error: SealingError) {
+    self =
+      switch error {
+      case .unusableKey(let source, let detail): .unusableKey(source: source, detail: detail)
+      case .unusableFolder(let path, let detail): .unreadable(path: path, detail: detail)
+      case .unwritable(let path, let detail): .unwritable(path: path, detail: detail)
+      }
+  }
+}
+
+extension KeyRotationError {
+  init(_ error: SealingError) {
+    self =
+      switch error {
+      case .unwritable(let path, let detail): .unwritable(file: path, detail: detail)
+      case .unusableKey, .unusableFolder: .store(StoreError(error))
+      }
   }
 }
 

@@ -1,6 +1,7 @@
 public import Broker
 import Dispatch
 import GRDB
+public import Sealing
 import Synchronization
 
 /// The broker's state in a SQLite database, with secrets sealed under a key that is kept elsewhere.
@@ -59,11 +60,11 @@ public final class SQLiteStore: Store {
     let folder = try StateFolder.prepare(folder)
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
     let opening = Opening(
-      folder: folder, key: key, previous: previousKeys, pageLimit: pageLimit, onWritePoint: onWritePoint)
+      folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint)
     let opened = try opening.database()
     return SQLiteStore(
-      opening, opened.notices,
-      Home(database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.key))
+      opening, opened.keys.notices,
+      Home(database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.keys.key))
   }
 
   /// What waits for the disk, for tests.

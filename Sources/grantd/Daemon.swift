@@ -11,6 +11,7 @@ import NIOPosix
 import OAuth
 import Providers
 import SQLiteStore
+import Sealing
 import Systemd
 import UnixSignals
 import UnixSocket

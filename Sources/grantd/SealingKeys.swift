@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import Glibc
 import SQLiteStore
+import Sealing
 import Systemd
 
 /// The key that the store is to be under, and those that it may be under still.
@@ -27,7 +28,7 @@ struct SealingKeys {
     }
     if let old = try Self.load(Self.previousCredential, from: credentials) { previous.append(old) }
     // Whoever moves the key elsewhere leaves this file behind, with the key of before.
-    if !Self.isSame(key.source, own), let old = SealingKey.loadPrevious(file: own) { previous.append(old) }
+    if !Self.isSame(key.source, own), let old = try? KeyFile(own).load() { previous.append(old) }
   }
 
   /// One file may have two names; nobody must be told to remove it.
@@ -47,6 +48,6 @@ struct SealingKeys {
       guard case .absent = error else { throw .unusableKey(source: source, detail: error.description) }
       return nil
     }
-    return try SealingKey.load(credential: Data(bytes), source: source)
+    do throws(SealingError) { return try SealingKey(Data(bytes), source: source) } catch { throw StoreError(error) }
   }
 }

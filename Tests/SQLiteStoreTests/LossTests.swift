@@ -3,6 +3,7 @@ import Foundation
 import GRDB
 import Grants
 import SQLiteStore
+import Sealing
 import Testing
 
 @Suite("A database that is lost while it is open", .serialized, .timeLimit(.minutes(2)))

@@ -4,6 +4,7 @@ import GRDB
 import Grants
 import OAuth
 import SQLiteStore
+import Sealing
 import Testing
 
 @Suite("A store that cannot be used is refused and not touched")

@@ -4,6 +4,7 @@ import GRDB
 import Grants
 import OAuth
 import SQLiteStore
+import Sealing
 import Testing
 
 @Suite("Changing the key", .serialized, .timeLimit(.minutes(3)))
@@ -299,7 +300,7 @@ struct RotationTests {
       try await store.commit(Sample.everything)
       await store.close()
       #expect(try Fixture("die-rotating-\(step.rawValue)", folder).wait() == SIGKILL)
-      let old = try #require(SealingKey.loadPrevious(file: folder.key))
+      let old = try #require(try KeyFile(folder.key).load())
       let moved = try SQLiteStore.open(folder: folder.state, key: Sample.key, previousKeys: [old])
       #expect(moved.keyNotices == [.resealed(under: "test", from: folder.key)])
       #expect(try await moved.load() == Sample.state)

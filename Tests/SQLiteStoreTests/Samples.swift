@@ -3,6 +3,7 @@ import Foundation
 import Grants
 import OAuth
 import SQLiteStore
+import Sealing
 
 /// A folder that is gone after the test.
 final class TemporaryFolder: Sendable {
@@ -57,7 +58,7 @@ enum Sample {
   static let otherKey = key(String(keyText.reversed()))
 
   static func key(_ text: String) -> SealingKey {
-    do { return try SealingKey(Data(text.utf8), source: "test") } catch { preconditionFailure(error.message) }
+    do { return try SealingKey(Data(text.utf8), source: "test") } catch { preconditionFailure("\(error)") }
   }
 
   static func account(_ name: String) -> AccountName {

@@ -37,24 +37,6 @@ public enum KeyRotationError: Error, Sendable, Equatable {
   case store(StoreError)
 }
 
-/// What happened to keys as the store was opened, for the log.
-public enum KeyNotice: Sendable, Equatable {
-  case resealed(under: String, from: String)
-  /// A rotation that the end of the process interrupted was finished.
-  case finished(file: String)
-  /// Nothing is sealed under it.
-  case unneeded(source: String)
-
-  public var message: String {
-    switch self {
-    case .resealed(let new, let old):
-      "the state was sealed anew under the key in \(new); the one in \(old) is needed no more and can be removed"
-    case .finished(let file): "a change of the key in \(file) that was interrupted was finished"
-    case .unneeded(let source): "nothing is sealed under the key in \(source): it can be removed"
-    }
-  }
-}
-
 /// All of a broker that another machine can go on with, and where it is from.
 public struct Backup: Sendable, Equatable {
   public var host: String

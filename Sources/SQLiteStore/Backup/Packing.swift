@@ -1,22 +1,33 @@
 public import Broker
-import Crypto
 import Foundation
 import GRDB
 import Glibc
 import OAuth
+import Sealing
 
 // A backup's body is a database of its own, so that an older one is migrated as any other, and a newer one refused. It
 // is sealed under a key that is in the body beside it and nowhere else: on its way it lies on the disk as the store does.
 extension SQLiteStore: Vault {
   public func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
     try await apart { () throws(BackupError) in
-      try BackupFile.seal(try BackupBody(backup, in: self.opening.folder).encoded(), with: secret)
+      let body = try BackupBody(backup, in: self.opening.folder).encoded()
+      do throws(BackupFile.Failure) {
+        return try BackupFile.seal(body, with: BackupFile.Secret(secret))
+      } catch {
+        throw BackupError(error)
+      }
     }
   }
 
   public func unpack(_ file: [UInt8], with secret: BackupSecret) async throws(BackupError) -> Backup {
     try await apart { () throws(BackupError) in
-      try BackupBody(decoding: try BackupFile.open(file, with: secret)).backup(in: self.opening.folder)
+      let body: Data
+      do throws(BackupFile.Failure) {
+        body = try BackupFile.open(file, with: BackupFile.Secret(secret))
+      } catch {
+        throw BackupError(error)
+      }
+      return try BackupBody(decoding: body).backup(in: self.opening.folder)
     }
   }
 
@@ -34,6 +45,34 @@ extension SQLiteStore: Vault {
       }
     }
     return try result.get()
+  }
+}
+
+extension BackupFile.Secret {
+  fileprivate init(_ secret: BackupSecret) {
+    self =
+      switch secret {
+      case .passphrase(let passphrase): .passphrase(passphrase)
+      case .key(let contents): .key(contents)
+      }
+  }
+}
+
+extension BackupError {
+  fileprivate init(_ failure: BackupFile.Failure) {
+    self =
+      switch failure {
+      case .foreign: .foreign
+      case .newer(let what): .newer(what)
+      case .wrongPassphrase: .wrongPassphrase
+      case .wrongKey: .wrongKey
+      case .needsPassphrase: .needsPassphrase
+      case .needsKey: .needsKey
+      case .truncated: .truncated
+      case .damaged(let detail): .damaged(detail)
+      case .unusableSecret(let detail): .unusableSecret(detail)
+      case .tooLarge(let limit): .tooLarge(limit: limit)
+      }
   }
 }
 
@@ -58,10 +97,11 @@ struct BackupBody {
   private let database: Data
 
   init(_ backup: Backup, in folder: StateFolder) throws(BackupError) {
-    let key = SealingKey(SymmetricKey(size: .bits256), source: Self.source)
+    let key = SealingKey.random(source: Self.source)
     head = Head(
       host: backup.host, madeAt: backup.madeAt.milliseconds, version: backup.version,
-      key: key.key.withUnsafeBytes { Data($0) }.base64EncodedString())
+      // Exposed to be sealed.
+      key: key.exposedText)
     database = try folder.inWorkplace { place throws(BackupError) in
       do throws(StoreError) {
         try Self.opening(place, key).draft(backup.state, under: key)
@@ -112,12 +152,12 @@ struct BackupBody {
       throw .corrupt(path: Self.source, detail: "it has no key")
     }
     let key: SealingKey
-    do throws(StoreError) {
+    do throws(SealingError) {
       key = try SealingKey(bytes, source: Self.source)
     } catch {
       throw .corrupt(path: Self.source, detail: "it has no key")
     }
-    guard SealingKey.writeFile(place.database, contents: database) else {
+    guard PrivateFiles.create(place.database, contents: database) else {
       throw .unwritable(path: place.path, detail: systemError(errno))
     }
     let opened = try Self.opening(place, key).database()
@@ -130,7 +170,7 @@ struct BackupBody {
   }
 
   private static func opening(_ place: StateFolder, _ key: SealingKey) -> Opening {
-    Opening(folder: place, key: key, previous: [], pageLimit: nil, onWritePoint: nil)
+    Opening(folder: place, keyring: Keyring(key), pageLimit: nil, onWritePoint: nil)
   }
 }
 

@@ -1,6 +1,7 @@
 import Broker
 import Foundation
 import GRDB
+import Sealing
 
 /// How a store is opened: looked at without writing, then migrated.
 struct Opening {
@@ -9,36 +10,21 @@ struct Opening {
   /// What the WAL is cut to after a checkpoint.
   static let logLimit = 4 << 20
   private static let magic = Data("SQLite format 3\0".utf8)
-  private static let keyCheck = Data("grantd".utf8)
-  private static let keyCheckName = "key_check"
-  private static let keyCheckPlace = Place(table: "meta", row: [keyCheckName])
 
   let folder: StateFolder
-  /// What the store is to be under.
-  let key: SealingKey
-  /// What it may be under still, if the key changes.
-  let previous: [SealingKey]
+  let keyring: Keyring
   /// For tests of a full disk.
   let pageLimit: Int?
   let onWritePoint: (@Sendable (WritePoint) -> Void)?
 
   struct Opened {
     let database: DatabaseQueue
-    let key: SealingKey
-    let notices: [KeyNotice]
+    let keys: Keyring.Settled
   }
 
   private enum Found {
     case nothing
-    case store(under: Under)
-  }
-
-  /// The key that the store was found under.
-  private enum Under {
-    case key
-    /// The one that an interrupted rotation left beside it.
-    case next(SealingKey)
-    case previous(SealingKey, as: Sealer)
+    case store(Keyring.Under)
   }
 
   func database() throws(StoreError) -> Opened {
@@ -53,8 +39,8 @@ struct Opening {
       try Schema.migrate(database, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
-        try database.inTransaction(.immediate) { try putKeyCheck(in: $0, key.sealer) }
-        return Opened(database: database, key: key, notices: notices(besides: nil))
+        try database.inTransaction(.immediate) { try putKeyNote(in: $0, keyring.key.sealer) }
+        return Opened(database: database, keys: keyring.settledNew)
       case .store(let under):
         return try settled(database, under)
       }
@@ -64,30 +50,10 @@ struct Opening {
   }
 
   /// The database says which key is the right one: what is left of a change to it is done, or taken back.
-  private func settled(_ database: DatabaseQueue, _ under: Under) throws -> Opened {
-    switch under {
-    case .key:
-      let isInterrupted = key.forgetNext()
-      if isInterrupted || !previous.isEmpty { _ = try? cutLog(of: database) }
-      return Opened(database: database, key: key.replaced(), notices: notices(besides: nil))
-    case .next(let next):
-      _ = try? cutLog(of: database)
-      // Where it cannot be done now it will be with the next start, or the next rotation: both keys are there.
-      try? next.installNext()
-      return Opened(
-        database: database, key: next, notices: [.finished(file: next.source)] + notices(besides: nil))
-    case .previous(let old, let sealer):
-      try reseal(database, from: sealer, to: key.sealer)
-      _ = try? cutLog(of: database)
-      key.forgetNext()
-      return Opened(
-        database: database, key: key.replaced(),
-        notices: [.resealed(under: key.source, from: old.source)] + notices(besides: old.source))
-    }
-  }
-
-  private func notices(besides used: String?) -> [KeyNotice] {
-    previous.filter { $0.source != used }.map { .unneeded(source: $0.source) }
+  private func settled(_ database: DatabaseQueue, _ under: Keyring.Under) throws -> Opened {
+    if case .previous(_, let sealer) = under { try reseal(database, from: sealer, to: keyring.key.sealer) }
+    if keyring.mayLeaveOldValues(under) { _ = try? cutLog(of: database) }
+    return Opened(database: database, keys: keyring.settle(under))
   }
 
   /// Writes a database with this state beside the one that is there: whole, on disk and closed.
@@ -100,7 +66,7 @@ struct Opening {
       try Schema.migrate(database)
       try database.inTransaction(.immediate) { db in
         for change in state.changes { try change.apply(to: db, sealer: sealer) }
-        return try putKeyCheck(in: db, sealer)
+        return try putKeyNote(in: db, sealer)
       }
       _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
       try database.close()
@@ -175,41 +141,26 @@ struct Opening {
 
   private func checkKey(in db: Database) throws -> Found {
     let sql = "SELECT value FROM meta WHERE name = ?"
-    guard let sealed = try Data.fetchOne(db, sql: sql, arguments: [Self.keyCheckName]) else {
+    guard let note = try Data.fetchOne(db, sql: sql, arguments: [Keyring.noteName]) else {
       // The first start ended after the tables were made and before the key was noted; else it was removed.
       if try Schema.isEmpty(db) { return .nothing }
       throw StoreError.corrupt(path: folder.database, detail: "it does not say what key it is sealed under")
     }
-    for (sealer, under) in candidates {
-      do throws(Sealer.Failure) {
-        let opened = try sealer.open(sealed, at: Self.keyCheckPlace, column: "value")
-        if opened == Self.keyCheck { return .store(under: under) }
-      } catch .otherKey {
-        continue
-      } catch .damaged {
-        throw StoreError.corrupt(path: folder.database, detail: "the note of its key is damaged")
-      }
+    do throws(Sealer.Failure) {
+      return .store(try keyring.find(note))
+    } catch .otherKey {
+      throw StoreError.wrongKey(path: folder.database, keySource: keyring.key.source)
+    } catch .damaged {
+      throw StoreError.corrupt(path: folder.database, detail: "the note of its key is damaged")
     }
-    throw StoreError.wrongKey(path: folder.database, keySource: key.source)
-  }
-
-  private var candidates: [(Sealer, Under)] {
-    var candidates: [(Sealer, Under)] = [(key.sealer, .key)]
-    if let next = key.next { candidates.append((Sealer(key: next), .next(key.replaced(by: next)))) }
-    for old in previous {
-      for sealer in [old.sealer] + (old.next.map { [Sealer(key: $0)] } ?? []) {
-        candidates.append((sealer, .previous(old, as: sealer)))
-      }
-    }
-    return candidates
   }
 
   // MARK: Writing
 
-  private func putKeyCheck(in db: Database, _ sealer: Sealer) throws -> Database.TransactionCompletion {
-    let sealed = try sealer.seal(Self.keyCheck, at: Self.keyCheckPlace, column: "value")
+  private func putKeyNote(in db: Database, _ sealer: Sealer) throws -> Database.TransactionCompletion {
     try db.execute(
-      sql: "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", arguments: [Self.keyCheckName, sealed])
+      sql: "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
+      arguments: [Keyring.noteName, Keyring.note(under: sealer)])
     return .commit
   }
 
@@ -219,7 +170,7 @@ struct Opening {
   ) throws {
     try database.inTransaction(.immediate) { db in
       for change in try StoredState.read(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
-      let completion = try putKeyCheck(in: db, new)
+      let completion = try putKeyNote(in: db, new)
       beforeCommit()
       return completion
     }

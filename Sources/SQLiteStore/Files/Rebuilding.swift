@@ -1,6 +1,7 @@
 public import Broker
 import Dispatch
 import GRDB
+import Sealing
 import Synchronization
 
 // The database while it is open: whether it is still there, and a new one where it is not or is damaged.
@@ -61,7 +62,11 @@ extension SQLiteStore {
     }
     let key = home.withLock { $0.key }
     // Nothing is sealed under a key that the next start would not find. Whatever emptied the folder took the key with it.
-    try key.keepOnDisk(inside: opening.folder.path, restores: isNew)
+    do throws(SealingError) {
+      try key.file?.keep(key, inside: opening.folder.path, restores: isNew)
+    } catch {
+      throw StoreError(error)
+    }
     try opening.folder.withdrawSuccessor()
     try opening.draft(state, under: key)
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }

@@ -1,6 +1,7 @@
 import Broker
 import Foundation
 import Glibc
+import Sealing
 
 /// How a new database takes the place of the one that is there, so that the end of the process at any instant leaves
 /// the old one or the new one: the new one is whole and on disk under a name of its own; from then on it counts, and the
@@ -23,7 +24,7 @@ extension StateFolder {
     }
     guard syncFile(draft) else { throw .unwritable(path: draft, detail: systemError(errno)) }
     guard rename(draft, successor) == 0 else { throw .unwritable(path: draft, detail: systemError(errno)) }
-    guard syncFolder(path) else { throw withdrawn(systemError(errno)) }
+    guard PrivateFiles.syncFolder(path) else { throw withdrawn(systemError(errno)) }
   }
 
   /// Puts what is there aside, and the successor in its place. Where it fails, all is as it was before the successor
@@ -38,11 +39,11 @@ extension StateFolder {
       guard rename(name, target) == 0 else { throw undone(moved, systemError(errno)) }
       moved.append((name, target))
     }
-    guard syncFolder(path) else { throw undone(moved, systemError(errno)) }
+    guard PrivateFiles.syncFolder(path) else { throw undone(moved, systemError(errno)) }
     onStep(.putAside)
     guard rename(successor, database) == 0 else { throw undone(moved, systemError(errno)) }
     // The name stands; where this fails, the next start finds the successor or the database, which are the same.
-    _ = syncFolder(path)
+    _ = PrivateFiles.syncFolder(path)
     onStep(.installed)
     prune()
   }
@@ -50,7 +51,7 @@ extension StateFolder {
   /// A successor that could not be installed must not come back later, over commits that were made since.
   func withdrawSuccessor() throws(StoreError) {
     guard exists(successor) else { return }
-    guard unlink(successor) == 0, syncFolder(path) else {
+    guard unlink(successor) == 0, PrivateFiles.syncFolder(path) else {
       throw .unwritable(path: successor, detail: "it is in the way and cannot be removed: \(systemError(errno))")
     }
   }
@@ -62,7 +63,7 @@ extension StateFolder {
 
   private func withdrawn(_ detail: String) -> StoreError {
     unlink(successor)
-    _ = syncFolder(path)
+    _ = PrivateFiles.syncFolder(path)
     return .unwritable(path: database, detail: "a new one cannot take its place: \(detail)")
   }
 

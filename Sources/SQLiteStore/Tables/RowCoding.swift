@@ -2,6 +2,7 @@ import Foundation
 import GRDB
 import Grants
 import OAuth
+import Sealing
 
 /// A row that cannot be what was written.
 struct DamagedRow: Error, Equatable {

@@ -1,6 +1,7 @@
 import Broker
 import GRDB
 import Grants
+import Sealing
 
 /// A table's statements, made once. A row's columns are written and read in this order.
 struct Table: Sendable {

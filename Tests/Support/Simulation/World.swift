@@ -6,6 +6,7 @@ import Logging
 import OAuth
 import Providers
 import SQLiteStore
+import Sealing
 
 /// One seed's world: a broker, the machine that it runs on, providers, people and programs.
 final class World: @unchecked Sendable {

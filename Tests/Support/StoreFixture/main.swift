@@ -5,6 +5,7 @@ import Foundation
 import Grants
 import OAuth
 import SQLiteStore
+import Sealing
 
 /// At once: nothing stays in a buffer.
 func say(_ line: String) {

@@ -1,26 +1,35 @@
-public import Broker
 import Crypto
 public import Foundation
 
-/// The 256-bit key that secrets are sealed under, and where it is from.
+/// The 256-bit key that secrets are sealed under, and where it is from. Prints without the key.
 public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   static let length = 32
 
   let key: SymmetricKey
-  /// For people, such as `credential grantd.key`.
+  /// For people, such as the path of a credential or of a key file.
   public let source: String
-  /// The file that it is kept in, if it is one of this program's.
-  private(set) var file: String?
-  /// What a rotation that was interrupted left beside the file: the database may be under this one already.
+  /// The file that it is kept in, if it is one of this program's; nil: it was given from outside.
+  public private(set) var file: KeyFile?
+  /// What a rotation that was interrupted left beside the file: a store may be under this one already.
   private(set) var next: SymmetricKey?
 
-  var sealer: Sealer { Sealer(key: key) }
+  public var sealer: Sealer { Sealer(key: key) }
 
   public var description: String { "‹redacted key from \(source)›" }
   public var customMirror: Mirror { Mirror(self, children: ["source": source]) }
 
+  /// The key in base64 (RFC 4648 §4), as a key file has it.
+  public var exposedText: String { key.withUnsafeBytes { Data($0) }.base64EncodedString() }
+
+  /// A new key from the kernel's entropy.
+  /// - Parameter source: where it will be, for people.
+  public static func random(source: String) -> SealingKey { SealingKey(SymmetricKey(size: .bits256), source: source) }
+
   /// Takes 32 bytes as they are, or as text: 64 hexadecimal digits, or base64 (RFC 4648 §4, §5).
-  public init(_ contents: Data, source: String) throws(StoreError) {
+  ///
+  /// Throws ``SealingError/unusableKey(source:detail:)`` alone.
+  /// - Parameter source: where it is from, for people.
+  public init(_ contents: Data, source: String) throws(SealingError) {
     let bytes = try Self.bytes(of: contents, source: source)
     guard Set(bytes).count > 1 else {
       throw .unusableKey(source: source, detail: "all its bytes are the same")
@@ -33,7 +42,7 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
     self.source = source
   }
 
-  func kept(in file: String, next: SymmetricKey? = nil) -> SealingKey {
+  func kept(in file: KeyFile, next: SymmetricKey? = nil) -> SealingKey {
     var key = self
     key.file = file
     key.next = next
@@ -47,12 +56,7 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
     return key
   }
 
-  /// The key that the service manager put aside.
-  public static func load(credential: Data, source: String) throws(StoreError) -> SealingKey {
-    try SealingKey(credential, source: source)
-  }
-
-  private static func bytes(of contents: Data, source: String) throws(StoreError) -> Data {
+  private static func bytes(of contents: Data, source: String) throws(SealingError) -> Data {
     if contents.count == length {
       // Random bytes never look so: this is the text of a shorter key.
       guard !contents.allSatisfy({ (0x20...0x7e).contains($0) }) else {

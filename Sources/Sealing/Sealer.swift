@@ -1,13 +1,13 @@
 import Crypto
-import Foundation
+public import Foundation
 
 /// Seals single columns with AES-256-GCM (NIST SP 800-38D).
 ///
 /// A sealed value is a version byte, four bytes that name the key, a random nonce of 12 bytes, the ciphertext and a tag
 /// of 16. Table, row and column are authenticated with it: a value that is moved to another place does not open.
-struct Sealer: Sendable {
+public struct Sealer: Sendable {
   /// Why a value does not open.
-  enum Failure: Error, Equatable {
+  public enum Failure: Error, Equatable {
     /// Not sealed under this key.
     case otherKey
     /// Changed, moved, or of no known form.
@@ -26,13 +26,15 @@ struct Sealer: Sendable {
     self.header = [Self.version] + Self.id(of: key)
   }
 
-  func seal(_ value: some DataProtocol, at place: Place, column: String) throws -> Data {
+  /// The sealed value; another one each time, for the nonce is random. What Crypto throws is a fault of the program.
+  public func seal(_ value: some DataProtocol, at place: Place, column: String) throws -> Data {
     let box = try AES.GCM.seal(value, using: key, authenticating: place.authenticated(header: header, column: column))
     guard let combined = box.combined else { throw Failure.damaged }
     return Data(header) + combined
   }
 
-  func open(_ sealed: Data, at place: Place, column: String) throws(Failure) -> Data {
+  /// The value that was sealed under this key for the same place and column.
+  public func open(_ sealed: Data, at place: Place, column: String) throws(Failure) -> Data {
     guard sealed.count >= Self.headerLength, sealed.first == Self.version else { throw .damaged }
     guard sealed.prefix(Self.headerLength).elementsEqual(header) else { throw .otherKey }
     do {
@@ -51,10 +53,11 @@ struct Sealer: Sendable {
 }
 
 /// A row that has sealed columns: its table, and the values that it is bound to.
-struct Place: Sendable {
+public struct Place: Sendable {
   private var bytes: [UInt8] = []
 
-  init(table: String, row: [String]) {
+  /// - Parameter row: what the values are bound to: the row's key, and where its secrets may be sent.
+  public init(table: String, row: [String]) {
     bytes.reserveCapacity(96)
     append(table)
     for part in row { append(part) }

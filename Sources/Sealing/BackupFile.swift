@@ -1,16 +1,15 @@
-import Broker
 import Crypto
 import CryptoExtras
-import Foundation
-import OAuth
+public import Foundation
+public import OAuth
 
 /// The form of a backup: a header in the clear, then the body in chunks of AES-256-GCM (NIST SP 800-38D).
 ///
 /// The header says how the key comes from the secret. The file's own key is made of the secret's and of the whole header
 /// (HKDF, RFC 5869), so a changed header opens nothing. Each chunk's nonce is its number and whether it is the last
 /// (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizár): none can be changed, moved, left out, or the end
-/// be cut off.
-struct BackupFile {
+/// be cut off. What the body is, is the caller's.
+public enum BackupFile {
   static let magic = Array("grantd-backup\n".utf8)
   static let version: UInt8 = 1
   static let saltLength = 32
@@ -27,6 +26,33 @@ struct BackupFile {
   private static let info = Array("grantd backup 1".utf8)
   /// Magic, version, way, three parameters, salt, check, proof.
   static let headerLength = magic.count + 5 + saltLength + checkLength + proofLength
+
+  /// What a file opens with.
+  public enum Secret: Sendable {
+    case passphrase(OAuth.Secret)
+    /// The contents of a key file, in one of the forms that ``SealingKey`` takes.
+    case key([UInt8])
+  }
+
+  /// Why a file is not made, or does not open.
+  public enum Failure: Error, Sendable, Equatable {
+    /// It begins like nothing that this program wrote.
+    case foreign
+    /// Its form is of a later version.
+    case newer(String)
+    case wrongPassphrase
+    case wrongKey
+    /// Made with the other kind of secret.
+    case needsPassphrase
+    case needsKey
+    /// Its end is missing.
+    case truncated
+    case damaged(String)
+    /// Not a key, or too short a passphrase.
+    case unusableSecret(String)
+    /// More bytes than the limit.
+    case tooLarge(limit: Int)
+  }
 
   /// How the secret becomes a key.
   enum Way: Equatable {
@@ -58,9 +84,12 @@ struct BackupFile {
 
   // MARK: Writing
 
-  static func seal(
-    _ body: Data, with secret: BackupSecret, scrypt: Scrypt = .standard
-  ) throws(BackupError) -> [UInt8] {
+  /// The whole file. Takes half a second and 64 MiB where the secret is a passphrase.
+  public static func seal(_ body: Data, with secret: Secret) throws(Failure) -> [UInt8] {
+    try seal(body, with: secret, scrypt: .standard)
+  }
+
+  static func seal(_ body: Data, with secret: Secret, scrypt: Scrypt) throws(Failure) -> [UInt8] {
     let chunks = max(1, (body.count + chunkLength - 1) / chunkLength)
     guard headerLength + body.count + chunks * tagLength <= limit else { throw .tooLarge(limit: limit) }
     let way: Way
@@ -96,7 +125,9 @@ struct BackupFile {
 
   // MARK: Reading
 
-  static func open(_ file: [UInt8], with secret: BackupSecret) throws(BackupError) -> Data {
+  /// The body, whole and as it was sealed. Nothing of the file is believed before it is authenticated, and it cannot
+  /// ask for more than 256 MiB or sixteen times the usual work.
+  public static func open(_ file: [UInt8], with secret: Secret) throws(Failure) -> Data {
     guard file.count <= limit else { throw .tooLarge(limit: limit) }
     guard file.starts(with: magic.prefix(file.count)), !file.isEmpty else { throw .foreign }
     guard file.count > headerLength else { throw .truncated }
@@ -116,7 +147,7 @@ struct BackupFile {
     return try chunks(file[headerLength...], keys)
   }
 
-  private static func way(_ header: [UInt8]) throws(BackupError) -> Way {
+  private static func way(_ header: [UInt8]) throws(Failure) -> Way {
     let bytes = header[(magic.count + 1)..<(magic.count + 5)]
     switch bytes.first {
     case 0: return .key
@@ -129,7 +160,7 @@ struct BackupFile {
     }
   }
 
-  private static func chunks(_ rest: ArraySlice<UInt8>, _ keys: Keys) throws(BackupError) -> Data {
+  private static func chunks(_ rest: ArraySlice<UInt8>, _ keys: Keys) throws(Failure) -> Data {
     var body = Data(capacity: rest.count)
     var rest = rest
     var number = 0
@@ -153,12 +184,14 @@ struct BackupFile {
 
 /// What a file is sealed with.
 private struct Keys {
+  typealias Failure = BackupFile.Failure
+
   private let sealing: SymmetricKey
   private let proving: SymmetricKey
 
   init(
-    _ secret: BackupSecret, _ way: BackupFile.Way, salt: [UInt8], header: [UInt8]
-  ) throws(BackupError) {
+    _ secret: BackupFile.Secret, _ way: BackupFile.Way, salt: [UInt8], header: [UInt8]
+  ) throws(Failure) {
     let key = try Self.key(from: secret, way, salt: salt)
     func derived(_ purpose: String) -> SymmetricKey {
       HKDF<SHA256>.deriveKey(
@@ -170,17 +203,16 @@ private struct Keys {
   }
 
   private static func key(
-    from secret: BackupSecret, _ way: BackupFile.Way, salt: [UInt8]
-  ) throws(BackupError) -> SymmetricKey {
+    from secret: BackupFile.Secret, _ way: BackupFile.Way, salt: [UInt8]
+  ) throws(Failure) -> SymmetricKey {
     switch (way, secret) {
     case (.key, .passphrase): throw .needsKey
     case (.scrypt, .key): throw .needsPassphrase
     case (.key, .key(let contents)):
-      do throws(StoreError) {
+      do throws(SealingError) {
         return try SealingKey(Data(contents), source: "the key file").key
       } catch {
-        guard case .unusableKey(_, let detail) = error else { throw .store(error) }
-        throw .unusableSecret(detail)
+        throw .unusableSecret(error.detail)
       }
     case (.scrypt(let scrypt), .passphrase(let passphrase)):
       // Exposed to be made a key of.
@@ -210,7 +242,7 @@ private struct Keys {
     return try AES.GCM.Nonce(data: [0, 0, 0] + count + [isLast ? 1 : 0])
   }
 
-  func seal(_ chunk: Data, number: Int, isLast: Bool) throws(BackupError) -> [UInt8] {
+  func seal(_ chunk: Data, number: Int, isLast: Bool) throws(Failure) -> [UInt8] {
     do {
       let box = try AES.GCM.seal(chunk, using: sealing, nonce: Self.nonce(number, isLast: isLast))
       return Array(box.ciphertext) + Array(box.tag)

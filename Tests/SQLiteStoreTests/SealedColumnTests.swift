@@ -7,7 +7,7 @@ import SQLiteStore
 import Testing
 
 @Suite("Sealed columns")
-struct SealingTests {
+struct SealedColumnTests {
   let folder = TemporaryFolder()
 
   @Test(

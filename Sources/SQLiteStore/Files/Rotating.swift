@@ -1,0 +1,110 @@
+public import Broker
+import GRDB
+import Sealing
+import Synchronization
+
+// The key is changed while the store serves. The new one is on disk before anything is sealed under it, and the old one
+// is there until everything is: whatever ends the process, the database says which of the two it is under.
+extension SQLiteStore {
+  public func rotateKey() async throws(KeyRotationError) -> KeyRotation {
+    try await alone(for: .rotation) { () throws(KeyRotationError) in try self.replaceKey() }.get()
+  }
+
+  // MARK: On the queue
+
+  private func replaceKey() throws(KeyRotationError) -> KeyRotation {
+    let old = home.withLock { $0.key }
+    guard let file = old.file else { throw .fixed(source: old.source) }
+    let database = try openDatabase()
+    try clearNext(beside: file, old, database)
+    let new: SealingKey
+    do throws(SealingError) { new = try file.makeNext() } catch { throw KeyRotationError(error) }
+    report(.keyWritten)
+    try reseal(database, from: old, to: new, in: file)
+    // From here on the new key is the key, whatever else fails.
+    home.withLock { $0.key = new }
+    report(.resealCommitted)
+    // What has taken the database's place meanwhile is under a key that its file must not lose.
+    do throws(StoreError) { try home.withLock { $0.files }?.examine() } catch { throw .store(error) }
+    var remains: [String] = []
+    if (try? opening.cutLog(of: database)) != true {
+      remains.append("\(opening.folder.log) still holds values under the old key: another program reads the database")
+    }
+    report(.logCut)
+    do throws(SealingError) {
+      try file.installNext()
+    } catch {
+      remains.append(whereabouts(of: new, file, error))
+    }
+    report(.keyInstalled)
+    remains += opening.folder.putAside.map { "\($0), which was put aside, is still under an old key" }
+    return KeyRotation(file: file.path, accounts: count(database), remains: remains)
+  }
+
+  /// Where the new key is that could not be put into its file.
+  private func whereabouts(of key: SealingKey, _ file: KeyFile, _ error: SealingError) -> String {
+    let detail: String
+    do throws(SealingError) {
+      if let place = try file.keep(key, inside: opening.folder.path, restores: true) {
+        return place == file.path
+          ? "the new key had to be written again" : "the new key is in \(place) until the next start: \(error.detail)"
+      }
+      detail = error.detail
+    } catch {
+      detail = StoreError(error).message
+    }
+    return
+      "the new key is in memory alone: keep grantd running, see to \(file.path), and rotate the key again: \(detail)"
+  }
+
+  /// As for a commit: looked at before and after, because what is written into a file that is gone is not saved.
+  private func openDatabase() throws(KeyRotationError) -> DatabaseQueue {
+    do throws(StoreError) {
+      let database = try database()
+      try opening.folder.withdrawSuccessor()
+      opening.folder.removeDraft()
+      try home.withLock { $0.files }?.examine()
+      return database
+    } catch {
+      throw .store(error)
+    }
+  }
+
+  private func reseal(
+    _ database: DatabaseQueue, from old: SealingKey, to new: SealingKey, in file: KeyFile
+  ) throws(KeyRotationError) {
+    var isCommitting = false
+    do {
+      try opening.reseal(database, from: old.sealer, to: new.sealer) {
+        report(.resealed)
+        isCommitting = true
+      }
+    } catch {
+      // A commit that failed on its way may still be found in the log, and then nothing but the new key opens it.
+      let isUndone = !isCommitting || (try? opening.cutLog(of: database)) == true
+      if isUndone { file.removeNext() }
+      throw .store(.writing(error, at: location))
+    }
+  }
+
+  /// What an earlier rotation left: its key has its place by now, or the database must be seen not to need it.
+  private func clearNext(
+    beside file: KeyFile, _ key: SealingKey, _ database: DatabaseQueue
+  ) throws(KeyRotationError) {
+    do throws(SealingError) {
+      guard try file.finishRotation(to: key) else { return }
+    } catch {
+      throw KeyRotationError(error)
+    }
+    guard (try? opening.cutLog(of: database)) == true else {
+      throw .unwritable(file: file.next, detail: "it is left of an earlier rotation, and the database is being read")
+    }
+    file.removeNext()
+  }
+
+  private func count(_ database: DatabaseQueue) -> Int {
+    (try? database.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM grants") }) ?? 0
+  }
+
+  private func report(_ step: RotationStep) { opening.onWritePoint?(.rotating(step)) }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import Glibc
+
+/// A file that a key is kept in: of this process's user, closed to all others. During a rotation the next key is in a
+/// file beside it.
+public struct KeyFile: Sendable, Equatable {
+  public let path: String
+
+  public init(_ path: String) { self.path = path }
+
+  /// Where the next key is until it has the file's place.
+  public var next: String { path + ".next" }
+
+  /// That the file is in.
+  var folder: String { Self.parent(of: path).isEmpty ? "." : Self.parent(of: path) }
+
+  /// The key in the file, which is made at the first start: whole or not at all, on disk, and one key for all who start
+  /// at once. With what an interrupted rotation left beside it.
+  ///
+  /// - Parameter sealed: what is sealed under the file's key already, such as `the database in /var/lib/grantd`; nil:
+  ///   nothing. It is asked where the file is missing, and then no key is made: a new one would not open it.
+  public func loadOrCreate(unlessSealed sealed: () -> String?) throws(SealingError) -> SealingKey {
+    if let key = try load() { return key }
+    if let sealed = sealed() {
+      let left = access(next, F_OK) == 0 ? "; an interrupted rotation left \(next)" : ""
+      throw .unusableKey(
+        source: path, detail: "it is missing, and \(sealed) is sealed under the key that it had\(left)")
+    }
+    try create(.random(source: path))
+    guard let key = try load() else {
+      throw .unusableKey(source: path, detail: "it was removed while it was being made")
+    }
+    return key
+  }
+
+  /// Nil where there is no such file. With what an interrupted rotation left beside it.
+  public func load() throws(SealingError) -> SealingKey? {
+    guard let key = try Self.read(path) else { return nil }
+    // What cannot be read was never whole, or is not this program's: no store was sealed under it.
+    return key.kept(in: self, next: (try? Self.read(next))?.key)
+  }
+
+  /// Sees that the key is where the next start looks for it: in its file, or beside that where the file has another one.
+  /// What emptied the folder, or put an older copy of it there, has taken the key that memory alone has now.
+  ///
+  /// A key that is kept elsewhere is not put beside the store that it seals, and not where it is missing: that may be a
+  /// disk that comes back.
+  /// - Parameters:
+  ///   - folder: of the store.
+  ///   - restores: whether a missing file in the folder is written again; else somebody took it elsewhere.
+  /// - Returns: the file that has it; nil where it is kept elsewhere.
+  @discardableResult
+  public func keep(_ key: SealingKey, inside folder: String, restores: Bool) throws(SealingError) -> String? {
+    if has(key, in: path) { return path }
+    if has(key, in: next) { return next }
+    if access(path, F_OK) != 0 {
+      guard Self.standard(Self.parent(of: path)) == Self.standard(folder), restores else { return nil }
+      try create(key)
+      if has(key, in: path) { return path }
+    }
+    // Nobody's key is removed.
+    if access(next, F_OK) == 0 { rename(next, "\(next).aside") }
+    guard write(next: key), has(key, in: next) else {
+      throw .unwritable(path: next, detail: "the key of the database cannot be kept there: \(systemError(errno))")
+    }
+    return next
+  }
+
+  // MARK: Files
+
+  func has(_ key: SealingKey, in path: String) -> Bool { (try? Self.read(path))?.key == key.key }
+
+  /// Nil where there is no such file.
+  static func read(_ path: String) throws(SealingError) -> SealingKey? {
+    let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+    if descriptor < 0, errno == ENOENT { return nil }
+    guard descriptor >= 0 else { throw .unusableKey(source: path, detail: systemError(errno)) }
+    defer { Glibc.close(descriptor) }
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else { throw .unusableKey(source: path, detail: systemError(errno)) }
+    if let objection = objection(to: status) { throw .unusableKey(source: path, detail: objection) }
+    var contents = [UInt8](repeating: 0, count: 512)
+    let count = Glibc.read(descriptor, &contents, contents.count)
+    guard count >= 0 else { throw .unusableKey(source: path, detail: systemError(errno)) }
+    return try SealingKey(Data(contents[..<count]), source: path)
+  }
+
+  private static func objection(to status: stat) -> String? {
+    if status.st_mode & S_IFMT != S_IFREG { return "it is no regular file" }
+    if status.st_uid != geteuid() { return "it belongs to user \(status.st_uid), not to \(geteuid())" }
+    if status.st_mode & 0o077 != 0 {
+      return "others may use it (mode \(String(status.st_mode & 0o777, radix: 8))): chmod 600, if nobody has read it"
+    }
+    return nil
+  }
+
+  /// Whole or not at all, on disk, and never over another: of two that start at once, one wins and both use its key.
+  private func create(_ key: SealingKey) throws(SealingError) {
+    try PrivateFiles.prepareFolder(folder)
+    let temporary = "\(path).new.\(UUID().uuidString)"
+    let written = PrivateFiles.create(temporary, contents: Self.contents(of: key))
+    defer { unlink(temporary) }
+    guard written else { throw .unusableKey(source: path, detail: "it cannot be made: \(systemError(errno))") }
+    guard link(temporary, path) == 0 || errno == EEXIST, PrivateFiles.syncFolder(folder) else {
+      throw .unusableKey(source: path, detail: "it cannot be made: \(systemError(errno))")
+    }
+  }
+
+  func write(next key: SealingKey) -> Bool {
+    PrivateFiles.create(next, contents: Self.contents(of: key)) && PrivateFiles.syncFolder(folder)
+  }
+
+  /// A folder may be given with a slash at its end.
+  private static func standard(_ path: String) -> String { (path as NSString).standardizingPath }
+
+  private static func parent(of path: String) -> String { (path as NSString).deletingLastPathComponent }
+
+  /// Exposed to be written.
+  private static func contents(of key: SealingKey) -> Data { Data("\(key.exposedText)\n".utf8) }
+}
