@@ -82,12 +82,12 @@ extension Grant {
       grant.expiryAnnouncedAt = nil
     }
     if grant.refreshToken != saved.refreshToken { grant.expiryAnnouncedAt = nil }
-    if let idToken = issued.idToken { grant.idToken = idToken }
-    if let identity = issued.identity { grant.identity = identity }
     grant.generation += 1
     grant.standing = .good
-    // What a narrowed token may do says nothing of what was granted.
+    // What comes with a narrowed token says nothing of what was granted, and less of who signed in.
     if !attempt.key.isNarrowed {
+      if let idToken = issued.idToken { grant.idToken = idToken }
+      if let identity = issued.identity { grant.identity = identity }
       if let scope = tokens.scope { grant.grantedScopes = scope }
       grant.extra = tokens.extra(over: grant.extra)
     }
