@@ -17,10 +17,9 @@ extension Grant {
     if case .loginRequired = saved.standing { return .impossible }
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
-    attempts += 1
     isUnfinished = false
     let attempt = Attempt(
-      number: attempts, sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
+      number: nextAttempt(), sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
     phase = .refreshing(attempt)
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
