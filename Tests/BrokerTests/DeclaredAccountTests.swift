@@ -11,6 +11,14 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct DeclaredAccountTests {
   private static let source = ExchangeSource(from: account("work"), audience: "one")
 
+  static let changed: [ExchangeSource] = [
+    ExchangeSource(from: account("home"), audience: "one"),
+    ExchangeSource(from: account("work"), actor: account("home"), audience: "one"),
+    ExchangeSource(from: account("work"), audience: "two"), ExchangeSource(from: account("work")),
+    ExchangeSource(
+      from: account("work"), audience: "one", requestedTokenType: "urn:ietf:params:oauth:token-type:access_token"),
+  ]
+
   private func configuration(_ source: ExchangeSource?) -> BrokerConfiguration {
     var configuration = BrokerConfiguration.plain()
     configuration.accounts = source.map { [.robot($0)] } ?? []
@@ -27,6 +35,43 @@ import Testing
     let rig = try await Rig(store: store, configuration: configuration(source))
     rig.transport.answer(.token, TokenServer.trading)
     return rig
+  }
+
+  @Test(
+    "A definition that changed while the daemon was down is not served with the old one's token", arguments: changed)
+  func changedWhileDown(_ changed: ExchangeSource) async throws {
+    let store = try await store()
+    let before = try await rig(Self.source, store)
+    #expect(try await before.token("robot").access_token == "work-a1-for-one")
+    let after = try await rig(changed, store)
+    #expect(after.cached("robot") == nil)
+    _ = try await after.token("robot")
+    #expect(after.transport.count(.token) == 1)
+  }
+
+  @Test("A definition that stayed the same keeps its token over a restart")
+  func same() async throws {
+    let store = try await store()
+    let before = try await rig(Self.source, store)
+    _ = try await before.token("robot")
+    let after = try await rig(Self.source, store)
+    #expect(try await after.token("robot").access_token == "work-a1-for-one")
+    #expect(after.transport.count(.token) == 0)
+  }
+
+  @Test("One from before definitions were kept keeps its token, and is compared from then on")
+  func older() async throws {
+    let store = try await store()
+    _ = try await rig(Self.source, store).token("robot")
+    var old = try #require(store.grant("robot"))
+    old.sourceFingerprint = nil
+    try await store.commit([.putGrant(old)])
+    let between = try await rig(Self.source, store)
+    #expect(try await between.token("robot").access_token == "work-a1-for-one")
+    #expect(between.transport.count(.token) == 0)
+    #expect(store.grant("robot")?.sourceFingerprint == GrantSource.exchange(Self.source).fingerprint)
+    let after = try await rig(Self.changed[2], store)
+    #expect(try await after.token("robot").access_token == "work-a1-for-two")
   }
 
   @Test(
