@@ -175,6 +175,10 @@ extension Grant {
     case .unclear(_, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
+    // In OAuth's words it certainly changed nothing; a bare status may be that of a proxy.
+    case .requestRefused(_, let oauth, let retryAfter):
+      return retry(
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: oauth == nil, rotation: rotation)
     case .lost, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
     case .notSent, .blocked:

@@ -47,6 +47,9 @@ extension RefreshEngine {
     let metadata: ServerMetadata
     switch await connection.currentMetadata() {
     case .success(let known): metadata = known
+    // Waiting does not help: the admin has to know.
+    case .failure(.misconfigured(let message, let oauth)):
+      return (attempt, .failure(.misconfigured(message: message, oauth)))
     // Nothing went to the token endpoint; and metadata that are missing during an outage stop no account.
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
@@ -183,7 +186,7 @@ extension RefreshEngine {
       if !isCurrent(asked) {
         // That was the client of the settings before: those of now have not been tried.
         accounts[account]?.retryNow(at: now)
-      } else if !isAbout(saved, alone: failure, asked.provider.about) {
+      } else if asked.connection.hasWrongMetadata || !isAbout(saved, alone: failure, asked.provider.about) {
         asked.connection.suspension = (told, until: now + Limit.suspension)
       }
       await accounts.saveStanding(of: account, "a refused client")
