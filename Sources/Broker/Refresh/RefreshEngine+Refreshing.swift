@@ -5,11 +5,20 @@ import OAuth
 
 // One refresh: the intent on disk → the request → the renewal on disk → everybody sees it.
 extension RefreshEngine {
-  /// Whom a request was sent to, and under which settings.
+  /// Whom a request was sent to, under which settings, and what it trades.
+  @BrokerActor
   struct Asked: Sendable {
     let connection: ProviderConnection
     let provider: any Provider
     let settings: UInt64
+    let trade: Trade
+
+    init(_ connection: ProviderConnection, _ trade: Trade) {
+      self.connection = connection
+      provider = connection.provider
+      settings = connection.settings
+      self.trade = trade
+    }
   }
 
   /// Whether the provider still has the settings that something was asked for under.
@@ -66,7 +75,7 @@ extension RefreshEngine {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       return (sent, await connection.converse(step, isRefresh: true))
     }
-    switch await issue(grant.saved, sent.key, provider, metadata) {
+    switch issue(grant.saved, sent.key, asked, metadata) {
     case .success(let step): return (sent, await connection.converse(step, isRefresh: true))
     case .failure(let failure): return (sent, .failure(failure))
     }
@@ -162,7 +171,7 @@ extension RefreshEngine {
     return accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
   }
 
-  private func refreshFailed(
+  func refreshFailed(
     _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked
   ) async -> RefreshOutcome {
     asked.connection.lastError = failure.message
