@@ -103,6 +103,30 @@ import Testing
   }
 
   @Test(
+    "A provider that refuses some requests is not out of order: the others are refreshed, and those have their own wait",
+    arguments: [
+      reply(#"{"error":"invalid_request"}"#, status: 400), reply(#"{"error":"something_new"}"#, status: 403),
+      HTTPResponse(status: 400), HTTPResponse(status: 404),
+    ])
+  func refusals(_ refusal: HTTPResponse) async throws {
+    let rig = try await Rig(store: expired(8))
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: ["provider.unreachable"]), on: session)
+    rig.transport.answer(.token) { _ in refusal }
+    for name in names(7) { #expect(await rig.reason { try await rig.token(name) } == .temporarilyUnavailable) }
+    #expect(rig.transport.count(.token) == 7)
+    rig.transport.answer(.token, TokenServer.rotating)
+    #expect(try await rig.token("account-7").access_token == "account-7-a2")
+    #expect(session.types.isEmpty)
+    // It is tried again by itself, in its own time.
+    #expect(try await rig.view("account-0").state == .degraded)
+    #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
+    rig.clock.advance(.seconds(5))
+    _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.token("account-0")?.accessToken == Secret("account-0-a2") })
+  }
+
+  @Test(
     "When the network is back everything that waits is tried at once", arguments: [RecheckCause.networkUp, .resumed])
   func recheck(_ cause: RecheckCause) async throws {
     let rig = try await Rig(store: expired(3))

@@ -49,6 +49,32 @@ enum OAuthProviders {
     #expect(try await rig.token("account-0").access_token == "account-0-a3")
   }
 
+  @Test("Metadata of another issuer are the admin's to mend: accounts say so, and go on once they are mended")
+  func anotherIssuer() async throws {
+    var configuration = BrokerConfiguration.plain([OAuthProviders.discovered])
+    configuration.accounts = [
+      DeclaredAccount(name: account("robot"), provider: provider("example"), source: .clientCredentials)
+    ]
+    for first in ["account-0", "robot"] {
+      let rig = try await Rig(store: expired(1), configuration: configuration)
+      rig.transport.answer(.discovery) { _ in reply(#"{"issuer":"https://other.example"}"#) }
+      for name in [first, "account-0", "robot"] {
+        let error = await #expect(throws: RPCError.self) { try await rig.token(name) }
+        #expect(error?.reason == .providerMisconfigured)
+        #expect(error?.message.contains("https://other.example") == true)
+        #expect(error?.message.contains("refuses") == false)
+        #expect(error?.hint == "Mend [provider.example] in the configuration, then `grantctl reload`.")
+      }
+      #expect(try await rig.view("account-0").state == .actionRequired)
+      #expect(rig.transport.count(.token) == 0)
+      #expect(rig.store.grant("account-0")?.refreshToken == Secret("account-0-r1"))
+      rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+      _ = try await rig.call(BrokerReload.self, NoParams())
+      #expect(try await rig.token("account-0").access_token == "account-0-a2")
+      _ = try await rig.token("robot")
+    }
+  }
+
   @Test("While discovery hangs, old metadata serve at once, and new ones are fetched once behind")
   func oldMetadataServeWhileDiscoveryHangs() async throws {
     let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))

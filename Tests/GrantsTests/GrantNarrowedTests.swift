@@ -112,6 +112,23 @@ import Testing
     #expect((Grant.Narrowed.most...Grant.Narrowed.most + 1).contains(asked))
   }
 
+  @Test("Only the account's own token says who signed in")
+  func identity() {
+    let person = Identity(subject: "alice", email: "alice@example.com")
+    for (key, isTaken) in [(mail, false), (files, false), (SavedToken.Key(), true)] {
+      var grant = grant(savedGrant(idToken: Secret("id-1"), identity: person))
+      grant.wants(key)
+      let attempt = grant.begun(at: at(10))
+      var answer = issued()
+      answer.identity = Identity(subject: "alice")
+      answer.idToken = Secret("id-2")
+      _ = grant.answered(attempt, answer, rotation: .strict, refreshTokenLifetime: nil)
+      _ = grant.committed(attempt, jitter: 0)
+      #expect(grant.saved.identity == (isTaken ? Identity(subject: "alice") : person))
+      #expect(grant.saved.idToken == Secret(isTaken ? "id-2" : "id-1"))
+    }
+  }
+
   @Test("A narrowed token that nobody took is not refreshed; one that was taken is, once")
   func due() {
     var grant = grant(savedGrant(), savedToken(lifetime: 100_000))

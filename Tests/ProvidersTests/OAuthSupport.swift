@@ -138,6 +138,7 @@ func name(_ failure: ProviderFailure) -> String {
   case .ended(let reason, _, _): "ended \(reason.rawValue)"
   case .misconfigured: "misconfigured"
   case .tryLater: "try later"
+  case .requestRefused: "request refused"
   case .unclear: "unclear"
   case .lost: "lost"
   case .notSent: "not sent"

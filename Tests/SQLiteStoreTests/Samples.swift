@@ -103,7 +103,7 @@ enum Sample {
       refreshTokenIssuedAt: time(3), expiryAnnouncedAt: time(4), idToken: Secret("id-of-\(name)-é\0"), generation: .max,
       standing: standing, createdAt: time(.min),
       loggedInAt: time(0), extra: Data(#"{"tenant":"extra-of-\#(name)"}"#.utf8), kind: .deviceCode,
-      dpopKey: Secret("dpop-key-of-\(name)"))
+      dpopKey: Secret("dpop-key-of-\(name)"), sourceFingerprint: "fingerprint-of-\(name)")
   }
 
   static func token(

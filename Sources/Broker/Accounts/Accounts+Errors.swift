@@ -27,21 +27,22 @@ extension Accounts {
   }
 
   func misconfigured(_ grant: Grant, _ failure: Failure) -> RPCError {
-    guard providers[grant.saved.provider] != nil else {
+    guard let connection = providers[grant.saved.provider] else {
       return RPCError(
         .providerMisconfigured, "provider \(grant.saved.provider) is not in the configuration",
         hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")
     }
     let name = grant.saved.account
-    if grant.saved.kind.needsNobody, failure.oauth?.code != .invalidClient {
+    if grant.saved.kind.needsNobody, !connection.hasWrongMetadata, failure.oauth?.code != .invalidClient {
       return RPCError(
         .providerMisconfigured,
         "provider \(grant.saved.provider) gives account \(name) no token: \(failure.message)",
         hint: "Mend [account.\(name)] in the configuration, or what the provider knows of it, then `grantctl reload`.",
         oauth: failure.oauth.map { OAuthDetail($0) })
     }
+    let what = failure.oauth == nil ? "cannot be used" : "refuses this client"
     return RPCError(
-      .providerMisconfigured, "provider \(grant.saved.provider) refuses this client: \(failure.message)",
+      .providerMisconfigured, "provider \(grant.saved.provider) \(what): \(failure.message)",
       hint: "Mend [provider.\(grant.saved.provider)] in the configuration, then `grantctl reload`.",
       oauth: failure.oauth.map { OAuthDetail($0) })
   }

@@ -14,6 +14,9 @@ final class Accounts: Piece {
   nonisolated let cache: TokenCache
   private var grants: [AccountName: Grant] = [:]
   private var index = AccountIndex()
+  /// The highest number of any attempt. A grant that takes an account's name goes on from it, so that the answer to a
+  /// request of the grant before is not taken for an answer to its own.
+  private var attempts: UInt64 = 0
   /// Those that changed and that the refresh engine has not looked at.
   private var touched: Set<AccountName> = []
   /// Where the tokens of declared accounts come from.
@@ -49,6 +52,12 @@ final class Accounts: Piece {
 
   subscript(account: AccountName) -> Grant? {
     get { grants[account] }
+    set {
+      var grant = newValue
+      grant?.numbersAttempts(after: attempts)
+      grants[account] = grant
+      touch(account)
+    }
     _modify {
       defer { touch(account) }
       yield &grants[account]
@@ -57,6 +66,7 @@ final class Accounts: Piece {
 
   private func touch(_ account: AccountName) {
     index.update(account, grants[account])
+    attempts = max(attempts, grants[account]?.attempts ?? 0)
     touched.insert(account)
   }
 

@@ -38,6 +38,7 @@ final class DeclaredAccounts: Piece {
     defer { journal.unlock(account.name) }
     let scopes = account.scopes ?? providers[account.provider]?.provider.about.scopes ?? []
     let resource = account.resource ?? providers[account.provider]?.provider.about.resource
+    let fingerprint = account.source.fingerprint
     if let saved = accounts[account.name]?.saved {
       guard saved.kind.needsNobody else {
         logger.warning(
@@ -49,16 +50,22 @@ final class DeclaredAccounts: Piece {
       }
       let isSame =
         saved.provider == account.provider && saved.kind == account.source.kind && saved.requestedScopes == scopes
-        && saved.resource == resource && accounts.sources[account.name] ?? account.source == account.source
-      accounts.sources[account.name] = account.source
-      guard !isSame else { return }
+        && saved.resource == resource && saved.sourceFingerprint ?? fingerprint == fingerprint
+      if isSame {
+        accounts.sources[account.name] = account.source
+        if accounts[account.name]?.recordSource(fingerprint) == true, let saved = accounts[account.name]?.saved {
+          try? await journal.commitOrKeep([.putGrant(saved)], of: account.name)
+        }
+        return
+      }
     }
     accounts.sources[account.name] = account.source
     let saved = SavedGrant(
       account: account.name, provider: account.provider, identity: nil, requestedScopes: scopes,
       grantedScopes: scopes, resource: resource, refreshToken: nil,
       generation: accounts[account.name]?.saved.generation ?? 0, createdAt: now, loggedInAt: now,
-      kind: account.source.kind, dpopKey: declaredKey(account.provider))
+      kind: account.source.kind, dpopKey: declaredKey(account.provider),
+      sourceFingerprint: fingerprint)
     accounts[account.name] = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
     try? await journal.commitOrKeep(
       [.putGrant(saved), .removeTokens(account.name), .removeIntent(account.name)], of: account.name)

@@ -183,7 +183,7 @@ extension ProviderFailure {
     // There is nothing left to revoke.
     case .ended: .revoked
     case .tryLater, .unclear, .lost, .notSent, .blocked: .retryLater(after: retryAfter)
-    case .misconfigured, .invalid, .rejected, .tokenRefused, .denied: .refused(oauth)
+    case .misconfigured, .requestRefused, .invalid, .rejected, .tokenRefused, .denied: .refused(oauth)
     case .unsupported: .unsupported
     }
   }

@@ -18,6 +18,11 @@ extension ProviderConnection {
     return await (metadata.task ?? startMetadata()).value
   }
 
+  /// There are none, and those that the provider has are not those of the settings.
+  var hasWrongMetadata: Bool {
+    if metadata.known == nil, case .misconfigured? = metadata.failure?.failure { true } else { false }
+  }
+
   private func startMetadata() -> Task<Result<ServerMetadata, ProviderFailure>, Never> {
     let asked = settings
     let task = Task {

@@ -21,7 +21,7 @@ extension RefreshEngine {
     guard !isDraining, let grant = accounts[account] else { return .impossible }
     let name = grant.saved.provider
     guard let connection = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
-    guard grant.phase == .idle else { return .underWay }
+    guard grant.phase == .idle, !fetching.contains(account) else { return .underWay }
     if let failure = connection.suspended { return .suspended(failure) }
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
@@ -48,10 +48,14 @@ extension RefreshEngine {
     else { return nil }
     if connection.suspended != nil { return connection.suspension?.until }
     while let candidate = next(at: name, connection, includingDue: includingDue) {
+      guard let trade = trade(of: candidate.account) else {
+        fetchTrade(for: candidate.account, at: name)
+        continue
+      }
       switch connection.gate.admit(
         isWanted: candidate.isWanted, accounts: accounts.count(at: name), at: uptime, policy: accounts.refreshPolicy)
       {
-      case .go(let ticket): begin(candidate.account, connection, ticket)
+      case .go(let ticket): begin(candidate.account, Asked(connection, trade), ticket)
       case .full: return nil
       case .later(let moment): return wall(moment)
       }
@@ -97,19 +101,19 @@ extension RefreshEngine {
     return Candidate.probe(candidates).map { ($0.account, $0.place != nil) }
   }
 
-  private func begin(_ account: AccountName, _ connection: ProviderConnection, _ ticket: ProviderGate.Ticket) {
-    queues[connection.provider.name]?.unwant(account)
+  private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
+    queues[asked.provider.name]?.unwant(account)
+    fetched.remove(account)
     guard
       case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
     else {
-      connection.gate.withdrawn(ticket, at: uptime)
+      asked.connection.gate.withdrawn(ticket, at: uptime)
       // It could not begin, so it is not due; the next look must not find it again.
       if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
       return
     }
     inFlight += 1
     accounts.conditionChanged()
-    let asked = Asked(connection: connection, provider: connection.provider, settings: connection.settings)
     Task { await refresh(account, attempt, intent, asked, ticket) }
   }
 
@@ -121,7 +125,7 @@ extension RefreshEngine {
   ) {
     let (connection, name) = (asked.connection, asked.provider.name)
     switch result {
-    case nil: connection.gate.withdrawn(ticket, at: uptime)
+    case nil, .failure(.blocked): connection.gate.withdrawn(ticket, at: uptime)
     case .failure(let failure) where failure.isOfProvider:
       if ticket.isProbe { queues[name, default: RefreshQueue()].probes[account, default: 0] += 1 }
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)

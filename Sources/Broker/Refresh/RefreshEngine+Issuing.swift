@@ -6,31 +6,89 @@ import OAuth
 extension RefreshEngine {
   /// What a refresh asks for where no refresh token is needed; a failure where it cannot be asked now.
   func issue(
-    _ grant: SavedGrant, _ key: SavedToken.Key, _ provider: any Provider, _ metadata: ServerMetadata
-  ) async -> Result<Step<Issued>, ProviderFailure> {
+    _ grant: SavedGrant, _ key: SavedToken.Key, _ asked: Asked, _ metadata: ServerMetadata
+  ) -> Result<Step<Issued>, ProviderFailure> {
     guard let source = accounts.sources[grant.account] else {
       return .failure(.misconfigured(message: "account \(grant.account) is not in the configuration", nil))
     }
-    var subject: Secret?
-    var actor: Secret?
-    if case .exchange(let exchange) = source {
-      do throws(RPCError) {
-        subject = try await tokenToTrade(exchange.from, for: grant.account)
-        if let account = exchange.actor { actor = try await tokenToTrade(account, for: grant.account) }
-      } catch {
-        return .failure(.blocked(message: error.message))
-      }
-    }
     return .success(
-      provider.issue(source, to: grant, key: key, subject: subject, actor: actor, metadata: metadata))
+      asked.provider.issue(
+        source, to: grant, key: key, subject: asked.trade.subject, actor: asked.trade.actor, metadata: metadata))
   }
 
-  func tokenToTrade(_ account: AccountName, for derived: AccountName) async throws(RPCError) -> Secret {
-    guard accounts[account]?.saved.kind != .tokenExchange, account != derived else {
-      throw RPCError(.providerMisconfigured, "account \(account) is itself had by an exchange")
-    }
-    let (token, _) = try await token(
-      of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Limit.subjectTokenWait)
+  // MARK: Another account's token
+
+  // Its refresh may need a place at the same provider: an account that trades it takes none before it has it.
+
+  /// The tokens that an account trades for its own.
+  struct Trade: Sendable {
+    var subject: Secret?
+    var actor: Secret?
+  }
+
+  /// The tokens to trade now, none where the account trades none; nil: they have to be fetched first.
+  func trade(of account: AccountName) -> Trade? {
+    guard case .exchange(let source)? = accounts.sources[account] else { return Trade() }
+    guard let subject = tokenAtHand(source.from, for: account) else { return nil }
+    guard let actor = source.actor else { return Trade(subject: subject) }
+    return tokenAtHand(actor, for: account).map { Trade(subject: subject, actor: $0) }
+  }
+
+  private func tokenAtHand(_ account: AccountName, for derived: AccountName) -> Secret? {
+    guard isTradable(account, for: derived), let grant = accounts[account] else { return nil }
+    // What was fetched is as good as it gets.
+    let answer =
+      fetched.contains(derived)
+      ? grant.lastResort(at: now) : grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy)
+    guard case .token(let token)? = answer else { return nil }
     return token.accessToken
+  }
+
+  /// Fetches the tokens to trade. The account is not due meanwhile; whoever waits for it looks again at the end.
+  func fetchTrade(for account: AccountName, at name: ProviderName) {
+    guard case .exchange(let source)? = accounts.sources[account] else { return }
+    fetched.remove(account)
+    fetching.insert(account)
+    queues[name]?.unwant(account)
+    place(account)
+    inFlight += 1
+    Task {
+      let failure = await fetch(source, for: account)
+      fetching.remove(account)
+      // Else it is of another definition, or too late.
+      if accounts.sources[account] == .exchange(source), !isDraining {
+        if let failure { await blocked(account, failure) } else { fetched.insert(account) }
+      }
+      inFlight -= 1
+      place(account)
+      accounts.changed(account)
+    }
+  }
+
+  private func fetch(_ source: ExchangeSource, for derived: AccountName) async -> ProviderFailure? {
+    for account in [source.from, source.actor].compactMap(\.self) {
+      guard isTradable(account, for: derived) else {
+        return .blocked(message: "account \(account) is itself had by an exchange")
+      }
+      do throws(RPCError) {
+        _ = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Limit.subjectTokenWait)
+      } catch {
+        return .blocked(message: error.message)
+      }
+    }
+    return nil
+  }
+
+  private func isTradable(_ account: AccountName, for derived: AccountName) -> Bool {
+    accounts[account]?.saved.kind != .tokenExchange && account != derived
+  }
+
+  /// The refresh failed before it had a place.
+  private func blocked(_ account: AccountName, _ failure: ProviderFailure) async {
+    guard let connection = accounts[account].flatMap({ providers[$0.saved.provider] }),
+      case .begun(let attempt, _) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
+    else { return }
+    let asked = Asked(connection, Trade())
+    measures.refreshEnded(asked.provider.name, await refreshFailed(account, attempt, failure, asked), took: .zero)
   }
 }

@@ -5,11 +5,20 @@ import OAuth
 
 // One refresh: the intent on disk → the request → the renewal on disk → everybody sees it.
 extension RefreshEngine {
-  /// Whom a request was sent to, and under which settings.
+  /// Whom a request was sent to, under which settings, and what it trades.
+  @BrokerActor
   struct Asked: Sendable {
     let connection: ProviderConnection
     let provider: any Provider
     let settings: UInt64
+    let trade: Trade
+
+    init(_ connection: ProviderConnection, _ trade: Trade) {
+      self.connection = connection
+      provider = connection.provider
+      settings = connection.settings
+      self.trade = trade
+    }
   }
 
   /// Whether the provider still has the settings that something was asked for under.
@@ -49,6 +58,9 @@ extension RefreshEngine {
     let metadata: ServerMetadata
     switch await connection.currentMetadata() {
     case .success(let known): metadata = known
+    // Waiting does not help: the admin has to know.
+    case .failure(.misconfigured(let message, let oauth)):
+      return (attempt, .failure(.misconfigured(message: message, oauth)))
     // Nothing went to the token endpoint; and metadata that are missing during an outage stop no account.
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
@@ -68,7 +80,7 @@ extension RefreshEngine {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       return (sent, await connection.converse(step, isRefresh: true))
     }
-    switch await issue(grant.saved, sent.key, provider, metadata) {
+    switch issue(grant.saved, sent.key, asked, metadata) {
     case .success(let step): return (sent, await connection.converse(step, isRefresh: true))
     case .failure(let failure): return (sent, .failure(failure))
     }
@@ -218,7 +230,7 @@ extension RefreshEngine {
     return .unwanted
   }
 
-  private func refreshFailed(
+  func refreshFailed(
     _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked
   ) async -> RefreshOutcome {
     asked.connection.lastError = failure.message
@@ -242,7 +254,7 @@ extension RefreshEngine {
       if !isCurrent(asked) {
         // That was the client of the settings before: those of now have not been tried.
         accounts[account]?.retryNow(at: now)
-      } else if !isAbout(saved, alone: failure, asked.provider.about) {
+      } else if asked.connection.hasWrongMetadata || !isAbout(saved, alone: failure, asked.provider.about) {
         asked.connection.suspension = (told, until: now + Limit.suspension)
       }
       await accounts.saveStanding(of: account, "a refused client")

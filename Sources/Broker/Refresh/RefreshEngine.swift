@@ -19,6 +19,9 @@ final class RefreshEngine: Piece {
   var queues: [ProviderName: RefreshQueue] = [:]
   /// Under which provider each queued account is queued.
   var queuedAt: [AccountName: ProviderName] = [:]
+  /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place.
+  var fetching: Set<AccountName> = []
+  var fetched: Set<AccountName> = []
   var inFlight = 0
   /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
   var leases: [LeaseKey: Lease] = [:]
@@ -79,18 +82,20 @@ final class RefreshEngine: Piece {
   }
 
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.
-  private func place(_ account: AccountName) {
+  func place(_ account: AccountName) {
     guard let grant = accounts[account] else {
+      fetched.remove(account)
       schedule.remove(account)
       if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
       return
     }
     let name = grant.saved.provider
     if let old = queuedAt[account], old != name { queues[old]?.forget(account) }
-    let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now)
-    let lease = leaseElsewhere(account)
-    let isDue = lease == nil && grant.saved.isRenewable && moment.map { $0 <= now } ?? false
-    let isStalled = lease == nil && grant.waitsForProvider && grant.phase == .idle && grant.saved.isRenewable
+    let (lease, isFetching) = (leaseElsewhere(account), fetching.contains(account))
+    let moment = isFetching ? nil : grant.nextMoment(policy: accounts.refreshPolicy, at: now)
+    let mayBegin = lease == nil && grant.saved.isRenewable
+    let isDue = mayBegin && moment.map { $0 <= now } ?? false
+    let isStalled = mayBegin && grant.waitsForProvider && grant.phase == .idle && !isFetching
     let place = RefreshQueue.Place(
       end: grant.token?.expiresAt ?? Timestamp(milliseconds: .min), isDue: isDue,
       isGood: grant.saved.standing == .good, isStalled: isStalled,

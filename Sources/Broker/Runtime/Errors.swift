@@ -20,7 +20,7 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCErr
   let oauth = failure.oauth.map { OAuthDetail($0) }
   let message = "provider \(provider): \(failure.message)"
   switch failure {
-  case .ended, .invalid: return RPCError(.providerError, message, oauth: oauth)
+  case .ended, .requestRefused, .invalid: return RPCError(.providerError, message, oauth: oauth)
   case .rejected(let rejection):
     return RPCError(
       .registrationRejected, message, hint: "Mend what it names, and send it again.",

@@ -9,6 +9,28 @@ public func digest(of text: [UInt8]) -> String {
   }.joined()
 }
 
+extension GrantSource {
+  /// SHA-256 in base64url of all that the source says, of a key its public part: tells whether two are the same. It is
+  /// kept on disk, so what it is made from never changes for a source that is there already.
+  public var fingerprint: String {
+    let fields: [String?] =
+      switch self {
+      case .clientCredentials: ["client_credentials"]
+      case .jwtBearer(let source):
+        [
+          "jwt_bearer", source.key.algorithm.rawValue, source.key.kid,
+          source.key.publicJWK.map { JSONValue.object($0).serialized }, source.issuer, source.subject, source.audience,
+          String(source.lifetime.milliseconds), String(source.scopeInAssertion),
+        ]
+      case .exchange(let source):
+        [
+          "token_exchange", source.from.rawValue, source.actor?.rawValue, source.audience, source.requestedTokenType,
+        ]
+      }
+    return Secret(JSONValue.array(fields.map { $0.map(JSONValue.string) ?? .null }).serialized).fingerprint
+  }
+}
+
 extension Secret {
   /// SHA-256 of the secret in base64url: tells whether two are the same, and nothing else.
   public var fingerprint: String {

@@ -69,6 +69,13 @@ extension Grant {
     saved.standing = .loginRequired(.signedOut, failure)
   }
 
+  /// A declared account's grant of before fingerprints were kept gets that of its source. True: commit ``saved``.
+  public mutating func recordSource(_ fingerprint: String) -> Bool {
+    guard saved.sourceFingerprint == nil else { return false }
+    saved.sourceFingerprint = fingerprint
+    return true
+  }
+
   /// The process ended while a request was under way. Where the provider still takes the refresh token for a while after
   /// its use, a rotation whose answer was lost is asked for again at once, however good the access token is; elsewhere
   /// nothing is won by hurrying.

@@ -17,10 +17,9 @@ extension Grant {
     if case .loginRequired = saved.standing { return .impossible }
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
-    attempts += 1
     isUnfinished = false
     let attempt = Attempt(
-      number: attempts, sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
+      number: nextAttempt(), sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
     phase = .refreshing(attempt)
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
@@ -82,12 +81,12 @@ extension Grant {
       grant.expiryAnnouncedAt = nil
     }
     if grant.refreshToken != saved.refreshToken { grant.expiryAnnouncedAt = nil }
-    if let idToken = issued.idToken { grant.idToken = idToken }
-    if let identity = issued.identity { grant.identity = identity }
     grant.generation += 1
     grant.standing = .good
-    // What a narrowed token may do says nothing of what was granted.
+    // What comes with a narrowed token says nothing of what was granted, and less of who signed in.
     if !attempt.key.isNarrowed {
+      if let idToken = issued.idToken { grant.idToken = idToken }
+      if let identity = issued.identity { grant.identity = identity }
       if let scope = tokens.scope { grant.grantedScopes = scope }
       grant.extra = tokens.extra(over: grant.extra)
     }
@@ -176,6 +175,10 @@ extension Grant {
     case .unclear(_, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
+    // In OAuth's words it certainly changed nothing; a bare status may be that of a proxy.
+    case .requestRefused(_, let oauth, let retryAfter):
+      return retry(
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: oauth == nil, rotation: rotation)
     case .lost, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
     case .notSent, .blocked:

@@ -32,7 +32,8 @@ public struct Grant: Sendable {
   var followsUnanswered = false
   /// Where in its jitter window this token's refresh lies, from 0 to 1.
   var jitter: Double
-  var attempts: UInt64 = 0
+  /// The number of the last attempt.
+  public private(set) var attempts: UInt64 = 0
 
   public enum Phase: Sendable, Equatable {
     case idle
@@ -90,6 +91,18 @@ public struct Grant: Sendable {
     waitsForProvider = if case .failing = saved.standing { true } else { false }
     // Ended for want of a refresh token: what is left of the token has expired or was rejected.
     if case .loginRequired(.noRefreshToken, _) = saved.standing { rejectedGeneration = token?.generation }
+  }
+}
+
+// MARK: Attempts
+
+extension Grant {
+  /// Attempts get higher numbers than this one, which another grant of the same account may have used.
+  public mutating func numbersAttempts(after number: UInt64) { attempts = max(attempts, number) }
+
+  mutating func nextAttempt() -> UInt64 {
+    attempts += 1
+    return attempts
   }
 }
 

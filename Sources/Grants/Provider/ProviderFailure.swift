@@ -8,6 +8,9 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   case misconfigured(message: String, OAuthError?)
   /// Answered, and certainly not acted on: 429, `temporarily_unavailable`. Tried again.
   case tryLater(message: String, OAuthError?, retryAfter: Duration?)
+  /// Refused this one request, for a reason that is nobody's outage and ends no grant: `invalid_request`, a code that is
+  /// not known here, a 4xx without a code. Tried again.
+  case requestRefused(message: String, OAuthError?, retryAfter: Duration?)
   /// Answered with something that says nothing of whether it was acted on: 5xx, HTML, half a body. Tried again.
   case unclear(message: String, retryAfter: Duration?)
   /// Sent, and no answer came. Tried again.
@@ -30,7 +33,8 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   public var message: String {
     switch self {
     case .ended(_, let message, _), .misconfigured(let message, _), .tryLater(let message, _, _),
-      .unclear(let message, _), .lost(let message), .notSent(let message), .blocked(let message),
+      .requestRefused(let message, _, _), .unclear(let message, _), .lost(let message), .notSent(let message),
+      .blocked(let message),
       .invalid(let message, _), .tokenRefused(let message, _), .denied(let message), .unsupported(let message):
       message
     case .rejected(let rejection): rejection.message
@@ -41,13 +45,14 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   public var isOfProvider: Bool {
     switch self {
     case .tryLater, .unclear, .lost, .notSent: true
-    case .ended, .misconfigured, .blocked, .invalid, .rejected, .tokenRefused, .denied, .unsupported: false
+    case .ended, .misconfigured, .requestRefused, .blocked, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
+      false
     }
   }
 
   public var retryAfter: Duration? {
     switch self {
-    case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter): retryAfter
+    case .tryLater(_, _, let retryAfter), .requestRefused(_, _, let retryAfter), .unclear(_, let retryAfter): retryAfter
     case .ended, .misconfigured, .lost, .notSent, .blocked, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       nil
     }
@@ -55,8 +60,8 @@ public enum ProviderFailure: Error, Sendable, Equatable {
 
   public var oauth: OAuthError? {
     switch self {
-    case .ended(_, _, let oauth), .misconfigured(_, let oauth), .tryLater(_, let oauth, _), .invalid(_, let oauth),
-      .tokenRefused(_, let oauth):
+    case .ended(_, _, let oauth), .misconfigured(_, let oauth), .tryLater(_, let oauth, _),
+      .requestRefused(_, let oauth, _), .invalid(_, let oauth), .tokenRefused(_, let oauth):
       oauth
     case .unclear, .lost, .notSent, .blocked, .rejected, .denied, .unsupported: nil
     }

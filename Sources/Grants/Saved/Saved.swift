@@ -32,6 +32,8 @@ public struct SavedGrant: Sendable, Equatable {
   public var kind: GrantKind
   /// The private key that the tokens are bound to (RFC 9449), as ``DPoPKey`` writes it; nil: to none.
   public var dpopKey: Secret?
+  /// ``GrantSource/fingerprint`` of a declared account's source; nil: signed in to, or written before this was kept.
+  public var sourceFingerprint: String?
 
   public init(
     account: AccountName, provider: ProviderName, identity: Identity?, requestedScopes: [String],
@@ -39,7 +41,7 @@ public struct SavedGrant: Sendable, Equatable {
     refreshTokenExpiresAt: Timestamp? = nil, refreshTokenIssuedAt: Timestamp? = nil,
     expiryAnnouncedAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
     createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil, kind: GrantKind = .authorizationCode,
-    dpopKey: Secret? = nil
+    dpopKey: Secret? = nil, sourceFingerprint: String? = nil
   ) {
     self.account = account
     self.provider = provider
@@ -60,6 +62,7 @@ public struct SavedGrant: Sendable, Equatable {
     self.extra = extra
     self.kind = kind
     self.dpopKey = dpopKey
+    self.sourceFingerprint = sourceFingerprint
   }
 
   /// A new access token can be had without a person.

@@ -11,10 +11,13 @@ extension OAuthProvider {
   static let configurationCodes: Set<OAuthErrorCode> = [
     .invalidClient, .unauthorizedClient, .unsupportedGrantType, .invalidScope, .invalidTarget,
   ]
-  /// The codes that pass.
-  static let passingCodes: Set<OAuthErrorCode> = [.temporarilyUnavailable, .serverError, .slowDown]
+  /// The codes that pass; `ratelimited` is Slack's, with status 200.
+  static let passingCodes: Set<OAuthErrorCode> = [
+    .temporarilyUnavailable, .serverError, .slowDown, OAuthErrorCode(rawValue: "ratelimited"),
+  ]
 
-  /// What a failed token response means for the grant. Nothing but a permanent code ends one.
+  /// What a failed token response means for the grant. Nothing but a permanent code ends one, and a refusal of one request
+  /// is no outage.
   func classify(_ error: ResponseError) -> ProviderFailure {
     switch error {
     case .oauth(let oauth, let status, let retryAfter):
@@ -27,12 +30,14 @@ extension OAuthProvider {
       }
       if Self.permanentCodes.contains(oauth.code) { return .ended(.refused, message: text, oauth) }
       if Self.configurationCodes.contains(oauth.code) { return .misconfigured(message: text, oauth) }
-      return .tryLater(message: text, oauth, retryAfter: retryAfter)
+      return .requestRefused(message: text, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
-      if isPermanent(status: status, mediaType: mediaType) {
-        return .ended(.refused, message: error.description, nil)
-      }
       if status == 429 { return .tryLater(message: error.description, nil, retryAfter: retryAfter) }
+      if Self.isRefusal(status: status, mediaType: mediaType) {
+        return isPermanent("http_\(status)")
+          ? .ended(.refused, message: error.description, nil)
+          : .requestRefused(message: error.description, nil, retryAfter: retryAfter)
+      }
       return .unclear(message: error.description, retryAfter: retryAfter)
     case .redirect:
       return .unclear(message: error.description, retryAfter: nil)
@@ -41,17 +46,16 @@ extension OAuthProvider {
     }
   }
 
-  /// Whether the settings name this code or description as one that ends a grant. Some providers have one code for many
-  /// things (Zoom: `invalid_request`).
-  private func isPermanent(_ words: String) -> Bool {
-    settings.permanentErrors.contains(words)
+  /// Whether an answer without a code was meant as a refusal. A page for people is a proxy's or an outage's, whatever its
+  /// status, and a status that may pass is none either.
+  static func isRefusal(status: Int, mediaType: String) -> Bool {
+    (400..<500).contains(status) && status != 408 && status != 429 && mediaType != "text/html"
   }
 
-  /// Whether the settings name this status of an answer without a code (`http_400`). A page for people is a proxy's or
-  /// an outage's, whatever its status, and a status that may pass is no end either.
-  private func isPermanent(status: Int, mediaType: String) -> Bool {
-    (400..<500).contains(status) && status != 408 && status != 429 && mediaType != "text/html"
-      && isPermanent("http_\(status)")
+  /// Whether the settings name this code, description or status (`http_400`) as one that ends a grant. Some providers have
+  /// one code for many things (Zoom: `invalid_request`).
+  private func isPermanent(_ words: String) -> Bool {
+    settings.permanentErrors.contains(words)
   }
 }
 

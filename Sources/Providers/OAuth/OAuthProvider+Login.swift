@@ -8,8 +8,9 @@ extension OAuthProvider {
   func refusedRequest(_ error: ResponseError) -> ProviderFailure {
     switch classify(error) {
     case .ended(_, let message, let oauth): .invalid(message: message, oauth)
-    case .tryLater(let message, let oauth?, nil) where !Self.passingCodes.contains(oauth.code):
-      .invalid(message: message, oauth)
+    case .requestRefused(let message, let oauth?, nil): .invalid(message: message, oauth)
+    case .requestRefused(let message, let oauth, let retryAfter):
+      .tryLater(message: message, oauth, retryAfter: retryAfter)
     case let failure: failure
     }
   }

@@ -68,11 +68,8 @@ extension OAuthProvider {
 
   /// What a failed answer means that no grant depends on: one that the server meant is no outage, whatever its form.
   func refusedQuestion(_ error: ResponseError) -> ProviderFailure {
-    guard case .nonConforming(let status, let mediaType, _, _) = error, status != 408, status != 429 else {
-      return refusedRequest(error)
-    }
-    // A page for people is a proxy's or an outage's, whatever its status.
-    let isMeant = (400..<500).contains(status) && mediaType != "text/html"
+    guard case .nonConforming(let status, let mediaType, _, _) = error else { return refusedRequest(error) }
+    let isMeant = Self.isRefusal(status: status, mediaType: mediaType)
     let isJSON = (200..<300).contains(status) && (mediaType == "application/json" || mediaType.hasSuffix("+json"))
     return isMeant || isJSON ? .invalid(message: error.description, nil) : refusedRequest(error)
   }

@@ -8,7 +8,8 @@ extension SavedGrant: StoredRow {
     columns: [
       "account", "provider", "identity", "requested_scopes", "granted_scopes", "resource", "generation", "standing",
       "standing_detail", "created_at", "logged_in_at", "refresh_token_expires_at",
-      "refresh_token_issued_at", "expiry_announced_at", "kind", "refresh_token", "previous_refresh_token", "id_token",
+      "refresh_token_issued_at", "expiry_announced_at", "kind", "source_fingerprint", "refresh_token",
+      "previous_refresh_token", "id_token",
       "extra", "dpop_key",
     ])
 
@@ -32,6 +33,7 @@ extension SavedGrant: StoredRow {
     row.time(refreshTokenIssuedAt)
     row.time(expiryAnnouncedAt)
     row.text(kind.rawValue)
+    row.text(sourceFingerprint)
     try row.sealed(refreshToken)
     try row.sealed(previousRefreshToken)
     try row.sealed(idToken)
@@ -57,6 +59,7 @@ extension SavedGrant: StoredRow {
     let refreshTokenIssuedAt = try row.optionalTime()
     let expiryAnnouncedAt = try row.optionalTime()
     let grantKind = try row.name(GrantKind.self)
+    let sourceFingerprint = try row.optionalText()
     self.init(
       account: account, provider: provider, identity: identity, requestedScopes: requestedScopes,
       grantedScopes: grantedScopes, resource: resource, refreshToken: try row.optionalSealed(),
@@ -64,7 +67,7 @@ extension SavedGrant: StoredRow {
       refreshTokenIssuedAt: refreshTokenIssuedAt, expiryAnnouncedAt: expiryAnnouncedAt,
       idToken: try row.optionalSealed(), generation: generation, standing: standing, createdAt: createdAt,
       loggedInAt: loggedInAt, extra: try row.optionalSealedData(), kind: grantKind,
-      dpopKey: try row.optionalSealed())
+      dpopKey: try row.optionalSealed(), sourceFingerprint: sourceFingerprint)
   }
 }
 

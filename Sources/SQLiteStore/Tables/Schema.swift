@@ -7,7 +7,7 @@ enum Schema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
   static let applicationID: Int32 = 0x6772_6e74
   /// `user_version` of what this program writes.
-  static let version = 4
+  static let version = 5
 
   /// Each migration is one transaction: what ends the process leaves the version before or the one after.
   static func migrate(_ database: DatabaseQueue, onWritePoint: (@Sendable (WritePoint) -> Void)? = nil) throws {
@@ -47,6 +47,11 @@ enum Schema {
       try db.execute(sql: "PRAGMA user_version = 4")
       onWritePoint?(.migrated(to: 4))
     }
+    migrator.registerMigration("v5") { db in
+      try db.execute(sql: v5)
+      try db.execute(sql: "PRAGMA user_version = 5")
+      onWritePoint?(.migrated(to: 5))
+    }
     return migrator
   }
 
@@ -75,6 +80,11 @@ enum Schema {
   private static let v4 = """
     ALTER TABLE logins ADD COLUMN progress BLOB;
     ALTER TABLE revocations ADD COLUMN context BLOB;
+    """
+
+  /// Which definition of the configuration a declared account's tokens were had by.
+  private static let v5 = """
+    ALTER TABLE grants ADD COLUMN source_fingerprint TEXT;
     """
 
   // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.

@@ -257,21 +257,25 @@ struct TemplateShapeTests {
 
   @Test("Errors that pass end nothing: Slack's throttle, Zoom's other invalid requests, a wrong code at GitHub")
   func passing() throws {
-    let cases: [(profile: String, body: String, status: Int)] = [
-      ("slack-bot", #"{"ok":false,"error":"ratelimited"}"#, 200),
-      ("slack-bot", #"{"ok":false}"#, 200),
-      ("zoom", #"{"reason":"Missing grant type","error":"invalid_request"}"#, 400),
-      ("github-oauth", #"{"error":"bad_verification_code","error_description":"The code passed is incorrect."}"#, 200),
-      ("salesforce", #"{"error":"unknown_error","error_description":"retry your request"}"#, 400),
+    let cases: [(profile: String, body: String, status: Int, isOfProvider: Bool)] = [
+      ("slack-bot", #"{"ok":false,"error":"ratelimited"}"#, 200, true),
+      ("slack-bot", #"{"ok":false}"#, 200, false),
+      ("zoom", #"{"reason":"Missing grant type","error":"invalid_request"}"#, 400, false),
+      (
+        "github-oauth", #"{"error":"bad_verification_code","error_description":"The code passed is incorrect."}"#, 200,
+        false
+      ),
+      ("salesforce", #"{"error":"unknown_error","error_description":"retry your request"}"#, 400, false),
     ]
-    for (profile, body, status) in cases {
+    for (profile, body, status, isOfProvider) in cases {
       let provider = try provider(try #require(Self.shapes.first { $0.profile == profile }))
       let error = try #require(throws: ResponseError.self) {
         try TokenResponse.parse(answer(body, status: status), quirks: provider.settings.refreshResponse)
       }
-      guard case .tryLater = provider.classify(error) else {
-        Issue.record("\(profile): \(provider.classify(error))")
-        continue
+      switch provider.classify(error) {
+      case .tryLater: #expect(isOfProvider, "\(profile): \(body)")
+      case .requestRefused: #expect(!isOfProvider, "\(profile): \(body)")
+      case let failure: Issue.record("\(profile): \(failure)")
       }
     }
   }

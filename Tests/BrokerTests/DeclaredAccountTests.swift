@@ -1,0 +1,120 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// Accounts of the configuration: which definition a token belongs to.
+@Suite(.timeLimit(.minutes(2))) struct DeclaredAccountTests {
+  private static let source = ExchangeSource(from: account("work"), audience: "one")
+
+  static let changed: [ExchangeSource] = [
+    ExchangeSource(from: account("home"), audience: "one"),
+    ExchangeSource(from: account("work"), actor: account("home"), audience: "one"),
+    ExchangeSource(from: account("work"), audience: "two"), ExchangeSource(from: account("work")),
+    ExchangeSource(
+      from: account("work"), audience: "one", requestedTokenType: "urn:ietf:params:oauth:token-type:access_token"),
+  ]
+
+  private func configuration(_ source: ExchangeSource?) -> BrokerConfiguration {
+    var configuration = BrokerConfiguration.plain()
+    configuration.accounts = source.map { [.robot($0)] } ?? []
+    return configuration
+  }
+
+  private func store() async throws -> MemoryStore {
+    let store = MemoryStore()
+    for name in ["work", "home"] { try await store.signIn(name) }
+    return store
+  }
+
+  private func rig(_ source: ExchangeSource, _ store: MemoryStore) async throws -> Rig {
+    let rig = try await Rig(store: store, configuration: configuration(source))
+    rig.transport.answer(.token, TokenServer.trading)
+    return rig
+  }
+
+  @Test(
+    "A definition that changed while the daemon was down is not served with the old one's token", arguments: changed)
+  func changedWhileDown(_ changed: ExchangeSource) async throws {
+    let store = try await store()
+    let before = try await rig(Self.source, store)
+    #expect(try await before.token("robot").access_token == "work-a1-for-one")
+    let after = try await rig(changed, store)
+    #expect(after.cached("robot") == nil)
+    _ = try await after.token("robot")
+    #expect(after.transport.count(.token) == 1)
+  }
+
+  @Test("A definition that stayed the same keeps its token over a restart")
+  func same() async throws {
+    let store = try await store()
+    let before = try await rig(Self.source, store)
+    _ = try await before.token("robot")
+    let after = try await rig(Self.source, store)
+    #expect(try await after.token("robot").access_token == "work-a1-for-one")
+    #expect(after.transport.count(.token) == 0)
+  }
+
+  @Test("One from before definitions were kept keeps its token, and is compared from then on")
+  func older() async throws {
+    let store = try await store()
+    _ = try await rig(Self.source, store).token("robot")
+    var old = try #require(store.grant("robot"))
+    old.sourceFingerprint = nil
+    try await store.commit([.putGrant(old)])
+    let between = try await rig(Self.source, store)
+    #expect(try await between.token("robot").access_token == "work-a1-for-one")
+    #expect(between.transport.count(.token) == 0)
+    #expect(store.grant("robot")?.sourceFingerprint == GrantSource.exchange(Self.source).fingerprint)
+    let after = try await rig(Self.changed[2], store)
+    #expect(try await after.token("robot").access_token == "work-a1-for-two")
+  }
+
+  @Test(
+    "The answer to a request of the old definition is not taken for the new one's",
+    arguments: [true, false])
+  func answerOfBefore(_ isForgottenBetween: Bool) async throws {
+    let rig = try await rig(Self.source, store())
+    rig.transport.hold(.token)
+    let caller = Task { try? await rig.token("robot", timeout: 300) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    var other = Self.source
+    other.audience = "two"
+    for source in isForgottenBetween ? [nil, other] : [other] {
+      rig.reading.value = .success(configuration(source))
+      _ = try await rig.call(BrokerReload.self, NoParams())
+    }
+    let second = Task { try? await rig.token("robot", timeout: 300) }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.transport.releaseOne(.token)
+    await settle()
+    #expect(rig.store.token("robot") == nil)
+    rig.transport.release(.token)
+    #expect(await second.value?.access_token == "work-a1-for-two")
+    _ = await caller.value
+    #expect(rig.store.token("robot")?.accessToken == Secret("work-a1-for-two"))
+  }
+}
+
+extension DeclaredAccount {
+  /// An account of the provider `example` that trades another's token.
+  static func robot(_ source: ExchangeSource, name: String = "robot") -> Self {
+    DeclaredAccount(
+      name: AccountName(rawValue: name)!, provider: ProviderName(rawValue: "example")!, source: .exchange(source))
+  }
+}
+
+extension TokenServer {
+  /// Trades `work-a1` for `work-a1-for-AUDIENCE`; rotates refresh tokens.
+  static let trading: ScriptedTransport.Answer = { request in
+    guard let subject = request.form["subject_token"] else { return granted(request, lifetime: 3600) }
+    let token = "\(subject)-for-\(request.form["audience"] ?? "all")"
+    return reply(
+      #"{"access_token":"\#(token)","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","#
+        + #""token_type":"Bearer","expires_in":3600}"#)
+  }
+}
