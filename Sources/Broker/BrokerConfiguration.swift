@@ -18,6 +18,9 @@ public struct BrokerConfiguration: Sendable {
   public var path: String?
   /// What a person should know of it.
   public var warnings: [String]
+  /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
+  /// this with what comes of that. Called once, before the broker's part; never of a reload that was overtaken.
+  public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?
 
   public init(
     providers: [any Provider], policy: Policy, refresh: RefreshPolicy, accounts: [DeclaredAccount] = [],

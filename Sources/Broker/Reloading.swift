@@ -10,9 +10,11 @@ final class Reloading: Piece {
   private let audit: AuditLog
   private let read: @Sendable () async throws(RPCError) -> BrokerConfiguration
   private(set) var configuration: BrokerConfiguration
-  /// How many reloads began, and the latest that is in force.
+  /// How many reloads began, and the latest that was accepted.
   private var begun = 0
-  private var applied = 0
+  private var accepted = 0
+  /// The accepted reload that came last; the next is put in force when it has ended.
+  private var latest: Task<BrokerReload.Result, Never>?
   private var apply: (@BrokerActor (BrokerConfiguration) async -> Void)?
 
   init(
@@ -45,10 +47,20 @@ final class Reloading: Piece {
       throw error
     }
     // A later reload that was quicker read the newer file: it stays in force.
-    guard turn > applied else {
-      return .init(providers: configuration.providers.count, warnings: configuration.warnings)
+    if turn < accepted, let latest { return await latest.value }
+    accepted = turn
+    let before = latest
+    let change = Task {
+      _ = await before?.value
+      return await putInForce(new, for: caller)
     }
-    applied = turn
+    latest = change
+    return await change.value
+  }
+
+  private func putInForce(_ read: BrokerConfiguration, for caller: Caller?) async -> BrokerReload.Result {
+    var new = read
+    await read.applyToEdges?(&new)
     let entry = audit.reloaded(from: configuration, to: new, for: caller)
     let wasOn = configuration.audit.isEnabled
     configuration = new

@@ -35,14 +35,17 @@ actor CallbackServing {
   }
 
   /// Listens where these settings say; what could not be had is returned, and tried again. One update at a time.
-  func update(_ new: Settings) async -> [String] {
+  func update(_ new: Settings) async -> [String] { await change { _ in new } }
+
+  /// In its turn; `new` makes the new settings of those in force then.
+  private func change(_ new: @escaping @Sendable (Settings) -> Settings) async -> [String] {
     let before = latest
-    let update = Task {
+    let change = Task {
       _ = await before?.value
-      return await apply(new)
+      return await apply(new(settings))
     }
-    latest = update
-    return await update.value
+    latest = change
+    return await change.value
   }
 
   private func apply(_ new: Settings) async -> [String] {
@@ -123,7 +126,7 @@ actor CallbackServing {
     guard missing else { return }
     retry = Task {
       try? await ContinuousClock().sleep(for: Self.retryPause)
-      if !Task.isCancelled { _ = await update(settings) }
+      if !Task.isCancelled { _ = await change { $0 } }
     }
   }
 

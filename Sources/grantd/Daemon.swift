@@ -48,12 +48,14 @@ struct Daemon: Sendable {
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store,
-      readConfiguration: { [self] () async throws(RPCError) in try await reread(callbacks, metrics, hooks) })
+      readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, metrics, hooks) })
     do throws(StoreError) {
       try await broker.start()
     } catch {
       throw StartFailure(error)
     }
+    // Before the socket takes a reload, whose settings are newer.
+    hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let server = SocketServer(
       configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker, version: GrantdVersion.current),
@@ -71,7 +73,6 @@ struct Daemon: Sendable {
     await credentials.start()
     let rest = kept.forgetRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
-    hooks.replace(by: settings.hooks)
     await broker.onEvent { hooks.handle($0) }
     await broker.alsoMeasure {
       Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
@@ -174,7 +175,7 @@ struct Daemon: Sendable {
   /// Reads the configuration again; what only a restart can change is said.
   private func reread(
     _ callbacks: CallbackServing, _ metrics: MetricsServing, _ hooks: Hooks
-  ) async throws(RPCError) -> BrokerConfiguration {
+  ) throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
       new = try Settings.load(places.sources)
@@ -185,10 +186,12 @@ struct Daemon: Sendable {
     if new.socket != settings.socket { configuration.warnings.append("[socket] changes with the next restart") }
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
-    configuration.warnings += await callbacks.update(new)
-    configuration.publicOrigin = await callbacks.publicOrigin
-    hooks.replace(by: new.hooks)
-    if let warning = await metrics.update(new.metrics) { configuration.warnings.append(warning) }
+    configuration.applyToEdges = { configuration in
+      configuration.warnings += await callbacks.update(new)
+      configuration.publicOrigin = await callbacks.publicOrigin
+      hooks.replace(by: new.hooks)
+      if let warning = await metrics.update(new.metrics) { configuration.warnings.append(warning) }
+    }
     return configuration
   }
 }

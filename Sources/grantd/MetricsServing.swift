@@ -26,16 +26,21 @@ actor MetricsServing {
   /// - Parameter scrape: the metrics as they are now, as text.
   func open(_ settings: Settings.MetricsSettings, scrape: @escaping @Sendable () async -> String) async {
     self.scrape = scrape
-    _ = await update(settings)
+    // The socket may have taken a reload by now: its settings are newer.
+    let isReloaded = latest != nil
+    _ = await change { wanted in isReloaded ? wanted : settings.listen }
   }
 
   /// Listens where these settings say, and no more where others said. What cannot be had is logged,
   /// returned, and tried again.
-  func update(_ settings: Settings.MetricsSettings) async -> String? {
+  func update(_ settings: Settings.MetricsSettings) async -> String? { await change { _ in settings.listen } }
+
+  /// In its turn; `address` makes the wanted address of the one that is wanted then.
+  private func change(_ address: @escaping @Sendable (MetricsAddress?) -> MetricsAddress?) async -> String? {
     let before = latest
     let change = Task {
       _ = await before?.value
-      return await apply(settings.listen)
+      return await apply(address(wanted))
     }
     latest = change
     return await change.value
@@ -73,10 +78,8 @@ actor MetricsServing {
     retry = Task {
       try? await ContinuousClock().sleep(for: Self.retryPause)
       guard !Task.isCancelled else { return }
-      var settings = Settings.MetricsSettings()
-      settings.listen = wanted
       // Not within this task: the change would cancel it.
-      Task { _ = await update(settings) }
+      Task { _ = await change { $0 } }
     }
   }
 }

@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import Glibc
 import GrantdConfiguration
+import UnixSocket
 
 /// Where this instance has its files.
 struct Places: Sendable {
@@ -54,16 +55,14 @@ struct Places: Sendable {
     return folders
   }
 
-  private static func home() -> String? {
-    getpwuid(getuid()).flatMap { $0.pointee.pw_dir }.map { String(cString: $0) }
-  }
+  private static func home() -> String? { UserDatabase.user(getuid())?.home }
 
   var sources: Settings.Sources {
     Settings.Sources(
       file: configuration, mustExist: configurationIsNamed, templateFolders: templateFolders,
       credentialsDirectory: credentialsDirectory,
-      user: { name in getpwnam(name).map { $0.pointee.pw_uid } },
-      group: { name in getgrnam(name).map { $0.pointee.gr_gid } })
+      user: { name in UserDatabase.user(named: name)?.uid },
+      group: { name in UserDatabase.group(named: name) })
   }
 
   func stateFolder(_ settings: Settings) -> String { state ?? settings.store.path ?? defaultState }

@@ -55,6 +55,15 @@ import Testing
     #expect(!"\(records)".contains("work-a1"))
   }
 
+  @Test("A new record has its count before the writer is woken") func counted() async throws {
+    let rig = try await rig()
+    let entry = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(Self.mail))
+    let line = try #require(rig.broker.trail.line(entry, pid: 77, at: 0))
+    #expect(await written(rig).map(\.count) == [1])
+    line.again(pid: 77, at: 0)
+    #expect(await written(rig).map(\.count) == [2])
+  }
+
   @Test("Another token, another caller and a pause longer than two hours begin another record")
   func apart() async throws {
     let rig = try await rig()

@@ -3,6 +3,7 @@ import Foundation
 import Grants
 import OAuth
 import Providers
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -78,4 +79,67 @@ import Testing
     _ = try await rig.call(BrokerReload.self, NoParams())
     #expect(try await rig.token("work").access_token == "work-a2")
   }
+
+  // MARK: Reloads that overlap
+
+  private func configuration(_ name: String, declaring accounts: [String] = []) -> BrokerConfiguration {
+    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain(name))])
+    configuration.accounts = accounts.map {
+      DeclaredAccount(name: account($0), provider: provider(name), source: .clientCredentials)
+    }
+    return configuration
+  }
+
+  private func reload(_ rig: Rig) -> Task<BrokerReload.Result, any Error> {
+    Task { try await rig.call(BrokerReload.self, NoParams()) }
+  }
+
+  @Test("Of two readings that overlap, the one that began last is in force everywhere, whichever ends last")
+  func ofTwoReadingsThatOverlap() async throws {
+    let rig = try await Rig()
+    let edges = Edges()
+    rig.reading.hold()
+    var reloads: [Task<BrokerReload.Result, any Error>] = []
+    for name in ["older", "newer"] {
+      var configuration = configuration(name, declaring: [name])
+      configuration.applyToEdges = { configuration in
+        edges.apply(name)
+        configuration.warnings.append("edges: \(name)")
+      }
+      rig.reading.value = .success(configuration)
+      reloads.append(reload(rig))
+      #expect(await eventually { rig.reading.held == reloads.count })
+    }
+    rig.reading.releaseLast()
+    #expect(try await reloads[1].value.warnings == ["edges: newer"])
+    rig.reading.releaseLast()
+    // What it read is not in force: it answers with what is.
+    #expect(try await reloads[0].value.warnings == ["edges: newer"])
+    #expect(edges.applied == ["newer"])
+    #expect(try await rig.call(ProviderList.self, NoParams()).providers.map(\.provider) == ["newer"])
+    #expect(await rig.broker.accounts.names.map(\.rawValue) == ["newer"])
+  }
+
+  @Test("A reload that comes while another is put in force comes after it") func oneAfterTheOther() async throws {
+    let rig = try await Rig()
+    rig.reading.value = .success(configuration("older", declaring: ["a", "b"]))
+    rig.store.set(.hangs) { $0.contains { if case .putGrant = $0 { true } else { false } } }
+    let older = reload(rig)
+    #expect(await eventually { rig.store.hanging == 1 })
+    rig.reading.value = .success(configuration("newer"))
+    let newer = reload(rig)
+    await settle()
+    rig.store.set(.works)
+    _ = try await (older.value, newer.value)
+    #expect(await rig.broker.accounts.names.isEmpty && rig.store.grant("b") == nil)
+    #expect(try await rig.call(ProviderList.self, NoParams()).providers.map(\.provider) == ["newer"])
+  }
+}
+
+/// What is in force around the broker.
+private final class Edges: Sendable {
+  private let state = Mutex<[String]>([])
+
+  func apply(_ name: String) { state.withLock { $0.append(name) } }
+  var applied: [String] { state.withLock { $0 } }
 }

@@ -48,14 +48,18 @@ final class Imports: Piece {
         .unsupportedByProvider, "provider \(name) binds refresh tokens to a key, which an import does not have",
         hint: "Sign in instead: `grantctl login \(name) \(account)`.")
     }
-    let isNew = accounts[account] == nil
-    try await adopt(Secret(text), account, provider, params)
+    let token = Secret(text)
+    let isNew = try await adopt(token, account, provider, params)
     do throws(RPCError) {
       _ = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Timeouts.standard)
     } catch {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
       if error.reason == .loginRequired, isNew {
-        _ = try? await logouts.forget(account, revoke: false)
+        // A login may have adopted the account since.
+        _ = try? await logouts.forget(account, revoke: false) { grant in
+          guard case .loginRequired = grant.saved.standing else { return false }
+          return grant.saved.kind == .imported && grant.saved.refreshToken == token
+        }
         accounts.changed(account)
       }
       throw error
@@ -64,9 +68,10 @@ final class Imports: Piece {
     return accounts.view(grant)
   }
 
+  /// True: there was no such account before.
   private func adopt(
     _ token: Secret, _ account: AccountName, _ provider: any Provider, _ params: AccountImport.Params
-  ) async throws(RPCError) {
+  ) async throws(RPCError) -> Bool {
     await journal.lock(account)
     defer { journal.unlock(account) }
     if let old = accounts[account] {
@@ -101,5 +106,6 @@ final class Imports: Piece {
     accounts.changed(account)
     logger.notice(
       "imported \(account)", metadata: ["account": "\(account)", "provider": "\(provider.name)"])
+    return before == nil
   }
 }

@@ -45,18 +45,21 @@ public final class AuditTrail: Sendable {
 
   /// - Parameter isReal: whether the account is one that is here; names that are made up are bounded.
   func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false) {
-    let uptime = uptime().milliseconds
-    line(entry, pid: pid, at: uptime, isReal: isReal)?.again(pid: pid, at: uptime)
+    _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal)
   }
 
-  /// The record that counts this; nil: nothing is recorded. A closed one is to be asked for anew.
+  /// The record that has counted this, and counts what is done again; nil: nothing is recorded. A closed one is to be
+  /// asked for anew.
   func line(_ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true) -> AuditLine? {
     let now = now()
     return state.withLock { state in
       guard state.policy.isEnabled else { return nil }
       let entry = state.bounded(entry, isReal: isReal)
       if let line = state.lines[entry] {
-        if uptime - line.lastUptime <= entry.window.milliseconds { return line }
+        if uptime - line.lastUptime <= entry.window.milliseconds {
+          line.again(pid: pid, at: uptime)
+          return line
+        }
         state.close(entry)
       }
       if state.lines.count >= Limit.auditLines { state.makeRoom() }
@@ -65,6 +68,8 @@ public final class AuditTrail: Sendable {
       state.nextID += 1
       state.lines[entry] = line
       if isBounded { state.failures[entry.who, default: 0] += 1 }
+      // Counted first: the writer takes no record without a count, and would not look again soon.
+      line.again(pid: pid, at: uptime)
       state.nudge?.yield()
       return line
     }

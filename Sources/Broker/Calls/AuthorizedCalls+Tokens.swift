@@ -25,7 +25,7 @@ extension AuthorizedCalls {
     let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
     // The token's own, which may be another than before all that was waited for.
     let provider = try provider(of: account)
-    guard provider.name == saved.provider else { throw unknownAccount(params.account) }
+    try check(saved, isAt: provider.name)
     let metadata = try await providers.metadata(of: provider.name, with: .token)
     try approvals.checkAgain(TokenExchange.self, params, permission)
     if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
@@ -110,7 +110,7 @@ extension AuthorizedCalls {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .introspection)
-    let (token, _) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let (token, _) = try await token(of: account, at: provider.name, until: deadline)
     let answer = try await talk(
       provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
       until: deadline)

@@ -62,15 +62,36 @@ final class AuthorizedCalls: Piece {
     by account: AccountName, _ name: ProviderName, until deadline: Duration, isLast: Bool = false,
     _ question: (SavedToken, SavedGrant) -> Step<Output>
   ) async throws(RPCError) -> Output {
-    let (token, saved) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let (token, saved) = try await token(of: account, at: name, until: deadline)
     switch try await outcome(question(token, saved), name, until: deadline) {
     case .success(let output): return output
     case .failure(.tokenRefused(let message, let oauth)):
       guard !isLast else { throw refusedAgain(saved, message, oauth) }
-      let left = max(0, Double((deadline - uptime).milliseconds) / 1000)
-      _ = try await tokens.reportRejected(.init(account: account.rawValue, generation: token.generation, timeout: left))
+      // Generations begin anew with another login: what was refused is the token, not its number.
+      if accounts[account]?.token?.accessToken == token.accessToken {
+        let left = max(0, Double((deadline - uptime).milliseconds) / 1000)
+        _ = try await tokens.reportRejected(
+          .init(account: account.rawValue, generation: token.generation, timeout: left))
+      }
       return try await ask(by: account, name, until: deadline, isLast: true, question)
     case .failure(let failure): throw providerError(failure, provider: name)
+    }
+  }
+
+  /// The account's token, to be sent to this provider.
+  func token(
+    of account: AccountName, at name: ProviderName, until deadline: Duration
+  ) async throws(RPCError) -> (SavedToken, SavedGrant) {
+    let (token, saved) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    try check(saved, isAt: name)
+    return (token, saved)
+  }
+
+  /// A token is sent to its own provider alone: the account may have become another's while something was waited for.
+  func check(_ saved: SavedGrant, isAt name: ProviderName) throws(RPCError) {
+    guard saved.provider == name else {
+      throw RPCError(
+        .unknownAccount, "account \(saved.account) changed its provider during the request", hint: "Ask again.")
     }
   }
 

@@ -65,12 +65,13 @@ final class Logouts: Piece {
       hint: known.isEmpty ? "Leave it out: it has no such thing." : "It knows: \(known.joined(separator: ", ")).")
   }
 
+  /// - Parameter isMeant: asked once nobody else writes the account; where it is false nothing is forgotten.
   func forget(
-    _ account: AccountName, revoke: Bool, reach: String? = nil
+    _ account: AccountName, revoke: Bool, reach: String? = nil, where isMeant: (Grant) -> Bool = { _ in true }
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
+    guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
     let tokens = revoke ? liveTokens(grant) : []
     let context = revocationContext(of: grant.saved, reach: reach)
     let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }

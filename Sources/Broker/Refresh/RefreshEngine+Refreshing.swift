@@ -136,16 +136,11 @@ extension RefreshEngine {
       attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime,
       isProlonged: provider.about.prolongsRefreshTokens)
     guard case .commit(let renewal) = outcome else {
-      // A discarded answer for a forgotten account still holds a live refresh token.
-      if accounts[account] == nil, let token = issued.tokens.refreshToken {
-        await revocations.queue([(token, "refresh_token")], provider: provider.name)
-      }
+      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, provider)
       return .discarded
     }
     guard await commitRenewal(account, attempt) else {
-      if accounts[account] == nil, let token = renewal.grant.refreshToken {
-        await revocations.queue([(token, "refresh_token")], provider: provider.name)
-      }
+      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider)
       return .discarded
     }
     asked.connection.works()
@@ -159,6 +154,18 @@ extension RefreshEngine {
         generation: renewal.token.generation))
     if let before { await refreshTokenLived(before) }
     return .success
+  }
+
+  /// Revokes the refresh token of an answer that is not kept: a logout, a sign-out or a login came first.
+  private func revokeUnused(
+    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider
+  ) async {
+    guard let token, !token.isEmpty, token != attempt.refreshToken else { return }
+    let current = accounts[account]?.saved.refreshToken
+    // Where the account still has the one that was sent, a revocation of its successor could end both.
+    guard current != token, current != attempt.refreshToken else { return }
+    guard current == nil || !provider.about.revokesByAccessToken else { return }
+    await revocations.queue([(token, "refresh_token")], provider: provider.name)
   }
 
   /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted

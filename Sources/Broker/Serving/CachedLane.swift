@@ -81,8 +81,6 @@ final class CachedLane: CachedTokens {
     audit.scopes = entry.scopes
     audit.generation = entry.generation
     audit.rule = known.found.rule
-    guard let line = cache.trail.line(audit, pid: caller.pid, at: now) else { return }
-    line.again(pid: caller.pid, at: now)
-    known.line = line
+    known.line = cache.trail.line(audit, pid: caller.pid, at: now)
   }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import UnixSocket
 
 /// As whom a program runs, by this machine's word.
 struct RunningAs: Equatable {
@@ -11,15 +12,15 @@ struct RunningAs: Equatable {
   /// A user as it logs in.
   init(user uid: UInt32) {
     self.uid = uid
-    guard let entry = getpwuid(uid) else { return }
-    gid = entry.pointee.pw_gid
-    groups = Self.groups(of: String(cString: entry.pointee.pw_name), entry.pointee.pw_gid)
+    guard let entry = UserDatabase.user(uid) else { return }
+    gid = entry.gid
+    groups = Self.groups(of: entry.name, entry.gid)
   }
 
   /// What `systemctl show` tells of a unit (systemd.exec(5)). Nil: its user is made when it starts, and it does not run.
   init?(shown values: [String: String]) {
     let name = values["User"] ?? ""
-    let user = UInt32(name) ?? (name.isEmpty ? nil : getpwnam(name)?.pointee.pw_uid)
+    let user = UInt32(name) ?? (name.isEmpty ? nil : UserDatabase.user(named: name)?.uid)
     if let running = values["UID"].flatMap({ UInt32($0) }) {
       uid = running
     } else if let user {
@@ -31,12 +32,12 @@ struct RunningAs: Equatable {
     }
     let own = Self.group(values["Group"] ?? "")
     let added = (values["SupplementaryGroups"] ?? "").split(separator: " ").map { Self.group(String($0)) }
-    let entry = name.isEmpty ? nil : getpwuid(uid)
-    gid = values["GID"].flatMap { UInt32($0) } ?? own ?? entry?.pointee.pw_gid ?? (name.isEmpty ? uid : nil)
+    let entry = name.isEmpty ? nil : UserDatabase.user(uid)
+    gid = values["GID"].flatMap { UInt32($0) } ?? own ?? entry?.gid ?? (name.isEmpty ? uid : nil)
     guard !added.contains(nil) else { return }
     // With User= those of the user too (initgroups(3)).
     let inherited = entry.flatMap { entry in
-      gid.map { Self.groups(of: String(cString: entry.pointee.pw_name), $0) ?? [] }
+      gid.map { Self.groups(of: entry.name, $0) ?? [] }
     }
     groups = Array(Set((inherited ?? []) + added.compactMap { $0 })).sorted()
   }
@@ -83,14 +84,14 @@ struct RunningAs: Equatable {
   /// A user by number or by name, as in rules.
   static func uid(named text: String) throws -> UInt32 {
     if let number = UInt32(text) { return number }
-    guard !text.isEmpty, let entry = getpwnam(text) else {
+    guard !text.isEmpty, let entry = UserDatabase.user(named: text) else {
       throw ValidationError("no user of this machine is called so; a number is taken as it is.")
     }
-    return entry.pointee.pw_uid
+    return entry.uid
   }
 
   private static func group(_ name: String) -> UInt32? {
-    UInt32(name) ?? (name.isEmpty ? nil : getgrnam(name)?.pointee.gr_gid)
+    UInt32(name) ?? (name.isEmpty ? nil : UserDatabase.group(named: name))
   }
 
   /// Those that the user logs in with, the primary one among them.

@@ -40,7 +40,7 @@ extension LoginStart.Result {
   }
 }
 
-/// Says who signed in: whoever the access token is named after.
+/// Says who signed in: whoever the access token is named after. Takes a logout token without its signature.
 struct NamingProvider: Provider {
   let base: OAuthProvider
 
@@ -97,9 +97,7 @@ struct NamingProvider: Provider {
   ) -> URL? {
     base.endSession(of: grant, returnTo: returnTo, state: state, metadata: metadata)
   }
-  func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> {
-    base.logout(token, metadata: metadata)
-  }
+  func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> { .done(token) }
   func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<LoginAnswer> {
     base.exchange(code: code, login: login, metadata: metadata).map { answer in
       guard case .issued(let issued) = answer else { return answer }

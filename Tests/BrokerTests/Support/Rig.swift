@@ -85,7 +85,7 @@ final class Rig: Sendable {
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
       auditStore: audit, vault: vault,
-      readConfiguration: { () async throws(RPCError) in try reading.value.get() })
+      readConfiguration: { () async throws(RPCError) in try await reading.read() })
     router = Router(broker, version: "0")
     try await broker.start()
     await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
@@ -123,11 +123,36 @@ final class Rig: Sendable {
 }
 
 final class ReloadBox: Sendable {
-  private let state: Mutex<Result<BrokerConfiguration, RPCError>>
-  init(_ value: Result<BrokerConfiguration, RPCError>) { state = Mutex(value) }
+  private struct State {
+    var value: Result<BrokerConfiguration, RPCError>
+    var isHolding = false
+    var held: [CheckedContinuation<Void, Never>] = []
+  }
+
+  private let state: Mutex<State>
+  init(_ value: Result<BrokerConfiguration, RPCError>) { state = Mutex(State(value: value)) }
   var value: Result<BrokerConfiguration, RPCError> {
-    get { state.withLock { $0 } }
-    set { state.withLock { $0 = newValue } }
+    get { state.withLock { $0.value } }
+    set { state.withLock { $0.value = newValue } }
+  }
+
+  /// From now on, readings last until ``releaseLast()``.
+  func hold() { state.withLock { $0.isHolding = true } }
+  var held: Int { state.withLock { $0.held.count } }
+  /// Lets the one end that began last.
+  func releaseLast() { state.withLock { $0.held.popLast() }?.resume() }
+
+  /// What the file says when the reading begins.
+  func read() async throws(RPCError) -> BrokerConfiguration {
+    let value = value
+    await withCheckedContinuation { continuation in
+      let isHeld = state.withLock { state in
+        if state.isHolding { state.held.append(continuation) }
+        return state.isHolding
+      }
+      if !isHeld { continuation.resume() }
+    }
+    return try value.get()
   }
 }
 

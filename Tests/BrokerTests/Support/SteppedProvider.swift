@@ -11,8 +11,8 @@ struct SteppedProvider: Provider {
   let base: OAuthProvider
   let about: ProviderAbout
 
-  init(_ change: (inout ProviderAbout) -> Void = { _ in }) {
-    base = OAuthProvider(.plain())
+  init(settings: ProviderSettings = .plain(), _ change: (inout ProviderAbout) -> Void = { _ in }) {
+    base = OAuthProvider(settings)
     var about = base.about
     about.isOneLoginAtATime = true
     about.listsSessions = true
@@ -85,6 +85,25 @@ struct SteppedProvider: Provider {
       response.status == 401
         ? .failed(.tokenRefused(message: "HTTP 401", nil)) : .done([ProviderSession(id: "s1", isCurrent: true)])
     }
+  }
+
+  func endSession(
+    _ id: String, of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata
+  ) -> Step<Bool> {
+    sessions(of: grant, token: token, metadata: metadata).map { sessions in sessions.contains { $0.id == id } }
+  }
+
+  func introspection(of token: Secret, hint: String, metadata: ServerMetadata) -> Step<IntrospectionResponse> {
+    base.introspection(of: token, hint: hint, metadata: metadata)
+  }
+  func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
+    base.userInfo(of: grant, token: token, metadata: metadata)
+  }
+  func issue(
+    _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
+    metadata: ServerMetadata
+  ) -> Step<Issued> {
+    base.issue(source, to: grant, key: key, subject: subject, actor: actor, metadata: metadata)
   }
 
   func refresh(
