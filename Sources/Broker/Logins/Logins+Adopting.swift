@@ -11,7 +11,7 @@ extension Logins {
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp,
     kind: GrantKind = .authorizationCode
   ) async -> RPCError? {
-    if issued.tokens.refreshToken == nil { await refreshEnds(login.account) }
+    if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return error }
     await journal.lock(login.account)
     defer { journal.unlock(login.account) }
     let before = accounts[login.account]
@@ -61,13 +61,30 @@ extension Logins {
     return nil
   }
 
-  /// Where a login brings no refresh token the account's own goes on: then a rotation of it under way must not be lost.
-  func refreshEnds(_ account: AccountName) async {
+  /// Absent or empty: the account's own goes on, as with a refresh (RFC 6749 §6).
+  private func newRefreshToken(_ issued: Issued) -> Secret? {
+    issued.tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 }
+  }
+
+  /// Waits until no refresh of the account is under way: where a login brings no refresh token, a rotation must not be
+  /// overwritten by the refresh token of before, which it ends. A refresh that begins later sends nothing before it has
+  /// had the account's lock. An error where it does not end in time.
+  ///
+  /// What is refused then is an access token alone, which ends by itself. It is not revoked: that may end the grant that
+  /// the refresh is for (RFC 7009 §2.1).
+  private func refreshEnds(_ account: AccountName) async -> RPCError? {
     let deadline = uptime + Timeouts.maximum
-    for _ in 0..<Limit.rounds {
-      guard let grant = accounts[account], grant.phase != .idle, uptime < deadline, !isStopped else { return }
+    while let grant = accounts[account], grant.phase != .idle {
+      guard !isStopped else { return shuttingDown() }
+      guard uptime < deadline else {
+        return RPCError(
+          .temporarilyUnavailable,
+          "account \(account) is being refreshed, and the login brought no refresh token to go on with",
+          hint: "Sign in again when its provider has answered: `grantctl show \(account)` tells.", retryAfter: 30)
+      }
       await wait(for: .account(account), until: deadline)
     }
+    return nil
   }
 
   /// The tokens become nobody's.
@@ -75,7 +92,7 @@ extension Logins {
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async {
     let own = grant(issued, login, provider.about, before: nil, sentAt: sentAt, kind: kind)
-    let refresh = issued.tokens.refreshToken.map { [(token: $0, hint: "refresh_token")] } ?? []
+    let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
       refresh + [(issued.tokens.accessToken, provider.about.tokenHint)],
       provider.revocationContext(of: own, reach: nil), provider: login.provider)
@@ -105,14 +122,15 @@ extension Logins {
   ) -> SavedGrant {
     let tokens = issued.tokens
     // A provider may give a refresh token with the first consent only; the old one is then still good.
-    let refreshToken = tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 } ?? before?.refreshToken
-    let lifetime = tokens.refreshToken == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
+    let new = newRefreshToken(issued)
+    let refreshToken = new ?? before?.refreshToken
+    let lifetime = new == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
     return SavedGrant(
       account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,
       requestedScopes: login.scopes, grantedScopes: tokens.scope ?? login.scopes, resource: login.resource,
       refreshToken: refreshToken,
       refreshTokenExpiresAt: lifetime.map { sentAt + $0 }
-        ?? (tokens.refreshToken == nil ? before?.refreshTokenExpiresAt : nil),
+        ?? (new == nil ? before?.refreshTokenExpiresAt : nil),
       refreshTokenIssuedAt: refreshToken == before?.refreshToken ? before?.refreshTokenIssuedAt : sentAt,
       idToken: issued.idToken, generation: (before?.generation ?? 0) + 1,
       createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra,
