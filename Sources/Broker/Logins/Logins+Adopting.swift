@@ -28,11 +28,13 @@ extension Logins {
     let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
     let obsolete = revocations.obsolete(for: saved)
+    var replaced: [PendingRevocation] = []
     for attempt in 1...5 {
       do throws(StoreError) {
+        replaced = replacedTokens(of: accounts[login.account], by: saved, provider)
         var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token), .removeLogin(login.id)]
         if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
-        changes += obsolete.map { .removeRevocation($0) }
+        changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
         try await journal.commit(changes)
         break
       } catch {
@@ -44,6 +46,12 @@ extension Logins {
       }
     }
     revocations.forget(obsolete)
+    revocations.takeOver(replaced)
+    // A refresh that was answered while the login was on its way to the disk.
+    let late = replacedTokens(of: accounts[login.account], by: saved, provider).filter { late in
+      !replaced.contains { $0.token == late.token }
+    }
+    revocations.takeOver(late)
     let jitter = surroundings.jitter()
     if accounts[login.account] != nil {
       accounts[login.account]?.replaced(by: saved, token: token, jitter: jitter)
@@ -58,6 +66,7 @@ extension Logins {
     accounts.changed(login.account)
     logger.notice(
       "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
+    if !late.isEmpty { await journal.commitOrWarn(late.map { .putRevocation($0) }, "a token to revoke") }
     return nil
   }
 
@@ -85,6 +94,24 @@ extension Logins {
       await wait(for: .account(account), until: deadline)
     }
     return nil
+  }
+
+  /// What a login replaces, to be revoked in its place: at the provider it stays good. A renewal that is not on disk yet
+  /// has a refresh token of its own.
+  private func replacedTokens(
+    of before: Grant?, by saved: SavedGrant, _ provider: any Provider
+  ) -> [PendingRevocation] {
+    // Where an access token ends all that the person gave, the new login would end with it.
+    guard let before, provider.about.revokesReplaced, !provider.about.revokesByAccessToken else { return [] }
+    var tokens = Set([before.saved.refreshToken].compactMap(\.self))
+    if case .committing(_, let renewal) = before.phase, let token = renewal.grant.refreshToken { tokens.insert(token) }
+    if let kept = saved.refreshToken { tokens.remove(kept) }
+    let context = provider.revocationContext(of: before.saved, reach: nil)
+    return tokens.prefix(max(0, Limit.revocations - revocations.count)).map { token in
+      var revocation = revocations.new(token, "refresh_token", context, provider: saved.provider)
+      revocation.retryAt = now
+      return revocation
+    }
   }
 
   /// The tokens become nobody's.
