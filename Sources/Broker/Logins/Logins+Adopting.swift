@@ -6,10 +6,21 @@ import OAuth
 
 // The tokens of a login become an account's.
 extension Logins {
-  /// Makes the tokens of a login the account's; an error where they cannot be.
+  /// The tokens become the account's and the login is completed, or it ends with the error that is returned.
+  @discardableResult
+  func adoptOrFail(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
+  ) async -> RPCError? {
+    if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: kind) {
+      return await fail(login.id, error)
+    }
+    complete(login, .completed(login.account, at: now))
+    return nil
+  }
+
+  /// Makes the tokens of a login the account's, on disk with the end of the login; an error where they cannot be.
   func adopt(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp,
-    kind: GrantKind = .authorizationCode
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async -> RPCError? {
     if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return error }
     await journal.lock(login.account)
@@ -27,26 +38,13 @@ extension Logins {
     }
     let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
-    let obsolete = revocations.obsolete(for: saved)
-    var replaced: [PendingRevocation] = []
-    for attempt in 1...5 {
-      do throws(StoreError) {
-        replaced = replacedTokens(of: accounts[login.account], by: saved, provider)
-        var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token), .removeLogin(login.id)]
-        if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
-        changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
-        try await journal.commit(changes)
-        break
-      } catch {
-        guard attempt < 5 else {
-          if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
-          return storeError(error)
-        }
-        await surroundings.sleep(.seconds(1))
-      }
+    let replaced: [PendingRevocation]
+    do throws(StoreError) {
+      replaced = try await commit(saved, token, of: login, provider)
+    } catch {
+      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      return storeError(error)
     }
-    revocations.forget(obsolete)
-    revocations.takeOver(replaced)
     // A refresh that was answered while the login was on its way to the disk.
     let late = replacedTokens(of: accounts[login.account], by: saved, provider).filter { late in
       !replaced.contains { $0.token == late.token }
@@ -70,6 +68,32 @@ extension Logins {
     return nil
   }
 
+  /// Commits the grant, its token and the end of the login in one transaction, with what is to be revoked of the grant
+  /// before; tries again for a while.
+  private func commit(
+    _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
+  ) async throws(StoreError) -> [PendingRevocation] {
+    let obsolete = revocations.obsolete(for: saved)
+    var attempt = 1
+    while true {
+      let before = accounts[login.account]
+      let replaced = replacedTokens(of: before, by: saved, provider)
+      var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
+      if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
+      changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
+      do throws(StoreError) {
+        try await removeFromDisk(login.id, with: changes)
+        revocations.forget(obsolete)
+        revocations.takeOver(replaced)
+        return replaced
+      } catch {
+        guard attempt < 5 else { throw error }
+        attempt += 1
+        await surroundings.sleep(.seconds(1))
+      }
+    }
+  }
+
   /// Absent or empty: the account's own goes on, as with a refresh (RFC 6749 §6).
   private func newRefreshToken(_ issued: Issued) -> Secret? {
     issued.tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 }
@@ -79,8 +103,8 @@ extension Logins {
   /// overwritten by the refresh token of before, which it ends. A refresh that begins later sends nothing before it has
   /// had the account's lock. An error where it does not end in time.
   ///
-  /// What is refused then is an access token alone, which ends by itself. It is not revoked: that may end the grant that
-  /// the refresh is for (RFC 7009 §2.1).
+  /// What is refused then is an access token alone, which ends by itself. It is not revoked: that may end the grant
+  /// that the refresh is for (RFC 7009 §2.1).
   private func refreshEnds(_ account: AccountName) async -> RPCError? {
     let deadline = uptime + Timeouts.maximum
     while let grant = accounts[account], grant.phase != .idle {
@@ -96,8 +120,8 @@ extension Logins {
     return nil
   }
 
-  /// What a login replaces, to be revoked in its place: at the provider it stays good. A renewal that is not on disk yet
-  /// has a refresh token of its own.
+  /// The refresh tokens that a login replaces, to be revoked: at the provider they stay good. A renewal that is not on
+  /// disk yet has one of its own.
   private func replacedTokens(
     of before: Grant?, by saved: SavedGrant, _ provider: any Provider
   ) -> [PendingRevocation] {

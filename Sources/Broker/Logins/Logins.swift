@@ -58,6 +58,11 @@ final class Logins: Piece {
     for id in table.keys { table[id]?.clockStepped(by: step) }
   }
 
+  /// The one place that takes a login off the disk: with its tokens, before its code is sent, or as it fails.
+  func removeFromDisk(_ id: LoginID, with changes: [Change] = []) async throws(StoreError) {
+    try await journal.commit(changes + [.removeLogin(id)])
+  }
+
   /// Whoever waits for a login looks again.
   func wakeAll() {
     for id in table.keys { waiters.wake(.login(id)) }
