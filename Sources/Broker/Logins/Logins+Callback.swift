@@ -50,10 +50,11 @@ extension Logins {
     guard !isDraining else { return .refused(shuttingDown()) }
     if let provider = endings.returned(url) { return .signedOut(provider) }
     let address = ReturnedAddress(url)
+    if let login = login(namedBy: address) { return await receive(address, of: login) }
     var next: URL?
     var unnamed: [Login] = []
     var refusal: CallbackError?
-    for login in table.values {
+    for login in table.all {
       switch claim(address, login.saved) {
       case .foreign: break
       case .named: return await receive(address, of: login.saved)
@@ -75,6 +76,14 @@ extension Logins {
     }
     if let refusal { return .refused(invalidCallback(refusal.description)) }
     return endings.isReturnAddress(url) ? .refused(endings.strayReturn) : .foreign
+  }
+
+  /// The login whose `state` the address bears. The rest is for providers without one, and to tell what is wrong.
+  private func login(namedBy address: ReturnedAddress) -> SavedLogin? {
+    guard let state = address.claimedState, let login = table.login(ofState: state)?.saved,
+      claim(address, login) == .named
+    else { return nil }
+    return login
   }
 
   private func claim(_ address: ReturnedAddress, _ login: SavedLogin) -> CallbackClaim {

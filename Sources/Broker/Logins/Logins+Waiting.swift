@@ -76,7 +76,7 @@ extension Logins {
   }
 
   func loginList(caller: Caller) -> LoginList.Result {
-    let seen = table.values.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
+    let seen = table.all.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
     return .init(
       logins: seen.sorted { $0.saved.startedAt < $1.saved.startedAt }.map {
         .init(
@@ -129,7 +129,7 @@ extension Logins {
   }
 
   func forgetOld() {
-    let ended = table.values.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
+    let ended = table.all.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
     let tooMany = ended.count - Limit.endedLogins
     for (index, login) in ended.enumerated() {
       guard let at = login.endedAt, index < tooMany || now - at > Limit.endedLoginsKept else { break }
