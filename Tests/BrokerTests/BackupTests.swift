@@ -311,6 +311,44 @@ private final class ScriptedVault: Vault {
     #expect(rig.store.grant("work")?.generation == 3 && rig.store.grant("home")?.generation == 3)
   }
 
+  @Test("However many wait, a restore and a login without a refresh token wait for the refreshes under way")
+  func manyWaiters() async throws {
+    let store = MemoryStore()
+    for name in ["home", "work"] { try await store.signIn(name) }
+    let rig = try await rig(store: store)
+    let login = try await rig.start(account: "home")
+    let backup = try await backup(["work"])
+    rig.transport.answer(.token) { request in
+      TokenServer.granted(request, lifetime: 3600, rotates: request.form["code"] == nil)
+    }
+    rig.transport.hold(.token)
+    let refreshes = ["home", "work"].map { name in
+      Task { try await rig.call(TokenReportRejected.self, .init(account: name, generation: 1)) }
+    }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    let waiters = await rig.broker.runtime.waiters
+    let end = rig.clock.elapsed + .seconds(3600)
+    let crowd = (0..<Limit.waiters - 2).map { number in
+      Task { await waiters.wait(for: .work(.max - UInt64(number)), until: end) }
+    }
+    #expect(await eventually { await waiters.count == Limit.waiters })
+    let callback = Task { await rig.callBack(login, code: "again") }
+    #expect(await eventually { rig.transport.held(.token) == 3 })
+    rig.transport.releaseOne(.token, last: true)
+    let restored = Task { try await restore(rig, backup, replace: true) }
+    #expect(await eventually { await waiters.count == Limit.waiters + 2 })
+    await settle()
+    #expect(rig.store.grant("home")?.generation == 1 && rig.store.grant("work")?.generation == 1)
+    rig.transport.release(.token)
+    for refresh in refreshes { _ = try await refresh.value }
+    #expect(await callback.value.kind == .completed)
+    #expect(try await restored.value == .init(replaced: ["work"]))
+    #expect(rig.store.grant("home")?.refreshToken == Secret("home-r2"))
+    #expect(rig.store.grant("home")?.generation == 3 && rig.store.grant("work")?.generation == 3)
+    rig.clock.advance(.seconds(3600))
+    for waiter in crowd { await waiter.value }
+  }
+
   @Test("Without the word that the other broker is stopped nothing happens")
   func notMoved() async throws {
     let rig = try await rig()

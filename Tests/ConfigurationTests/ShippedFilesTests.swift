@@ -127,7 +127,7 @@ import Testing
     #expect(try provider("gitlab").issuer?.rawValue == "https://gitlab.com")
     let own = try provider("gitlab", "host = \"git.example.com:8443\"")
     #expect(own.issuer?.rawValue == "https://git.example.com:8443")
-    #expect(own.rotation == .strict)
+    #expect(own.rotation == .strict && own.revokesReplaced)
     #expect(own.discovery == .openID)
   }
 

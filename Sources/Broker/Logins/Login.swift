@@ -10,18 +10,14 @@ struct Login {
   var isOfThisRun = false
 
   enum Phase {
-    /// A person has to sign in.
+    /// A person has to sign in, or to do what ``SavedLogin/action`` says.
     case pending
     /// The code is being traded; the state is spent.
     case exchanging
-    case ended(Outcome, at: Timestamp)
-  }
-
-  enum Outcome {
-    case completed(AccountName)
+    case completed(AccountName, at: Timestamp)
     /// The code itself is what it was for.
-    case code(Secret)
-    case failed(RPCError)
+    case codeIssued(Secret, at: Timestamp)
+    case failed(RPCError, at: Timestamp)
   }
 
   var isPending: Bool {
@@ -29,7 +25,10 @@ struct Login {
   }
 
   var endedAt: Timestamp? {
-    if case .ended(_, let at) = phase { at } else { nil }
+    switch phase {
+    case .pending, .exchanging: nil
+    case .completed(_, let at), .codeIssued(_, let at), .failed(_, let at): at
+    }
   }
 }
 
@@ -40,6 +39,11 @@ extension Login {
       saved.startedAt = saved.startedAt + step
       saved.expiresAt = saved.expiresAt + step
     }
-    if case .ended(let outcome, let at) = phase { phase = .ended(outcome, at: at + step) }
+    switch phase {
+    case .pending, .exchanging: break
+    case .completed(let account, let at): phase = .completed(account, at: at + step)
+    case .codeIssued(let code, let at): phase = .codeIssued(code, at: at + step)
+    case .failed(let error, let at): phase = .failed(error, at: at + step)
+    }
   }
 }

@@ -6,10 +6,10 @@ import OAuth
 
 // A login in which the person has to do something more than to sign in. It is on disk at each step.
 extension Logins {
-  /// The login waits for the person, with what it has to remember.
+  /// The login waits for the person, with what it has to remember; an error where that cannot be saved.
   func hold(
     _ login: SavedLogin, _ action: LoginAction, _ memory: [String: Secret], _ provider: any Provider
-  ) async -> Received {
+  ) async -> RPCError? {
     var saved = table[login.id]?.saved ?? login
     saved.action = action
     saved.memory = memory
@@ -18,9 +18,7 @@ extension Logins {
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {
-      let error = storeError(error)
-      await end(login.id, .failed(error))
-      return .ended(login.id, error)
+      return await fail(login.id, storeError(error))
     }
     // What was told meanwhile stays.
     table[login.id]?.saved.action = action
@@ -33,7 +31,7 @@ extension Logins {
       Event(
         type: .loginActionRequired, at: now.seconds, account: saved.account.rawValue,
         provider: saved.provider.rawValue, message: actionView(action).message))
-    return .waits(login.id, action)
+    return nil
   }
 
   /// `login.continue`.
@@ -51,40 +49,31 @@ extension Logins {
     table[login.saved.id]?.phase = .exchanging
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    let received = await resume(login.saved, input, provider)
-    switch received {
-    case .success(.ended(_, let error)), .success(.refused(let error)), .failure(let error): throw error
-    case .success:
-      guard let login = table[login.saved.id], let result = try result(of: login) else {
-        throw RPCError(.unknownLogin, "no such login")
-      }
-      return result
+    if let error = await resume(login.saved, input, provider) { throw error }
+    guard let login = table[login.saved.id], let result = try result(of: login) else {
+      throw RPCError(.unknownLogin, "no such login")
     }
+    return result
   }
 
-  private func resume(
-    _ login: SavedLogin, _ input: LoginInput, _ provider: any Provider
-  ) async -> Result<Received, RPCError> {
+  /// Sends what the person gave; an error where the login ends, or waits on.
+  private func resume(_ login: SavedLogin, _ input: LoginInput, _ provider: any Provider) async -> RPCError? {
     let metadata: ServerMetadata
     switch await providers.metadata(of: provider.name) {
     case .success(let known): metadata = known
     case .failure(let failure):
       table[login.id]?.phase = .pending
-      return .failure(providerError(failure, provider: provider.name))
+      return providerError(failure, provider: provider.name)
     }
     let sentAt = now
     switch await providers.converse(provider.resume(login, with: input, metadata: metadata), with: provider.name) {
-    case .success(let answer): return .success(await settle(answer, login, provider, sentAt: sentAt))
+    case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
     case .failure(let failure):
       let error = providerError(failure, provider: provider.name)
-      if case .rejected = failure {
-        table[login.id]?.phase = .pending
-      } else if failure.isOfProvider {
-        table[login.id]?.phase = .pending
-      } else {
-        await end(login.id, .failed(error))
-      }
-      return .failure(error)
+      let isRejected = if case .rejected = failure { true } else { false }
+      guard isRejected || failure.isOfProvider else { return await fail(login.id, error) }
+      table[login.id]?.phase = .pending
+      return error
     }
   }
 

@@ -6,12 +6,23 @@ import OAuth
 
 // The tokens of a login become an account's.
 extension Logins {
-  /// Makes the tokens of a login the account's; an error where they cannot be.
-  func adopt(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp,
-    kind: GrantKind = .authorizationCode
+  /// The tokens become the account's and the login is completed, or it ends with the error that is returned.
+  @discardableResult
+  func adoptOrFail(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async -> RPCError? {
-    if issued.tokens.refreshToken == nil { await refreshEnds(login.account) }
+    if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: kind) {
+      return await fail(login.id, error)
+    }
+    complete(login, .completed(login.account, at: now))
+    return nil
+  }
+
+  /// Makes the tokens of a login the account's, on disk with the end of the login; an error where they cannot be.
+  func adopt(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
+  ) async -> RPCError? {
+    if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return error }
     await journal.lock(login.account)
     defer { journal.unlock(login.account) }
     let before = accounts[login.account]
@@ -27,23 +38,18 @@ extension Logins {
     }
     let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
-    let obsolete = revocations.obsolete(for: saved)
-    for attempt in 1...5 {
-      do throws(StoreError) {
-        var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token), .removeLogin(login.id)]
-        if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
-        changes += obsolete.map { .removeRevocation($0) }
-        try await journal.commit(changes)
-        break
-      } catch {
-        guard attempt < 5 else {
-          if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
-          return storeError(error)
-        }
-        await surroundings.sleep(.seconds(1))
-      }
+    let replaced: [PendingRevocation]
+    do throws(StoreError) {
+      replaced = try await commit(saved, token, of: login, provider)
+    } catch {
+      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      return storeError(error)
     }
-    revocations.forget(obsolete)
+    // A refresh that was answered while the login was on its way to the disk.
+    let late = replacedTokens(of: accounts[login.account], by: saved, provider).filter { late in
+      !replaced.contains { $0.token == late.token }
+    }
+    revocations.takeOver(late)
     let jitter = surroundings.jitter()
     if accounts[login.account] != nil {
       accounts[login.account]?.replaced(by: saved, token: token, jitter: jitter)
@@ -58,15 +64,77 @@ extension Logins {
     accounts.changed(login.account)
     logger.notice(
       "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
+    if !late.isEmpty { await journal.commitOrWarn(late.map { .putRevocation($0) }, "a token to revoke") }
     return nil
   }
 
-  /// Where a login brings no refresh token the account's own goes on: then a rotation of it under way must not be lost.
-  func refreshEnds(_ account: AccountName) async {
+  /// Commits the grant, its token and the end of the login in one transaction, with what is to be revoked of the grant
+  /// before; tries again for a while.
+  private func commit(
+    _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
+  ) async throws(StoreError) -> [PendingRevocation] {
+    let obsolete = revocations.obsolete(for: saved)
+    var attempt = 1
+    while true {
+      let before = accounts[login.account]
+      let replaced = replacedTokens(of: before, by: saved, provider)
+      var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
+      if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
+      changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
+      do throws(StoreError) {
+        try await removeFromDisk(login.id, with: changes)
+        revocations.forget(obsolete)
+        revocations.takeOver(replaced)
+        return replaced
+      } catch {
+        guard attempt < 5 else { throw error }
+        attempt += 1
+        await surroundings.sleep(.seconds(1))
+      }
+    }
+  }
+
+  /// Absent or empty: the account's own goes on, as with a refresh (RFC 6749 §6).
+  private func newRefreshToken(_ issued: Issued) -> Secret? {
+    issued.tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 }
+  }
+
+  /// Waits until no refresh of the account is under way: where a login brings no refresh token, a rotation must not be
+  /// overwritten by the refresh token of before, which it ends. A refresh that begins later sends nothing before it has
+  /// had the account's lock. An error where it does not end in time.
+  ///
+  /// What is refused then is an access token alone, which ends by itself. It is not revoked: that may end the grant
+  /// that the refresh is for (RFC 7009 §2.1).
+  private func refreshEnds(_ account: AccountName) async -> RPCError? {
     let deadline = uptime + Timeouts.maximum
-    for _ in 0..<Limit.rounds {
-      guard let grant = accounts[account], grant.phase != .idle, uptime < deadline, !isStopped else { return }
+    while let grant = accounts[account], grant.phase != .idle {
+      guard !isStopped else { return shuttingDown() }
+      guard uptime < deadline else {
+        return RPCError(
+          .temporarilyUnavailable,
+          "account \(account) is being refreshed, and the login brought no refresh token to go on with",
+          hint: "Sign in again when its provider has answered: `grantctl show \(account)` tells.", retryAfter: 30)
+      }
       await wait(for: .account(account), until: deadline)
+    }
+    return nil
+  }
+
+  /// The refresh tokens that a login replaces, to be revoked: at the provider they stay good. A renewal that is not on
+  /// disk yet has one of its own.
+  private func replacedTokens(
+    of before: Grant?, by saved: SavedGrant, _ provider: any Provider
+  ) -> [PendingRevocation] {
+    // Where an access token ends all that the person gave, the new login would end with it.
+    guard let before, provider.about.revokesReplaced, !provider.about.revokesByAccessToken else { return [] }
+    var tokens = Set([before.saved.refreshToken].compactMap(\.self))
+    if case .committing(_, let renewal) = before.phase, let token = renewal.grant.refreshToken { tokens.insert(token) }
+    if let kept = saved.refreshToken { tokens.remove(kept) }
+    let context = provider.revocationContext(of: before.saved, reach: nil)
+    return tokens.prefix(max(0, Limit.revocations - revocations.count)).map { token in
+      var revocation = revocations.new(token, "refresh_token", context, provider: saved.provider)
+      revocation.retryAt = now
+      return revocation
     }
   }
 
@@ -75,7 +143,7 @@ extension Logins {
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async {
     let own = grant(issued, login, provider.about, before: nil, sentAt: sentAt, kind: kind)
-    let refresh = issued.tokens.refreshToken.map { [(token: $0, hint: "refresh_token")] } ?? []
+    let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
       refresh + [(issued.tokens.accessToken, provider.about.tokenHint)],
       provider.revocationContext(of: own, reach: nil), provider: login.provider)
@@ -105,14 +173,15 @@ extension Logins {
   ) -> SavedGrant {
     let tokens = issued.tokens
     // A provider may give a refresh token with the first consent only; the old one is then still good.
-    let refreshToken = tokens.refreshToken.flatMap { $0.isEmpty ? nil : $0 } ?? before?.refreshToken
-    let lifetime = tokens.refreshToken == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
+    let new = newRefreshToken(issued)
+    let refreshToken = new ?? before?.refreshToken
+    let lifetime = new == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
     return SavedGrant(
       account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,
       requestedScopes: login.scopes, grantedScopes: tokens.scope ?? login.scopes, resource: login.resource,
       refreshToken: refreshToken,
       refreshTokenExpiresAt: lifetime.map { sentAt + $0 }
-        ?? (tokens.refreshToken == nil ? before?.refreshTokenExpiresAt : nil),
+        ?? (new == nil ? before?.refreshTokenExpiresAt : nil),
       refreshTokenIssuedAt: refreshToken == before?.refreshToken ? before?.refreshTokenIssuedAt : sentAt,
       idToken: issued.idToken, generation: (before?.generation ?? 0) + 1,
       createdAt: before?.createdAt ?? now, loggedInAt: now, extra: tokens.extra.isEmpty ? nil : tokens.extra,

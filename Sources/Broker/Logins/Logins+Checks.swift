@@ -48,7 +48,7 @@ extension Logins {
   func checkAlone(_ about: ProviderAbout, _ name: ProviderName, caller: Caller) throws(RPCError) {
     guard about.isOneLoginAtATime else { return }
     let own = try addresses.registeredRedirectURI(about).rawValue
-    let other = table.values.first { login in
+    let other = table.all.first { login in
       guard login.endedAt == nil else { return false }
       // Two providers at one address cannot be told apart either.
       let isAlike = providers[login.saved.provider]?.provider.about.isOneLoginAtATime == true
@@ -80,7 +80,7 @@ extension Logins {
   }
 
   func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
-    let pending = table.values.filter { $0.endedAt == nil }
+    let pending = table.all.filter { $0.endedAt == nil }
     guard pending.count < Limit.pendingLogins,
       pending.filter({ $0.saved.uid == caller.uid }).count < Limit.pendingLoginsPerUser,
       accounts[account] != nil || accounts.count < Limit.accounts

@@ -9,14 +9,22 @@ extension Logins {
   func destinations(
     _ kinds: [String], _ place: AuthorizationPlace, _ redirectURI: RedirectURI
   ) -> [Destination] {
-    kinds.flatMap { kind in
-      guard kind == "native" else {
-        return [Destination(kind: kind, url: place.url.absoluteString, redirect_uri: redirectURI.rawValue)]
-      }
-      return place.natives.map {
-        Destination(kind: kind, app: $0.app, url: $0.url.absoluteString, redirect_uri: redirectURI.rawValue)
-      }
+    let end = place.expiresIn.map { (now + $0).seconds }
+    func destination(_ kind: String, app: String? = nil, _ url: URL) -> Destination {
+      Destination(
+        kind: kind, app: app, url: url.absoluteString, redirect_uri: redirectURI.rawValue, expires_at: end)
     }
+    return kinds.flatMap { kind in
+      kind == "native"
+        ? place.natives.map { destination(kind, app: $0.app, $0.url) } : [destination(kind, place.url)]
+    }
+  }
+
+  /// A link that names a pushed request has to be opened while the provider keeps that (RFC 9126 §2.2). Signing in then
+  /// takes a person as long as it takes, so the login itself does not end with its link.
+  func linkWarning(_ place: AuthorizationPlace, _ about: ProviderAbout) -> String? {
+    guard let lifetime = place.expiresIn, lifetime * 2 < about.loginLifetime else { return nil }
+    return "short_link: the provider forgets the link after \(lifetime.wholeSeconds) s; open it before"
   }
 
   func place(

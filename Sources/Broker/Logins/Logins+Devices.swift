@@ -19,56 +19,49 @@ extension Logins {
       guard let login = table[id], login.isPending, let device = login.saved.device, !isDraining else { return }
       // The clockwork ends it.
       guard login.saved.expiresAt > now else { return }
-      switch await ask(device, login.saved) {
-      case .again(let answered):
-        failures = 0
-        wait = answered
-      case .silence(let asked):
-        failures += 1
-        wait = max(asked, DevicePoll.afterSilence(interval: device.interval, failures: failures))
-      case .ended: return
-      }
+      guard let next = await pollOnce(device, login.saved, failures: &failures) else { return }
+      wait = next
     }
   }
 
-  private enum Polled {
-    case again(Duration)
-    /// No answer that says anything but how long to wait at least.
-    case silence(Duration)
-    case ended
-  }
-
-  private func ask(_ device: DeviceLogin, _ login: SavedLogin) async -> Polled {
+  /// How long to wait before the next poll; nil: the login is over. `failures`: how many in a row had no answer.
+  private func pollOnce(_ device: DeviceLogin, _ login: SavedLogin, failures: inout Int) async -> Duration? {
     guard let provider = providers[login.provider]?.provider else {
-      await end(login.id, .failed(providerError(gone(login.provider), provider: login.provider)))
-      return .ended
+      await fail(login.id, providerError(gone(login.provider), provider: login.provider))
+      return nil
+    }
+    func afterSilence(_ asked: Duration = .zero) -> Duration {
+      failures += 1
+      return max(asked, DevicePoll.afterSilence(interval: device.interval, failures: failures))
     }
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    guard case .success(let metadata) = await providers.metadata(of: login.provider) else { return .silence(.zero) }
-    guard table[login.id]?.isPending == true, !isDraining else { return .ended }
+    guard case .success(let metadata) = await providers.metadata(of: login.provider) else { return afterSilence() }
+    guard table[login.id]?.isPending == true, !isDraining else { return nil }
     let sentAt = now
     switch await providers.converse(provider.poll(device, login: login, metadata: metadata), with: provider.name) {
-    case .failure(let failure) where failure.isOfProvider: return .silence(failure.retryAfter ?? .zero)
-    case .failure(let failure): await end(login.id, .failed(providerError(failure, provider: provider.name)))
-    case .success(.pending(let wait)): return .again(wait)
+    case .failure(let failure) where failure.isOfProvider: return afterSilence(failure.retryAfter ?? .zero)
+    case .success(.backOff(let wait)): return afterSilence(wait)
+    case .success(.pending(let wait)):
+      failures = 0
+      return wait
     case .success(.slowDown(let interval)):
-      await keep(interval, of: login.id)
-      return .again(interval)
-    case .success(.backOff(let wait)): return .silence(wait)
+      failures = 0
+      await saveInterval(interval, of: login.id)
+      return interval
+    case .failure(let failure): await fail(login.id, providerError(failure, provider: provider.name))
     case .success(.denied(let oauth)):
       let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
-      await end(login.id, .failed(error))
+      await fail(login.id, error)
     case .success(.expired):
-      await end(
-        login.id, .failed(RPCError(.loginExpired, "nobody confirmed the code in time, or the provider forgot it")))
-    case .success(.issued(let issued)): await take(issued, login, provider, sentAt: sentAt)
+      await fail(login.id, RPCError(.loginExpired, "nobody confirmed the code in time, or the provider forgot it"))
+    case .success(.issued(let issued)): await adoptPolled(issued, login, provider, sentAt: sentAt)
     }
-    return .ended
+    return nil
   }
 
-  private func take(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp) async {
+  private func adoptPolled(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp) async {
     // It was cancelled, or completed in a browser, while the answer was on its way.
     guard table[login.id]?.isPending == true else {
       let tokens = issued.tokens
@@ -78,15 +71,11 @@ extension Logins {
       return
     }
     table[login.id]?.phase = .exchanging
-    if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: .deviceCode) {
-      await end(login.id, .failed(error))
-    } else {
-      await end(login.id, .completed(login.account))
-    }
+    await adoptOrFail(issued, login, provider, sentAt: sentAt, kind: .deviceCode)
   }
 
   /// `slow_down` counts for good, over a restart too (RFC 8628 §3.5).
-  private func keep(_ interval: Duration, of id: LoginID) async {
+  private func saveInterval(_ interval: Duration, of id: LoginID) async {
     guard let known = table[id]?.saved.device?.interval, interval > known else { return }
     table[id]?.saved.device?.interval = interval
     guard let saved = table[id]?.saved, table[id]?.isPending == true else { return }

@@ -7,7 +7,7 @@ extension Logins {
   func awaitsFragment(url: String) async -> Bool {
     guard !isDraining else { return false }
     let address = ReturnedAddress(url)
-    return table.values.contains { login in
+    return table.all.contains { login in
       guard login.isPending, providers[login.saved.provider]?.provider.about.answersInFragment == true,
         let redirect = try? RedirectURI(login.saved.redirectURI)
       else { return false }

@@ -29,7 +29,7 @@ extension Logins {
       let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
       if !usable.isEmpty {
         let place = try await place(request, provider, metadata)
-        warnings += place.warnings
+        warnings += place.warnings + [linkWarning(place, provider.about)].compactMap(\.self)
         memory = place.memory
         destinations = self.destinations(usable, place, redirectURI)
       }

@@ -42,10 +42,10 @@ extension Logins {
       result.fell_back = opened != login.saved.offered
     }
     switch login.phase {
-    case .ended(.failed(let error), _): throw error
-    case .ended(.completed(let account), _): result.account = accounts[account].map(accounts.view)
+    case .failed(let error, _): throw error
+    case .completed(let account, _): result.account = accounts[account].map(accounts.view)
     // Exposed to be handed out, to whoever started the login.
-    case .ended(.code(let code), _): result.authorization_code = code.exposed
+    case .codeIssued(let code, _): result.authorization_code = code.exposed
     case .pending:
       guard let action = login.saved.action else { return nil }
       result.state = .actionRequired
@@ -71,12 +71,12 @@ extension Logins {
   func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {
     let login = try login(params.login_id, LoginCancel.name, caller: caller)
     guard login.isPending else { return .init(cancelled: false) }
-    await end(login.saved.id, .failed(RPCError(.loginCancelled, "the login was cancelled")))
+    await fail(login.saved.id, RPCError(.loginCancelled, "the login was cancelled"))
     return .init(cancelled: true)
   }
 
   func loginList(caller: Caller) -> LoginList.Result {
-    let seen = table.values.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
+    let seen = table.all.filter { $0.endedAt == nil && isOwn($0, LoginList.name, caller) }
     return .init(
       logins: seen.sorted { $0.saved.startedAt < $1.saved.startedAt }.map {
         .init(
@@ -89,34 +89,47 @@ extension Logins {
   /// Nobody came in time; one whose code is being traded is not ended by that.
   func expire(_ id: LoginID) async {
     guard table[id]?.isPending == true else { return }
-    await end(id, .failed(RPCError(.loginExpired, "nobody completed the login in time")))
+    await fail(id, RPCError(.loginExpired, "nobody completed the login in time"))
   }
 
-  /// Ends a login in memory and on disk, and tells whoever waits.
-  func end(_ id: LoginID, _ outcome: Login.Outcome) async {
-    guard let login = table[id], login.endedAt == nil else { return }
-    table[id]?.phase = .ended(outcome, at: now)
-    waiters.wake(.login(id))
-    switch outcome {
-    case .completed, .code:
-      measures.loginEnded(login.saved.provider, succeeded: true)
-      audit.record(login: login.saved, .loginCompleted)
-      emit(login: login.saved, .loginCompleted)
-    case .failed(let error):
-      measures.loginEnded(login.saved.provider, succeeded: false)
-      audit.record(login: login.saved, .loginFailed, error)
-      emit(login: login.saved, .loginFailed, error)
-      logger.notice(
-        "login of \(login.saved.account) failed: \(error.message)",
-        metadata: ["account": "\(login.saved.account)", "provider": "\(login.saved.provider)"])
+  /// Ends a login with what it was for, which is on disk or handed out; the login is on disk no more.
+  func complete(_ login: SavedLogin, _ phase: Login.Phase) {
+    guard end(login.id, phase) != nil else { return }
+    measures.loginEnded(login.provider, succeeded: true)
+    audit.record(login: login, .loginCompleted)
+    emit(login: login, .loginCompleted)
+  }
+
+  /// Ends a login with an error, in memory and on disk; returns the error.
+  @discardableResult
+  func fail(_ id: LoginID, _ error: RPCError) async -> RPCError {
+    guard let login = end(id, .failed(error, at: now)) else { return error }
+    measures.loginEnded(login.provider, succeeded: false)
+    audit.record(login: login, .loginFailed, error)
+    emit(login: login, .loginFailed, error)
+    logger.notice(
+      "login of \(login.account) failed: \(error.message)",
+      metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
+    do throws(StoreError) {
+      try await removeFromDisk(id)
+    } catch {
+      logger.warning("not saved: the end of a login")
     }
+    return error
+  }
+
+  /// The login as it was; nil where it has ended already.
+  private func end(_ id: LoginID, _ phase: Login.Phase) -> SavedLogin? {
+    guard let login = table[id], login.endedAt == nil else { return nil }
+    table[id]?.phase = phase
     table[id]?.saved.forgetSecrets()
+    waiters.wake(.login(id))
     forgetOld()
-    await journal.commitOrWarn([.removeLogin(id)], "the end of a login")
+    return login.saved
   }
 
   func forgetOld() {
-    let ended = table.values.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
+    let ended = table.all.filter { $0.endedAt != nil }.sorted { ($0.endedAt ?? now) < ($1.endedAt ?? now) }
     let tooMany = ended.count - Limit.endedLogins
     for (index, login) in ended.enumerated() {
       guard let at = login.endedAt, index < tooMany || now - at > Limit.endedLoginsKept else { break }

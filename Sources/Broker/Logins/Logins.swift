@@ -15,7 +15,7 @@ final class Logins: Piece {
   let addresses: CallbackAddresses
   let endings: SessionEndings
   /// By id; those that ended are kept for a while, so that whoever waits learns how.
-  var table: [LoginID: Login] = [:]
+  var table: LoginTable
   /// Exchanges whose answer may hold tokens: a stop waits for them.
   var exchangesInFlight = 0
 
@@ -32,6 +32,7 @@ final class Logins: Piece {
     self.audit = audit
     self.addresses = addresses
     self.endings = endings
+    table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
   }
 
   /// Takes over those that were loaded.
@@ -41,25 +42,30 @@ final class Logins: Piece {
   }
 
   /// Those that should be on disk.
-  var saved: [SavedLogin] { table.values.filter(\.isPending).map(\.saved) }
+  var saved: [SavedLogin] { table.all.filter(\.isPending).map(\.saved) }
   /// How many have not ended.
-  var unendedCount: Int { table.values.count { $0.endedAt == nil } }
+  var unendedCount: Int { table.all.count { $0.endedAt == nil } }
 
   /// Ends those whose time is over; says when the next one's is.
   func tick() -> Timestamp? {
     forgetOld()
-    let pending = table.values.filter(\.isPending)
+    let pending = table.all.filter(\.isPending)
     for login in pending where login.saved.expiresAt <= now { Task { await expire(login.saved.id) } }
     return pending.map(\.saved.expiresAt).filter { $0 > now }.min()
   }
 
   /// Somebody set the clock.
   func clockStepped(by step: Duration) {
-    for id in table.keys { table[id]?.clockStepped(by: step) }
+    for id in Array(table.ids) { table[id]?.clockStepped(by: step) }
+  }
+
+  /// The one place that takes a login off the disk: with its tokens, before its code is sent, or as it fails.
+  func removeFromDisk(_ id: LoginID, with changes: [Change] = []) async throws(StoreError) {
+    try await journal.commit(changes + [.removeLogin(id)])
   }
 
   /// Whoever waits for a login looks again.
   func wakeAll() {
-    for id in table.keys { waiters.wake(.login(id)) }
+    for id in Array(table.ids) { waiters.wake(.login(id)) }
   }
 }

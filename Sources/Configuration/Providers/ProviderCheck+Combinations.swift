@@ -53,6 +53,11 @@ extension ProviderCheck {
         "\"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop", at: place(of: "assumed_token_type"),
         suggestion: "set dpop = true")
     }
+    if draft.revokesReplaced, draft.revocation == .bearer {
+      report.problem(
+        "\"revoke_replaced\" in \(title) is true, and \"revocation_style\" is \"bearer\", which ends the new login too",
+        at: place(of: "revoke_replaced"), suggestion: "remove one of them")
+    }
     if draft.dpop, draft.revocation == .bearer {
       report.problem(
         "\"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are no bearer tokens",

@@ -53,6 +53,7 @@ struct ProviderDraft {
   var narrowsTokens = true
   var idToken = ProviderSettings.IDTokenSettings()
   var revocation = ProviderSettings.RevocationStyle.rfc7009
+  var revokesReplaced = false
   var postLogoutRedirectURI: String?
   var backchannelLogout = false
   var signIn = SignInDraft()
@@ -113,6 +114,7 @@ extension ProviderDraft {
     settings.narrowsTokens = narrowsTokens
     settings.idToken = idToken
     settings.revocation = revocation
+    settings.revokesReplaced = revokesReplaced
     settings.postLogoutRedirectURI = postLogoutRedirectURI
     settings.backchannelLogout = backchannelLogout
     settings.allowInsecureHTTP = allowInsecureHTTP

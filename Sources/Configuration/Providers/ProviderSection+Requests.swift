@@ -138,6 +138,10 @@ extension Sections {
       "revocation_style", .word, \.revocation, standard: "\"rfc7009\"",
       "How tokens are revoked. `bearer`: an empty request with the access token in its header, which ends the grant."),
     Key(
+      "revoke_replaced", .flag, \.revokesReplaced, standard: "false",
+      "A new login revokes the refresh token that it replaces. Only where a revocation ends that token's grant alone: some "
+        + "providers end all that the person gave this client, the new login included."),
+    Key(
       "revocation_parameters",
       .parameters(reserved: ["token", "token_type_hint", "client_id", "client_secret"] + assertions),
       \.revocationParameters, standard: "{}", "More parameters for a revocation."),

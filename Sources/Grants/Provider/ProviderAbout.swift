@@ -64,6 +64,9 @@ public struct ProviderAbout: Sendable, Equatable {
   public var logoutReaches: [String] = []
   /// A revocation takes access tokens alone, and ends the whole grant (Dropbox).
   public var revokesByAccessToken = false
+  /// A login revokes the refresh token that it replaces: a revocation ends that token's grant alone, and not what else the
+  /// person gave this client. RFC 7009 §2.1 leaves that to the server, so it has to be known of the provider.
+  public var revokesReplaced = false
   /// What a token is called where it is revoked.
   public var tokenHint: String { sessionCookie == nil ? "access_token" : "session" }
 

@@ -56,12 +56,18 @@ public struct AuthorizationPlace: Sendable, Equatable {
   public var natives: [NativePlace]
   /// What is remembered with the login.
   public var memory: [String: Secret]
+  /// How long the addresses can be opened, where they name a pushed request (RFC 9126 §2.2); nil: they have no end.
+  public var expiresIn: Duration?
 
-  public init(url: URL, warnings: [String], natives: [NativePlace] = [], memory: [String: Secret] = [:]) {
+  public init(
+    url: URL, warnings: [String], natives: [NativePlace] = [], memory: [String: Secret] = [:],
+    expiresIn: Duration? = nil
+  ) {
     self.url = url
     self.warnings = warnings
     self.natives = natives
     self.memory = memory
+    self.expiresIn = expiresIn
   }
 }
 

@@ -194,7 +194,8 @@ extension OAuthProvider {
       guard let object = try requestObject(message, opening) else { return try message.url(at: endpoint) }
       return try message.url(at: endpoint, requestObject: object)
     }
-    var place = AuthorizationPlace(url: try url(message, at: opening.endpoint), warnings: opening.warnings)
+    var place = AuthorizationPlace(
+      url: try url(message, at: opening.endpoint), warnings: opening.warnings, expiresIn: answer?.expiresIn)
     for app in apps(request) {
       switch app.style {
       case .oauth2: place.natives.append(NativePlace(app: app.name, url: try url(native(message), at: app.url)))

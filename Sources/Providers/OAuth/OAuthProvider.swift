@@ -123,6 +123,7 @@ extension ProviderAbout {
     apiBase = settings.api.base
     apiOrigins = Set(([settings.api.base].compactMap(\.self) + settings.api.origins).map(\.origin))
     revokesByAccessToken = settings.revocation == .bearer
+    revokesReplaced = settings.revokesReplaced
   }
 }
 

@@ -77,6 +77,8 @@ public struct ProviderSettings: Sendable, Equatable {
   public var narrowsTokens = true
   public var idToken = IDTokenSettings()
   public var revocation = RevocationStyle.rfc7009
+  /// A login revokes the refresh token that it replaces: a revocation ends that token's grant alone.
+  public var revokesReplaced = false
   /// Where the browser comes back after it signed out at the provider, as registered (RP-Initiated Logout §3.1).
   public var postLogoutRedirectURI: String?
   /// Takes the provider's word that a session has ended (Back-Channel Logout §2).

@@ -59,6 +59,11 @@ struct CombinationTests {
       "4: \"assumed_token_type\" in \(title) is \"DPoP\", and there is no dpop: set dpop = true"
     ),
     (
+      "revoke_replaced = true\nrevocation_style = \"bearer\"\nrevocation_endpoint = \"https://a.example/r\"",
+      "4: \"revoke_replaced\" in \(title) is true, and \"revocation_style\" is \"bearer\", which ends the new login too: "
+        + "remove one of them"
+    ),
+    (
       "dpop = true\nrevocation_style = \"bearer\"\nrevocation_endpoint = \"https://a.example/r\"",
       "5: \"revocation_style\" in \(title) is \"bearer\", and tokens with dpop are no bearer tokens: remove one of them"
     ),

@@ -131,7 +131,8 @@ public struct Destination: Codable, Sendable, Equatable, Documented {
     "verification_uri": "Where to enter it.",
     "verification_uri_complete":
       "The same address with the code in it, for a link or a QR code (RFC 8628 §3.3.1); absent where the provider has none.",
-    "expires_at": "When the code ends, in Unix seconds.",
+    "expires_at":
+      "When the code ends, or until when `url` has to be opened where it names a pushed request (RFC 9126 §2.2), in Unix seconds.",
     "interval": "Seconds between the broker's questions whether the person is done (RFC 8628 §3.5).",
   ]
 }

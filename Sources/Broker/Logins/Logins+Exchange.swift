@@ -1,0 +1,56 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// The exchange of what a callback brought. Each step returns the error that ended the login, or nil.
+extension Logins {
+  /// Goes on with what the callback brought. A code has been spent on disk.
+  func settle(
+    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, _ metadata: ServerMetadata, sentAt: Timestamp
+  ) async -> RPCError? {
+    guard case .code(let code, let memory) = answer else {
+      return await settle(answer, login, provider, sentAt: sentAt)
+    }
+    guard login.exchangesCode else {
+      complete(login, .codeIssued(code, at: now))
+      return nil
+    }
+    var login = login
+    login.memory.merge(memory) { $1 }
+    let sentAt = now
+    switch await providers.converse(
+      provider.exchange(code: code, login: login, metadata: metadata), with: provider.name)
+    {
+    case .failure(let failure): return await fail(login.id, exchangeError(failure, provider: provider.name))
+    case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
+    }
+  }
+
+  /// What a login has come to: its tokens, or one more thing for the person to do.
+  func settle(
+    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp
+  ) async -> RPCError? {
+    switch answer {
+    case .issued(let issued):
+      let kind = provider.about.answersInFragment ? GrantKind.implicit : .authorizationCode
+      return await adoptOrFail(issued, login, provider, sentAt: sentAt, kind: kind)
+    case .action(let action, let memory): return await hold(login, action, memory, provider)
+    case .code:
+      return await fail(
+        login.id, RPCError(.providerError, "provider \(provider.name): one code was answered by another"))
+    }
+  }
+
+  /// `invalid_grant` here is about the code, not about a grant.
+  private func exchangeError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
+    var error = providerError(failure, provider: provider)
+    if case .ended = failure {
+      error = RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)
+    } else if case .rejected = failure {
+      error.hint = "The code is spent: start again with `grantctl login`."
+    } else if error.reason == .temporarilyUnavailable {
+      error.hint = "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
+    }
+    return error
+  }
+}
