@@ -1,4 +1,4 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.2
 import PackageDescription
 
 // Warnings are errors on the compiler that CI has; a newer one may warn of more, and must not keep anybody from building.

@@ -326,7 +326,7 @@ private final class ScriptedVault: Vault {
       Task { try await rig.call(TokenReportRejected.self, .init(account: name, generation: 1)) }
     }
     #expect(await eventually { rig.transport.held(.token) == 2 })
-    let waiters = await rig.broker.runtime.waiters
+    let waiters = rig.broker.runtime.waiters
     let end = rig.clock.elapsed + .seconds(3600)
     let crowd = (0..<Limit.waiters - 2).map { number in
       Task { await waiters.wait(for: .work(.max - UInt64(number)), until: end) }

@@ -116,7 +116,10 @@ import Testing
   func identity() {
     let person = Identity(subject: "alice", email: "alice@example.com")
     for (key, isTaken) in [(mail, false), (files, false), (SavedToken.Key(), true)] {
-      var grant = grant(savedGrant(idToken: Secret("id-1"), identity: person))
+      var saved = savedGrant()
+      saved.idToken = Secret("id-1")
+      saved.identity = person
+      var grant = grant(saved)
       grant.wants(key)
       let attempt = grant.begun(at: at(10))
       var answer = issued()
