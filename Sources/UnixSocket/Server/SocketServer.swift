@@ -45,6 +45,8 @@ public final class SocketServer: Sendable {
   private static let drainStep = Duration.milliseconds(5)
   /// For the request of a client that was connected the moment before the end.
   private static let firstWordsGrace = Duration.milliseconds(250)
+  /// So often the loops look for connections that nobody has accepted yet, before a socket is closed.
+  private static let acceptTurns = 8
   /// For the `shutting_down` answers to be written, after a drain's deadline.
   private static let drainGrace = Duration.milliseconds(250)
 
@@ -167,8 +169,15 @@ public final class SocketServer: Sendable {
     }
     // The file first: whoever binds the path next must find it gone, not ours.
     for socket in sockets { socket.unlinkFile() }
+    // Clients that connected before that and wait in the kernel's queue are accepted: a closed socket would drop them.
+    for _ in 0..<Self.acceptTurns { await haveTurn() }
     for channel in channels { try? await channel.close() }
     // Those that were accepted last are in the table when their loops have had a turn.
+    await haveTurn()
+  }
+
+  /// Each loop looks at its sockets once.
+  private func haveTurn() async {
     for loop in eventLoops { try? await loop.submit {}.get() }
   }
 
