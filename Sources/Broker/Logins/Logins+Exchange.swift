@@ -44,12 +44,13 @@ extension Logins {
   /// `invalid_grant` here is about the code, not about a grant.
   private func exchangeError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
     var error = providerError(failure, provider: provider)
-    if case .ended = failure {
-      error = RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)
-    } else if case .rejected = failure {
-      error.hint = "The code is spent: start again with `grantctl login`."
-    } else if error.reason == .temporarilyUnavailable {
+    switch failure {
+    case .ended, .requestRefused:
+      return RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)
+    case .rejected: error.hint = "The code is spent: start again with `grantctl login`."
+    case .tryLater, .unclear, .lost, .notSent, .blocked:
       error.hint = "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
+    case .misconfigured, .invalid, .tokenRefused, .denied, .unsupported: break
     }
     return error
   }

@@ -11,9 +11,10 @@ extension OAuthProvider {
   static let configurationCodes: Set<OAuthErrorCode> = [
     .invalidClient, .unauthorizedClient, .unsupportedGrantType, .invalidScope, .invalidTarget,
   ]
-  /// The codes that pass; `ratelimited` is Slack's, with status 200.
+  /// The codes that pass: of a server that wants another nonce in each proof (RFC 9449 §8), and of one that is out of order;
+  /// `ratelimited` is Slack's, with status 200.
   static let passingCodes: Set<OAuthErrorCode> = [
-    .temporarilyUnavailable, .serverError, .slowDown, OAuthErrorCode(rawValue: "ratelimited"),
+    .temporarilyUnavailable, .serverError, .slowDown, .useDPoPNonce, OAuthErrorCode(rawValue: "ratelimited"),
   ]
 
   /// What a failed token response means for the grant. Nothing but a permanent code ends one, and a refusal of one request
