@@ -95,8 +95,8 @@ final class Logouts: Piece {
     return context
   }
 
-  /// The refresh token first: nothing new comes of it then (RFC 7009 §2.1). Where access tokens alone are taken, that one,
-  /// and the refresh token for when it has ended.
+  /// The tokens to revoke, in order: the refresh token first, so that it yields no further access token (RFC 7009 §2.1).
+  /// Where the provider revokes by access token alone, that one first, and the refresh token in case it has expired.
   private func liveTokens(_ grant: Grant) -> [(token: Secret, hint: String)] {
     let about = providers[grant.saved.provider]?.provider.about
     var refresh = grant.saved.refreshToken
