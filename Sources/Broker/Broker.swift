@@ -35,10 +35,11 @@ public final class Broker {
   nonisolated let views: Views
   private let summary = Summary()
 
+  /// - Parameter wholeAccounts: accounts that are whole in memory at a time; the others are packed.
   public init(
     store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
     configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
-    auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil,
+    auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil, wholeAccounts: Int = 128,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
     let clock = BrokerClock(surroundings)
@@ -57,7 +58,8 @@ public final class Broker {
     journal = Journal(store, runtime)
     providers = ProviderDirectory(configuration.providers, transport, journal: journal, runtime)
     accounts = Accounts(
-      runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh)
+      runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh,
+      wholeAccounts: wholeAccounts)
     revocations = Revocations(runtime, providers: providers, journal: journal)
     engine = RefreshEngine(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
@@ -103,20 +105,48 @@ public final class Broker {
   }
 
   /// Takes over what is on disk. Once, before anything else.
-  public func start() async throws(StoreError) {
-    let stored = try await journal.store.load()
+  ///
+  /// - Parameter progress: called now and then with how many accounts were read, of how many.
+  public func start(_ progress: (@Sendable (Int, Int) -> Void)? = nil) async throws(StoreError) {
+    let stored = try await journal.store.loadRest()
     await audit.begin()
     audit.started(reloading.configuration)
     journal.takeOver(values: stored.values)
     registrations.takeOver(stored.registrations)
     providers.takeOver(reloading.configuration.providers + registrations.registered)
-    accounts.takeOver(stored)
+    try await loadAccounts(progress)
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
     await declared.take(reloading.configuration.accounts)
     followOthers()
-    for account in accounts.names { accounts.publish(account) }
     updateSummary()
+  }
+
+  private func loadAccounts(_ progress: (@Sendable (Int, Int) -> Void)?) async throws(StoreError) {
+    let all = progress == nil ? 0 : try await journal.store.countAccounts()
+    let store = journal.store
+    func page(after last: AccountName?) -> Task<Result<[any PackedAccount], StoreError>, Never> {
+      Task.detached { () async -> Result<[any PackedAccount], StoreError> in
+        do throws(StoreError) {
+          return .success(try await store.accounts(after: last, most: Limit.loadedAccounts))
+        } catch {
+          return .failure(error)
+        }
+      }
+    }
+    var next = page(after: nil)
+    while let accounts = try Optional(await next.value.get()), let last = accounts.last {
+      // The next are read while these are taken over.
+      next = page(after: last.account)
+      for account in accounts { try self.accounts.takeOver(account) { engine.place(account.account, $0) } }
+      progress?(self.accounts.count, max(all, self.accounts.count))
+    }
+  }
+
+  /// Reads all that is on disk once more, behind the first answers: damage is told of, and what memory has is written anew.
+  public nonisolated func verify() async {
+    await runtime.clock.surroundings.sleep(Limit.verificationDelay)
+    await journal.verify { [accounts] in await accounts.verify() }
   }
 
   /// Takes over what other brokers change, where several share the store.
@@ -136,11 +166,11 @@ public final class Broker {
     registrations.configure(new.providers, declared: new.accounts)
     providers.configure(new.providers + registrations.registered)
     accounts.configure(new.refresh)
-    for account in accounts.names {
-      if case .misconfigured = accounts[account]?.saved.standing { accounts[account]?.retryNow(at: runtime.clock.now) }
-      accounts.changed(account)
-    }
+    accounts.serveAnew()
+    accounts.retryMisconfigured()
+    runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
+    updateSummary()
     await declared.take(new.accounts)
   }
 
@@ -219,7 +249,7 @@ public final class Broker {
     accounts.clockStepped(by: step)
     revocations.clockStepped()
     runtime.events.emit(Event(type: .clockStepped, at: runtime.clock.now.seconds, message: message))
-    Task { await journal.saveUnsaved() }
+    journal.saveSoon()
     runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
     updateSummary()
@@ -262,13 +292,13 @@ private final class Summary {
 }
 
 extension Broker: JournalSource {
-  func wholeState() -> StoredState {
+  func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount]) {
+    let packed = await accounts.packed()
     var state = StoredState()
-    accounts.record(in: &state)
     state.logins = logins.saved
     state.revocations = Array(revocations.all)
     state.registrations = Array(registrations.saved.values)
-    return state
+    return (state, packed)
   }
 
   func changes(of account: AccountName) -> [Change]? { accounts.changes(of: account) }

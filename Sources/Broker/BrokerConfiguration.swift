@@ -51,7 +51,17 @@ public struct BrokerIdentity: Sendable {
 
 /// Limits of the broker; each bounds something that callers can make grow.
 enum Limit {
-  static let accounts = 10_000
+  static let accounts = 2_000_000
+  /// Accounts whose tokens are rendered for the socket's fast path.
+  static let cachedTokens = 8192
+  /// Between two slices of what is read again behind the first answers.
+  static let verificationPause = Duration.milliseconds(10)
+  /// How soon after the start that begins.
+  static let verificationDelay = Duration.seconds(2)
+  /// Accounts of one answer of `account.list`.
+  static let listedAccounts = 10_000
+  /// Accounts that are read from the store at a time, at start.
+  static let loadedAccounts = 4096
   static let pendingLogins = 256
   static let pendingLoginsPerUser = 64
   static let endedLogins = 1024

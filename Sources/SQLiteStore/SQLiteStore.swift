@@ -1,6 +1,7 @@
 public import Broker
 import Dispatch
 import GRDB
+public import Grants
 public import Sealing
 import Synchronization
 
@@ -22,7 +23,18 @@ public final class SQLiteStore: Store {
     var files: OpenFiles?
     var lock: OwnerLock
     /// What the database is sealed under.
-    var key: SealingKey
+    var key: SealingKey {
+      didSet { sealer = key.sealer }
+    }
+    private(set) var sealer: Sealer
+
+    init(database: DatabaseQueue?, files: OpenFiles?, lock: OwnerLock, key: SealingKey) {
+      self.database = database
+      self.files = files
+      self.lock = lock
+      self.key = key
+      sealer = key.sealer
+    }
   }
 
   public let location: String
@@ -77,13 +89,38 @@ public final class SQLiteStore: Store {
     location = opening.folder.database
   }
 
-  public func load() async throws(StoreError) -> StoredState {
+  public func load() async throws(StoreError) -> StoredState { try await reading(StoredState.read) }
+
+  public func loadRest() async throws(StoreError) -> StoredState { try await reading(StoredState.readRest) }
+
+  public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    try await reading { try PackedRows.page(of: $0, after: account, most: most, sealer: $1) }
+  }
+
+  public func countAccounts() async throws(StoreError) -> Int {
+    try await reading { db, _ in try Int.fetchOne(db, sql: "SELECT count(*) FROM grants") ?? 0 }
+  }
+
+  public func pack(_ account: StoredAccount) -> any PackedAccount {
+    guard let packed = try? PackedRows(account, sealer: sealer) else { return UnpackedAccount(account) }
+    return packed
+  }
+
+  public func verify() async throws(StoreError) {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    return try await onQueue { () throws(StoreError) in
+    // On a connection of its own, which reads what was there as it began.
+    try await on(packing) { () throws(StoreError) in try self.opening.verify() }
+  }
+
+  private func reading<Value: Sendable>(
+    _ body: @escaping @Sendable (Database, Sealer) throws -> Value
+  ) async throws(StoreError) -> Value {
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    return try await on(queue) { () throws(StoreError) in
       let database = try self.database()
       do {
         let sealer = self.sealer
-        return try database.read { try StoredState.read($0, sealer: sealer) }
+        return try database.read { try body($0, sealer) }
       } catch {
         throw .reading(error, at: self.location)
       }
@@ -120,8 +157,8 @@ public final class SQLiteStore: Store {
     }
   }
 
-  func onQueue<Value: Sendable>(
-    _ work: @escaping @Sendable () throws(StoreError) -> Value
+  private func on<Value: Sendable>(
+    _ queue: DispatchQueue, _ work: @escaping @Sendable () throws(StoreError) -> Value
   ) async throws(StoreError) -> Value {
     let result = await withCheckedContinuation {
       (continuation: CheckedContinuation<Result<Value, StoreError>, Never>) in
@@ -138,7 +175,7 @@ public final class SQLiteStore: Store {
 
   // MARK: On the queue
 
-  var sealer: Sealer { home.withLock { $0.key }.sealer }
+  var sealer: Sealer { home.withLock { $0.sealer } }
 
   /// The open database; one that a rebuild could not open is opened now.
   func database() throws(StoreError) -> DatabaseQueue {

@@ -50,7 +50,7 @@ struct Daemon: Sendable {
       auditStore: audit, vault: store,
       readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, metrics, hooks) })
     do throws(StoreError) {
-      try await broker.start()
+      try await broker.start { [notifier] read, all in notifier.status("reading accounts: \(read) of \(all)") }
     } catch {
       throw StartFailure(error)
     }
@@ -80,6 +80,8 @@ struct Daemon: Sendable {
     await metrics.open(settings.metrics) { await broker.metricsText() }
     await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
+    let verification = Task { await broker.verify() }
+    defer { verification.cancel() }
     logger.notice(
       "serving",
       metadata: [

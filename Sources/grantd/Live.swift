@@ -54,7 +54,13 @@ enum Live {
   }
 
   private static func randomBytes(_ count: Int) -> [UInt8] {
-    var generator = SystemRandomNumberGenerator()
-    return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+    var bytes = [UInt8](repeating: 0, count: count)
+    // getentropy(3) gives 256 bytes at most, in one call to the kernel.
+    for start in stride(from: 0, to: count, by: 256) {
+      let length = min(256, count - start)
+      let isFilled = bytes.withUnsafeMutableBytes { getentropy($0.baseAddress.map { $0 + start }, length) == 0 }
+      precondition(isFilled, "the kernel has no entropy")
+    }
+    return bytes
   }
 }

@@ -1,6 +1,7 @@
 import Grants
 
-/// What is asked of all accounts together, kept as they change: which ones a provider has, and how they stand.
+/// What is asked of all accounts together, kept as they change: their names in order, which ones a provider has, whose
+/// they are, and how they stand.
 struct AccountIndex: Sendable {
   /// How an account stands, as far as that changes only with its grant.
   enum Kind: Hashable, CaseIterable, Sendable {
@@ -21,36 +22,106 @@ struct AccountIndex: Sendable {
   }
 
   struct Members: Sendable {
-    var names: Set<AccountName> = []
+    var names = SortedNames()
     var counts: [Kind: Int] = [:]
+    /// Accounts of which the provider has not said who signed in.
+    var anonymous = 0
   }
 
   private struct Entry: Equatable, Sendable {
     var provider: ProviderName
     var kind: Kind
+    var needsNobody: Bool
+    /// Of the subject at this provider; nil: it is not known.
+    var person: Int?
   }
 
-  private var entries: [AccountName: Entry] = [:]
+  /// Nearly every person has one account.
+  private enum Own: Sendable {
+    case one(AccountName)
+    case several(Set<AccountName>)
+  }
+
+  private(set) var names = SortedNames()
   private(set) var byProvider: [ProviderName: Members] = [:]
+  private(set) var misconfigured = SortedNames()
+  /// Accounts that nobody signs in to.
+  private(set) var declared = SortedNames()
+  private var entries: [AccountName: Entry] = [:]
+  /// By a hash of provider and subject: whoever asks looks at what is found.
+  private var people: [Int: Own] = [:]
 
   /// The account's grant is this now; nil: it is gone.
   mutating func update(_ account: AccountName, _ grant: Grant?) {
-    let new = grant.map { Entry(provider: $0.saved.provider, kind: Kind($0)) }
+    let new = grant.map { grant in
+      Entry(
+        provider: grant.saved.provider, kind: Kind(grant), needsNobody: grant.saved.kind.needsNobody,
+        person: grant.saved.identity.map { Self.person($0.subject, grant.saved.provider) })
+    }
     let old = entries[account]
     guard new != old else { return }
     entries[account] = new
-    if let old {
-      byProvider[old.provider]?.counts[old.kind, default: 0] -= 1
-      if new?.provider != old.provider { leave(account, old.provider) }
-    }
-    if let new {
-      byProvider[new.provider, default: Members()].counts[new.kind, default: 0] += 1
-      if new.provider != old?.provider { byProvider[new.provider]?.names.insert(account) }
+    if let old { leave(account, old, new) }
+    if let new { join(account, new, old) }
+  }
+
+  /// ``Grant/retryNow(at:)`` makes it try now.
+  func isFailing(_ account: AccountName) -> Bool {
+    switch entries[account]?.kind {
+    case .failing, .misconfigured: true
+    case .good, .goodAndBusy, .loginRequired, nil: false
     }
   }
 
-  private mutating func leave(_ account: AccountName, _ provider: ProviderName) {
-    byProvider[provider]?.names.remove(account)
-    if byProvider[provider]?.names.isEmpty == true { byProvider[provider] = nil }
+  /// Accounts that may be this person's; one of another person is seldom among them.
+  func accounts(of subject: String, at provider: ProviderName) -> [AccountName] {
+    switch people[Self.person(subject, provider)] {
+    case .one(let account): [account]
+    case .several(let accounts): accounts.sorted()
+    case nil: []
+    }
+  }
+
+  private static func person(_ subject: String, _ provider: ProviderName) -> Int {
+    var hasher = Hasher()
+    hasher.combine(provider)
+    hasher.combine(subject)
+    return hasher.finalize()
+  }
+
+  private mutating func leave(_ account: AccountName, _ old: Entry, _ new: Entry?) {
+    byProvider[old.provider]?.counts[old.kind, default: 0] -= 1
+    if old.person == nil { byProvider[old.provider]?.anonymous -= 1 }
+    if new?.provider != old.provider {
+      byProvider[old.provider]?.names.remove(account)
+      if byProvider[old.provider]?.names.isEmpty == true { byProvider[old.provider] = nil }
+    }
+    if new == nil { names.remove(account) }
+    if old.kind == .misconfigured, new?.kind != .misconfigured { misconfigured.remove(account) }
+    if old.needsNobody, new?.needsNobody != true { declared.remove(account) }
+    if let person = old.person, new?.person != person {
+      switch people[person] {
+      case .one, nil: people[person] = nil
+      case .several(var accounts):
+        accounts.remove(account)
+        people[person] = accounts.count == 1 ? accounts.first.map(Own.one) : .several(accounts)
+      }
+    }
+  }
+
+  private mutating func join(_ account: AccountName, _ new: Entry, _ old: Entry?) {
+    byProvider[new.provider, default: Members()].counts[new.kind, default: 0] += 1
+    if new.person == nil { byProvider[new.provider]?.anonymous += 1 }
+    if new.provider != old?.provider { byProvider[new.provider]?.names.insert(account) }
+    if old == nil { names.insert(account) }
+    if new.kind == .misconfigured, old?.kind != .misconfigured { misconfigured.insert(account) }
+    if new.needsNobody, old?.needsNobody != true { declared.insert(account) }
+    if let person = new.person, old?.person != person {
+      switch people[person] {
+      case nil: people[person] = .one(account)
+      case .one(let other): people[person] = .several([other, account])
+      case .several(let accounts): people[person] = .several(accounts.union([account]))
+      }
+    }
   }
 }

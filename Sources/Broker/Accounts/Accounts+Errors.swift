@@ -16,6 +16,7 @@ extension Accounts {
       case .refreshTokenExpired: "the refresh token has expired"
       case .identityChanged: "the provider answered for another person"
       case .signedOut: "the person signed out at the provider"
+      case .unreadable: "what is saved of it is damaged or sealed under another key"
       }
     return RPCError(
       .loginRequired, "account \(grant.saved.account) needs a login: \(why)", hint: loginHint(grant.saved),

@@ -38,9 +38,11 @@ extension Accounts {
   }
 
   /// Whether a person should sign in again before the refresh token ends.
-  func endsSoon(_ grant: Grant) -> Bool {
-    grant.refreshTokenEndsSoon(
-      learned: providers[grant.saved.provider]?.learned.lifetime, policy: refreshPolicy, at: now)
+  func endsSoon(_ grant: Grant) -> Bool { endsSoonAfter(grant).map { $0 < now } ?? false }
+
+  func endsSoonAfter(_ grant: Grant) -> Timestamp? {
+    grant.refreshTokenEndsSoonAfter(
+      learned: providers[grant.saved.provider]?.learned.lifetime, policy: refreshPolicy)
   }
 
   func view(_ grant: Grant) -> AccountView {

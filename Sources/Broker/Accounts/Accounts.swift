@@ -12,13 +12,15 @@ final class Accounts: Piece {
   let journal: Journal
   /// What the socket's event loop reads.
   nonisolated let cache: TokenCache
-  private var grants: [AccountName: Grant] = [:]
+  private let table: AccountTable
   private var index = AccountIndex()
   /// The highest number of any attempt. A grant that takes an account's name goes on from it, so that the answer to a
   /// request of the grant before is not taken for an answer to its own.
   private var attempts: UInt64 = 0
   /// Those that changed and that the refresh engine has not looked at.
   private var touched: Set<AccountName> = []
+  /// Those whose secrets cannot be opened: each is told of once.
+  private var damaged: Set<AccountName> = []
   /// Where the tokens of declared accounts come from.
   var sources: [AccountName: GrantSource] = [:]
   private(set) var refreshPolicy: RefreshPolicy
@@ -26,9 +28,11 @@ final class Accounts: Piece {
   private(set) var configuredAt: Timestamp
   /// The provider or its condition changed, or an account did: the summary is due.
   private var observer: (@BrokerActor () -> Void)?
+  private var placer: (@BrokerActor (AccountName) -> Void)?
 
   init(
-    _ runtime: Runtime, providers: ProviderDirectory, journal: Journal, cache: TokenCache, refreshPolicy: RefreshPolicy
+    _ runtime: Runtime, providers: ProviderDirectory, journal: Journal, cache: TokenCache, refreshPolicy: RefreshPolicy,
+    wholeAccounts: Int
   ) {
     self.runtime = runtime
     self.providers = providers
@@ -36,6 +40,9 @@ final class Accounts: Piece {
     self.cache = cache
     self.refreshPolicy = refreshPolicy
     configuredAt = runtime.clock.now
+    table = AccountTable(wholeAccounts: wholeAccounts) { [store = journal.store] in store.pack($0) }
+    table.onDamage = { [unowned self] in damaged($0, $1) }
+    table.onMove = { [journal] in journal.keep($0) }
   }
 
   /// Calls back after each change. The action must not wait.
@@ -43,30 +50,37 @@ final class Accounts: Piece {
 
   /// A reload brought another policy of refreshes.
   func configure(_ policy: RefreshPolicy) {
+    let isNew = policy != refreshPolicy
     refreshPolicy = policy
     configuredAt = now
-    touchAll()
+    if isNew { touchAll() }
   }
 
   // MARK: The grants
 
   subscript(account: AccountName) -> Grant? {
-    get { grants[account] }
+    get { table[account] }
     set {
       var grant = newValue
       grant?.numbersAttempts(after: attempts)
-      grants[account] = grant
+      table[account] = grant
       touch(account)
     }
     _modify {
       defer { touch(account) }
-      yield &grants[account]
+      yield &table[account]
     }
   }
 
+  /// The account's grant without its secrets, for whoever goes over many; nil: there is none.
+  func peek(_ account: AccountName, _ depth: AccountDepth = .facts) -> Grant? { table.peek(account, depth) }
+
+  func contains(_ account: AccountName) -> Bool { table.contains(account) }
+
   private func touch(_ account: AccountName) {
-    index.update(account, grants[account])
-    attempts = max(attempts, grants[account]?.attempts ?? 0)
+    let grant = table[account]
+    index.update(account, grant)
+    attempts = max(attempts, grant?.attempts ?? 0)
     touched.insert(account)
   }
 
@@ -77,28 +91,63 @@ final class Accounts: Piece {
   }
 
   /// When something is due for each of the provider's accounts is another than before.
-  func touch(at provider: ProviderName) { touched.formUnion(names(at: provider)) }
+  func touch(at provider: ProviderName) { touch(names(at: provider)) }
 
   /// When something is due for each account is another than before.
-  func touchAll() { touched = Set(grants.keys) }
+  func touchAll() { touch(names) }
 
-  var names: [AccountName] { Array(grants.keys) }
-  var all: some Collection<Grant> { grants.values }
-  var count: Int { grants.count }
+  private func touch(_ names: SortedNames) {
+    sweep(names) { [self] account in
+      placer?(account)
+      wakeScheduler()
+    }
+  }
 
-  func names(at provider: ProviderName) -> Set<AccountName> { index.byProvider[provider]?.names ?? [] }
+  /// Names who puts an account where its next moment says.
+  func places(_ placer: @escaping @BrokerActor (AccountName) -> Void) { self.placer = placer }
+
+  var names: SortedNames { index.names }
+  var count: Int { table.count }
+  /// Those that nobody signs in to.
+  var declaredNames: SortedNames { index.declared }
+
+  func names(at provider: ProviderName) -> SortedNames { index.byProvider[provider]?.names ?? SortedNames() }
   func count(at provider: ProviderName) -> Int { index.byProvider[provider]?.names.count ?? 0 }
 
-  /// Renders the account's token for the socket's fast path, or withdraws it. After each change of a grant.
+  /// The provider's accounts that this person signed in to.
+  func accounts(of subject: String, at provider: ProviderName) -> [AccountName] {
+    index.accounts(of: subject, at: provider).filter { account in
+      peek(account, .moments).map { $0.saved.provider == provider && $0.saved.identity?.subject == subject } ?? false
+    }
+  }
+
+  /// Whether one of the provider's accounts is this person's, or may be; nil: it is not known who signs in.
+  func mayHaveAccount(_ subject: String?, at provider: ProviderName) -> Bool {
+    guard let members = index.byProvider[provider] else { return false }
+    guard let subject else { return !members.names.isEmpty }
+    return members.anonymous > 0 || !accounts(of: subject, at: provider).isEmpty
+  }
+
+  /// Renders the account's token for the socket's fast path, or withdraws it. After each change of a grant: of one that
+  /// nobody has asked for, nothing is rendered.
   func publish(_ account: AccountName) {
-    guard let grant = grants[account], let token = grant.token, token.generation != grant.rejectedGeneration else {
-      cache.set(account, nil, exists: grants[account] != nil)
+    guard cache.isAsked(account) else { return cache.set(account, nil, exists: contains(account)) }
+    serve(account)
+  }
+
+  /// Somebody asked for the account's token: from now on it is rendered with each change.
+  func serve(_ account: AccountName) {
+    guard let grant = table[account], let token = grant.token, token.generation != grant.rejectedGeneration else {
+      cache.set(account, nil, exists: contains(account))
       return
     }
     let about = providers[grant.saved.provider]?.provider.about
     cache.set(
       account, TokenCache.Entry(token, grant: grant.saved, about: about, policy: refreshPolicy, at: now, uptime))
   }
+
+  /// What each token is rendered from is another: the clock, the provider's settings.
+  func serveAnew() { sweep(cache.withdrawAll(), by: Slices.heavy) { [self] in serve($0) } }
 
   /// After each change: the fast path, the waiters, the scheduler and the summary learn of it.
   func changed(_ account: AccountName) {
@@ -145,18 +194,50 @@ final class Accounts: Piece {
 
   // MARK: On disk
 
-  /// Takes over what was loaded.
-  func takeOver(_ stored: StoredState) {
-    let intents = Dictionary(stored.intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
-    let tokens = Dictionary(grouping: stored.tokens, by: \.account)
-    for saved in stored.grants {
-      let own = tokens[saved.account] ?? []
-      var grant = Grant(
-        saved: saved, token: own.first { !$0.key.isNarrowed }, narrowed: own.filter(\.key.isNarrowed),
-        intent: intents[saved.account], jitter: surroundings.jitter())
-      if let rotation = providers[saved.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
-      self[saved.account] = grant
+  /// Takes over an account as it was loaded, and hands it on as far as it was read.
+  func takeOver(_ packed: any PackedAccount, _ visit: (Grant) -> Void) throws(StoreError) {
+    let stored = try packed.read(.moments)
+    var grant = Grant(stored, jitter: surroundings.jitter())
+    if let rotation = providers[stored.grant.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+    guard let remainder = grant.remainder else { return }
+    table.add(packed, remainder)
+    index.update(packed.account, grant)
+    cache.set(packed.account, nil)
+    visit(grant)
+  }
+
+  /// The account's secrets cannot be opened. What is on disk stays as it is, until somebody signs in again.
+  private func damaged(_ stored: StoredAccount, _ error: StoreError) -> Grant {
+    var saved = stored.grant
+    var message = error.message
+    if case .corrupt(_, let detail) = error { message = "what is saved of it cannot be read: \(detail)" }
+    saved.standing = .loginRequired(.unreadable, Failure(message: message, at: now))
+    (saved.refreshToken, saved.previousRefreshToken, saved.idToken, saved.dpopKey) = (nil, nil, nil, nil)
+    let grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
+    if damaged.insert(saved.account).inserted {
+      index.update(saved.account, grant)
+      touched.insert(saved.account)
+      wakeScheduler()
+      report(saved, loginRequired(grant, .unreadable, nil), .loginRequired)
+      observer?()
     }
+    return grant
+  }
+
+  /// Opens each account's secrets once, beside the broker, so that people learn of damage before a program does.
+  func verify() async {
+    var page = names.after(nil, most: Slices.light)
+    while let last = page.last {
+      let packed = page.compactMap { table.packed($0) }
+      for account in await Self.unreadable(packed) { _ = table[account] }
+      await surroundings.sleep(Limit.verificationPause)
+      guard !isStopped else { return }
+      page = names.after(last, most: Slices.light)
+    }
+  }
+
+  @concurrent private nonisolated static func unreadable(_ accounts: [any PackedAccount]) async -> [AccountName] {
+    accounts.filter { (try? $0.read(.whole)) == nil }.map(\.account)
   }
 
   /// Whether a refresh whose answer never reaches the disk could cost the grant.
@@ -171,7 +252,7 @@ final class Accounts: Piece {
   func saveStanding(of account: AccountName, _ what: String) async {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    guard let grant = grants[account] else { return }
+    guard let grant = table[account] else { return }
     var changes = [Change.putGrant(grant.saved), grant.intent.map { .putIntent($0) } ?? .removeIntent(account)]
     // A restart must not hand out again what a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
@@ -200,38 +281,39 @@ final class Accounts: Piece {
       return journal.failed(error)
     }
     guard let stored else {
-      if grants[account] != nil { self[account] = nil }
+      if contains(account) { self[account] = nil }
       return changed(account)
     }
-    let own = grants[account]
+    let own = table[account]
     // What is newer here goes to the disk as soon as that takes it.
     if journal.unsaved.contains(account), let own, own.saved.generation >= stored.grant.generation { return }
     // This broker has the lease: nobody else can have rotated the token whose answer it waits for.
     if let own, own.phase != .idle, own.saved.generation == stored.grant.generation { return }
     if own?.saved != stored.grant || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed }) {
-      self[account] = Grant(
-        saved: stored.grant, token: stored.tokens.first { !$0.key.isNarrowed },
-        narrowed: stored.tokens.filter(\.key.isNarrowed), intent: stored.intent, jitter: surroundings.jitter())
+      self[account] = Grant(stored, jitter: surroundings.jitter())
     }
     changed(account)
   }
 
   /// The changes that put all of the account on disk; nil: there is no such account.
   func changes(of account: AccountName) -> [Change]? {
-    guard let grant = grants[account] else { return nil }
+    guard let grant = table[account] else { return nil }
     var changes = [Change.putGrant(grant.saved), .removeTokens(account)]
     changes += grant.livingTokens.map { .putToken($0) }
     changes.append(grant.intent.map { .putIntent($0) } ?? .removeIntent(account))
     return changes
   }
 
-  /// Adds what should be on disk of all accounts.
-  func record(in state: inout StoredState) {
-    for grant in grants.values {
-      state.grants.append(grant.saved)
-      state.tokens += grant.livingTokens
-      if let intent = grant.intent { state.intents.append(intent) }
+  /// What should be on disk of all accounts.
+  func packed() async -> [any PackedAccount] {
+    var all: [any PackedAccount] = []
+    all.reserveCapacity(count)
+    var slices = Slices(of: Slices.light)
+    for account in names {
+      if let packed = table.packed(account) { all.append(packed) }
+      await slices.next()
     }
+    return all
   }
 
   // MARK: The clock
@@ -239,10 +321,22 @@ final class Accounts: Piece {
   /// Somebody set the wall clock: what this run has stamped moves along.
   func clockStepped(by step: Duration) {
     configuredAt = configuredAt + step
-    for account in names {
-      if self[account]?.clockStepped(by: step) == true { journal.keep(account) }
+    table.clockStepped(by: step)
+    serveAnew()
+    sweep(names, by: Slices.heavy) { [self] account in
+      table.catchUp(account)
+      if index.isFailing(account) { self[account]?.retryNow(at: now) }
+      placer?(account)
+      wakeScheduler()
+      if !journal.unsaved.isEmpty { journal.saveSoon() }
+    }
+  }
+
+  /// A reload may have mended what kept these from being refreshed.
+  func retryMisconfigured() {
+    sweep(index.misconfigured, by: Slices.heavy) { [self] account in
       self[account]?.retryNow(at: now)
-      publish(account)
+      changed(account)
     }
   }
 

@@ -26,9 +26,7 @@ final class DeclaredAccounts: Piece {
   /// Makes the declared accounts these. After a start and after each reload.
   func take(_ all: [DeclaredAccount]) async {
     let declared = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
-    for grant in Array(accounts.all) where grant.saved.kind.needsNobody && declared[grant.saved.account] == nil {
-      await drop(grant.saved.account)
-    }
+    for account in accounts.declaredNames where declared[account] == nil { await drop(account) }
     for account in all { await take(account) }
     wakeScheduler()
   }

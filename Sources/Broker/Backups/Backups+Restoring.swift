@@ -117,7 +117,7 @@ extension Backups {
       registrations: registrations.saved, configured: registrations.configured,
       declared: registrations.declared,
       replacing: replacing)
-    let revoking = comingRevocations(state, plan)
+    let revoking = await comingRevocations(state, plan)
     let obsolete = plan.grants.flatMap { revocations.obsolete(for: $0.saved) }
     do throws(StoreError) {
       try await journal.commit(
@@ -175,14 +175,19 @@ extension Backups {
   }
 
   /// What the other broker had still to tell its providers; but nothing that would end a grant that is in use here.
-  private func comingRevocations(_ state: StoredState, _ plan: Restoration) -> [PendingRevocation] {
+  private func comingRevocations(_ state: StoredState, _ plan: Restoration) async -> [PendingRevocation] {
+    guard !state.revocations.isEmpty else { return [] }
+    var own = plan.grants.map(\.saved)
+    var slices = Slices(of: Slices.heavy)
+    for account in accounts.names {
+      if let saved = accounts.peek(account, .whole)?.saved { own.append(saved) }
+      await slices.next()
+    }
     let pending = Set(revocations.all.map(\.id))
     let known = Set(revocations.all.map(\.token))
-    let inUse = Set(accounts.all.compactMap(\.saved.refreshToken) + plan.grants.compactMap(\.saved.refreshToken))
+    let inUse = Set(own.compactMap(\.refreshToken))
     let people = Set(
-      (accounts.all.map(\.saved) + plan.grants.map(\.saved)).flatMap {
-        ["account \($0.account)"] + ($0.identity.map { ["subject \($0.subject)"] } ?? [])
-      })
+      own.flatMap { ["account \($0.account)"] + ($0.identity.map { ["subject \($0.subject)"] } ?? []) })
     let room = max(0, Limit.revocations - revocations.count)
     return state.revocations.filter { revocation in
       revocation.expiresAt > now && !pending.contains(revocation.id) && !known.contains(revocation.token)

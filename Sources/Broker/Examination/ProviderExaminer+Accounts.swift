@@ -4,9 +4,16 @@ import OAuth
 
 extension ProviderExaminer {
   /// Of each account of the provider, by name.
-  func accountChecks(_ provider: ProviderName, _ about: ProviderAbout) -> [ProviderCheck.Check] {
-    let own = accounts.names(at: provider).sorted().compactMap { accounts[$0] }
-    return own.flatMap { [scopes(of: $0.saved, about), refreshToken(of: $0, about)] }
+  func accountChecks(_ provider: ProviderName, _ about: ProviderAbout) async -> [ProviderCheck.Check] {
+    var checks: [ProviderCheck.Check] = []
+    var slices = Slices(of: Slices.heavy)
+    for account in accounts.names(at: provider).after(nil, most: Limit.listedAccounts) {
+      if let grant = accounts.peek(account) {
+        checks += [scopes(of: grant.saved, about), refreshToken(of: grant, about)]
+      }
+      await slices.next()
+    }
+    return checks
   }
 
   private func scopes(of saved: SavedGrant, _ about: ProviderAbout) -> ProviderCheck.Check {

@@ -47,7 +47,7 @@ extension ProviderExaminer {
     }
     found += [connectionCheck(probes, provider: name), clock(probes, tolerance: provider.clockTolerance)]
     found.append(await redirect(provider.about))
-    found += accountChecks(name, provider.about)
+    found += await accountChecks(name, provider.about)
     let why = examination == nil ? "without an answer" : "without metadata that can be used"
     return Checked(connection: connection, settings: settings, at: now, checks: Self.ordered(found, missing: why))
   }

@@ -20,6 +20,7 @@ final class Journal: Piece {
   private(set) var unsaved: Set<AccountName> = []
   /// Commits under way, by the time since boot at which they began.
   private var commits: [UInt64: Duration] = [:]
+  private var isSavingSoon = false
   private var nextCommit: UInt64 = 0
   /// The recovery is under way.
   private var recovery: Recovery?
@@ -203,10 +204,10 @@ final class Journal: Piece {
     guard commits.isEmpty, let failure, failure.isLoss, !isStopped else { return }
     let before = unsaved
     unsaved = []
-    var state = source?.wholeState() ?? StoredState()
+    var (state, accounts) = await source?.wholeState() ?? (StoredState(), [])
     state.values = values
     do throws(StoreError) {
-      try await store.rebuild(from: state)
+      try await store.rebuild(from: state, accounts: accounts)
     } catch {
       unsaved.formUnion(before)
       // What is damaged stays so, whatever kept it from being written anew.
@@ -227,6 +228,16 @@ final class Journal: Piece {
 
   /// Has the next ``examineIfTime()`` look at once.
   func examineSoon() { lastExamined = uptime - Limit.examination }
+
+  /// Reads all that is on disk; then what else there is to look at.
+  nonisolated func verify(_ rest: @Sendable () async -> Void) async {
+    do throws(StoreError) {
+      try await store.verify()
+    } catch {
+      return await failed(error)
+    }
+    await rest()
+  }
 
   func examine() async {
     guard failure == nil else { return }
@@ -249,6 +260,16 @@ final class Journal: Piece {
       let saved = await saveWhole(account)
       unlock(account)
       guard saved else { return }
+    }
+  }
+
+  /// The same, once for all who ask while it has not begun.
+  func saveSoon() {
+    guard !isSavingSoon else { return }
+    isSavingSoon = true
+    Task {
+      isSavingSoon = false
+      await saveUnsaved()
     }
   }
 
@@ -287,8 +308,8 @@ final class Journal: Piece {
 /// Who knows what should be on disk.
 @BrokerActor
 protocol JournalSource: AnyObject {
-  /// All of it, but for the small values.
-  func wholeState() -> StoredState
+  /// All of it, but for the small values. Nothing is committed meanwhile: who changes an account keeps it.
+  func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount])
   /// The changes that put all of an account on disk; nil: there is no such account.
   func changes(of account: AccountName) -> [Change]?
   /// The store began to fail, or works again.

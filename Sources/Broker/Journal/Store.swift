@@ -5,8 +5,24 @@ public import Grants
 /// Who shares a store leases an account before it refreshes it, says with a commit what it expects to find, and is told of
 /// what others changed. A store with one owner has every lease and every expectation holds: the default implementations.
 public protocol Store: Sendable {
-  /// All that is there, at start.
+  /// All that is there.
   func load() async throws(StoreError) -> StoredState
+
+  /// All but the accounts, at start.
+  func loadRest() async throws(StoreError) -> StoredState
+
+  /// The next accounts in the order of their names, at start: up to so many behind this one; nil: from the first. None:
+  /// there are no more.
+  func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount]
+
+  /// How many there are.
+  func countAccounts() async throws(StoreError) -> Int
+
+  /// An account to be kept in memory as ``accounts(after:most:)`` hands it out.
+  func pack(_ account: StoredAccount) -> any PackedAccount
+
+  /// Reads all of what is on disk and looks whether it is sound. It takes as long as it takes, and keeps no commit waiting.
+  func verify() async throws(StoreError)
 
   /// All or nothing, and on disk when it returns. Commits of many callers may share one transaction.
   func commit(_ changes: [Change]) async throws(StoreError)
@@ -42,7 +58,9 @@ public protocol Store: Sendable {
 
   /// The database is damaged or gone: puts what is left of it aside and writes a new one, which is on disk when this
   /// returns. Commits meanwhile go to the new one. Where it fails, nothing has changed and it can be tried again.
-  func rebuild(from state: StoredState) async throws(StoreError)
+  ///
+  /// - Parameter accounts: those that `state` does not have.
+  func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError)
 
   /// Where it is, for people.
   var location: String { get }
@@ -52,6 +70,27 @@ public protocol Store: Sendable {
 }
 
 extension Store {
+  public func loadRest() async throws(StoreError) -> StoredState {
+    var state = try await load()
+    (state.grants, state.tokens, state.intents) = ([], [], [])
+    return state
+  }
+
+  public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    let state = try await load()
+    return state.accounts.filter { one in account.map { one.grant.account > $0 } ?? true }.prefix(most).map(pack)
+  }
+
+  public func rebuild(from state: StoredState) async throws(StoreError) {
+    try await rebuild(from: state, accounts: [])
+  }
+
+  public func countAccounts() async throws(StoreError) -> Int { try await load().grants.count }
+
+  public func pack(_ account: StoredAccount) -> any PackedAccount { UnpackedAccount(account) }
+
+  public func verify() async throws(StoreError) {}
+
   public func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
     try await commit(changes)
   }
@@ -68,12 +107,7 @@ extension Store {
   public func release(_ lease: Lease) async {}
 
   public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
-    let state = try await load()
-    return state.grants.first { $0.account == account }.map { grant in
-      StoredAccount(
-        grant: grant, tokens: state.tokens.filter { $0.account == account },
-        intent: state.intents.first { $0.account == account })
-    }
+    try await load().accounts.first { $0.grant.account == account }
   }
 
   public var changesElsewhere: AsyncStream<AccountName>? { nil }
@@ -121,6 +155,14 @@ public struct StoredAccount: Sendable, Equatable {
   }
 }
 
+extension Grant {
+  init(_ stored: StoredAccount, jitter: Double) {
+    self.init(
+      saved: stored.grant, token: stored.tokens.first { !$0.key.isNarrowed },
+      narrowed: stored.tokens.filter(\.key.isNarrowed), intent: stored.intent, jitter: jitter)
+  }
+}
+
 /// All that is on disk.
 public struct StoredState: Sendable, Equatable {
   public var grants: [SavedGrant] = []
@@ -133,6 +175,21 @@ public struct StoredState: Sendable, Equatable {
   public var values: [String: String] = [:]
 
   public init() {}
+
+  public mutating func add(_ account: StoredAccount) {
+    grants.append(account.grant)
+    tokens += account.tokens
+    if let intent = account.intent { intents.append(intent) }
+  }
+
+  /// The accounts, in the order of their names.
+  public var accounts: [StoredAccount] {
+    let tokens = Dictionary(grouping: tokens, by: \.account)
+    let intents = Dictionary(intents.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first })
+    return grants.sorted { $0.account < $1.account }.map {
+      StoredAccount(grant: $0, tokens: tokens[$0.account] ?? [], intent: intents[$0.account])
+    }
+  }
 }
 
 /// One change to what is on disk. `put` replaces what has the same key.

@@ -159,12 +159,7 @@ extension Logins {
   /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this
   /// client, not the one token.
   private func isShared(_ issued: Issued, _ login: SavedLogin) -> Bool {
-    accounts.names(at: login.provider).contains { name in
-      guard let grant = accounts[name] else { return false }
-      return
-        (issued.identity == nil || grant.saved.identity == nil
-        || grant.saved.identity?.subject == issued.identity?.subject)
-    }
+    accounts.mayHaveAccount(issued.identity?.subject, at: login.provider)
   }
 
   private func grant(

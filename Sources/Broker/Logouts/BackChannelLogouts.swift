@@ -54,7 +54,7 @@ final class BackChannelLogouts: Piece {
     taken = taken.filter { $0.value > uptime }
     guard taken.count < Limit.logoutTokens else { return .unavailable }
     guard remember(token, of: name) else { return .refused("the logout token was taken before (jti)") }
-    for account in signedOut(token, at: name) { await signOut(account) }
+    for account in await signedOut(token, at: name) { await signOut(account, token, at: name) }
     return .taken
   }
 
@@ -68,20 +68,29 @@ final class BackChannelLogouts: Piece {
   }
 
   /// The accounts whose person or session it names.
-  private func signedOut(_ token: LogoutToken, at name: ProviderName) -> [AccountName] {
-    accounts.names(at: name).compactMap { accounts[$0] }.filter { grant in
-      guard !grant.saved.kind.needsNobody else { return false }
-      if let subject = token.subject, grant.saved.identity?.subject != subject { return false }
-      guard let session = token.sessionID else { return token.subject != nil }
-      let own = grant.saved.idToken.flatMap { try? IDToken.parse($0) }?.sessionID
-      // Without a session of its own the account belongs to all of the person's.
-      return own == session || own == nil && token.subject != nil
-    }.map(\.saved.account).sorted()
+  private func signedOut(_ token: LogoutToken, at name: ProviderName) async -> [AccountName] {
+    if let subject = token.subject { return accounts.accounts(of: subject, at: name) }
+    var found: [AccountName] = []
+    var slices = Slices(of: Slices.heavy)
+    for account in accounts.names(at: name) {
+      if let grant = accounts.peek(account, .whole), Self.concerns(token, grant.saved) { found.append(account) }
+      await slices.next()
+    }
+    return found
+  }
+
+  private static func concerns(_ token: LogoutToken, _ saved: SavedGrant) -> Bool {
+    guard !saved.kind.needsNobody else { return false }
+    if let subject = token.subject, saved.identity?.subject != subject { return false }
+    guard let session = token.sessionID else { return token.subject != nil }
+    let own = saved.idToken.flatMap { try? IDToken.parse($0) }?.sessionID
+    // Without a session of its own the account belongs to all of the person's.
+    return own == session || own == nil && token.subject != nil
   }
 
   /// §2.7: what was granted for the time when nobody is there (`offline_access`) goes on; all else ends.
-  private func signOut(_ account: AccountName) async {
-    guard let saved = accounts[account]?.saved else { return }
+  private func signOut(_ account: AccountName, _ token: LogoutToken, at name: ProviderName) async {
+    guard let saved = accounts[account]?.saved, saved.provider == name, Self.concerns(token, saved) else { return }
     let message = "the person signed out at the provider"
     let isOffline = saved.requestedScopes.contains("offline_access")
     logger.notice(

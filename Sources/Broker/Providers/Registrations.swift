@@ -102,10 +102,10 @@ final class Registrations: Piece {
         .unsupportedByProvider, "provider \(name) is one of the configuration's",
         hint: "Remove [provider.\(name)] there, then `grantctl reload`.")
     }
-    let own = accounts.all.filter { $0.saved.provider == name }.map(\.saved.account).sorted()
+    let own = accounts.names(at: name).after(nil, most: 5)
     guard own.isEmpty else {
       throw .invalidParams(
-        "provider \(name) has accounts: \(own.prefix(5).map(\.rawValue).joined(separator: ", "))",
+        "provider \(name) has accounts: \(own.map(\.rawValue).joined(separator: ", "))",
         hint: "`grantctl logout \(own[0])` first.")
     }
     guard

@@ -17,6 +17,7 @@ final class RefreshEngine: Piece {
   /// When each account wants to be looked at again.
   var schedule = MomentHeap()
   var queues: [ProviderName: RefreshQueue] = [:]
+  var endings = RefreshTokenEndings()
   /// Under which provider each queued account is queued.
   var queuedAt: [AccountName: ProviderName] = [:]
   /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place.
@@ -41,14 +42,15 @@ final class RefreshEngine: Piece {
     self.providers = providers
     self.journal = journal
     self.revocations = revocations
+    accounts.places { [unowned self] in place($0) }
   }
 
   // MARK: Schedule
 
   /// Does what is due, and says when to look again; nil: not before something changes.
   func tick() -> Timestamp? {
-    collectDue()
-    var next = schedule.first()?.at
+    let isMore = collectDue()
+    var next = isMore ? now : schedule.first()?.at
     for connection in providers.all {
       guard let moment = dispatch(connection.provider.name, includingDue: true) else { continue }
       next = min(next ?? moment, moment)
@@ -56,14 +58,17 @@ final class RefreshEngine: Piece {
     return next
   }
 
-  /// Puts those whose time has come into their queues.
-  func collectDue() {
+  /// Puts those whose time has come into their queues. True: there are more of them; the others have their turn first.
+  @discardableResult
+  func collectDue() -> Bool {
     reschedule()
-    while let (account, moment) = schedule.first(), moment <= now {
+    defer { reschedule() }
+    for _ in 0..<Slices.light {
+      guard let (account, moment) = schedule.first(), moment <= now else { return false }
       _ = schedule.popFirst()
       look(at: account)
     }
-    reschedule()
+    return true
   }
 
   /// Takes over what changed since: the moments of accounts that did.
@@ -73,7 +78,7 @@ final class RefreshEngine: Piece {
 
   /// Something is due for the account: an announcement, its end, or a refresh.
   private func look(at account: AccountName) {
-    guard let grant = accounts[account] else { return }
+    guard let grant = accounts.peek(account, .moments) else { return }
     announceIfDue(account, grant)
     if let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now), moment <= now, !grant.saved.isRenewable {
       endIfDue(account)
@@ -83,12 +88,18 @@ final class RefreshEngine: Piece {
 
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.
   func place(_ account: AccountName) {
-    guard let grant = accounts[account] else {
+    guard let grant = accounts.peek(account, .moments) else {
       fetched.remove(account)
       schedule.remove(account)
+      endings.remove(account)
       if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
       return
     }
+    place(account, grant)
+  }
+
+  /// - Parameter grant: what there is of it but for its secrets.
+  func place(_ account: AccountName, _ grant: Grant) {
     let name = grant.saved.provider
     if let old = queuedAt[account], old != name { queues[old]?.forget(account) }
     let (lease, isFetching) = (leaseElsewhere(account), fetching.contains(account))
@@ -105,10 +116,37 @@ final class RefreshEngine: Piece {
       queuedAt[account] = name
     }
     let announcement = nextAnnouncement(grant)
-    guard let next = [isDue ? nil : lease.map(wall) ?? moment, announcement].compactMap(\.self).min() else {
+    let soon = placeEnding(account, grant)
+    guard let next = [isDue ? nil : lease.map(wall) ?? moment, announcement, soon].compactMap(\.self).min() else {
       return schedule.remove(account)
     }
     schedule.set(account, to: next)
+  }
+
+  /// Notes when the refresh token ends; says when that will be soon, where it is not yet.
+  private func placeEnding(_ account: AccountName, _ grant: Grant) -> Timestamp? {
+    if case .loginRequired = grant.saved.standing {
+      endings.remove(account)
+      return nil
+    }
+    guard let end = accounts.refreshTokenEnd(of: grant), let soon = accounts.endsSoonAfter(grant) else {
+      endings.remove(account)
+      return nil
+    }
+    endings.place(account, at: grant.saved.provider, end: end.at, isSoon: soon < now)
+    return soon < now ? nil : soon + .milliseconds(1)
+  }
+
+  /// When the provider's first refresh token ends, as far as that is known.
+  func firstRefreshTokenEnd(at name: ProviderName) -> Timestamp? {
+    reschedule()
+    return endings.first(at: name)
+  }
+
+  /// Accounts whose refresh tokens have ended or end soon, and whose grants still live.
+  var refreshTokensEnding: SortedNames {
+    collectDue()
+    return endings.soon
   }
 
   /// Another broker that shares the store changed the account, or gave its lease back.
@@ -166,8 +204,10 @@ final class RefreshEngine: Piece {
   /// What failed because of the provider is tried again without its own wait; the gate spreads it.
   func retryStalled(at name: ProviderName) {
     reschedule()
-    for account in accounts.names(at: name) where queues[name]?.stalled.contains(account) == true {
+    sweep(accounts.names(at: name), by: Slices.heavy) { [self] account in
+      guard queues[name]?.stalled.contains(account) == true else { return }
       accounts[account]?.retryNow(at: now)
+      wakeScheduler()
     }
     wakeScheduler()
   }

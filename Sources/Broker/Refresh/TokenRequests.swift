@@ -36,6 +36,7 @@ final class TokenRequests: Piece {
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
+    if !token.key.isNarrowed { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
   }
 

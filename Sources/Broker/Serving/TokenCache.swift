@@ -1,4 +1,5 @@
 import BrokerAPI
+import DequeModule
 import Foundation
 import Grants
 import OAuth
@@ -44,6 +45,9 @@ public final class TokenCache: Sendable {
 
   private struct State {
     var slots: [String: Slot] = [:]
+    /// The accounts that somebody asked for, with or without a token now, and in which order; also of some that are gone.
+    var asked: Set<String> = []
+    var order: Deque<String> = []
     /// The names of all accounts, also of those that have no token now.
     var accounts: Set<String> = []
     var refresh = RefreshPolicy()
@@ -89,14 +93,41 @@ public final class TokenCache: Sendable {
   /// Whether there is an account of that name.
   func knows(_ account: String) -> Bool { state.withLock { $0.accounts.contains(account) } }
 
+  /// Whether somebody asked for the account's token, so that it is rendered with each change.
+  func isAsked(_ account: AccountName) -> Bool { state.withLock { $0.asked.contains(account.rawValue) } }
+
+  /// What was rendered is no longer what it would be.
+  ///
+  /// - Returns: the accounts that it was of.
+  func withdrawAll() -> [AccountName] {
+    state.withLock { state in
+      for slot in state.slots.values { slot.withdraw() }
+      state.slots = [:]
+      return state.asked.compactMap(AccountName.init(rawValue:))
+    }
+  }
+
   /// - Parameter exists: whether there still is such an account.
   func set(_ account: AccountName, _ entry: Entry?, exists: Bool = true) {
     let slot = entry.map(Slot.init)
     state.withLock { state in
       if exists { state.accounts.insert(account.rawValue) } else { state.accounts.remove(account.rawValue) }
       let old = state.slots.removeValue(forKey: account.rawValue)
-      if state.isOpen { state.slots[account.rawValue] = slot }
       old?.withdraw()
+      guard exists else {
+        state.asked.remove(account.rawValue)
+        return
+      }
+      guard state.isOpen, let slot else { return }
+      state.slots[account.rawValue] = slot
+      guard state.asked.insert(account.rawValue).inserted else { return }
+      state.order.append(account.rawValue)
+      while state.asked.count > Limit.cachedTokens || state.order.count > 2 * Limit.cachedTokens,
+        let oldest = state.order.popFirst()
+      {
+        state.asked.remove(oldest)
+        state.slots.removeValue(forKey: oldest)?.withdraw()
+      }
     }
   }
 

@@ -41,17 +41,11 @@ extension Views {
       "Until the first refresh token of the provider ends, where that is known.")
     var counts = accounts.stateCounts(overdue: engine.restingCount)
     for name in providers.names where counts[name] == nil { counts[name] = [:] }
-    var first: [ProviderName: Timestamp] = [:]
-    for grant in accounts.all {
-      if case .loginRequired = grant.saved.standing { continue }
-      let name = grant.saved.provider
-      if let end = accounts.refreshTokenEnd(of: grant)?.at { first[name] = min(first[name] ?? end, end) }
-    }
     for (name, counts) in counts.sorted(by: { $0.key < $1.key }) {
       for state in AccountState.allCases {
         states.add(counts[state, default: 0], ["provider": name.rawValue, "state": state.rawValue])
       }
-      if let end = first[name] { ends.add(end - now, ["provider": name.rawValue]) }
+      if let end = engine.firstRefreshTokenEnd(at: name) { ends.add(end - now, ["provider": name.rawValue]) }
     }
     return [states, ends]
   }

@@ -45,7 +45,8 @@ final class Views: Piece {
   /// Somebody set the clock.
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
-  func status(for caller: Caller) -> BrokerStatus.Result {
+  func status(for caller: Caller) async -> BrokerStatus.Result {
+    let ending = await refreshTokensEnding(for: caller)
     let counts = stateCounts()
     let permissions = authorizer.policy.permissions(of: caller)
     return BrokerStatus.Result(
@@ -56,7 +57,7 @@ final class Views: Piece {
       callback: addresses.addresses,
       store: storeView, configuration: .init(path: reloading.path, loaded_at: accounts.configuredAt.seconds),
       provider_conditions: providers.sorted.map(conditionView),
-      refresh_tokens_ending: refreshTokensEnding(for: caller),
+      refresh_tokens_ending: ending,
       caller: .init(
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })))
@@ -99,29 +100,55 @@ final class Views: Piece {
   }
 
   /// Refresh tokens that have ended or end soon, of accounts whose grant still lives and that the caller may see.
-  private func refreshTokensEnding(for caller: Caller) -> Int {
-    accounts.all.filter { grant in
-      if case .loginRequired = grant.saved.standing { return false }
-      return accounts.endsSoon(grant)
-        && authorizer.policy.allows(
-          .observe, method: BrokerStatus.name, account: grant.saved.account.rawValue, caller: caller)
-    }.count
+  private func refreshTokensEnding(for caller: Caller) async -> Int {
+    var count = 0
+    var slices = Slices(of: Slices.light)
+    for account in engine.refreshTokensEnding {
+      if authorizer.policy.allows(
+        .observe, method: BrokerStatus.name, account: account.rawValue, caller: caller)
+      {
+        count += 1
+      }
+      await slices.next()
+    }
+    return count
   }
 
   // MARK: Accounts
 
   /// `account.list`.
-  func list(_ params: AccountList.Params, caller: Caller) throws(RPCError) -> AccountList.Result {
-    if let name = params.provider {
-      guard let known = ProviderName(rawValue: name), providers[known] != nil || accounts.count(at: known) > 0 else {
-        throw providers.unknown(name)
+  func list(_ params: AccountList.Params, caller: Caller) async throws(RPCError) -> AccountList.Result {
+    let most = params.limit ?? Limit.listedAccounts
+    guard (1...Limit.listedAccounts).contains(most) else {
+      throw .invalidParams("params.limit: expected 1 to \(Limit.listedAccounts)")
+    }
+    var last = try params.after.map { name throws(RPCError) in try accountName(name) }
+    let names = try names(at: params.provider)
+    var views: [AccountView] = []
+    var slices = Slices(of: Slices.heavy)
+    while true {
+      let page = names.after(last, most: Slices.light)
+      for account in page {
+        await slices.next()
+        guard
+          authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller),
+          let grant = accounts.peek(account)
+        else { continue }
+        // One more than asked for shows that there are more.
+        guard views.count < most else { return .init(accounts: views, next: views.last?.account) }
+        views.append(accounts.view(grant))
       }
+      guard let end = page.last else { return .init(accounts: views) }
+      last = end
     }
-    let names = params.provider.flatMap(ProviderName.init(rawValue:)).map { Array(accounts.names(at: $0)) }
-    let seen = (names ?? accounts.names).filter {
-      authorizer.policy.allows(.observe, method: AccountList.name, account: $0.rawValue, caller: caller)
+  }
+
+  private func names(at provider: String?) throws(RPCError) -> SortedNames {
+    guard let provider else { return accounts.names }
+    guard let known = ProviderName(rawValue: provider), providers[known] != nil || accounts.count(at: known) > 0 else {
+      throw providers.unknown(provider)
     }
-    return .init(accounts: seen.sorted().compactMap { accounts[$0] }.map(accounts.view))
+    return accounts.names(at: known)
   }
 
   /// `account.get`.

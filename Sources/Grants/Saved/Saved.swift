@@ -169,6 +169,8 @@ public enum LoginReason: String, Sendable, Codable {
   case identityChanged = "identity_changed"
   /// The person signed out at the provider, which said so (OpenID Connect Back-Channel Logout).
   case signedOut = "signed_out"
+  /// What is on disk of it is damaged, or sealed under another key.
+  case unreadable
 }
 
 /// The latest failure, for people.

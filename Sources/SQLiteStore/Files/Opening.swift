@@ -9,6 +9,10 @@ struct Opening {
   static let busyTimeout: TimeInterval = 5
   /// What the WAL is cut to after a checkpoint.
   static let logLimit = 4 << 20
+  /// Bytes of a database that is read whole before anything is answered: some thousand accounts.
+  static let verifiedAtOnce = 8 << 20
+  /// Accounts that are in memory at a time while they are sealed anew.
+  private static let resealed = 1024
   private static let magic = Data("SQLite format 3\0".utf8)
 
   let folder: StateFolder
@@ -56,8 +60,11 @@ struct Opening {
     return Opened(database: database, keys: keyring.settle(under))
   }
 
-  /// Writes a database with this state beside the one that is there: whole, on disk and closed.
-  func draft(_ state: StoredState, under key: SealingKey) throws(StoreError) {
+  /// Writes a database with this state beside the one that is there: whole, on disk and closed. An account that cannot be
+  /// read stays in the one that is put aside.
+  func draft(
+    _ state: StoredState, _ accounts: [any PackedAccount] = [], under key: SealingKey
+  ) throws(StoreError) {
     folder.removeDraft()
     let sealer = key.sealer
     try folder.protect(folder.draft)
@@ -66,6 +73,7 @@ struct Opening {
       try Schema.migrate(database)
       try database.inTransaction(.immediate) { db in
         for change in state.changes { try change.apply(to: db, sealer: sealer) }
+        for account in accounts { try (try? account.read(.whole))?.put(in: db, sealer: sealer) }
         return try putKeyNote(in: db, sealer)
       }
       _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
@@ -132,11 +140,27 @@ struct Opening {
     guard version <= Schema.version else {
       throw StoreError.newer(path: folder.database, found: version, known: Schema.version)
     }
+    // A larger one is read whole behind the first answers: ``verify()``.
+    if folder.size(of: folder.database) <= Self.verifiedAtOnce { try verify(db) }
+    return try checkKey(in: db)
+  }
+
+  /// Reads all of the database on a connection of its own.
+  func verify() throws(StoreError) {
+    do {
+      let database = try DatabaseQueue(path: folder.database, configuration: Self.looking)
+      defer { try? database.close() }
+      try database.read(verify)
+    } catch {
+      throw .reading(error, at: folder.database)
+    }
+  }
+
+  private func verify(_ db: Database) throws {
     let check = try String.fetchOne(db, sql: "PRAGMA quick_check(1)")
     guard check == "ok" else {
       throw StoreError.corrupt(path: folder.database, detail: check ?? "its structure cannot be checked")
     }
-    return try checkKey(in: db)
   }
 
   private func checkKey(in db: Database) throws -> Found {
@@ -169,7 +193,12 @@ struct Opening {
     _ database: DatabaseQueue, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
   ) throws {
     try database.inTransaction(.immediate) { db in
-      for change in try StoredState.read(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
+      for change in try StoredState.readRest(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
+      var page = try PackedRows.page(of: db, after: nil, most: Self.resealed, sealer: old)
+      while let last = page.last {
+        for account in page { try account.read(.whole).put(in: db, sealer: new) }
+        page = try PackedRows.page(of: db, after: last.account, most: Self.resealed, sealer: old)
+      }
       let completion = try putKeyNote(in: db, new)
       beforeCommit()
       return completion

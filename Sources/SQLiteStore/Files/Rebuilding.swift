@@ -26,8 +26,8 @@ extension SQLiteStore {
 
   /// Commits that are under way when it is called, and those that come before it ends, are written into the new
   /// database after `state`.
-  public func rebuild(from state: StoredState) async throws(StoreError) {
-    try await alone(for: .rebuild) { () throws(StoreError) in try self.replace(with: state) }.get()
+  public func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
+    try await alone(for: .rebuild) { () throws(StoreError) in try self.replace(with: state, accounts) }.get()
   }
 
   /// On the queue, while no commit is written: those that come meanwhile wait.
@@ -53,7 +53,7 @@ extension SQLiteStore {
 
   // MARK: On the queue
 
-  private func replace(with state: StoredState) throws(StoreError) {
+  private func replace(with state: StoredState, _ accounts: [any PackedAccount]) throws(StoreError) {
     let isNew: Bool
     do throws(StoreError) {
       isNew = try ownFolder()
@@ -68,7 +68,7 @@ extension SQLiteStore {
       throw StoreError(error)
     }
     try opening.folder.withdrawSuccessor()
-    try opening.draft(state, under: key)
+    try opening.draft(state, accounts, under: key)
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
     let files = home.withLock { home in

@@ -1,3 +1,4 @@
+import Broker
 import Foundation
 import GRDB
 import Grants
@@ -80,27 +81,58 @@ struct RowWriter {
 
 /// Reads the columns of one row, in the table's order.
 struct RowReader {
-  private let row: Row
+  private enum Source {
+    case row(Row)
+    case packed(PackedColumns)
+  }
+
+  private var source: Source
   private let table: Table
   private let sealer: Sealer
-  private var place: Place
+  private let depth: AccountDepth
+  private var place: [String] = []
   private var index = 0
 
   init(_ row: Row, of table: Table, sealer: Sealer) {
-    self.row = row
+    source = .row(row)
     self.table = table
     self.sealer = sealer
-    self.place = Place(table: table.name, row: [])
+    depth = .whole
+  }
+
+  init(_ columns: PackedColumns, of table: Table, sealer: Sealer, _ depth: AccountDepth) {
+    source = .packed(columns)
+    self.table = table
+    self.sealer = sealer
+    self.depth = depth
+  }
+
+  /// How far packed columns were read.
+  var offset: Int {
+    if case .packed(let columns) = source { columns.offset } else { 0 }
   }
 
   /// What the columns read from here on were sealed with.
-  mutating func bind(to parts: [String]) { place = Place(table: table.name, row: parts) }
+  mutating func bind(to parts: [String]) { place = parts }
 
   mutating func text() throws -> String { try required(optionalText()) }
   mutating func integer() throws -> Int64 { try required(optionalInteger()) }
   mutating func time() throws -> Timestamp { Timestamp(milliseconds: try integer()) }
   mutating func optionalTime() throws -> Timestamp? { try optionalInteger().map(Timestamp.init(milliseconds:)) }
-  mutating func scopes() throws -> [String] { ScopeText.split(try text()) }
+
+  mutating func scopes() throws -> [String] {
+    guard depth == .moments else { return ScopeText.split(try text()) }
+    _ = try required(skip() ? true : nil)
+    return []
+  }
+
+  /// Of one that is left out only the subject.
+  mutating func identity() throws -> Identity? {
+    guard depth == .moments else { return try optionalJSON(Identity.self) }
+    guard let text = try optionalText() else { return nil }
+    if let subject = SubjectText.find(in: Array(text.utf8)[...]) { return Identity(subject: subject) }
+    return try required(try? JSONDecoder().decode(Identity.self, from: Data(text.utf8)))
+  }
   mutating func sealed() throws -> Secret { try required(optionalSealed()) }
 
   mutating func name<Name: RawRepresentable>(_: Name.Type) throws -> Name where Name.RawValue == String {
@@ -119,15 +151,20 @@ struct RowReader {
     return try required(try? JSONDecoder().decode(Value.self, from: Data(text.utf8)))
   }
 
+  /// Of a secret that is left out: that there is one.
+  static let leftOut = Secret("")
+
   mutating func optionalSealed() throws -> Secret? {
-    try optionalSealedData().map { Secret(String(decoding: $0, as: UTF8.self)) }
+    guard depth == .whole else { return skip() ? Self.leftOut : nil }
+    return try optionalSealedData().map { Secret(String(decoding: $0, as: UTF8.self)) }
   }
 
   mutating func optionalSealedData() throws -> Data? {
+    guard depth == .whole else { return skip() ? Data() : nil }
     guard let sealed = try next(Data.fromDatabaseValue) else { return nil }
     let column = table.columns[index - 1]
     do throws(Sealer.Failure) {
-      return try sealer.open(sealed, at: place, column: column)
+      return try sealer.open(sealed, at: Place(table: table.name, row: place), column: column)
     } catch {
       throw DamagedRow(table: table.name, column: column, isForeign: error == .otherKey)
     }
@@ -135,14 +172,61 @@ struct RowReader {
 
   /// Nil is NULL; another type than the column's is damage.
   private mutating func next<Value>(_ convert: (DatabaseValue) -> Value?) throws -> Value? {
-    let value: DatabaseValue = row[index]
-    index += 1
+    let value = nextValue()
     return value.isNull ? nil : try required(convert(value))
+  }
+
+  private mutating func nextValue() -> DatabaseValue {
+    defer { index += 1 }
+    switch source {
+    case .row(let row): return row[index]
+    case .packed(var columns):
+      // Moved, so that nothing of it is copied.
+      source = .packed(PackedColumns())
+      defer { source = .packed(columns) }
+      return columns.next()
+    }
+  }
+
+  /// False: it is NULL.
+  private mutating func skip() -> Bool {
+    guard case .packed(var columns) = source else { return !nextValue().isNull }
+    index += 1
+    source = .packed(PackedColumns())
+    defer { source = .packed(columns) }
+    return columns.skip()
   }
 
   /// Nil: the column read last is damaged.
   func required<Value>(_ value: Value?) throws -> Value {
     guard let value else { throw DamagedRow(table: table.name, column: table.columns[max(0, index - 1)]) }
     return value
+  }
+}
+
+/// The `subject` of an identity's JSON without reading the rest.
+enum SubjectText {
+  private static let member = Array("\"subject\":\"".utf8)
+
+  /// Nil: it has to be read whole.
+  static func find(in text: some RandomAccessCollection<UInt8>) -> String? {
+    guard let start = text.withContiguousStorageIfAvailable({ end(of: member, in: $0) }) ?? nil else { return nil }
+    let rest = text.dropFirst(start)
+    guard let end = rest.firstIndex(where: { $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }),
+      rest[end] == UInt8(ascii: "\"")
+    else { return nil }
+    return String(decoding: rest[..<end], as: UTF8.self)
+  }
+
+  /// Where the member's value begins. Behind a comma or a brace it can only be the member: a quotation mark within a text
+  /// follows a backslash.
+  private static func end(of member: [UInt8], in text: UnsafeBufferPointer<UInt8>) -> Int? {
+    guard text.count > member.count else { return nil }
+    for start in 1...(text.count - member.count) where text[start] == member[0] {
+      let before = text[start - 1]
+      guard before == UInt8(ascii: ",") || before == UInt8(ascii: "{") else { continue }
+      if memcmp(text.baseAddress! + start, member, member.count) == 0 { return start + member.count }
+    }
+    return nil
   }
 }

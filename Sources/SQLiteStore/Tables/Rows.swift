@@ -11,7 +11,11 @@ extension SavedGrant: StoredRow {
       "refresh_token_issued_at", "expiry_announced_at", "kind", "source_fingerprint", "refresh_token",
       "previous_refresh_token", "id_token",
       "extra", "dpop_key",
-    ])
+    ],
+    integers: [
+      "generation", "created_at", "logged_in_at", "refresh_token_expires_at", "refresh_token_issued_at",
+      "expiry_announced_at",
+    ], blobs: ["refresh_token", "previous_refresh_token", "id_token", "extra", "dpop_key"])
 
   /// With the provider: changing it must not send the refresh token to another one.
   var sealedWith: [String] { [account.rawValue, provider.rawValue] }
@@ -45,7 +49,7 @@ extension SavedGrant: StoredRow {
     let account = try row.name(AccountName.self)
     let provider = try row.name(ProviderName.self)
     row.bind(to: [account.rawValue, provider.rawValue])
-    let identity = try row.optionalJSON(Identity.self)
+    let identity = try row.identity()
     let requestedScopes = try row.scopes()
     let grantedScopes = try row.scopes()
     let resource = try row.optionalText()
@@ -77,7 +81,7 @@ extension SavedToken: StoredRow {
     columns: [
       "account", "scope", "resource", "type", "scopes", "generation", "issued_at", "expires_at", "refresh_at",
       "access_token",
-    ])
+    ], integers: ["generation", "issued_at", "expires_at", "refresh_at"], blobs: ["access_token"])
 
   var sealedWith: [String] { [account.rawValue, key.scope, key.resource] }
 
@@ -112,7 +116,8 @@ extension SavedToken: StoredRow {
 
 extension RefreshIntent: StoredRow {
   static let table = Table(
-    "refresh_intents", key: ["account"], columns: ["account", "refresh_token_hash", "sent_at", "attempts"])
+    "refresh_intents", key: ["account"], columns: ["account", "refresh_token_hash", "sent_at", "attempts"],
+    integers: ["sent_at", "attempts"])
 
   var sealedWith: [String] { [] }
 

@@ -7,12 +7,18 @@ import Sealing
 struct Table: Sendable {
   let name: String
   let columns: [String]
+  /// The types of the columns.
+  let types: [ColumnType]
   let select: String
   let put: String
 
-  init(_ name: String, key: [String], columns: [String]) {
+  /// - Parameters:
+  ///   - integers: the columns of type INTEGER. What is in neither list is a text.
+  ///   - blobs: the columns of type BLOB.
+  init(_ name: String, key: [String], columns: [String], integers: Set<String> = [], blobs: Set<String> = []) {
     self.name = name
     self.columns = columns
+    types = columns.map { integers.contains($0) ? .integer : blobs.contains($0) ? .blob : .text }
     let list = columns.joined(separator: ", ")
     let values = columns.map { _ in "?" }.joined(separator: ", ")
     let updates = columns.filter { !key.contains($0) }.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
@@ -24,6 +30,9 @@ struct Table: Sendable {
       """
   }
 }
+
+/// The type of a column (SQLite, "STRICT Tables").
+enum ColumnType: Sendable { case text, integer, blob }
 
 /// A value that is one row of a table.
 protocol StoredRow {
@@ -56,10 +65,16 @@ extension StoredRow {
 
 extension StoredState {
   static func read(_ db: Database, sealer: Sealer) throws -> StoredState {
-    var state = StoredState()
+    var state = try readRest(db, sealer: sealer)
     state.grants = try SavedGrant.all(in: db, sealer: sealer)
     state.tokens = try SavedToken.all(in: db, sealer: sealer)
     state.intents = try RefreshIntent.all(in: db, sealer: sealer)
+    return state
+  }
+
+  /// All but the accounts.
+  static func readRest(_ db: Database, sealer: Sealer) throws -> StoredState {
+    var state = StoredState()
     state.logins = try SavedLogin.all(in: db, sealer: sealer)
     state.revocations = try PendingRevocation.all(in: db, sealer: sealer)
     state.registrations = try SavedRegistration.all(in: db, sealer: sealer)

@@ -30,6 +30,7 @@ final class MemoryStore: Store {
     var log: [[Change]] = []
     var found: StoreError?
     var rebuilt: [StoredState] = []
+    var damaged: Set<AccountName> = []
   }
 
   private let state = Mutex(State())
@@ -55,6 +56,27 @@ final class MemoryStore: Store {
       return state.hanging
     }
     for continuation in woken { continuation.resume() }
+  }
+
+  /// The account's secrets cannot be opened any more.
+  func damages(_ name: String) { state.withLock { _ = $0.damaged.insert(account(name)) } }
+
+  func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    let damaged = state.withLock { $0.damaged }
+    return try await load().accounts.filter { one in account.map { one.grant.account > $0 } ?? true }.prefix(most)
+      .map { stored -> any PackedAccount in
+        damaged.contains(stored.grant.account) ? DamagedAccount(stored: stored) : UnpackedAccount(stored)
+      }
+  }
+
+  private struct DamagedAccount: PackedAccount {
+    let stored: StoredAccount
+    var account: AccountName { stored.grant.account }
+
+    func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount {
+      if depth == .whole { throw .corrupt(path: "memory", detail: "a row of table grants was changed") }
+      return stored
+    }
   }
 
   func load() async throws(StoreError) -> StoredState {
@@ -102,9 +124,11 @@ final class MemoryStore: Store {
   }
 
   /// A mode concerns it as it concerns a commit of nothing.
-  func rebuild(from whole: StoredState) async throws(StoreError) {
+  func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
     try await works(for: [])
-    state.withLock { state in
+    var whole = state
+    for account in accounts { whole.add(try account.read(.whole)) }
+    self.state.withLock { [whole] state in
       state.found = nil
       state.rebuilt.append(whole)
       state.grants = Dictionary(uniqueKeysWithValues: whole.grants.map { ($0.account, $0) })

@@ -72,7 +72,8 @@ final class Rig: Sendable {
   init(
     clock: ManualClock = ManualClock(), store: MemoryStore = MemoryStore(),
     transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain(),
-    audit: MemoryAuditStore = MemoryAuditStore(), vault: (any Vault)? = nil
+    audit: MemoryAuditStore = MemoryAuditStore(), vault: (any Vault)? = nil,
+    wholeAccounts: Int = 128, isAsked: Bool = true
   ) async throws {
     self.audit = audit
     self.clock = clock
@@ -84,10 +85,12 @@ final class Rig: Sendable {
       store: store, transport: transport, surroundings: clock.surroundings,
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-      auditStore: audit, vault: vault,
+      auditStore: audit, vault: vault, wholeAccounts: wholeAccounts,
       readConfiguration: { () async throws(RPCError) in try await reading.read() })
     router = Router(broker, version: "0")
     try await broker.start()
+    // Somebody has asked for each before, and so it is served from the cache.
+    if isAsked { for name in await broker.accounts.names { await broker.accounts.serve(name) } }
     await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
   }
 

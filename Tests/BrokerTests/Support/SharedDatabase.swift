@@ -129,7 +129,7 @@ final class SharedStore: Store {
   func load() async throws(StoreError) -> StoredState { try await database.disk.load() }
   func commit(_ changes: [Change]) async throws(StoreError) { try await commit(changes, expecting: []) }
   func examine() async throws(StoreError) {}
-  func rebuild(from state: StoredState) async throws(StoreError) {}
+  func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {}
   func close() async {}
 
   func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {

@@ -147,6 +147,7 @@ final class World: @unchecked Sendable {
     let broker = await Broker(
       store: store, transport: ModelTransport(network, run: run), surroundings: surroundings(sleeps),
       identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
+      wholeAccounts: seed.isMultiple(of: 2) ? 1 : 128,
       readConfiguration: { () async throws(RPCError) in self.configuration })
     guard run == self.run else { return }
     let machine = Machine(broker: broker, router: Router(broker, version: "0"), store: store, sleeps: sleeps)

@@ -181,7 +181,7 @@ extension Target {
       let isNamed =
         oauth.map { permanent.contains($0.code) || $0.code.rawValue == "http_400" } ?? (response.status == 400)
       try expect(isNamed, "\(oauth?.code.rawValue ?? "no code") ends a grant")
-    case .lostRotation, .noRefreshToken, .refreshTokenExpired, .signedOut:
+    case .lostRotation, .noRefreshToken, .refreshTokenExpired, .signedOut, .unreadable:
       throw Broken(description: "an answer says \(reason)")
     }
   }

@@ -165,22 +165,35 @@ public enum AccountList: RPCMethod {
 
   public struct Params: Codable, Sendable, Equatable {
     public var provider: String?
+    public var after: String?
+    public var limit: Int?
 
-    public init(provider: String? = nil) {
+    public init(provider: String? = nil, after: String? = nil, limit: Int? = nil) {
       self.provider = provider
+      self.after = after
+      self.limit = limit
     }
   }
 
   public struct Result: Codable, Sendable, Equatable {
     public var accounts: [AccountView]
+    public var next: String?
 
-    public init(accounts: [AccountView]) {
+    public init(accounts: [AccountView], next: String? = nil) {
       self.accounts = accounts
+      self.next = next
     }
   }
 
-  public static let paramDocs = ["provider": "Only accounts at this provider."]
-  public static let resultDocs = ["accounts": "The accounts, each as `account.get` returns it."]
+  public static let paramDocs = [
+    "provider": "Only accounts at this provider.",
+    "after": "Only accounts whose names come after this one: `next` of the answer before.",
+    "limit": "So many at most, 1 to 10000. Default: 10000.",
+  ]
+  public static let resultDocs = [
+    "accounts": "The accounts in the order of their names, each as `account.get` returns it.",
+    "next": "The `after` of the next page. Absent: there are no more.",
+  ]
 }
 
 public enum AccountGet: RPCMethod {

@@ -29,6 +29,18 @@ final class ModelStore: Store, @unchecked Sendable {
     return state
   }
 
+  func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    let state = try await load()
+    guard let real else {
+      return state.accounts.filter { one in account.map { one.grant.account > $0 } ?? true }.prefix(most).map(pack)
+    }
+    return try await outside { () async throws(StoreError) in
+      try await real.accounts(after: account, most: most)
+    }.get()
+  }
+
+  func pack(_ account: StoredAccount) -> any PackedAccount { real?.pack(account) ?? UnpackedAccount(account) }
+
   func commit(_ changes: [Change]) async throws(StoreError) {
     let verdict = await withUnsafeContinuation { (continuation: UnsafeContinuation<ModelDisk.Verdict, Never>) in
       guard disk.world.run == run else { return continuation.resume(returning: .fail(.closed)) }
@@ -60,16 +72,19 @@ final class ModelStore: Store, @unchecked Sendable {
     if let finding = disk.finding { throw finding }
   }
 
-  func rebuild(from state: StoredState) async throws(StoreError) {
+  func rebuild(from rest: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
+    var state = rest
+    for account in accounts { state.add(try account.read(.whole)) }
+    let whole = state
     let verdict = await withUnsafeContinuation { (continuation: UnsafeContinuation<ModelDisk.Verdict, Never>) in
       guard disk.world.run == run else { return continuation.resume(returning: .fail(.closed)) }
       disk.write(isRebuild: true) { continuation.resume(returning: $0) }
     }
     if case .fail(let error) = verdict { throw error }
     if let real {
-      try await outside { () async throws(StoreError) in try await real.rebuild(from: state) }.get()
+      try await outside { () async throws(StoreError) in try await real.rebuild(from: rest, accounts: accounts) }.get()
     }
-    disk.replace(by: state)
+    disk.replace(by: whole)
     guard case .writeThenCrash = verdict else { return }
     await disk.world.untilCrash()
     throw .closed

@@ -1,0 +1,173 @@
+import DequeModule
+import Grants
+import OAuth
+
+/// Every account's grant, by name. Those that were used last are whole in memory; the others are packed, as the store hands
+/// them out, and cost a tenth.
+@BrokerActor
+final class AccountTable {
+  private final class Row {
+    /// What ``live`` was made of, while that is unchanged.
+    var packed: (any PackedAccount)?
+    /// What is in memory alone of a packed one.
+    var remainder: Grant.Remainder?
+    var live: Live?
+    /// How many of ``AccountTable/steps`` it has gone with.
+    var steps: Int
+
+    init(packed: (any PackedAccount)?, _ remainder: Grant.Remainder?, live: Live?, steps: Int) {
+      self.packed = packed
+      self.remainder = remainder
+      self.live = live
+      self.steps = steps
+    }
+  }
+
+  private final class Live {
+    /// Nil only while it is being removed.
+    var grant: Grant?
+    init(_ grant: Grant) { self.grant = grant }
+  }
+
+  /// So many are whole; more only where requests are under way for more.
+  private let wholeAccounts: Int
+  private let pack: @Sendable (StoredAccount) -> any PackedAccount
+  private var rows: [AccountName: Row] = [:]
+  /// Those that are whole, in the order in which they became so.
+  private var order: Deque<AccountName> = []
+  /// How the wall clock was set since the start. A packed grant goes with a step when it is next looked at.
+  private var steps: [Duration] = []
+  /// An account's secrets cannot be opened: says what to make of the rest.
+  var onDamage: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
+  /// What is on disk of an account moved with the clock.
+  var onMove: (@BrokerActor (AccountName) -> Void)?
+
+  init(wholeAccounts: Int, pack: @escaping @Sendable (StoredAccount) -> any PackedAccount) {
+    self.wholeAccounts = wholeAccounts
+    self.pack = pack
+  }
+
+  var count: Int { rows.count }
+  func contains(_ account: AccountName) -> Bool { rows[account] != nil }
+
+  /// Takes an account as the store has it.
+  func add(_ packed: any PackedAccount, _ remainder: Grant.Remainder) {
+    rows[packed.account] = Row(packed: packed, remainder, live: nil, steps: steps.count)
+  }
+
+  /// Changing it in place, or setting it, has it packed anew when it goes from memory.
+  subscript(account: AccountName) -> Grant? {
+    get { rows[account].flatMap { whole(account, $0).grant } }
+    set {
+      guard let newValue else {
+        rows[account] = nil
+        return
+      }
+      let live = Live(newValue)
+      rows[account] = Row(packed: nil, nil, live: live, steps: steps.count)
+      becameWhole(account)
+    }
+    _modify {
+      guard let row = rows[account] else {
+        var none: Grant?
+        yield &none
+        if let none { self[account] = none }
+        return
+      }
+      let live = whole(account, row)
+      row.packed = nil
+      yield &live.grant
+      if live.grant == nil { rows[account] = nil }
+    }
+  }
+
+  /// Without making it whole; nil: there is none, or its facts cannot be read.
+  func peek(_ account: AccountName, _ depth: AccountDepth) -> Grant? {
+    guard let row = rows[account] else { return nil }
+    if let live = row.live { return live.grant }
+    guard let packed = row.packed, let remainder = row.remainder, let stored = try? packed.read(depth) else {
+      return nil
+    }
+    var grant = Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
+    for step in steps[row.steps...] { _ = grant.clockStepped(by: step) }
+    return grant
+  }
+
+  /// As it is kept in memory, for whoever reads it elsewhere, with the tokens that should be on disk.
+  func packed(_ account: AccountName) -> (any PackedAccount)? {
+    guard let row = rows[account] else { return nil }
+    if let packed = row.packed, row.remainder?.hasRejectedToken == false, row.steps == steps.count { return packed }
+    return whole(account, row).grant.map { grant in
+      pack(StoredAccount(grant: grant.saved, tokens: grant.livingTokens, intent: grant.intent))
+    }
+  }
+
+  // MARK: The clock
+
+  /// The whole ones go with it at once.
+  func clockStepped(by step: Duration) {
+    steps.append(step)
+    for account in order { if let row = rows[account], let live = row.live { catchUp(account, row, live) } }
+  }
+
+  /// The account goes with the steps that it has not gone with.
+  func catchUp(_ account: AccountName) {
+    guard let row = rows[account], row.live == nil, row.steps < steps.count else { return }
+    guard let remainder = row.remainder, steps[row.steps...].contains(where: remainder.movesWith) else {
+      row.steps = steps.count
+      return
+    }
+    _ = whole(account, row)
+  }
+
+  private func catchUp(_ account: AccountName, _ row: Row, _ live: Live) {
+    let missed = steps[row.steps...]
+    row.steps = steps.count
+    var isMoved = false
+    for step in missed where live.grant?.clockStepped(by: step) == true { isMoved = true }
+    guard !missed.isEmpty else { return }
+    row.packed = nil
+    if isMoved { onMove?(account) }
+  }
+
+  // MARK: Packing
+
+  private func whole(_ account: AccountName, _ row: Row) -> Live {
+    if let live = row.live { return live }
+    let live = Live(unpacked(row))
+    row.live = live
+    catchUp(account, row, live)
+    becameWhole(account)
+    return live
+  }
+
+  private func unpacked(_ row: Row) -> Grant {
+    guard let packed = row.packed, let remainder = row.remainder else { preconditionFailure("a row has neither form") }
+    do throws(StoreError) {
+      let stored = try packed.read(.whole)
+      return Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
+    } catch {
+      // What was read once, at the start, can be read again.
+      guard let stored = try? packed.read(.facts), let onDamage else { preconditionFailure("\(error.message)") }
+      return onDamage(stored, error)
+    }
+  }
+
+  private func becameWhole(_ account: AccountName) {
+    order.append(account)
+    // Those that are busy get another turn.
+    for _ in 0..<4 where order.count > wholeAccounts {
+      let oldest = order.removeFirst()
+      guard oldest != account, let row = rows[oldest], let grant = row.live?.grant else { continue }
+      guard let remainder = grant.remainder else {
+        order.append(oldest)
+        continue
+      }
+      if row.packed == nil {
+        row.packed = pack(StoredAccount(grant: grant.saved, tokens: grant.tokens, intent: grant.intent))
+      }
+      row.remainder = remainder
+      row.live = nil
+    }
+  }
+}

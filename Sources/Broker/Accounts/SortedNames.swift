@@ -1,0 +1,87 @@
+import Grants
+
+/// Names in their order, in chunks: adding, removing and finding one costs O(√n), a copy costs nothing until either
+/// changes. So whoever goes over all of them keeps a copy, and the others change theirs meanwhile.
+struct SortedNames: Sendable {
+  private static let most = 1024
+
+  /// None is empty.
+  private var chunks: [[AccountName]] = []
+  private(set) var count = 0
+
+  var isEmpty: Bool { count == 0 }
+  var first: AccountName? { chunks.first?.first }
+
+  /// False: it is there already.
+  @discardableResult
+  mutating func insert(_ name: AccountName) -> Bool {
+    guard !chunks.isEmpty else {
+      chunks = [[name]]
+      count = 1
+      return true
+    }
+    let chunk = chunk(for: name)
+    let index = Self.index(of: name, in: chunks[chunk])
+    guard index == chunks[chunk].count || chunks[chunk][index] != name else { return false }
+    chunks[chunk].insert(name, at: index)
+    count += 1
+    guard chunks[chunk].count > Self.most else { return true }
+    // Names that come in their order leave full chunks behind them.
+    let cut = chunk == chunks.count - 1 && index == Self.most ? Self.most : Self.most / 2
+    let upper = Array(chunks[chunk][cut...])
+    chunks[chunk].removeSubrange(cut...)
+    chunks.insert(upper, at: chunk + 1)
+    return true
+  }
+
+  mutating func remove(_ name: AccountName) {
+    guard !chunks.isEmpty else { return }
+    let chunk = chunk(for: name)
+    let index = Self.index(of: name, in: chunks[chunk])
+    guard index < chunks[chunk].count, chunks[chunk][index] == name else { return }
+    chunks[chunk].remove(at: index)
+    if chunks[chunk].isEmpty { chunks.remove(at: chunk) }
+    count -= 1
+  }
+
+  /// Up to so many names behind this one; nil: from the first.
+  func after(_ name: AccountName?, most: Int) -> [AccountName] {
+    guard !chunks.isEmpty else { return [] }
+    var (chunk, index) = (0, 0)
+    if let name {
+      chunk = self.chunk(for: name)
+      index = Self.index(of: name, in: chunks[chunk])
+      if index < chunks[chunk].count, chunks[chunk][index] == name { index += 1 }
+    }
+    var found: [AccountName] = []
+    while found.count < most, chunk < chunks.count {
+      found += chunks[chunk][index...].prefix(most - found.count)
+      (chunk, index) = (chunk + 1, 0)
+    }
+    return found
+  }
+
+  /// The chunk that has the name, or would.
+  private func chunk(for name: AccountName) -> Int {
+    var (low, high) = (0, chunks.count - 1)
+    while low < high {
+      let middle = (low + high + 1) / 2
+      if chunks[middle][0] <= name { low = middle } else { high = middle - 1 }
+    }
+    return low
+  }
+
+  /// Where it is, or would be.
+  private static func index(of name: AccountName, in chunk: [AccountName]) -> Int {
+    var (low, high) = (0, chunk.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if chunk[middle] < name { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+}
+
+extension SortedNames: Sequence {
+  func makeIterator() -> FlattenSequence<[[AccountName]]>.Iterator { chunks.joined().makeIterator() }
+}

@@ -1,0 +1,58 @@
+import Grants
+
+/// Something long on the broker's isolation that keeps nobody else waiting: after so many steps the others have their turn.
+struct Slices {
+  /// Steps of some 5 µs, such as a look at what is due for an account.
+  static let light = 256
+  /// Steps of some 50 µs, such as one that opens an account's secrets.
+  static let heavy = 16
+
+  private let size: Int
+  private var left: Int
+
+  init(of size: Int) {
+    self.size = size
+    left = size
+  }
+
+  /// After each step.
+  mutating func next() async {
+    left -= 1
+    guard left <= 0 else { return }
+    left = size
+    await Task.yield()
+  }
+}
+
+/// Visits all of the accounts: a slice of them at once, the rest in turns with others. One that is gone meanwhile is visited
+/// as well.
+@BrokerActor
+func sweep(
+  _ names: SortedNames, by size: Int = Slices.light, _ visit: @escaping @BrokerActor (AccountName) -> Void
+) {
+  var page = names.after(nil, most: size)
+  for name in page { visit(name) }
+  guard names.count > page.count else { return }
+  Task {
+    while let last = page.last {
+      await Task.yield()
+      page = names.after(last, most: size)
+      for name in page { visit(name) }
+    }
+  }
+}
+
+/// The same of accounts in any order.
+@BrokerActor
+func sweep(_ names: [AccountName], by size: Int, _ visit: @escaping @BrokerActor (AccountName) -> Void) {
+  for name in names.prefix(size) { visit(name) }
+  guard names.count > size else { return }
+  Task {
+    var slices = Slices(of: size)
+    await Task.yield()
+    for name in names.dropFirst(size) {
+      visit(name)
+      await slices.next()
+    }
+  }
+}

@@ -1,0 +1,61 @@
+// A grant as two parts: what a store keeps, and what is in memory alone. Of a million grants nearly all are at rest.
+extension Grant {
+  /// What of a grant at rest is in memory alone.
+  public struct Remainder: Sendable {
+    fileprivate var rejectedGeneration: Int64?
+    fileprivate var lastRefused: Int64?
+    fileprivate var refusals: Int
+    fileprivate var stamps: Stamps
+    fileprivate var waitsForProvider: Bool
+    fileprivate var isUnfinished: Bool
+    fileprivate var fellBack: Bool
+    fileprivate var followsUnanswered: Bool
+    fileprivate var jitter: Double
+    fileprivate var attempts: UInt64
+    /// Without their tokens.
+    fileprivate var narrowed: [SavedToken.Key: Narrowed]
+
+    /// A token is kept that is not handed out, and that no disk should have.
+    public var hasRejectedToken: Bool { rejectedGeneration != nil }
+
+    /// Whether ``Grant/clockStepped(by:)`` would change anything of the grant.
+    public func movesWith(_ step: Duration) -> Bool {
+      step < .zero || stamps.token || stamps.refreshToken || !narrowed.isEmpty
+    }
+  }
+
+  /// Nil: a request is under way, or callers wait for one.
+  public var remainder: Remainder? {
+    guard case .idle = phase, wanted.isEmpty else { return nil }
+    return Remainder(
+      rejectedGeneration: rejectedGeneration, lastRefused: lastRefused, refusals: refusals, stamps: stamps,
+      waitsForProvider: waitsForProvider, isUnfinished: isUnfinished, fellBack: fellBack,
+      followsUnanswered: followsUnanswered, jitter: jitter, attempts: attempts,
+      narrowed: narrowed.mapValues { narrowed in
+        var mark = narrowed
+        mark.token = nil
+        return mark
+      })
+  }
+
+  /// Every token, also one that was refused.
+  public var tokens: [SavedToken] { (token.map { [$0] } ?? []) + narrowed.values.compactMap(\.token) }
+
+  /// The same grant again.
+  ///
+  /// - Parameter tokens: as ``tokens`` had them.
+  public init(saved: SavedGrant, tokens: [SavedToken], intent: RefreshIntent?, remainder: Remainder) {
+    self.init(saved: saved, token: tokens.first { !$0.key.isNarrowed }, intent: intent, jitter: remainder.jitter)
+    narrowed = remainder.narrowed
+    for token in tokens where token.key.isNarrowed { narrowed[token.key, default: Narrowed()].token = token }
+    rejectedGeneration = remainder.rejectedGeneration
+    lastRefused = remainder.lastRefused
+    refusals = remainder.refusals
+    stamps = remainder.stamps
+    waitsForProvider = remainder.waitsForProvider
+    isUnfinished = remainder.isUnfinished
+    fellBack = remainder.fellBack
+    followsUnanswered = remainder.followsUnanswered
+    numbersAttempts(after: remainder.attempts)
+  }
+}
