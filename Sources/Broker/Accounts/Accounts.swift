@@ -95,9 +95,9 @@ final class Accounts: Piece {
       cache.set(account, nil, exists: grants[account] != nil)
       return
     }
-    let about = providers[grant.saved.provider]?.provider.about
+    let provider = providers[grant.saved.provider]?.provider
     cache.set(
-      account, TokenCache.Entry(token, grant: grant.saved, about: about, policy: refreshPolicy, at: now, uptime))
+      account, TokenCache.Entry(token, grant: grant.saved, provider: provider, policy: refreshPolicy, at: now, uptime))
   }
 
   /// After each change: the fast path, the waiters, the scheduler and the summary learn of it.
@@ -154,14 +154,14 @@ final class Accounts: Piece {
       var grant = Grant(
         saved: saved, token: own.first { !$0.key.isNarrowed }, narrowed: own.filter(\.key.isNarrowed),
         intent: intents[saved.account], jitter: surroundings.jitter())
-      if let rotation = providers[saved.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+      if let rotation = providers[saved.provider]?.provider.refreshTraits.rotation { grant.takeUp(rotation: rotation) }
       self[saved.account] = grant
     }
   }
 
   /// Whether a refresh whose answer never reaches the disk could cost the grant.
   func canLose(_ saved: SavedGrant) -> Bool {
-    !saved.kind.needsNobody && providers[saved.provider]?.provider.about.rotation != Rotation.none
+    !saved.kind.needsNobody && providers[saved.provider]?.provider.refreshTraits.rotation != Rotation.none
   }
 
   /// Why the account's refresh rests until the store works: its answer may hold a refresh token that cannot be had again.

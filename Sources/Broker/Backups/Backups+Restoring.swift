@@ -168,7 +168,7 @@ extension Backups {
     var grant = Grant(
       saved: saved, token: restored.tokens.first { !$0.key.isNarrowed },
       narrowed: restored.tokens.filter(\.key.isNarrowed), intent: restored.intent, jitter: surroundings.jitter())
-    if let rotation = providers[saved.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+    if let rotation = providers[saved.provider]?.provider.refreshTraits.rotation { grant.takeUp(rotation: rotation) }
     accounts[saved.account] = grant
     journal.isSaved(saved.account)
     accounts.changed(saved.account)

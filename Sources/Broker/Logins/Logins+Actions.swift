@@ -14,7 +14,7 @@ extension Logins {
     saved.action = action
     saved.memory = memory
     // What they have to do takes time of its own.
-    saved.expiresAt = max(saved.expiresAt, now + provider.about.loginLifetime)
+    saved.expiresAt = max(saved.expiresAt, now + provider.authorizationTraits.lifetime)
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {

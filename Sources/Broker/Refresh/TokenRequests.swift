@@ -36,7 +36,7 @@ final class TokenRequests: Piece {
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
-    return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
+    return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
 
   /// `token.report_rejected`.
