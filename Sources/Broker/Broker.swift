@@ -33,6 +33,7 @@ public final class Broker {
   nonisolated let audit: AuditLog
   nonisolated let requests = RequestTally()
   nonisolated let views: Views
+  nonisolated let discovery: Discovery
   private let summary = Summary()
 
   public init(
@@ -41,6 +42,7 @@ public final class Broker {
     auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
+    discovery = Discovery(version: identity.version)
     let clock = BrokerClock(surroundings)
     let inForce = PolicyInForce(configuration.policy)
     authorizer = Authorizer(inForce, configuration.callerLimits, surroundings)

@@ -21,7 +21,6 @@ struct ReferenceTests {
     for method in Methods.descriptions {
       #expect(method.name.split(separator: ".").count == 2)
       #expect(method.summary.hasSuffix("."), "\(method.name)")
-      #expect(MethodExample.of(method.name) != nil, "\(method.name) has no example")
       #expect(Set(method.errors).count == method.errors.count)
       #expect(Methods.named(method.name) != nil)
     }

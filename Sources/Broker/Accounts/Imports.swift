@@ -109,3 +109,12 @@ final class Imports: Piece {
     return before == nil
   }
 }
+
+// MARK: Methods
+
+extension AccountImport: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.imports.importAccount(call.params)
+  }
+}

@@ -197,3 +197,29 @@ extension Backups {
     }
   }
 }
+
+// MARK: Methods
+
+extension StoreRestore: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.beginRestore(call.params, call.session)
+  }
+}
+
+extension StoreRestorePart: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.restorePart(call.params, call.session)
+  }
+}
+
+extension StoreRestoreLook: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.lookAtBackup(call.params, call.session)
+  }
+}
+
+extension StoreRestoreApply: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.applyBackup(call.params, call.session)
+  }
+}

@@ -179,3 +179,23 @@ extension AuthorizedCalls {
     }
   }
 }
+
+// MARK: Methods
+
+extension AccountSessions: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.sessions(call.params)
+  }
+}
+
+extension AccountEndSession: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.endSession(call.params)
+  }
+}
+
+extension RequestSend: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.sendRequest(call.params)
+  }
+}

@@ -125,3 +125,11 @@ extension SessionView {
       online: session.isOnline, current: session.isCurrent, last: session.lastUsed)
   }
 }
+
+// MARK: Methods
+
+extension LoginContinue: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.continueLogin(call.params, caller: call.caller)
+  }
+}

@@ -49,3 +49,12 @@ extension Logins {
     return accounts.view(grant)
   }
 }
+
+// MARK: Methods
+
+extension LoginPassword: Served {
+  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.signIn(call.params, caller: call.caller)
+  }
+}

@@ -118,3 +118,12 @@ extension Logins {
     return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)
   }
 }
+
+// MARK: Methods
+
+extension LoginStart: Served {
+  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.startLogin(call.params, caller: call.caller)
+  }
+}

@@ -118,3 +118,12 @@ final class Logouts: Piece {
 private final class Told {
   var steps: [AccountLogout.Step] = []
 }
+
+// MARK: Methods
+
+extension AccountLogout: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logouts.logout(call.params)
+  }
+}

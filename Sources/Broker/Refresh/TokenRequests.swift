@@ -105,3 +105,18 @@ final class TokenRequests: Piece {
     throw accounts.notGranted(grant, missing.sorted())
   }
 }
+
+// MARK: Methods
+
+extension TokenGet: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.tokens.token(call.params, call.permission)
+  }
+}
+
+extension TokenReportRejected: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.tokens.reportRejected(call.params)
+  }
+}

@@ -194,3 +194,36 @@ final class Views: Piece {
       last_error: connection.lastError)
   }
 }
+
+// MARK: Methods
+
+extension AccountList: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.views.list(call.params, caller: call.caller)
+  }
+}
+
+extension AccountGet: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.views.account(call.params)
+  }
+}
+
+extension ProviderList: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.views.providerList()
+  }
+}
+
+extension ProviderGet: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.views.provider(call.params)
+  }
+}
+
+extension BrokerStatus: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.views.status(for: call.caller)
+  }
+}

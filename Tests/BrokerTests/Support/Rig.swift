@@ -86,7 +86,7 @@ final class Rig: Sendable {
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
       auditStore: audit, vault: vault,
       readConfiguration: { () async throws(RPCError) in try await reading.read() })
-    router = Router(broker, version: "0")
+    router = Router(broker)
     try await broker.start()
     await broker.callbackListens(port: 8400, others: [], addresses: ["http://127.0.0.1:8400"])
   }

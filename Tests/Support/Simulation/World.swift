@@ -149,7 +149,7 @@ final class World: @unchecked Sendable {
       identity: BrokerIdentity(version: "0", pid: 1), configuration: configuration, logger: logger,
       readConfiguration: { () async throws(RPCError) in self.configuration })
     guard run == self.run else { return }
-    let machine = Machine(broker: broker, router: Router(broker, version: "0"), store: store, sleeps: sleeps)
+    let machine = Machine(broker: broker, router: Router(broker), store: store, sleeps: sleeps)
     self.machine = machine
     await start(machine, run: run)
   }

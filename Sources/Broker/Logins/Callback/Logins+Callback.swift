@@ -188,3 +188,11 @@ extension Logins {
     }
   }
 }
+
+// MARK: Methods
+
+extension LoginHandleCallback: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.handleCallback(call.params)
+  }
+}

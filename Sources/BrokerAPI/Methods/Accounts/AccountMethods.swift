@@ -181,6 +181,8 @@ public enum AccountList: RPCMethod {
 
   public static let paramDocs = ["provider": "Only accounts at this provider."]
   public static let resultDocs = ["accounts": "The accounts, each as `account.get` returns it."]
+  public static let example = MethodExample(
+    params: ["provider": "google"], result: ["accounts": [MethodExample.account]])
 }
 
 public enum AccountGet: RPCMethod {
@@ -201,6 +203,7 @@ public enum AccountGet: RPCMethod {
 
   public static let paramDocs = ["account": "The account's name."]
   public static let resultDocs = AccountView.docs
+  public static let example = MethodExample(params: ["account": "work"], result: MethodExample.account)
 }
 
 public enum AccountLogout: RPCMethod {
@@ -270,4 +273,13 @@ public enum AccountLogout: RPCMethod {
     "end_session_url":
       "The address that ends the person's session at the provider, to be opened in their browser. It names the person: a secret of theirs.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work"],
+    result: [
+      "steps": [
+        ["step": "revoke_refresh_token", "result": "done"],
+        ["step": "revoke_access_token", "result": "queued", "message": "the provider answered 503"],
+        ["step": "forget", "result": "done"],
+      ]
+    ])
 }
