@@ -26,6 +26,17 @@ struct ReferenceTests {
     }
   }
 
+  @Test("each method's type is registered in Methods.all")
+  func registered() throws {
+    let sources = Self.docs.deletingLastPathComponent().appendingPathComponent("Sources/BrokerAPI/Methods")
+    let paths = try #require(FileManager.default.enumerator(atPath: sources.path)).compactMap { $0 as? String }
+    let declared = try paths.filter { $0.hasSuffix(".swift") }.flatMap { path in
+      try String(contentsOf: sources.appendingPathComponent(path), encoding: .utf8)
+        .matches(of: /public enum (\w+): (?:RPCMethod|TokenRelease)\b/).map { String($0.1) }
+    }
+    #expect(declared.sorted() == Methods.all.map { String(describing: $0) }.sorted(), "add it to Methods.all")
+  }
+
   @Test("the words of a method name exactly the members of its types", arguments: Methods.all.map { $0.name })
   func methodDocs(name: String) throws {
     let method = try #require(Methods.named(name))

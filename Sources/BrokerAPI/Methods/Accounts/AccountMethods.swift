@@ -265,7 +265,7 @@ public enum AccountLogout: RPCMethod {
     "end_session":
       "Whether the person's session at the provider is to end too (OpenID Connect RP-Initiated Logout): a browser has to open `end_session_url`. Default false.",
     "where":
-      "How far the logout goes, where the provider knows of that (Zephr): `JUST_HERE`, `THIS_DEVICE`, `OTHER_DEVICES`, `EVERYWHERE`. Default: the provider's first.",
+      "How far the logout goes, where the provider knows of that, in its own words, such as `THIS_DEVICE` or `EVERYWHERE`. Default: the provider's first.",
   ]
   public static let resultDocs = [
     "steps":

@@ -77,7 +77,7 @@ public enum LoginStart: RPCMethod {
     "params": "Further parameters of the authorization request. Those the broker sets itself are refused.",
     "apps":
       "Which of the provider's applications on this machine to offer as `native`, in this order. Default: those of the configuration.",
-    "idp": "Who signs the person in, where the provider leaves that to others (Zephr), such as `google`.",
+    "idp": "Who signs the person in, where the provider leaves that to others, such as `google`.",
     "prefill":
       "What is known of the person ahead, where the provider takes it (Uber): `email`, `phone`, `first_name`, `last_name`.",
     "exchange":

@@ -32,7 +32,7 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "provider": "The provider's name in the configuration.",
-    "kind": "How it speaks: `oidc`, `oauth2`, `vms` or `zephr`.",
+    "kind": "How it speaks, as `kind` in the configuration.",
     "profile": "The shipped template its settings come from.",
     "display_name": "Its name for people.",
     "issuer": "Its issuer, where it has one.",
