@@ -21,6 +21,16 @@ import Testing
     #expect(settings.allProviders.count == 1 && settings.warnings.isEmpty)
   }
 
+  @Test("each page of a kind is of one that there is")
+  func pages() throws {
+    let names = try FileManager.default.contentsOfDirectory(atPath: "\(Fixture.package)/docs/providers")
+    let kinds = try names.compactMap { name in
+      try file("docs/providers/\(name)").split(separator: "\n").dropFirst().first?
+        .firstMatch(of: /^`kind = "(\w+)"`/).map { String($0.1) }
+    }
+    #expect(kinds.sorted() == Self.systems.sorted())
+  }
+
   @Test("each is in the list of providers and in the configuration that is shipped", arguments: systems)
   func lists(kind: String) throws {
     #expect(try file("docs/providers.md").contains("(providers/\(kind).md)"), "docs/providers.md has no row")
