@@ -5,21 +5,16 @@ public import BrokerAPI
 public struct Router: Dispatcher {
   private let broker: Broker
   private let cache: TokenCache
-  private let routes: [String: Route]
-
-  private typealias Route = @Sendable (JSON?, any Session) async -> Result<JSON, RPCError>
 
   public init(_ broker: Broker) {
     self.broker = broker
     cache = broker.cache
-    routes = Dictionary(
-      uniqueKeysWithValues: Methods.all.compactMap { $0 as? any Served.Type }.map { Self.route($0, broker) })
   }
 
   public func cachedTokens(for caller: Caller) -> any CachedTokens { CachedLane(cache, caller: caller) }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
-    guard let route = routes[request.method] else {
+    guard let method = Methods.named(request.method) as? any Served.Type else {
       let answer = Result<JSON, RPCError>.failure(Methods.notFound(request.method))
       broker.requests.answered(nil, answer)
       return answer
@@ -29,7 +24,7 @@ public struct Router: Dispatcher {
     if let wait = broker.authorizer.rates.take(who) {
       answer = .failure(broker.audit.tooOften(request.method, who, pid: session.caller.pid, wait: wait))
     } else {
-      answer = await route(request.params, session)
+      answer = await self.answer(method, request.params, session)
     }
     if case .failure(let error) = answer, error.reason == .notPermitted { broker.authorizer.rates.refused(who) }
     broker.requests.answered(request.method, answer)
@@ -37,40 +32,39 @@ public struct Router: Dispatcher {
   }
 
   /// Decodes, decides once what the caller may do, answers with that, and records how it ended.
-  private static func route<M: Served>(_ method: M.Type, _ broker: Broker) -> (String, Route) {
+  private func answer<M: Served>(
+    _ method: M.Type, _ params: JSON?, _ session: any Session
+  ) async -> Result<JSON, RPCError> {
     let authorizer = broker.authorizer
-    let route: Route = { params, session in
-      var named: String?
-      do throws(RPCError) {
-        let principal = session.principal
-        let params = try decode(M.self, from: params) { () throws(RPCError) in
-          // Who may not call it at all learns nothing of its parameters.
-          _ =
-            switch M.subject {
-            case .broker: try authorizer.authorize(principal, M.access, M.name, account: nil)
-            case .account, .someAccount: try authorizer.authorizeForSome(principal, M.access, M.name)
-            }
-        }
-        let permission: Permission
-        switch M.subject {
-        case .broker: permission = try authorizer.authorize(principal, M.access, M.name, account: nil)
-        case .someAccount: permission = try authorizer.authorizeForSome(principal, M.access, M.name)
-        case .account(let name):
-          named = name(params)
-          permission = try authorizer.authorize(principal, M.access, M.name, account: named)
-        }
-        let call = Call<M>(params: params, session: session, permission: permission)
-        let result = try await M.serve(call, by: broker)
-        // A reload may have taken the permission away while the caller waited.
-        if M.access == .use { _ = try authorizer.renewed(permission) }
-        broker.audit.ended(M.self, account: named, session.caller, rule: permission.rule, .success(result))
-        return .success(JSON(encoding: result))
-      } catch {
-        broker.audit.ended(M.self, account: named, session.caller, rule: nil, .failure(error))
-        return .failure(error)
+    let principal = session.principal
+    var named: String?
+    do throws(RPCError) {
+      let params = try Self.decode(M.self, from: params) { () throws(RPCError) in
+        // Who may not call it at all learns nothing of its parameters.
+        _ =
+          switch M.subject {
+          case .broker: try authorizer.authorize(principal, M.access, M.name, account: nil)
+          case .account, .someAccount: try authorizer.authorizeForSome(principal, M.access, M.name)
+          }
       }
+      let permission: Permission
+      switch M.subject {
+      case .broker: permission = try authorizer.authorize(principal, M.access, M.name, account: nil)
+      case .someAccount: permission = try authorizer.authorizeForSome(principal, M.access, M.name)
+      case .account(let name):
+        named = name(params)
+        permission = try authorizer.authorize(principal, M.access, M.name, account: named)
+      }
+      let call = Call<M>(params: params, session: session, permission: permission)
+      let result = try await M.serve(call, by: broker)
+      // A reload may have taken the permission away while the caller waited.
+      if M.access == .use { _ = try authorizer.renewed(permission) }
+      broker.audit.ended(M.self, account: named, session.caller, rule: permission.rule, .success(result))
+      return .success(JSON(encoding: result))
+    } catch {
+      broker.audit.ended(M.self, account: named, session.caller, rule: nil, .failure(error))
+      return .failure(error)
     }
-    return (M.name, route)
   }
 
   private static func decode<M: RPCMethod>(
