@@ -72,12 +72,8 @@ final class Logouts: Piece {
     await journal.lock(account)
     defer { journal.unlock(account) }
     guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
-    let provider = providers[grant.saved.provider]?.provider
-    let traits = provider?.revocationTraits ?? RevocationTraits()
-    let credential = provider?.tokenTraits.credential ?? .accessToken
-    let tokens = revoke ? traits.tokens(of: grant, credential, at: now) : []
-    let context = (provider?.revocationContext(of: grant.saved, reach: reach) ?? [:])
-      .merging(traits.owner(of: grant.saved)) { $1 }
+    let tokens = revoke ? liveTokens(grant) : []
+    let context = revocationContext(of: grant.saved, reach: reach)
     let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
     do throws(StoreError) {
       try await journal.commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
@@ -87,6 +83,18 @@ final class Logouts: Piece {
     accounts[account] = nil
     revocations.takeOver(pending)
     return (grant, pending)
+  }
+
+  private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {
+    guard let provider = providers[saved.provider]?.provider else { return [:] }
+    return provider.revocationContext(of: saved, reach: reach)
+      .merging(provider.revocationTraits.owner(of: saved)) { $1 }
+  }
+
+  private func liveTokens(_ grant: Grant) -> [(token: Secret, hint: String)] {
+    let provider = providers[grant.saved.provider]?.provider
+    return (provider?.revocationTraits ?? RevocationTraits())
+      .tokens(of: grant, provider?.tokenTraits.credential ?? .accessToken, at: now)
   }
 
   /// Tries them in their order, and tells as much of it as is known in time.
