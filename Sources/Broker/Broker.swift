@@ -33,6 +33,7 @@ public final class Broker {
   nonisolated let audit: AuditLog
   nonisolated let requests = RequestTally()
   nonisolated let views: Views
+  nonisolated let discovery: Discovery
   private let summary = Summary()
 
   /// - Parameter wholeAccounts: accounts that are whole in memory at a time; the others are packed.
@@ -42,6 +43,7 @@ public final class Broker {
     auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil, wholeAccounts: Int = 128,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
+    discovery = Discovery(version: identity.version)
     let clock = BrokerClock(surroundings)
     let inForce = PolicyInForce(configuration.policy)
     authorizer = Authorizer(inForce, configuration.callerLimits, surroundings)

@@ -74,3 +74,11 @@ final class Reloading: Piece {
     return .init(providers: new.providers.count, warnings: new.warnings)
   }
 }
+
+// MARK: Methods
+
+extension BrokerReload: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.reload(for: call.caller)
+  }
+}

@@ -1,36 +1,35 @@
 /// `docs/configuration.md`, made from the same tables that decode the configuration.
 public enum ConfigurationReference {
   public static func markdown() -> String {
-    let sections = [
-      section(Sections.provider), section(Sections.vms), section(Sections.zephr), section(Sections.account),
-      section(Sections.rule), section(Sections.onEvent), section(Sections.credential), section(Sections.credentials),
-      section(Sections.callback), section(Sections.socket), section(Sections.store), section(Sections.refresh),
-      section(Sections.metrics), section(Sections.audit), section(Sections.callerLimits),
-      section(Sections.log),
-    ]
+    let sections =
+      [section(Sections.provider)] + ProviderKind.sections.map(section) + [
+        section(Sections.account),
+        section(Sections.rule), section(Sections.onEvent), section(Sections.credential), section(Sections.credentials),
+        section(Sections.callback), section(Sections.socket), section(Sections.store), section(Sections.refresh),
+        section(Sections.metrics), section(Sections.audit), section(Sections.callerLimits),
+        section(Sections.log),
+      ]
     return ([introduction] + sections).joined(separator: "\n")
   }
 
   /// The names of all keys by the header of their section.
   static var keys: [(header: String, names: [String])] {
-    [
-      (Sections.provider.header, Sections.provider.keys.map(\.name)),
-      (Sections.vms.header, Sections.vms.keys.map(\.name)),
-      (Sections.zephr.header, Sections.zephr.keys.map(\.name)),
-      (Sections.account.header, Sections.account.keys.map(\.name)),
-      (Sections.rule.header, Sections.rule.keys.map(\.name)),
-      (Sections.onEvent.header, Sections.onEvent.keys.map(\.name)),
-      (Sections.credential.header, Sections.credential.keys.map(\.name)),
-      (Sections.credentials.header, Sections.credentials.keys.map(\.name)),
-      (Sections.callback.header, Sections.callback.keys.map(\.name)),
-      (Sections.socket.header, Sections.socket.keys.map(\.name)),
-      (Sections.store.header, Sections.store.keys.map(\.name)),
-      (Sections.refresh.header, Sections.refresh.keys.map(\.name)),
-      (Sections.metrics.header, Sections.metrics.keys.map(\.name)),
-      (Sections.audit.header, Sections.audit.keys.map(\.name)),
-      (Sections.callerLimits.header, Sections.callerLimits.keys.map(\.name)),
-      (Sections.log.header, Sections.log.keys.map(\.name)),
-    ]
+    [(Sections.provider.header, Sections.provider.keys.map(\.name))]
+      + ProviderKind.sections.map { ($0.header, $0.keys.map(\.name)) } + [
+        (Sections.account.header, Sections.account.keys.map(\.name)),
+        (Sections.rule.header, Sections.rule.keys.map(\.name)),
+        (Sections.onEvent.header, Sections.onEvent.keys.map(\.name)),
+        (Sections.credential.header, Sections.credential.keys.map(\.name)),
+        (Sections.credentials.header, Sections.credentials.keys.map(\.name)),
+        (Sections.callback.header, Sections.callback.keys.map(\.name)),
+        (Sections.socket.header, Sections.socket.keys.map(\.name)),
+        (Sections.store.header, Sections.store.keys.map(\.name)),
+        (Sections.refresh.header, Sections.refresh.keys.map(\.name)),
+        (Sections.metrics.header, Sections.metrics.keys.map(\.name)),
+        (Sections.audit.header, Sections.audit.keys.map(\.name)),
+        (Sections.callerLimits.header, Sections.callerLimits.keys.map(\.name)),
+        (Sections.log.header, Sections.log.keys.map(\.name)),
+      ]
   }
 
   private static func section<Target>(_ section: Section<Target>) -> String {

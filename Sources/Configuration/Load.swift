@@ -216,7 +216,7 @@ struct Loader {
     }
     guard let (table, variables) = withTemplate(section, title: title, at: item.place) else { return }
     let kind = table["kind"]?.text.flatMap(ProviderKind.init) ?? .oidc
-    if kind == .vms || kind == .zephr { return readSystem(name, kind, table, variables, at: item.place) }
+    if let section = kind.section { return readSystem(name, kind, section, table, variables, at: item.place) }
     var draft = ProviderDraft()
     Sections.provider.read(
       table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
@@ -227,11 +227,11 @@ struct Loader {
   }
 
   private mutating func readSystem(
-    _ name: ProviderName, _ kind: ProviderKind, _ table: [String: Item], _ variables: [String], at place: Place
+    _ name: ProviderName, _ kind: ProviderKind, _ section: Section<SystemDraft>, _ table: [String: Item],
+    _ variables: [String], at place: Place
   ) {
     let title = "[provider.\(name)]"
     var draft = SystemDraft()
-    let section = kind == .vms ? Sections.vms : Sections.zephr
     section.read(table, into: &draft, title: title, others: variables, misplaced: kind.lacks, report: &report)
     let check = SystemCheck(name: name, kind: kind, draft: draft, table: table, place: place, sources: sources)
     if let system = check.settings(report: &report) { settings.systems.append(system) }

@@ -58,7 +58,7 @@ struct Daemon: Sendable {
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let server = SocketServer(
-      configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker, version: GrantdVersion.current),
+      configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker),
       group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
     do throws(SocketServerError) {
       try await server.start()

@@ -21,10 +21,20 @@ struct ReferenceTests {
     for method in Methods.descriptions {
       #expect(method.name.split(separator: ".").count == 2)
       #expect(method.summary.hasSuffix("."), "\(method.name)")
-      #expect(MethodExample.of(method.name) != nil, "\(method.name) has no example")
       #expect(Set(method.errors).count == method.errors.count)
       #expect(Methods.named(method.name) != nil)
     }
+  }
+
+  @Test("each method's type is registered in Methods.all")
+  func registered() throws {
+    let sources = Self.docs.deletingLastPathComponent().appendingPathComponent("Sources/BrokerAPI/Methods")
+    let paths = try #require(FileManager.default.enumerator(atPath: sources.path)).compactMap { $0 as? String }
+    let declared = try paths.filter { $0.hasSuffix(".swift") }.flatMap { path in
+      try String(contentsOf: sources.appendingPathComponent(path), encoding: .utf8)
+        .matches(of: /public enum (\w+): (?:RPCMethod|TokenRelease)\b/).map { String($0.1) }
+    }
+    #expect(declared.sorted() == Methods.all.map { String(describing: $0) }.sorted(), "add it to Methods.all")
   }
 
   @Test("the words of a method name exactly the members of its types", arguments: Methods.all.map { $0.name })

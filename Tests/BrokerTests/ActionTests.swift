@@ -14,7 +14,7 @@ import Testing
 
   private func rig(
     store: MemoryStore = MemoryStore(), clock: ManualClock = ManualClock(),
-    _ change: (inout ProviderAbout) -> Void = { _ in }
+    _ change: (inout SteppedProvider) -> Void = { _ in }
   ) async throws -> Rig {
     let rig = try await Rig(clock: clock, store: store, configuration: .plain([SteppedProvider(change)]))
     rig.transport.answer(.token, limited)
@@ -159,7 +159,7 @@ import Testing
 
   @Test("A login for the bare code stores nothing, and gives it to who started it")
   func bare() async throws {
-    let rig = try await rig { $0.exchangesCodes = false }
+    let rig = try await rig { $0.authorizationTraits.exchangesCodes = false }
     let login = try await rig.start()
     #expect(await rig.callBack(login, ["state": nil]).kind == .completed)
     let result = try await rig.waitFor(login)
@@ -223,7 +223,7 @@ import Testing
   @Test("A logout tells the provider what it needs, after the account is forgotten, over a restart too")
   func logout() async throws {
     let (store, clock) = (MemoryStore(), ManualClock())
-    let rig = try await rig(store: store, clock: clock) { $0.logoutReaches = ["HERE", "EVERYWHERE"] }
+    let rig = try await rig(store: store, clock: clock) { $0.logoutTraits.reaches = ["HERE", "EVERYWHERE"] }
     rig.transport.answer(.token, TokenServer.rotating)
     _ = await rig.callBack(try await rig.start(), ["state": nil])
     await #expect(throws: RPCError.self) {
@@ -258,7 +258,7 @@ import Testing
 
   @Test("A login's id is an argument of a command, also where the entropy begins it with a hyphen")
   func hyphen() async throws {
-    let rig = try await rig { $0.isOneLoginAtATime = false }
+    let rig = try await rig { $0.authorizationTraits.correlation = .state }
     for _ in 0..<200 {
       let login = try await rig.start()
       #expect(!login.login_id.hasPrefix("-"))

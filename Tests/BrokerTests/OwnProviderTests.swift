@@ -47,9 +47,8 @@ import Testing
   private func configuration(accountAt name: String) -> BrokerConfiguration {
     var configuration = BrokerConfiguration.plain(
       ["first", "second"].map { name in
-        SteppedProvider(settings: settings(name)) { about in
-          about.apiBase = URL(string: "https://\(name).example/")
-          about.apiOrigins = ["https://\(name).example:443"]
+        SteppedProvider(settings: settings(name)) {
+          $0.apiTraits = APITraits(base: URL(string: "https://\(name).example/")!)
         }
       })
     configuration.accounts = [

@@ -9,9 +9,9 @@ import Testing
 /// Calls that the broker makes for others.
 @Suite(.timeLimit(.minutes(1))) struct RequestTests {
   private func rig() async throws -> Rig {
-    let provider = SteppedProvider { about in
-      about.apiBase = URL(string: "https://api.example/v1/")
-      about.apiOrigins = ["https://api.example:443", "https://files.example:443"]
+    let provider = SteppedProvider {
+      $0.apiTraits = APITraits(
+        base: URL(string: "https://api.example/v1/")!, origins: [URL(string: "https://files.example/")!])
     }
     let rig = try await Rig(configuration: .plain([provider]))
     _ = await rig.callBack(try await rig.start(), ["state": nil])

@@ -132,7 +132,7 @@ private struct World: Sendable {
         logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
         readConfiguration: { () async throws(RPCError) in .plain() })
       try await broker.start()
-      brokers.append(Site(broker: broker, router: Router(broker, version: "0")))
+      brokers.append(Site(broker: broker, router: Router(broker)))
     }
     self.brokers = brokers
   }

@@ -133,7 +133,7 @@ struct VMSProviderTests {
   @Test("callback: it is the one pending login's where it comes to its address with a code", arguments: addresses)
   func claims(address: String, claim: CallbackClaim) {
     #expect(vms().claim(ReturnedAddress(address), login: systemLogin()) == claim)
-    #expect(vms().about.isOneLoginAtATime)
+    #expect(vms().authorizationTraits.correlation == .singleLogin)
   }
 
   @Test("callback: the code goes on to the exchange")

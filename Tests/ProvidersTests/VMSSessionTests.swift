@@ -148,7 +148,7 @@ struct VMSSessionTests {
     #expect(talk.lines == ["GET /api/v1/sessions"])
     #expect(talk.sent[0].header("Authorization") == "Bearer token-1")
     #expect(talk.sent[0].header("X-UUID") == deviceID)
-    #expect(vms().about.listsSessions)
+    #expect(vms().logoutTraits.listsSessions)
   }
 
   @Test(
@@ -193,8 +193,8 @@ struct VMSSessionTests {
     #expect(request.headers.filter { $0.name.lowercased() == "accept" }.map(\.value) == ["image/png"])
     #expect(request.header("Authorization") == "Bearer token-1")
     #expect(request.header("X-UUID") == deviceID)
-    #expect(vms().about.apiBase?.absoluteString == "https://vms.example.com/api/v1")
-    #expect(vms().about.apiOrigins == ["https://vms.example.com:443"])
+    #expect(vms().apiTraits.base?.absoluteString == "https://vms.example.com/api/v1")
+    #expect(vms().apiTraits.origins == ["https://vms.example.com:443"])
   }
 
   @Test("logout: the device's uuid, by the token; whatever the answer, it is clear what became of it")

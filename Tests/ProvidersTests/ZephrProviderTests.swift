@@ -106,7 +106,7 @@ struct ZephrProviderTests {
       String(decoding: issued.tokens.extra, as: UTF8.self) == #"{"cookies":"tracking=t-1","tracking_id":"t-2"}"#)
     #expect(talk.lines == ["GET /blaize/profile"])
     #expect(talk.sent[0].header("Cookie") == "blaize_session=session-1; tracking=t-1")
-    #expect(zephr().about.sessionCookie == "blaize_session" && zephr().about.tokenHint == "session")
+    #expect(zephr().tokenTraits.credential == .session(cookie: "blaize_session"))
   }
 
   @Test("CSRF: a session that the server does not know is refused, and the login waits")
@@ -178,8 +178,8 @@ struct ZephrProviderTests {
     #expect(claim("news://auth?status=a&status=b") == .refused(.unusable("it has no status")))
     #expect(claim("news://auth/nonce?status=success", "news://auth/nonce", nonce: true) == .named)
     #expect(claim("news://auth/other?status=success", "news://auth/nonce", nonce: true) == .foreign)
-    #expect(zephr().about.isOneLoginAtATime && !zephr().about.redirectsWithNonce)
-    let about = zephr { $0.redirectsWithNonce = true }.about
-    #expect(!about.isOneLoginAtATime && about.redirectsWithNonce)
+    #expect(zephr().authorizationTraits.correlation == .singleLogin)
+    let traits = zephr { $0.redirectsWithNonce = true }.authorizationTraits
+    #expect(traits.correlation == .redirectURI)
   }
 }

@@ -167,7 +167,7 @@ struct ZephrSessionTests {
       purpose: .resource, method: "GET", url: URL(string: "https://news.example.com/article")!)
     let sent = zephr { $0.cookieName = "own" }.authorized(request, by: Self.token, of: Self.grant)
     #expect(sent.headers == [.init("Cookie", "own=s-1; tracking=t-1")])
-    #expect(zephr().about.apiBase?.absoluteString == "https://news.example.com")
+    #expect(zephr().apiTraits.base?.absoluteString == "https://news.example.com")
   }
 
   @Test(
@@ -184,8 +184,8 @@ struct ZephrSessionTests {
     #expect(request.url.absoluteString == "https://news.example.com/blaize/logout")
     #expect(request.body.map { String(decoding: $0, as: UTF8.self) } == "{\"where\":\"\(sent)\"}")
     #expect(request.header("Cookie") == "blaize_session=s-1; tracking=t-1")
-    #expect(provider.about.logoutReaches.first == standard.rawValue)
-    #expect(Set(provider.about.logoutReaches) == ["JUST_HERE", "THIS_DEVICE", "OTHER_DEVICES", "EVERYWHERE"])
+    #expect(provider.logoutTraits.reaches.first == standard.rawValue)
+    #expect(Set(provider.logoutTraits.reaches) == ["JUST_HERE", "THIS_DEVICE", "OTHER_DEVICES", "EVERYWHERE"])
     #expect(provider.revocationOutcome(answer("", status: 401)) == .revoked)
     #expect(provider.revocationOutcome(answer("", status: 500)) == .retryLater(after: nil))
   }

@@ -10,7 +10,7 @@ extension Accounts {
       case .refused: "the provider ended the grant"
       case .lostRotation: "the answer to a refresh was lost, and the provider no longer takes the old refresh token"
       case .noRefreshToken:
-        providers[grant.saved.provider]?.provider.about.speaksOAuth == false
+        providers[grant.saved.provider]?.provider.refreshTraits.isSupported == false
           ? "its session at the provider has ended"
           : "the access token is over and the provider gave no refresh token"
       case .refreshTokenExpired: "the refresh token has expired"

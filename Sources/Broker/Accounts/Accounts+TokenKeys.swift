@@ -25,7 +25,7 @@ extension Accounts {
     let other = resource.flatMap { $0 == saved.resource ? nil : $0 }
     let isWhole = asked.isEmpty || asked == Set(saved.grantedScopes)
     if isWhole, other == nil { return SavedToken.Key() }
-    let narrows = providers[saved.provider]?.provider.about.narrowsTokens ?? false
+    let narrows = providers[saved.provider]?.provider.refreshTraits.narrowsTokens ?? false
     guard saved.isRenewable, narrows else {
       guard other == nil else {
         throw RPCError(

@@ -64,8 +64,7 @@ extension Accounts {
   }
 
   private func binding(of saved: SavedGrant) -> String? {
-    if saved.dpopKey != nil { return "dpop" }
-    return providers[saved.provider]?.provider.about.usesCertificate == true ? "mtls" : nil
+    (providers[saved.provider]?.provider.tokenTraits.binding ?? TokenBinding()).method(of: saved)
   }
 
   private func narrowed(_ grant: Grant) -> [AccountView.NarrowedToken]? {

@@ -141,9 +141,9 @@ final class Accounts: Piece {
       cache.set(account, nil, exists: contains(account))
       return
     }
-    let about = providers[grant.saved.provider]?.provider.about
+    let provider = providers[grant.saved.provider]?.provider
     cache.set(
-      account, TokenCache.Entry(token, grant: grant.saved, about: about, policy: refreshPolicy, at: now, uptime))
+      account, TokenCache.Entry(token, grant: grant.saved, provider: provider, policy: refreshPolicy, at: now, uptime))
   }
 
   /// What each token is rendered from is another: the clock, the provider's settings.
@@ -198,7 +198,7 @@ final class Accounts: Piece {
   func takeOver(_ packed: any PackedAccount, _ visit: (Grant) -> Void) throws(StoreError) {
     let stored = try packed.read(.moments)
     var grant = Grant(stored, jitter: surroundings.jitter())
-    if let rotation = providers[stored.grant.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+    if let rotation = providers[stored.grant.provider]?.provider.refreshTraits.rotation { grant.takeUp(rotation: rotation) }
     guard let remainder = grant.remainder else { return }
     table.add(packed, remainder)
     index.update(packed.account, grant)
@@ -242,7 +242,7 @@ final class Accounts: Piece {
 
   /// Whether a refresh whose answer never reaches the disk could cost the grant.
   func canLose(_ saved: SavedGrant) -> Bool {
-    !saved.kind.needsNobody && providers[saved.provider]?.provider.about.rotation != Rotation.none
+    !saved.kind.needsNobody && providers[saved.provider]?.provider.refreshTraits.rotation != Rotation.none
   }
 
   /// Why the account's refresh rests until the store works: its answer may hold a refresh token that cannot be had again.

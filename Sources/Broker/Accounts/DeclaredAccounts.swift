@@ -34,8 +34,8 @@ final class DeclaredAccounts: Piece {
   private func take(_ account: DeclaredAccount) async {
     await journal.lock(account.name)
     defer { journal.unlock(account.name) }
-    let scopes = account.scopes ?? providers[account.provider]?.provider.about.scopes ?? []
-    let resource = account.resource ?? providers[account.provider]?.provider.about.resource
+    let scopes = account.scopes ?? providers[account.provider]?.provider.tokenTraits.scopes ?? []
+    let resource = account.resource ?? providers[account.provider]?.provider.tokenTraits.resource
     let fingerprint = account.source.fingerprint
     if let saved = accounts[account.name]?.saved {
       guard saved.kind.needsNobody else {
@@ -71,7 +71,7 @@ final class DeclaredAccounts: Piece {
   }
 
   private func declaredKey(_ provider: ProviderName) -> Secret? {
-    guard providers[provider]?.provider.about.usesDPoP == true else { return nil }
+    guard providers[provider]?.provider.tokenTraits.binding.usesDPoP == true else { return nil }
     return DPoPKey(randomBytes: surroundings.randomBytes(32)).raw
   }
 

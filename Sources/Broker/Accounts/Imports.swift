@@ -38,12 +38,12 @@ final class Imports: Piece {
     if let resource = params.resource, !ResourceIndicator.isValid(resource) {
       throw .invalidParams("params.resource: expected an absolute URI without a fragment (RFC 8707 §2)")
     }
-    guard provider.about.speaksOAuth else {
+    guard provider.refreshTraits.isSupported else {
       throw RPCError(
-        .unsupportedByProvider, "provider \(name) is of kind \(provider.about.kind), which has no refresh tokens",
+        .unsupportedByProvider, "provider \(name) is of kind \(provider.description.kind), which has no refresh tokens",
         hint: "Sign in instead: `grantctl login \(name) \(account)`.")
     }
-    guard !provider.about.usesDPoP else {
+    guard !provider.tokenTraits.binding.usesDPoP else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) binds refresh tokens to a key, which an import does not have",
         hint: "Sign in instead: `grantctl login \(name) \(account)`.")
@@ -89,11 +89,11 @@ final class Imports: Piece {
     guard accounts[account] != nil || accounts.count < Limit.accounts else {
       throw RPCError(.overloaded, "there are \(Limit.accounts) accounts already")
     }
-    let scopes = params.scopes ?? provider.about.scopes
+    let scopes = params.scopes ?? provider.tokenTraits.scopes
     let before = accounts[account]?.saved
     let saved = SavedGrant(
       account: account, provider: provider.name, identity: nil, requestedScopes: scopes, grantedScopes: scopes,
-      resource: params.resource ?? provider.about.resource, refreshToken: token,
+      resource: params.resource ?? provider.tokenTraits.resource, refreshToken: token,
       generation: before?.generation ?? 0, createdAt: before?.createdAt ?? now, loggedInAt: now, kind: .imported)
     do throws(StoreError) {
       try await journal.commit([.putGrant(saved), .removeTokens(account), .removeIntent(account)])
@@ -107,5 +107,14 @@ final class Imports: Piece {
     logger.notice(
       "imported \(account)", metadata: ["account": "\(account)", "provider": "\(provider.name)"])
     return before == nil
+  }
+}
+
+// MARK: Methods
+
+extension AccountImport: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.imports.importAccount(call.params)
   }
 }

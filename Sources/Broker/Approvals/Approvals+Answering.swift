@@ -95,3 +95,26 @@ extension Approvals {
     return true
   }
 }
+
+// MARK: Methods
+
+extension ReleaseList: Served {
+  static var subject: Subject<Params> { .someAccount }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.approvals.releaseList(for: call.caller)
+  }
+}
+
+extension ReleaseApprove: Served {
+  static var subject: Subject<Params> { .someAccount }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    .init(approved: try await broker.approvals.answer(call.params, true, ReleaseApprove.name, caller: call.caller))
+  }
+}
+
+extension ReleaseDeny: Served {
+  static var subject: Subject<Params> { .someAccount }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    .init(denied: try await broker.approvals.answer(call.params, false, ReleaseDeny.name, caller: call.caller))
+  }
+}

@@ -83,3 +83,12 @@ extension AuditList.Line {
       result: entry.result, detail: entry.detail)
   }
 }
+
+// MARK: Methods
+
+extension AuditList: Served {
+  static var subject: Subject<Params> { .someAccount }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.auditReader.list(call.params, caller: call.caller)
+  }
+}

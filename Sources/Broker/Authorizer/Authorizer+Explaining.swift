@@ -62,3 +62,11 @@ extension Authorizer {
       why: asked + (exempt.map { ", except of \($0.joined(separator: " ")) alone" } ?? ""))
   }
 }
+
+// MARK: Methods
+
+extension PolicyExplain: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try broker.authorizer.explain(call.params, caller: call.caller)
+  }
+}

@@ -53,3 +53,11 @@ extension Backups {
     docs/systemd.md has it in full.
     """
 }
+
+// MARK: Methods
+
+extension StoreRotateKey: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.rotateKey()
+  }
+}

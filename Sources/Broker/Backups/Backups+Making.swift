@@ -167,3 +167,17 @@ extension Backups {
     }
   }
 }
+
+// MARK: Methods
+
+extension StoreBackup: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.makeBackup(call.params, call.session)
+  }
+}
+
+extension StoreBackupPart: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.backupPart(call.params, call.session)
+  }
+}

@@ -168,7 +168,7 @@ extension Backups {
     var grant = Grant(
       saved: saved, token: restored.tokens.first { !$0.key.isNarrowed },
       narrowed: restored.tokens.filter(\.key.isNarrowed), intent: restored.intent, jitter: surroundings.jitter())
-    if let rotation = providers[saved.provider]?.provider.about.rotation { grant.takeUp(rotation: rotation) }
+    if let rotation = providers[saved.provider]?.provider.refreshTraits.rotation { grant.takeUp(rotation: rotation) }
     accounts[saved.account] = grant
     journal.isSaved(saved.account)
     accounts.changed(saved.account)
@@ -200,5 +200,31 @@ extension Backups {
       revocation.retryAt = now
       return revocation
     }
+  }
+}
+
+// MARK: Methods
+
+extension StoreRestore: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.beginRestore(call.params, call.session)
+  }
+}
+
+extension StoreRestorePart: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.restorePart(call.params, call.session)
+  }
+}
+
+extension StoreRestoreLook: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.lookAtBackup(call.params, call.session)
+  }
+}
+
+extension StoreRestoreApply: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.backups.applyBackup(call.params, call.session)
   }
 }

@@ -10,7 +10,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
-    let request = try request(params, provider.about)
+    let request = try request(params, provider)
     let response: HTTPResponse = try await ask(by: account, provider.name, until: deadline) { token, saved in
       .send(provider.authorized(request, by: token, of: saved)) { response, _ in
         if case .tokenRefused(let message, let oauth) = provider.verdict(on: response) {
@@ -34,7 +34,7 @@ extension AuthorizedCalls {
     }
   }
 
-  private func request(_ params: RequestSend.Params, _ about: ProviderAbout) throws(RPCError) -> HTTPRequest {
+  private func request(_ params: RequestSend.Params, _ provider: any Provider) throws(RPCError) -> HTTPRequest {
     guard Self.isToken(params.method, limit: 32) else {
       throw .invalidParams("params.method: expected an HTTP method, such as GET")
     }
@@ -42,7 +42,7 @@ extension AuthorizedCalls {
     guard !["TRACE", "CONNECT"].contains(params.method.uppercased()) else {
       throw .invalidParams("params.method: the broker does not send \(params.method)")
     }
-    let url = try address(params.url, about)
+    let url = try address(params.url, provider)
     guard (params.headers?.count ?? 0) <= Limit.headers else {
       throw .invalidParams("params.headers: more than \(Limit.headers)")
     }
@@ -76,28 +76,17 @@ extension AuthorizedCalls {
   }
 
   /// Where the call goes: only to the provider's own, since the token goes along.
-  private func address(_ text: String, _ about: ProviderAbout) throws(RPCError) -> URL {
-    guard !about.apiOrigins.isEmpty else {
+  private func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
+    guard !provider.apiTraits.origins.isEmpty else {
       throw RPCError(
-        .unsupportedByProvider, "provider \(about.displayName) has no address for authorised calls",
+        .unsupportedByProvider, "provider \(provider.description.displayName) has no address for authorised calls",
         hint: "Set api_base or api_origins in its section, then `grantctl reload`.")
     }
-    var whole = text
-    if text.hasPrefix("/"), let base = about.apiBase?.absoluteString {
-      whole = (base.hasSuffix("/") ? String(base.dropLast()) : base) + text
+    do throws(Objection) {
+      return try provider.apiTraits.resolve(text)
+    } catch {
+      throw .invalidParams(error)
     }
-    guard whole.utf8.count <= 8192, let url = Endpoint.url(whole, allowInsecureHTTP: true) else {
-      throw .invalidParams(
-        "params.url: expected an address, or a path that begins with a slash",
-        hint: about.apiBase == nil ? "A path needs api_base in the provider's section." : nil)
-    }
-    let request = HTTPRequest(purpose: .resource, method: "GET", url: url)
-    guard about.apiOrigins.contains(request.origin) else {
-      throw .invalidParams(
-        "params.url: the account's token must not go to \(request.origin)",
-        hint: "Allowed are: \(about.apiOrigins.sorted().joined(separator: ", ")). An admin can add to api_origins.")
-    }
-    return url
   }
 
   private func result(_ response: HTTPResponse) throws(RPCError) -> RequestSend.Result {
@@ -146,7 +135,7 @@ extension AuthorizedCalls {
   func sessions(_ params: AccountSessions.Params) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try provider(with: \.listsSessions, of: account, "keeps no list of sessions")
+    let provider = try providerOfSessions(of: account, "keeps no list of sessions")
     let metadata = try await known(provider)
     let sessions = try await ask(by: account, provider.name, until: deadline) { token, saved in
       provider.sessions(of: saved, token: token, metadata: metadata)
@@ -158,7 +147,7 @@ extension AuthorizedCalls {
   func endSession(_ params: AccountEndSession.Params) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try provider(with: \.listsSessions, of: account, "ends no session by its id")
+    let provider = try providerOfSessions(of: account, "ends no session by its id")
     guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
     }
@@ -175,11 +164,9 @@ extension AuthorizedCalls {
     return .init(ended: ended)
   }
 
-  private func provider(
-    with feature: KeyPath<ProviderAbout, Bool>, of account: AccountName, _ lack: String
-  ) throws(RPCError) -> any Provider {
+  private func providerOfSessions(of account: AccountName, _ lack: String) throws(RPCError) -> any Provider {
     let provider = try provider(of: account)
-    guard provider.about[keyPath: feature] else {
+    guard provider.logoutTraits.listsSessions else {
       throw RPCError(.unsupportedByProvider, "provider \(provider.name) \(lack)")
     }
     return provider
@@ -190,5 +177,25 @@ extension AuthorizedCalls {
     case .success(let metadata): return metadata
     case .failure(let failure): throw providerError(failure, provider: provider.name)
     }
+  }
+}
+
+// MARK: Methods
+
+extension AccountSessions: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.sessions(call.params)
+  }
+}
+
+extension AccountEndSession: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.endSession(call.params)
+  }
+}
+
+extension RequestSend: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.sendRequest(call.params)
   }
 }

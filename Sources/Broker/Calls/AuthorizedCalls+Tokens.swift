@@ -175,3 +175,29 @@ extension AuthorizedCalls {
     }
   }
 }
+
+// MARK: Methods
+
+extension TokenExchange: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.exchange(call.params, call.session, call.permission)
+  }
+}
+
+extension TokenIntrospect: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.introspect(call.params)
+  }
+}
+
+extension DPoPProof: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.proof(call.params, call.permission)
+  }
+}
+
+extension AccountUserinfo: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.calls.userInfo(call.params)
+  }
+}

@@ -88,3 +88,11 @@ final class Events {
     }
   }
 }
+
+// MARK: Methods
+
+extension EventsSubscribe: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.runtime.events.subscribe(call.params, session: call.session)
+  }
+}

@@ -81,3 +81,11 @@ extension ProviderExaminer {
     return .init(provider: name.rawValue, checked_at: checked.at.seconds, checks: seen)
   }
 }
+
+// MARK: Methods
+
+extension ProviderCheck: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.checks.check(call.params, caller: call.caller)
+  }
+}

@@ -4,24 +4,23 @@ import OAuth
 
 extension ProviderExaminer {
   /// Of each account of the provider, by name.
-  func accountChecks(_ provider: ProviderName, _ about: ProviderAbout) async -> [ProviderCheck.Check] {
+  func accountChecks(_ provider: any Provider) async -> [ProviderCheck.Check] {
     var checks: [ProviderCheck.Check] = []
     var slices = Slices(of: Slices.heavy)
-    for account in accounts.names(at: provider).after(nil, most: Limit.listedAccounts) {
+    for account in accounts.names(at: provider.name).after(nil, most: Limit.listedAccounts) {
       if let grant = accounts.peek(account) {
-        checks += [scopes(of: grant.saved, about), refreshToken(of: grant, about)]
+        checks += [scopes(of: grant.saved, provider), refreshToken(of: grant, provider)]
       }
       await slices.next()
     }
     return checks
   }
 
-  private func scopes(of saved: SavedGrant, _ about: ProviderAbout) -> ProviderCheck.Check {
+  private func scopes(of saved: SavedGrant, _ provider: any Provider) -> ProviderCheck.Check {
     let account = saved.account.rawValue
     // Providers seldom name these two among what they granted.
-    let wanted = about.scopes.filter { $0 != "openid" && $0 != "offline_access" }
-    let granted = Set(saved.grantedScopes.map(Self.shortScope))
-    let missing = wanted.filter { !granted.contains(Self.shortScope($0)) }
+    let wanted = provider.tokenTraits.scopes.filter { $0 != "openid" && $0 != "offline_access" }
+    let missing = wanted.filter { !provider.isGranted($0, in: saved.grantedScopes) }
     guard !missing.isEmpty else {
       return .init(name: .granted_scopes, account: account, result: .ok, message: "all that is configured")
     }
@@ -34,13 +33,7 @@ extension ProviderExaminer {
         + (wasAsked ? ", and allow it there." : "."))
   }
 
-  /// Google answers with the long names of what was asked for by the short ones.
-  private static func shortScope(_ scope: String) -> String {
-    let prefix = "https://www.googleapis.com/auth/userinfo."
-    return scope.hasPrefix(prefix) ? String(scope.dropFirst(prefix.count)) : scope
-  }
-
-  private func refreshToken(of grant: Grant, _ about: ProviderAbout) -> ProviderCheck.Check {
+  private func refreshToken(of grant: Grant, _ provider: any Provider) -> ProviderCheck.Check {
     let saved = grant.saved
     let account = saved.account.rawValue
     func check(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> ProviderCheck.Check {
@@ -50,8 +43,9 @@ extension ProviderExaminer {
     if saved.kind.needsNobody { return check(.ok, "needs none: nobody has to sign in (\(saved.kind.rawValue))") }
     guard saved.refreshToken != nil else {
       let end = grant.token?.expiresAt.map { " in \(($0 - now).words)" } ?? ""
-      guard about.speaksOAuth else {
-        return check(.ok, "kind \(about.kind) has none: somebody signs in again when the session ends\(end)")
+      guard provider.refreshTraits.isSupported else {
+        return check(
+          .ok, "kind \(provider.description.kind) has none: somebody signs in again when the session ends\(end)")
       }
       return check(
         .warning, "there is none: somebody must sign in again when the access token ends\(end)",

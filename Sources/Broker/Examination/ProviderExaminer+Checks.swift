@@ -46,8 +46,8 @@ extension ProviderExaminer {
       }
     }
     found += [connectionCheck(probes, provider: name), clock(probes, tolerance: provider.clockTolerance)]
-    found.append(await redirect(provider.about))
-    found += await accountChecks(name, provider.about)
+    found.append(await redirect(provider.authorizationTraits))
+    found += await accountChecks(provider)
     let why = examination == nil ? "without an answer" : "without metadata that can be used"
     return Checked(connection: connection, settings: settings, at: now, checks: Self.ordered(found, missing: why))
   }
@@ -169,10 +169,10 @@ extension ProviderExaminer {
         + (isTooMuch ? "Until then ID tokens are refused." : "More than \(tolerance.wholeSeconds) s would be refused."))
   }
 
-  private func redirect(_ about: ProviderAbout) async -> ProviderCheck.Check {
-    let url = addresses.redirectAddress(about)
+  private func redirect(_ traits: AuthorizationTraits) async -> ProviderCheck.Check {
+    let url = addresses.redirectAddress(traits)
     let port: Int
-    switch about.redirect {
+    switch traits.redirect {
     case .fixed(let uri) where addresses.isPublic(uri):
       return .init(
         name: .redirect_uri, result: .ok,

@@ -14,7 +14,7 @@ extension Logins {
     saved.action = action
     saved.memory = memory
     // What they have to do takes time of its own.
-    saved.expiresAt = max(saved.expiresAt, now + provider.about.loginLifetime)
+    saved.expiresAt = max(saved.expiresAt, now + provider.authorizationTraits.lifetime)
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {
@@ -123,5 +123,13 @@ extension SessionView {
     self.init(
       session_id: session.id, user_agent: session.userAgent, client: session.client, ip: session.address,
       online: session.isOnline, current: session.isCurrent, last: session.lastUsed)
+  }
+}
+
+// MARK: Methods
+
+extension LoginContinue: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.continueLogin(call.params, caller: call.caller)
   }
 }

@@ -27,7 +27,7 @@ extension Logins {
     defer { journal.unlock(login.account) }
     let before = accounts[login.account]
     if let old = before?.saved,
-      old.provider != login.provider || isAnotherPerson(issued.identity, old.identity, provider.about)
+      old.provider != login.provider || provider.tokenTraits.isAnotherPerson(issued.identity, than: old.identity)
     {
       if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
       let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
@@ -36,7 +36,7 @@ extension Logins {
         .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
         hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first.")
     }
-    let saved = grant(issued, login, provider.about, before: before?.saved, sentAt: sentAt, kind: kind)
+    let saved = grant(issued, login, provider.refreshTraits, before: before?.saved, sentAt: sentAt, kind: kind)
     let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
     let replaced: [PendingRevocation]
     do throws(StoreError) {
@@ -125,8 +125,7 @@ extension Logins {
   private func replacedTokens(
     of before: Grant?, by saved: SavedGrant, _ provider: any Provider
   ) -> [PendingRevocation] {
-    // Where an access token ends all that the person gave, the new login would end with it.
-    guard let before, provider.about.revokesReplaced, !provider.about.revokesByAccessToken else { return [] }
+    guard let before, provider.revocationTraits.endsReplaced else { return [] }
     var tokens = Set([before.saved.refreshToken].compactMap(\.self))
     if case .committing(_, let renewal) = before.phase, let token = renewal.grant.refreshToken { tokens.insert(token) }
     if let kept = saved.refreshToken { tokens.remove(kept) }
@@ -142,18 +141,11 @@ extension Logins {
   private func revokeLater(
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async {
-    let own = grant(issued, login, provider.about, before: nil, sentAt: sentAt, kind: kind)
+    let own = grant(issued, login, provider.refreshTraits, before: nil, sentAt: sentAt, kind: kind)
     let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
-      refresh + [(issued.tokens.accessToken, provider.about.tokenHint)],
+      refresh + [(issued.tokens.accessToken, provider.tokenTraits.credential.hint)],
       provider.revocationContext(of: own, reach: nil), provider: login.provider)
-  }
-
-  /// Where the provider says who signs in, a login that does not is another's.
-  private func isAnotherPerson(_ new: Identity?, _ old: Identity?, _ about: ProviderAbout) -> Bool {
-    guard let old else { return false }
-    guard let new else { return about.usesIDTokens || about.namesPerson }
-    return new.subject != old.subject
   }
 
   /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this
@@ -163,14 +155,14 @@ extension Logins {
   }
 
   private func grant(
-    _ issued: Issued, _ login: SavedLogin, _ about: ProviderAbout, before: SavedGrant?, sentAt: Timestamp,
+    _ issued: Issued, _ login: SavedLogin, _ traits: RefreshTraits, before: SavedGrant?, sentAt: Timestamp,
     kind: GrantKind
   ) -> SavedGrant {
     let tokens = issued.tokens
     // A provider may give a refresh token with the first consent only; the old one is then still good.
     let new = newRefreshToken(issued)
     let refreshToken = new ?? before?.refreshToken
-    let lifetime = new == nil ? nil : tokens.refreshTokenExpiresIn ?? about.refreshTokenLifetime
+    let lifetime = new == nil ? nil : tokens.refreshTokenExpiresIn ?? traits.lifetime
     return SavedGrant(
       account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,
       requestedScopes: login.scopes, grantedScopes: tokens.scope ?? login.scopes, resource: login.resource,

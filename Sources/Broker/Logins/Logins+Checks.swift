@@ -26,33 +26,25 @@ extension Logins {
     try checkRoom(account, caller: caller)
   }
 
-  func checkWishes(_ params: LoginStart.Params, _ about: ProviderAbout) throws(RPCError) {
-    if let unknown = params.apps?.first(where: { !about.apps.contains($0) }) {
-      throw .invalidParams(
-        "params.apps: the provider has no application \(unknown.prefix(64).debugDescription)",
-        hint: about.apps.isEmpty
-          ? "It has none in its configuration." : "It has: \(about.apps.joined(separator: ", ")).")
-    }
-    if params.prefill?.isEmpty == false, !about.takesPrefill {
-      throw .invalidParams("params.prefill: the provider takes nothing ahead; see `prefill` in its section")
-    }
-    if params.exchange == false, about.answersInFragment {
-      throw .invalidParams("params.exchange: the provider gives tokens, and no code that others could exchange")
-    }
-    if params.idp != nil, !about.takesIdentityProvider {
-      throw .invalidParams("params.idp: the provider signs people in itself")
+  func checkWishes(_ params: LoginStart.Params, _ provider: any Provider) throws(RPCError) {
+    do throws(Objection) {
+      try provider.authorizationTraits.check(
+        apps: params.apps, prefill: params.prefill, identityProvider: params.idp, exchange: params.exchange)
+    } catch {
+      throw .invalidParams(error)
     }
   }
 
   /// Where nothing in a callback says of which login it is, and where the provider wants it so, one login waits at a time.
-  func checkAlone(_ about: ProviderAbout, _ name: ProviderName, caller: Caller) throws(RPCError) {
-    guard about.isOneLoginAtATime else { return }
-    let own = try addresses.registeredRedirectURI(about).rawValue
+  func checkAlone(_ provider: any Provider, caller: Caller) throws(RPCError) {
+    let traits = provider.authorizationTraits
+    guard traits.correlation == .singleLogin else { return }
+    let own = try addresses.registeredRedirectURI(traits).rawValue
     let other = table.all.first { login in
       guard login.endedAt == nil else { return false }
       // Two providers at one address cannot be told apart either.
-      let isAlike = providers[login.saved.provider]?.provider.about.isOneLoginAtATime == true
-      return login.saved.provider == name || isAlike && login.saved.redirectURI == own
+      let isAlike = providers[login.saved.provider]?.provider.authorizationTraits.correlation == .singleLogin
+      return login.saved.provider == provider.name || isAlike && login.saved.redirectURI == own
     }
     guard let other else { return }
     // Its id is a secret of whoever started it.

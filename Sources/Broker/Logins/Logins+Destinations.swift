@@ -22,8 +22,8 @@ extension Logins {
 
   /// A link that names a pushed request has to be opened while the provider keeps that (RFC 9126 §2.2). Signing in then
   /// takes a person as long as it takes, so the login itself does not end with its link.
-  func linkWarning(_ place: AuthorizationPlace, _ about: ProviderAbout) -> String? {
-    guard let lifetime = place.expiresIn, lifetime * 2 < about.loginLifetime else { return nil }
+  func linkWarning(_ place: AuthorizationPlace, _ traits: AuthorizationTraits) -> String? {
+    guard let lifetime = place.expiresIn, lifetime * 2 < traits.lifetime else { return nil }
     return "short_link: the provider forgets the link after \(lifetime.wholeSeconds) s; open it before"
   }
 

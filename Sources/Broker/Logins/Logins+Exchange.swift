@@ -32,7 +32,7 @@ extension Logins {
   ) async -> RPCError? {
     switch answer {
     case .issued(let issued):
-      let kind = provider.about.answersInFragment ? GrantKind.implicit : .authorizationCode
+      let kind = provider.authorizationTraits.grantKind
       return await adoptOrFail(issued, login, provider, sentAt: sentAt, kind: kind)
     case .action(let action, let memory): return await hold(login, action, memory, provider)
     case .code:

@@ -10,7 +10,7 @@ extension Logins {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
-    guard provider.about.takesPasswords else {
+    guard provider.authorizationTraits.allowsPassword else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) takes no passwords",
         hint: "Sign in in the browser: `grantctl login \(name)`. Only where the provider has no other way: set "
@@ -24,12 +24,12 @@ extension Logins {
     else { throw .invalidParams("params.username, params.password: expected texts of at most 1024 and 4096 bytes") }
     let metadata = try await providers.metadata(of: name, with: .token)
     guard !isDraining, let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw shuttingDown() }
-    let about = provider.about
+    let tokens = provider.tokenTraits
     let login = SavedLogin(
       id: id, provider: name, account: account, state: Secret(surroundings.token(bytes: 32)), nonce: nil,
-      verifier: nil, redirectURI: "", scopes: params.scopes ?? about.scopes, resource: nil, maxAge: nil,
-      uid: caller.uid, startedAt: now, expiresAt: now + about.loginLifetime,
-      dpopKey: about.usesDPoP ? dpopKey(of: account).raw : nil)
+      verifier: nil, redirectURI: "", scopes: params.scopes ?? tokens.scopes, resource: nil, maxAge: nil,
+      uid: caller.uid, startedAt: now, expiresAt: now + provider.authorizationTraits.lifetime,
+      dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account).raw : nil)
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
@@ -47,5 +47,14 @@ extension Logins {
     }
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     return accounts.view(grant)
+  }
+}
+
+// MARK: Methods
+
+extension LoginPassword: Served {
+  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.signIn(call.params, caller: call.caller)
   }
 }

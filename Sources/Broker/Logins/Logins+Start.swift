@@ -12,16 +12,16 @@ extension Logins {
     guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
     let account = try accountName(params.account ?? params.provider)
     try checkLogin(params, account, provider: name, caller: caller)
-    try checkWishes(params, provider.about)
-    try checkAlone(provider.about, name, caller: caller)
+    try checkWishes(params, provider)
+    try checkAlone(provider, caller: caller)
     let kinds = try kinds(params.destinations)
-    let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.about)
+    let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
     let metadata: ServerMetadata
     switch await providers.metadata(of: name) {
     case .success(let known): metadata = known
     case .failure(let failure): throw providerError(failure, provider: name)
     }
-    var request = loginRequest(params, account, provider.about, redirectURI)
+    var request = loginRequest(params, account, provider, redirectURI)
     var destinations: [Destination] = []
     var warnings: [String] = []
     var memory: [String: Secret] = [:]
@@ -29,7 +29,7 @@ extension Logins {
       let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
       if !usable.isEmpty {
         let place = try await place(request, provider, metadata)
-        warnings += place.warnings + [linkWarning(place, provider.about)].compactMap(\.self)
+        warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
         memory = place.memory
         destinations = self.destinations(usable, place, redirectURI)
       }
@@ -52,20 +52,19 @@ extension Logins {
   }
 
   private func loginRequest(
-    _ params: LoginStart.Params, _ account: AccountName, _ about: ProviderAbout, _ redirectURI: RedirectURI?
+    _ params: LoginStart.Params, _ account: AccountName, _ provider: any Provider, _ redirectURI: RedirectURI?
   ) -> LoginRequest {
-    var scopes = params.scopes ?? about.scopes
-    // Without an ID token nobody could say who signed in.
-    if about.usesIDTokens, !scopes.contains("openid") { scopes.insert("openid", at: 0) }
-    // Whoever gets the bare code could not prove a challenge that the broker made (RFC 7636 §4.5).
-    let usesPKCE = about.usesPKCE && params.exchange ?? about.exchangesCodes
+    let tokens = provider.tokenTraits
+    let makesChallenge = provider.authorizationTraits.makesChallenge(exchange: params.exchange)
     var request = LoginRequest(
-      scopes: scopes, resource: params.resource ?? about.resource, redirectURI: redirectURI,
+      scopes: tokens.scopes(asked: params.scopes), resource: params.resource ?? tokens.resource,
+      redirectURI: redirectURI,
       state: Secret(surroundings.token(bytes: 32)),
-      nonce: about.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
-      verifier: usesPKCE ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
+      nonce: tokens.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
+      verifier: makesChallenge ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
       loginHint: params.login_hint, parameters: params.params ?? [:],
-      dpopKey: about.usesDPoP ? dpopKey(of: account) : nil, madeAt: now, identifier: surroundings.token(bytes: 16))
+      dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account) : nil, madeAt: now,
+      identifier: surroundings.token(bytes: 16))
     request.before = accounts[account]?.saved
     request.apps = params.apps
     request.identityProvider = params.idp
@@ -83,23 +82,24 @@ extension Logins {
     memory: [String: Secret], first: Destination?, provider: any Provider, caller: Caller
   ) async throws(RPCError) -> SavedLogin {
     guard let id = newLoginID() else { throw .internalError("no login id") }
+    let traits = provider.authorizationTraits
     let lifetime = device.map { place in
       let own = min(place.expiresIn, Limit.longestLogin)
-      return request.redirectURI == nil ? own : max(own, provider.about.loginLifetime)
+      return request.redirectURI == nil ? own : max(own, traits.lifetime)
     }
     var saved = SavedLogin(
       id: id, provider: provider.name, account: account, state: request.state, nonce: request.nonce,
       verifier: request.verifier?.secret, redirectURI: request.redirectURI?.rawValue ?? "", scopes: request.scopes,
-      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) } ?? provider.about.maxAge,
+      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) } ?? traits.maxAge,
       uid: caller.uid,
-      startedAt: now, expiresAt: now + (lifetime ?? provider.about.loginLifetime), dpopKey: request.dpopKey?.raw,
+      startedAt: now, expiresAt: now + (lifetime ?? traits.lifetime), dpopKey: request.dpopKey?.raw,
       device: device?.device)
     saved.memory = memory
-    saved.exchangesCode = params.exchange ?? provider.about.exchangesCodes
+    saved.exchangesCode = params.exchange ?? traits.exchangesCodes
     saved.offered = first.map { OpenedDestination(kind: $0.kind, app: $0.app) }
     // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
     try checkRoom(account, caller: caller)
-    try checkAlone(provider.about, provider.name, caller: caller)
+    try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true)
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
@@ -116,5 +116,14 @@ extension Logins {
   private func newLoginID() -> LoginID? {
     let text = surroundings.token(bytes: 16)
     return LoginID(rawValue: text.hasPrefix("-") ? "0\(text.dropFirst())" : text)
+  }
+}
+
+// MARK: Methods
+
+extension LoginStart: Served {
+  static var subject: Subject<Params> { .account { $0.account ?? $0.provider } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.startLogin(call.params, caller: call.caller)
   }
 }

@@ -145,3 +145,23 @@ extension Logins {
         login_id: nil, reason: error?.reason, message: error?.message, hint: error?.hint))
   }
 }
+
+// MARK: Methods
+
+extension LoginWait: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.waitForLogin(call.params, caller: call.caller)
+  }
+}
+
+extension LoginCancel: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.cancelLogin(call.params, caller: call.caller)
+  }
+}
+
+extension LoginList: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.logins.loginList(caller: call.caller)
+  }
+}

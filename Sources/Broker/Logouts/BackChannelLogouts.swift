@@ -28,7 +28,7 @@ final class BackChannelLogouts: Piece {
   func handleLogout(provider text: String, form: Data) async -> LogoutOutcome {
     guard !isDraining else { return .unavailable }
     guard let name = ProviderName(rawValue: text), let connection = providers[name],
-      connection.provider.about.takesLogouts
+      connection.provider.logoutTraits.acceptsLogoutTokens
     else { return .refused("no provider of that name takes logout tokens here") }
     let token: LogoutToken
     switch await providers.metadata(of: name) {

@@ -58,11 +58,11 @@ final class Logouts: Piece {
 
   private func check(_ reach: String, of account: AccountName) throws(RPCError) {
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
-    let known = providers[grant.saved.provider]?.provider.about.logoutReaches ?? []
-    guard !known.contains(reach) else { return }
-    throw .invalidParams(
-      "params.where: the provider knows no \(reach.prefix(64).debugDescription)",
-      hint: known.isEmpty ? "Leave it out: it has no such thing." : "It knows: \(known.joined(separator: ", ")).")
+    do throws(Objection) {
+      try (providers[grant.saved.provider]?.provider.logoutTraits ?? LogoutTraits()).check(reach: reach)
+    } catch {
+      throw .invalidParams(error)
+    }
   }
 
   /// - Parameter isMeant: asked once nobody else writes the account; where it is false nothing is forgotten.
@@ -87,31 +87,19 @@ final class Logouts: Piece {
 
   private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {
     guard let provider = providers[saved.provider]?.provider else { return [:] }
-    var context = provider.revocationContext(of: saved, reach: reach)
-    guard provider.about.revokesByAccessToken else { return context }
-    // It ends all that the person gave this client: also what they give after it was queued.
-    context["account"] = saved.account.rawValue
-    context["subject"] = saved.identity?.subject
-    return context
+    return provider.revocationContext(of: saved, reach: reach)
+      .merging(provider.revocationTraits.owner(of: saved)) { $1 }
   }
 
-  /// The tokens to revoke, in order: the refresh token first, so that it yields no further access token (RFC 7009 §2.1).
-  /// Where the provider revokes by access token alone, that one first, and the refresh token in case it has expired.
   private func liveTokens(_ grant: Grant) -> [(token: Secret, hint: String)] {
-    let about = providers[grant.saved.provider]?.provider.about
-    var refresh = grant.saved.refreshToken
-    if case .committing(_, let renewal) = grant.phase { refresh = renewal.grant.refreshToken }
-    var tokens = refresh.map { [(token: $0, hint: "refresh_token")] } ?? []
-    if let access = grant.token, access.expiresAt.map({ $0 > now }) ?? true {
-      let place = about?.revokesByAccessToken == true ? 0 : tokens.count
-      tokens.insert((access.accessToken, about?.tokenHint ?? "access_token"), at: place)
-    }
-    return tokens
+    let provider = providers[grant.saved.provider]?.provider
+    return (provider?.revocationTraits ?? RevocationTraits())
+      .tokens(of: grant, provider?.tokenTraits.credential ?? .accessToken, at: now)
   }
 
   /// Tries them in their order, and tells as much of it as is known in time.
   private func revoke(_ pending: [PendingRevocation], of name: ProviderName) async -> [AccountLogout.Step] {
-    let endsAll = providers[name]?.provider.about.revokesByAccessToken == true
+    let endsAll = providers[name]?.provider.revocationTraits.scope == .client
     let key = waiters.newWork()
     let told = Told()
     Task {
@@ -137,4 +125,13 @@ final class Logouts: Piece {
 @BrokerActor
 private final class Told {
   var steps: [AccountLogout.Step] = []
+}
+
+// MARK: Methods
+
+extension AccountLogout: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logouts.logout(call.params)
+  }
 }

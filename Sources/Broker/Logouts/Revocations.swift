@@ -63,14 +63,8 @@ final class Revocations: Piece {
 
   /// What waits to be revoked and would end the grant of a person who has signed in again.
   func obsolete(for saved: SavedGrant) -> [String] {
-    guard providers[saved.provider]?.provider.about.revokesByAccessToken == true else { return [] }
-    return pending.values.filter { revocation in
-      guard revocation.provider == saved.provider else { return false }
-      guard let subject = saved.identity?.subject, let other = revocation.context["subject"] else {
-        return revocation.context["account"] == saved.account.rawValue
-      }
-      return subject == other
-    }.map(\.id)
+    guard let traits = providers[saved.provider]?.provider.revocationTraits else { return [] }
+    return pending.values.filter { traits.ends(saved, by: $0) }.map(\.id)
   }
 
   // MARK: Trying
@@ -112,8 +106,8 @@ final class Revocations: Piece {
     }
     var revocation = revocation
     var (token, hint) = (revocation.token, revocation.hint)
-    if provider.about.revokesByAccessToken, hint == "refresh_token" {
-      switch await connection.converse(provider.tokenToRevoke(by: token, metadata: metadata)) {
+    if let refresh = provider.tokenToRevoke(for: token, hint: hint, metadata: metadata) {
+      switch await connection.converse(refresh) {
       case .success(let issued):
         (token, hint) = (issued.accessToken, "access_token")
         await keep(issued.refreshToken, for: &revocation)

@@ -36,7 +36,7 @@ final class SessionEndings: Piece {
       let provider = providers[saved.provider]?.provider
     else { return nil }
     let state = Secret(surroundings.token(bytes: 16))
-    let address = returnAddress(provider.about)
+    let address = provider.logoutTraits.returnAddress(port: addresses.port)
     guard let url = provider.endSession(of: saved, returnTo: address, state: state, metadata: metadata) else {
       return nil
     }
@@ -55,18 +55,13 @@ final class SessionEndings: Piece {
 
   /// Whether a provider sends people there after they signed out.
   func isReturnAddress(_ url: String) -> Bool {
-    providers.all.contains { returnAddress($0.provider.about)?.matches(url) == true }
+    providers.all.contains { $0.provider.logoutTraits.returnAddress(port: addresses.port)?.matches(url) == true }
   }
 
   var strayReturn: RPCError {
     RPCError(
       .invalidCallback, "this is not the return of a logout that was begun here (wrong state)",
       hint: "Look at the provider whether you are signed out there.")
-  }
-
-  private func returnAddress(_ about: ProviderAbout) -> RedirectURI? {
-    guard let uri = about.postLogoutRedirect, uri.isLoopback, uri.port == nil else { return about.postLogoutRedirect }
-    return addresses.port.flatMap(UInt16.init(exactly:)).map(uri.replacingPort)
   }
 
   private func expect(_ address: RedirectURI, _ state: Secret, from provider: ProviderName) {

@@ -97,7 +97,7 @@ extension ProviderConnection {
 
   /// Before a refresh is sent, so that its ID token can be verified without a request in between.
   func prepareKeys() async {
-    guard provider.about.usesIDTokens, keys.known == nil else { return }
+    guard provider.tokenTraits.usesIDTokens, keys.known == nil else { return }
     if let failedAt = keys.failedAt, now - failedAt < Limit.unknownKeyPause, now >= failedAt { return }
     _ = await fetchKeys(unknown: nil)
   }

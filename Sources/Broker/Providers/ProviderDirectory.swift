@@ -83,13 +83,9 @@ final class ProviderDirectory: Piece {
     do throws(EndpointError) {
       _ = try metadata.endpoint(endpoint)
     } catch {
-      if let about = connections[name]?.provider.about, !about.speaksOAuth {
-        throw RPCError(
-          .unsupportedByProvider, "provider \(name) is of kind \(about.kind), which has no \(endpoint.rawValue)")
-      }
-      throw RPCError(
-        .unsupportedByProvider, "provider \(name): \(error.description)",
-        hint: "If the provider has it: set \(endpoint.rawValue) in [provider.\(name)], then `grantctl reload`.")
+      guard let provider = connections[name]?.provider else { throw providerError(gone(name), provider: name) }
+      let objection = provider.objection(to: endpoint, error)
+      throw RPCError(.unsupportedByProvider, objection.message, hint: objection.hint)
     }
   }
 

@@ -196,3 +196,17 @@ final class Registrations: Piece {
     }
   }
 }
+
+// MARK: Methods
+
+extension ProviderRegister: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.registrations.register(call.params)
+  }
+}
+
+extension ProviderUnregister: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.registrations.unregister(call.params)
+  }
+}

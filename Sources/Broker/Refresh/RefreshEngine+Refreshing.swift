@@ -132,9 +132,9 @@ extension RefreshEngine {
   ) async -> RefreshOutcome {
     let provider = asked.provider
     let before = accounts[account]?.saved
+    let traits = provider.refreshTraits
     let outcome = accounts[account]?.answered(
-      attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime,
-      isProlonged: provider.about.prolongsRefreshTokens)
+      attempt, issued, rotation: traits.rotation, refreshTokenLifetime: traits.lifetime, isProlonged: traits.isSliding)
     guard case .commit(let renewal) = outcome else {
       await revokeUnused(issued.tokens.refreshToken, of: account, attempt, provider)
       return .discarded
@@ -164,7 +164,7 @@ extension RefreshEngine {
     let current = accounts[account]?.saved.refreshToken
     // Where the account still has the one that was sent, a revocation of its successor could end both.
     guard current != token, current != attempt.refreshToken else { return }
-    guard current == nil || !provider.about.revokesByAccessToken else { return }
+    guard current == nil || provider.revocationTraits.scope == .token else { return }
     await revocations.queue([(token, "refresh_token")], provider: provider.name)
   }
 
@@ -243,7 +243,7 @@ extension RefreshEngine {
     asked.connection.lastError = failure.message
     let outcome = accounts[account]?.failed(
       attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: surroundings.jitter(),
-      rotation: asked.connection.provider.about.rotation)
+      rotation: asked.connection.provider.refreshTraits.rotation)
     switch outcome {
     case .retry(let saved, let retryAt):
       await accounts.saveStanding(of: account, "a failed refresh")
@@ -261,7 +261,7 @@ extension RefreshEngine {
       if !isCurrent(asked) {
         // That was the client of the settings before: those of now have not been tried.
         accounts[account]?.retryNow(at: now)
-      } else if asked.connection.hasWrongMetadata || !isAbout(saved, alone: failure, asked.provider.about) {
+      } else if asked.connection.hasWrongMetadata || !isAbout(saved, alone: failure, asked.provider.tokenTraits) {
         asked.connection.suspension = (told, until: now + Limit.suspension)
       }
       await accounts.saveStanding(of: account, "a refused client")
@@ -282,11 +282,11 @@ extension RefreshEngine {
 
   /// A scope or a resource that a login chose for itself says nothing of the provider's settings; nor does what is
   /// refused to a declared account, unless it is the client that all of them are.
-  private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ about: ProviderAbout) -> Bool {
+  private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ traits: TokenTraits) -> Bool {
     if saved.kind.needsNobody { return failure.oauth?.code != .invalidClient }
     return switch failure.oauth?.code {
-    case .invalidScope: Set(saved.requestedScopes) != Set(about.scopes)
-    case .invalidTarget: saved.resource != about.resource
+    case .invalidScope: Set(saved.requestedScopes) != Set(traits.scopes)
+    case .invalidTarget: saved.resource != traits.resource
     default: false
     }
   }

@@ -37,7 +37,7 @@ final class TokenRequests: Piece {
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
     if !token.key.isNarrowed { accounts.serve(account) }
-    return TokenGet.Result(token, grant: saved, about: providers[saved.provider]?.provider.about, at: now)
+    return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
 
   /// `token.report_rejected`.
@@ -104,5 +104,20 @@ final class TokenRequests: Piece {
     let missing = Set(scopes ?? []).subtracting(token.scopes)
     guard !missing.isEmpty, let grant = accounts[saved.account] else { return }
     throw accounts.notGranted(grant, missing.sorted())
+  }
+}
+
+// MARK: Methods
+
+extension TokenGet: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.tokens.token(call.params, call.permission)
+  }
+}
+
+extension TokenReportRejected: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.tokens.reportRejected(call.params)
   }
 }

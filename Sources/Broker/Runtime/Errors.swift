@@ -47,3 +47,10 @@ extension OAuthDetail {
     self.init(error: error.code.rawValue, error_description: error.description, error_uri: error.uri)
   }
 }
+
+extension RPCError {
+  /// A parameter that the provider cannot honour.
+  static func invalidParams(_ objection: Objection) -> RPCError {
+    .invalidParams((objection.parameter.map { "params.\($0): " } ?? "") + objection.message, hint: objection.hint)
+  }
+}

@@ -145,7 +145,7 @@ public final class TokenCache: Sendable {
 
 extension TokenCache.Entry {
   init(
-    _ token: SavedToken, grant: SavedGrant, about: ProviderAbout?, policy: RefreshPolicy, at now: Timestamp,
+    _ token: SavedToken, grant: SavedGrant, provider: (any Provider)?, policy: RefreshPolicy, at now: Timestamp,
     _ uptime: Duration
   ) {
     let lifetime = token.expiresAt.map { $0 - token.issuedAt } ?? .zero
@@ -153,8 +153,8 @@ extension TokenCache.Entry {
     self.expiresAt = expiresAt
     self.lifetime = lifetime
     servedUntil = expiresAt.map { $0 - policy.floor(nil, lifetime: lifetime).milliseconds } ?? .max
-    body = CachedReply.Body(TokenGet.Result(token, grant: grant, about: about, at: nil))
-    provider = grant.provider.rawValue
+    body = CachedReply.Body(TokenGet.Result(token, grant: grant, provider: provider, at: nil))
+    self.provider = grant.provider.rawValue
     scopes = token.scopes
     generation = token.generation
   }
@@ -179,14 +179,15 @@ extension CachedReply.Body {
 
 extension TokenGet.Result {
   /// The token as the socket hands it out; `at` nil leaves `expires_in` out.
-  init(_ token: SavedToken, grant: SavedGrant, about: ProviderAbout?, at now: Timestamp?) {
+  init(_ token: SavedToken, grant: SavedGrant, provider: (any Provider)?, at now: Timestamp?) {
     // Exposed to be handed out: this is what the broker is for.
     let secret = token.accessToken.exposed
     let extra = grant.extra.flatMap { try? JSON.parse(Array($0)) }.flatMap { try? $0.decode([String: JSON].self) }
     self.init(
       access_token: secret, token_type: token.type, expires_at: token.expiresAt?.seconds,
       expires_in: now.flatMap { now in token.expiresAt.map { max(0, ($0 - now).wholeSeconds) } },
-      scope: token.scopes, account: grant.account.rawValue, provider: grant.provider.rawValue, issuer: about?.issuer,
+      scope: token.scopes, account: grant.account.rawValue, provider: grant.provider.rawValue,
+      issuer: provider?.description.issuer,
       generation: token.generation,
       dpop_thumbprint: token.type == "DPoP" ? grant.dpopKey.flatMap(DPoPKey.init(raw:))?.thumbprint : nil,
       extra: extra?.isEmpty == false ? extra : nil)
@@ -195,6 +196,6 @@ extension TokenGet.Result {
     token_type = nil
     kind = SavedToken.session
     session_id = secret
-    cookie = about?.sessionCookie.map { "\($0)=\(secret)" }
+    cookie = provider?.tokenTraits.credential.cookie(secret)
   }
 }

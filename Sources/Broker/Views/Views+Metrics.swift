@@ -152,3 +152,11 @@ extension ProviderCondition {
     }
   }
 }
+
+// MARK: Methods
+
+extension BrokerMetrics: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.views.metrics()
+  }
+}

@@ -183,7 +183,8 @@ final class Views: Piece {
     guard providers[name] != nil else { throw providers.unknown(params.provider) }
     let metadata = try? await providers.metadata(of: name).get()
     guard let connection = providers[name] else { throw providers.unknown(params.provider) }
-    let about = connection.provider.about
+    let tokens = connection.provider.tokenTraits
+    let traits = connection.provider.authorizationTraits
     var endpoints: [String: String] = [:]
     endpoints["authorization"] = metadata?.authorizationEndpoint?.absoluteString
     endpoints["token"] = metadata?.tokenEndpoint?.absoluteString
@@ -193,16 +194,17 @@ final class Views: Piece {
     let supports = [
       "refresh": metadata?.grantTypesSupported?.contains("refresh_token") ?? true,
       "revocation": metadata?.revocationEndpoint != nil, "userinfo": metadata?.userinfoEndpoint != nil,
-      "id_token": about.usesIDTokens, "pkce": about.usesPKCE, "sessions": about.listsSessions,
+      "id_token": tokens.usesIDTokens, "pkce": traits.usesPKCE,
+      "sessions": connection.provider.logoutTraits.listsSessions,
     ]
     return .init(
-      provider: view(connection), redirect_uri: addresses.redirectAddress(about), endpoints: endpoints,
+      provider: view(connection), redirect_uri: addresses.redirectAddress(traits), endpoints: endpoints,
       supports: supports,
       metadata_fetched_at: connection.metadata.known?.at.seconds)
   }
 
   private func view(_ connection: ProviderConnection) -> ProviderView {
-    let about = connection.provider.about
+    let description = connection.provider.description
     let state =
       switch connection.condition {
       case .suspended: "suspended"
@@ -212,9 +214,43 @@ final class Views: Piece {
       case .ok: connection.metadata.known == nil && connection.metadata.failure != nil ? "unreachable" : "ok"
       }
     return ProviderView(
-      provider: connection.provider.name.rawValue, kind: about.kind, profile: about.profile,
-      display_name: about.displayName, issuer: about.issuer, client_id: about.clientID, scopes: about.scopes,
+      provider: connection.provider.name.rawValue, kind: description.kind, profile: description.profile,
+      display_name: description.displayName, issuer: description.issuer, client_id: description.clientID,
+      scopes: connection.provider.tokenTraits.scopes,
       accounts: accounts.count(at: connection.provider.name), state: state,
       last_error: connection.lastError)
+  }
+}
+
+// MARK: Methods
+
+extension AccountList: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.views.list(call.params, caller: call.caller)
+  }
+}
+
+extension AccountGet: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.views.account(call.params)
+  }
+}
+
+extension ProviderList: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.views.providerList()
+  }
+}
+
+extension ProviderGet: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.views.provider(call.params)
+  }
+}
+
+extension BrokerStatus: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    await broker.views.status(for: call.caller)
   }
 }

@@ -14,6 +14,8 @@ public protocol RPCMethod: Sendable {
   static var resultDocs: [String: String] { get }
   /// The reasons this method's own errors may carry, beside those of every method.
   static var errors: [ErrorReason] { get }
+  /// One call, as the reference shows it.
+  static var example: MethodExample { get }
 }
 
 /// What a caller needs to be allowed before a method runs. Declared on the method, enforced in one place.

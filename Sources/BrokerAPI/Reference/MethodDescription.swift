@@ -9,8 +9,11 @@ public struct MethodDescription: Sendable {
   public var resultMembers: [ObjectSchema.Member]
   /// Its own errors, then those of every method.
   public var errors: [ErrorReason]
+  private var type: any RPCMethod.Type
+  public var example: MethodExample { type.example }
 
   public init<M: RPCMethod>(_ method: M.Type) {
+    type = M.self
     name = M.name
     access = M.access
     summary = M.summary

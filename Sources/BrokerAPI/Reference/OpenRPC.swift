@@ -32,7 +32,7 @@ public enum OpenRPC {
       "params": .array(method.params.map { contentDescriptor($0) }),
       "result": ["name": .string("\(method.name) result"), "schema": method.result.json],
       "errors": .array(method.errors.map { error($0) }),
-      "examples": .array(MethodExample.of(method.name).map { [example($0)] } ?? []),
+      "examples": [example(method.example)],
     ]
   }
 

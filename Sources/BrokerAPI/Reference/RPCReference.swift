@@ -67,13 +67,12 @@ public enum RPCReference {
     }
     let errors = method.errors.map { "`\($0.rawValue)`" }.joined(separator: ", ")
     parts.append(Markdown.fill("Errors: \(errors)."))
-    if let example = MethodExample.of(method.name) {
-      let call = OutgoingCall(
-        method: method.name, params: example.params == .null ? nil : example.params, id: .number("1"))
-      let reply = RPCReply.success(.number("1"), example.result)
-      parts.append(Markdown.code("json", call.json.pretty()))
-      parts.append(Markdown.code("json", reply.json.pretty()))
-    }
+    let example = method.example
+    let call = OutgoingCall(
+      method: method.name, params: example.params == .null ? nil : example.params, id: .number("1"))
+    let reply = RPCReply.success(.number("1"), example.result)
+    parts.append(Markdown.code("json", call.json.pretty()))
+    parts.append(Markdown.code("json", reply.json.pretty()))
     return parts.joined(separator: "\n\n")
   }
 

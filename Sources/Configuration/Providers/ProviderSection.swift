@@ -18,8 +18,8 @@ extension Sections {
     Key("profile", .name, \.profile, "The template to start from; see [providers](providers.md)."),
     Key(
       "kind", expected: Form<ProviderKind>.word.expected, standard: "\"oidc\"",
-      "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. `vms` and `zephr` speak neither, and have keys "
-        + "of their own, below."
+      "`oidc`: OpenID Connect, with ID tokens. `oauth2`: plain OAuth 2.0. The others speak neither, and have keys of "
+        + "their own, below."
     ) { draft, value throws(Unfit) in
       draft.kind = ProviderSettings.Kind(rawValue: try Form<ProviderKind>.word.read(value).rawValue)
     },

@@ -33,27 +33,3 @@ struct SystemDraft {
   var redirectsWithNonce = false
   var redirectParameter: String?
 }
-
-/// How a provider speaks: `kind` of its section. It decides which other keys there are.
-enum ProviderKind: String, Sendable, CaseIterable {
-  case oidc, oauth2, vms, zephr
-
-  /// The kinds that speak OAuth share their keys.
-  static let ofOAuth: [ProviderKind] = [.oidc, .oauth2]
-
-  /// The names of its keys.
-  var keys: [String] {
-    switch self {
-    case .oidc, .oauth2: Sections.provider.keys.map(\.name)
-    case .vms: Sections.vms.keys.map(\.name)
-    case .zephr: Sections.zephr.keys.map(\.name)
-    }
-  }
-
-  /// What is said of a key that this kind does not have, where another kind has it.
-  func lacks(_ key: String) -> String? {
-    let others = Self.allCases.filter { $0.keys.contains(key) }.map { "\"\($0.rawValue)\"" }
-    guard !others.isEmpty else { return nil }
-    return "is for kind \(others.joined(separator: " or ")), and this is kind \"\(rawValue)\""
-  }
-}

@@ -51,7 +51,7 @@ public struct Examination: Sendable, Equatable {
 extension Provider {
   public var clockTolerance: Duration { .seconds(30) }
 
-  public func examineSettings() -> Finding { Finding(.configuration, .ok, about.kind) }
+  public func examineSettings() -> Finding { Finding(.configuration, .ok, description.kind) }
 
   public func probe() -> HTTPRequest? { discovery() }
 

@@ -3,6 +3,12 @@ public import OAuth
 
 // What most providers do not have. Whoever asks is told so, and nothing is sent.
 extension Provider {
+  public func isGranted(_ scope: String, in granted: [String]) -> Bool { granted.contains(scope) }
+
+  public func objection(to endpoint: Endpoint, _ error: EndpointError) -> Objection {
+    Objection("provider \(name) is of kind \(description.kind), which has no \(endpoint.rawValue)")
+  }
+
   public func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest? { nil }
 
   public func exchange(
@@ -53,9 +59,9 @@ extension Provider {
   public func logout(_ token: LogoutToken, metadata: ServerMetadata) -> Step<LogoutToken> {
     .failed(lacks("back-channel logout"))
   }
-  public func tokenToRevoke(by refreshToken: Secret, metadata: ServerMetadata) -> Step<TokenResponse> {
-    .failed(lacks("revocation by an access token"))
-  }
+  public func tokenToRevoke(
+    for token: Secret, hint: String, metadata: ServerMetadata
+  ) -> Step<TokenResponse>? { nil }
   public func revocationContext(of grant: SavedGrant, reach: String?) -> [String: String] { [:] }
 
   public func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
@@ -70,6 +76,6 @@ extension Provider {
   }
 
   private func lacks(_ what: String) -> ProviderFailure {
-    .unsupported(message: "providers of kind \(about.kind) have no \(what)")
+    .unsupported(message: "providers of kind \(description.kind) have no \(what)")
   }
 }

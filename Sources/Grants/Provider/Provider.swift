@@ -5,7 +5,18 @@ public import OAuth
 /// remembers; what is said is decided here.
 public protocol Provider: Sendable {
   var name: ProviderName { get }
-  var about: ProviderAbout { get }
+
+  var description: ProviderDescription { get }
+  var authorizationTraits: AuthorizationTraits { get }
+  var tokenTraits: TokenTraits { get }
+  var refreshTraits: RefreshTraits { get }
+  var revocationTraits: RevocationTraits { get }
+  var logoutTraits: LogoutTraits { get }
+  var apiTraits: APITraits { get }
+  /// Whether a scope is among those that were granted, which providers may call by other names.
+  func isGranted(_ scope: String, in granted: [String]) -> Bool
+  /// What a person is told where the metadata name no endpoint for what was asked.
+  func objection(to endpoint: Endpoint, _ error: EndpointError) -> Objection
 
   /// The request that fetches the server's metadata (RFC 8414, OpenID Connect Discovery); nil: they are configured.
   func discovery() -> HTTPRequest?
@@ -87,8 +98,11 @@ public protocol Provider: Sendable {
     of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
   ) -> HTTPRequest?
   func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome
-  /// An access token for a grant that is to end, where ``ProviderAbout/revokesByAccessToken``.
-  func tokenToRevoke(by refreshToken: Secret, metadata: ServerMetadata) -> Step<TokenResponse>
+  /// An access token to revoke in place of the token, where the provider takes no other; nil: the token itself is
+  /// revoked.
+  func tokenToRevoke(
+    for token: Secret, hint: String, metadata: ServerMetadata
+  ) -> Step<TokenResponse>?
 
   /// How far this machine's clock may be off before ID tokens are refused.
   var clockTolerance: Duration { get }

@@ -114,7 +114,8 @@ extension OAuthProvider {
 
   private func endpoints(_ metadata: ServerMetadata) -> Finding {
     let needed: [Endpoint] =
-      settings.signIn.isImplicit ? [.authorization] : [.authorization, .token] + (about.usesIDTokens ? [.keys] : [])
+      settings.signIn.isImplicit
+      ? [.authorization] : [.authorization, .token] + (tokenTraits.usesIDTokens ? [.keys] : [])
     var missing: [String] = []
     for endpoint in needed {
       do throws(EndpointError) {

@@ -7,7 +7,7 @@ extension OAuthProvider {
   func checkLogin(
     _ tokens: TokenResponse, login: SavedLogin, code: Secret?, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
-    guard about.usesIDTokens, login.scopes.contains("openid") else { return .done(issued(tokens)) }
+    guard tokenTraits.usesIDTokens, login.scopes.contains("openid") else { return .done(issued(tokens)) }
     guard let compact = tokens.idToken else {
       // Many servers give none to devices; then nobody says who signed in.
       if code == nil {
@@ -44,7 +44,7 @@ extension OAuthProvider {
           .identityChanged, message: "the provider's refreshed token is of another person than the one who signed in",
           nil))
     }
-    guard about.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
+    guard tokenTraits.usesIDTokens, let compact = tokens.idToken else { return .done(bare) }
     @Sendable func passedOver(_ why: String) -> Step<Issued> {
       var issued = bare
       issued.warning = "the refreshed ID token was not taken: \(why)"

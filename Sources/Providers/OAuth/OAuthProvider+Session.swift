@@ -18,7 +18,7 @@ extension OAuthProvider {
   }
 
   public func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
-    let subject = about.usesIDTokens ? grant.identity?.subject : nil
+    let subject = tokenTraits.usesIDTokens ? grant.identity?.subject : nil
     return at(.userinfo, metadata) { endpoint in
       let key = token.type == "DPoP" ? boundKey(grant.dpopKey) : nil
       let request = UserInfo.httpRequest(to: endpoint, accessToken: token.accessToken, proof: key)
@@ -127,9 +127,12 @@ extension OAuthProvider {
     }
   }
 
-  public func tokenToRevoke(by refreshToken: Secret, metadata: ServerMetadata) -> Step<TokenResponse> {
+  public func tokenToRevoke(
+    for token: Secret, hint: String, metadata: ServerMetadata
+  ) -> Step<TokenResponse>? {
+    guard settings.revocation == .bearer, hint == RevocationRequest.Hint.refreshToken.rawValue else { return nil }
     do throws(ProviderFailure) {
-      let request = http(.refresh(refreshToken), to: try refreshEndpoint(metadata), metadata, isRefresh: true)
+      let request = http(.refresh(token), to: try refreshEndpoint(metadata), metadata, isRefresh: true)
       return .send(request) { response, _ in
         read(otherwise: classify) { () throws(ResponseError) in
           try TokenResponse.parse(response, quirks: settings.refreshResponse)

@@ -5,7 +5,13 @@ public import OAuth
 /// An OpenID Connect or OAuth 2.0 authorization server, as its settings say.
 public struct OAuthProvider: Provider {
   public let settings: ProviderSettings
-  public let about: ProviderAbout
+  public let description: ProviderDescription
+  public let authorizationTraits: AuthorizationTraits
+  public let tokenTraits: TokenTraits
+  public let refreshTraits: RefreshTraits
+  public let revocationTraits: RevocationTraits
+  public let logoutTraits: LogoutTraits
+  public let apiTraits: APITraits
 
   public var name: ProviderName { settings.name }
 
@@ -15,7 +21,21 @@ public struct OAuthProvider: Provider {
       settings.response.keepMembers.append(member)
     }
     self.settings = settings
-    about = ProviderAbout(settings)
+    description = ProviderDescription(
+      kind: settings.kind.rawValue, profile: settings.profile, displayName: settings.displayName,
+      issuer: settings.issuer?.rawValue, clientID: settings.clientID)
+    authorizationTraits = AuthorizationTraits(settings)
+    tokenTraits = TokenTraits(settings)
+    refreshTraits = RefreshTraits(
+      rotation: settings.rotation, lifetime: settings.refreshTokenLifetime, isSliding: settings.prolongsRefreshTokens,
+      narrowsTokens: settings.narrowsTokens)
+    revocationTraits = RevocationTraits(
+      scope: settings.revocation == .bearer ? .client : .token, endsReplaced: settings.revokesReplaced)
+    var logout = LogoutTraits()
+    logout.acceptsLogoutTokens = settings.backchannelLogout
+    logout.redirectURI = settings.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
+    logoutTraits = logout
+    apiTraits = APITraits(base: settings.api.base, origins: settings.api.origins)
   }
 
   // MARK: Metadata
@@ -57,7 +77,7 @@ public struct OAuthProvider: Provider {
 
   public func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest? {
     // Signed answers and logout tokens are verified by them too.
-    guard about.usesIDTokens || usesJARM || about.takesLogouts else { return nil }
+    guard tokenTraits.usesIDTokens || usesJARM || logoutTraits.acceptsLogoutTokens else { return nil }
     return secured(
       HTTPRequest(
         purpose: .keys, method: "GET", url: try endpoint(.keys, metadata),
@@ -69,6 +89,23 @@ public struct OAuthProvider: Provider {
     var request = request
     request.tls = settings.tls
     return request
+  }
+
+  // MARK: What the server calls things, and lacks
+
+  /// Google answers with the long names of what was asked for by the short ones.
+  public func isGranted(_ scope: String, in granted: [String]) -> Bool {
+    func short(_ scope: String) -> Substring {
+      let prefix = "https://www.googleapis.com/auth/userinfo."
+      return scope.hasPrefix(prefix) ? scope.dropFirst(prefix.count) : scope[...]
+    }
+    return granted.contains { short($0) == short(scope) }
+  }
+
+  public func objection(to endpoint: Endpoint, _ error: EndpointError) -> Objection {
+    Objection(
+      "provider \(name): \(error.description)",
+      hint: "If the provider has it: set \(endpoint.rawValue) in [provider.\(name)], then `grantctl reload`.")
   }
 
   // MARK: Endpoints
@@ -92,43 +129,39 @@ public struct OAuthProvider: Provider {
   }
 }
 
-extension ProviderAbout {
-  init(_ settings: ProviderSettings) {
-    let redirect: RedirectChoice =
-      switch settings.redirect {
-      case .loopback(let host, let path): .loopback(host: host.rawValue, path: path)
-      case .fixed(let uri): .fixed(uri)
-      }
+extension AuthorizationTraits {
+  fileprivate init(_ settings: ProviderSettings) {
+    let signIn = settings.signIn
     self.init(
-      kind: settings.kind.rawValue, profile: settings.profile, displayName: settings.displayName,
-      issuer: settings.issuer?.rawValue, clientID: settings.clientID, scopes: settings.scopes,
-      resource: settings.resource, rotation: settings.rotation, refreshTokenLifetime: settings.refreshTokenLifetime,
-      loginLifetime: settings.loginLifetime, redirect: redirect,
-      usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"),
-      usesPKCE: settings.pkce && !settings.signIn.isImplicit, prompt: settings.prompt)
-    usesDPoP = settings.dpop
-    takesPasswords = settings.allowPassword
-    takesLogouts = settings.backchannelLogout
-    postLogoutRedirect = settings.postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
-    usesCertificate = settings.client == .mutualTLS
+      redirect: Redirect(settings.redirect), usesPKCE: settings.pkce && !signIn.isImplicit,
+      lifetime: settings.loginLifetime)
+    correlation = signIn.isOneAtATime ? .singleLogin : .state
+    responseType = signIn.isImplicit ? .token : .code
+    exchangesCodes = signIn.exchangesCodes
     maxAge = settings.maxAge
-    namesPerson = settings.signIn.identityMember != nil
-    narrowsTokens = settings.narrowsTokens
-    prolongsRefreshTokens = settings.prolongsRefreshTokens
-    isOneLoginAtATime = settings.signIn.isOneAtATime
-    answersInFragment = settings.signIn.isImplicit
-    exchangesCodes = settings.signIn.exchangesCodes
-    apps = settings.signIn.apps.map(\.name)
-    takesPrefill = settings.signIn.prefill != nil
-    apiBase = settings.api.base
-    apiOrigins = Set(([settings.api.base].compactMap(\.self) + settings.api.origins).map(\.origin))
-    revokesByAccessToken = settings.revocation == .bearer
-    revokesReplaced = settings.revokesReplaced
+    allowsPassword = settings.allowPassword
+    options.apps = signIn.apps.map(\.name)
+    options.takesPrefill = signIn.prefill != nil
   }
 }
 
-extension URL {
-  fileprivate var origin: String { HTTPRequest(purpose: .resource, method: "GET", url: self).origin }
+extension AuthorizationTraits.Redirect {
+  init(_ redirect: ProviderSettings.Redirect) {
+    switch redirect {
+    case .loopback(let host, let path): self = .loopback(host: host.rawValue, path: path)
+    case .fixed(let uri): self = .fixed(uri)
+    }
+  }
+}
+
+extension TokenTraits {
+  fileprivate init(_ settings: ProviderSettings) {
+    self.init(
+      scopes: settings.scopes, resource: settings.resource,
+      usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"))
+    namesPerson = settings.signIn.identityMember != nil
+    binding = TokenBinding(usesDPoP: settings.dpop, usesCertificate: settings.client == .mutualTLS)
+  }
 }
 
 extension [String: String] {

@@ -5,7 +5,7 @@ public import OAuth
 public struct SignInSettings: Sendable, Equatable {
   /// Tokens come by the browser (RFC 6749 §4.2), which is allowed by name only.
   public var isImplicit = false
-  /// False: the code itself is what a login is for (``ProviderAbout/exchangesCodes``).
+  /// False: the code itself is what a login is for (``AuthorizationTraits/exchangesCodes``).
   public var exchangesCodes = true
   /// One login of this provider waits at a time.
   public var isOneAtATime = false

@@ -57,25 +57,20 @@ public struct SiteSettings: Sendable, Equatable {
   func isSafe(_ text: String) -> Bool { Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP) != nil }
 }
 
-extension ProviderAbout {
-  /// What such systems have in common: sessions that no program can renew, and nothing of OAuth.
-  ///
+// What such systems have in common: sessions that no program can renew, and nothing of OAuth.
+extension SiteSettings {
   /// - Parameter client: by what name the system knows this client.
-  init(_ site: SiteSettings, kind: String, client: String, api: URL) {
-    let redirect: RedirectChoice =
-      switch site.redirect {
-      case .loopback(let host, let path): .loopback(host: host.rawValue, path: path)
-      case .fixed(let uri): .fixed(uri)
-      }
-    self.init(
-      kind: kind, profile: site.profile, displayName: site.displayName, issuer: nil, clientID: client, scopes: [],
-      resource: nil, rotation: .none, refreshTokenLifetime: nil, loginLifetime: site.loginLifetime, redirect: redirect,
-      usesIDTokens: false, usesPKCE: false, prompt: nil)
-    narrowsTokens = false
-    speaksOAuth = false
-    apiBase = api
-    apiOrigins = Set(
-      ([api, site.baseURL] + site.apiOrigins).map { HTTPRequest(purpose: .resource, method: "GET", url: $0).origin })
+  func description(kind: String, client: String) -> ProviderDescription {
+    ProviderDescription(kind: kind, profile: profile, displayName: displayName, issuer: nil, clientID: client)
+  }
+
+  var authorization: AuthorizationTraits {
+    AuthorizationTraits(redirect: .init(redirect), usesPKCE: false, lifetime: loginLifetime)
+  }
+
+  /// - Parameter standard: what calls are relative to, where that is not configured.
+  func api(standard: URL) -> APITraits {
+    APITraits(base: apiBase ?? standard, origins: [baseURL] + apiOrigins)
   }
 }
 

@@ -22,12 +22,7 @@ public enum SystemSettings: Sendable, Equatable {
   }
 
   /// Each login ends at an address of its own, one segment below the configured one.
-  public var redirectsWithNonce: Bool {
-    switch self {
-    case .vms: false
-    case .zephr(let settings): settings.redirectsWithNonce
-    }
-  }
+  public var redirectsWithNonce: Bool { provider.authorizationTraits.correlation == .redirectURI }
 
   public var provider: any Provider {
     switch self {

@@ -19,7 +19,7 @@ extension VMSProvider {
 
   public func examine(_ response: HTTPResponse?) -> Examination {
     let endpoints = response.map(judge) ?? Finding(.endpoints, .skipped, "not asked")
-    return settings.site.examination(endpoints, kind: about.kind, metadata: try? metadata(from: nil))
+    return settings.site.examination(endpoints, kind: description.kind, metadata: try? metadata(from: nil))
   }
 
   private func judge(_ response: HTTPResponse) -> Finding {

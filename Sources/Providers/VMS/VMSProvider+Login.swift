@@ -6,7 +6,7 @@ public import OAuth
 extension VMSProvider {
   public func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
     let device = request.before.flatMap(Self.device(of:)) ?? Self.device(from: request.identifier)
-    let warnings = request.warnings(of: about.kind)
+    let warnings = request.warnings(of: description.kind)
     return .send(self.request(.discovery, "GET", ["static", "basic"], device: device)) { response, _ in
       guard response.isSuccess, let members = JSONValue(response.body)?.members else {
         return .failed(unavailable(response))

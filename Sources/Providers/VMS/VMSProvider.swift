@@ -6,7 +6,13 @@ public import OAuth
 /// callback says nothing of the login that it is for; its tokens live until they are refused.
 public struct VMSProvider: Provider {
   public let settings: VMSSettings
-  public let about: ProviderAbout
+  public let description: ProviderDescription
+  public let authorizationTraits: AuthorizationTraits
+  public let tokenTraits = TokenTraits()
+  public let refreshTraits = RefreshTraits.unsupported
+  public let revocationTraits = RevocationTraits()
+  public let logoutTraits: LogoutTraits
+  public let apiTraits: APITraits
 
   public var name: ProviderName { settings.site.name }
 
@@ -23,12 +29,14 @@ public struct VMSProvider: Provider {
 
   public init(_ settings: VMSSettings) {
     self.settings = settings
-    var about = ProviderAbout(
-      settings.site, kind: "vms", client: settings.clientName,
-      api: settings.site.apiBase ?? settings.site.url(["api", "v1"]))
-    about.isOneLoginAtATime = true
-    about.listsSessions = true
-    self.about = about
+    description = settings.site.description(kind: "vms", client: settings.clientName)
+    var authorization = settings.site.authorization
+    authorization.correlation = .singleLogin
+    authorizationTraits = authorization
+    var logout = LogoutTraits()
+    logout.listsSessions = true
+    logoutTraits = logout
+    apiTraits = settings.site.api(standard: settings.site.url(["api", "v1"]))
   }
 
   // MARK: Metadata: there are none to fetch

@@ -16,7 +16,7 @@ extension ZephrProvider {
     if let name = settings.redirectParameter, let uri = request.redirectURI {
       query.append(Parameter(name, uri.rawValue))
     }
-    let warnings = request.warnings(of: about.kind)
+    let warnings = request.warnings(of: description.kind)
     let subject = request.before?.identity?.subject
     let start = self.request(
       .discovery, "GET", url(["oauth", identityProvider], query: query), cookies: Cookies())

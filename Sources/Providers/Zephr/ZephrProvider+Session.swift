@@ -63,7 +63,7 @@ extension ZephrProvider {
 
   public func examine(_ response: HTTPResponse?) -> Examination {
     let endpoints = response.map(judge) ?? Finding(.endpoints, .skipped, "not asked")
-    return settings.site.examination(endpoints, kind: about.kind, metadata: try? metadata(from: nil))
+    return settings.site.examination(endpoints, kind: description.kind, metadata: try? metadata(from: nil))
   }
 
   private func judge(_ response: HTTPResponse) -> Finding {

@@ -5,7 +5,13 @@ public import OAuth
 /// Zephr: identity providers sign people in, a session stands in place of a token, and who is new registers first.
 public struct ZephrProvider: Provider {
   public let settings: ZephrSettings
-  public let about: ProviderAbout
+  public let description: ProviderDescription
+  public let authorizationTraits: AuthorizationTraits
+  public let tokenTraits: TokenTraits
+  public let refreshTraits = RefreshTraits.unsupported
+  public let revocationTraits = RevocationTraits()
+  public let logoutTraits: LogoutTraits
+  public let apiTraits: APITraits
 
   public var name: ProviderName { settings.site.name }
 
@@ -24,16 +30,19 @@ public struct ZephrProvider: Provider {
 
   public init(_ settings: ZephrSettings) {
     self.settings = settings
-    var about = ProviderAbout(
-      settings.site, kind: "zephr", client: settings.clientType ?? "",
-      api: settings.site.apiBase ?? settings.site.baseURL)
-    about.isOneLoginAtATime = !settings.redirectsWithNonce
-    about.redirectsWithNonce = settings.redirectsWithNonce
-    about.sessionCookie = settings.cookieName
-    about.takesIdentityProvider = true
+    description = settings.site.description(kind: "zephr", client: settings.clientType ?? "")
+    var authorization = settings.site.authorization
+    authorization.correlation = settings.redirectsWithNonce ? .redirectURI : .singleLogin
+    authorization.options.takesIdentityProvider = true
+    authorizationTraits = authorization
+    var tokens = TokenTraits()
+    tokens.credential = .session(cookie: settings.cookieName)
+    tokenTraits = tokens
     let others = ZephrSettings.Reach.allCases.filter { $0 != settings.logoutReach }
-    about.logoutReaches = ([settings.logoutReach] + others).map(\.rawValue)
-    self.about = about
+    var logout = LogoutTraits()
+    logout.reaches = ([settings.logoutReach] + others).map(\.rawValue)
+    logoutTraits = logout
+    apiTraits = settings.site.api(standard: settings.site.baseURL)
   }
 
   // MARK: Metadata: there are none to fetch

@@ -135,7 +135,7 @@ struct LogoutCommand: BrokerCommand {
   @Option(
     name: .customLong("where"),
     help: ArgumentHelp(
-      "How far it goes, where the provider knows of that (Zephr): JUST_HERE, THIS_DEVICE, OTHER_DEVICES, EVERYWHERE.",
+      "How far it goes, where the provider knows of that, in its own words, such as THIS_DEVICE or EVERYWHERE.",
       valueName: "where"))
   var reach: String?
   @OptionGroup var options: GlobalOptions

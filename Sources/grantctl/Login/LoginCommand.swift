@@ -24,7 +24,7 @@ struct LoginCommand: BrokerCommand {
         grantctl login google work --manual
         grantctl login uber --app rides --app eats --prefill email=ada@example.com
         code=$(grantctl login uber --code-only)
-        grantctl login vms --replace-session oldest
+        grantctl login cameras --replace-session oldest
         grantctl login --list
       """)
 
@@ -47,7 +47,7 @@ struct LoginCommand: BrokerCommand {
     help: ArgumentHelp(
       "An app of the provider's to try, instead of the configured ones; may be repeated, in order.", valueName: "name"))
   var app: [String] = []
-  @Option(help: ArgumentHelp("Who signs you in, where the provider leaves that to others (Zephr).", valueName: "name"))
+  @Option(help: ArgumentHelp("Who signs you in, where the provider leaves that to others.", valueName: "name"))
   var idp: String?
   @Option(
     help: ArgumentHelp(

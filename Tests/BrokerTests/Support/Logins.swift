@@ -47,7 +47,13 @@ struct NamingProvider: Provider {
   init(_ settings: ProviderSettings = .plain()) { base = OAuthProvider(settings) }
 
   var name: ProviderName { base.name }
-  var about: ProviderAbout { base.about }
+  var description: ProviderDescription { base.description }
+  var authorizationTraits: AuthorizationTraits { base.authorizationTraits }
+  var tokenTraits: TokenTraits { base.tokenTraits }
+  var refreshTraits: RefreshTraits { base.refreshTraits }
+  var revocationTraits: RevocationTraits { base.revocationTraits }
+  var logoutTraits: LogoutTraits { base.logoutTraits }
+  var apiTraits: APITraits { base.apiTraits }
   func discovery() -> HTTPRequest? { base.discovery() }
   func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
     try base.metadata(from: response)

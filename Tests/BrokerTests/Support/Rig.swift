@@ -87,7 +87,7 @@ final class Rig: Sendable {
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
       auditStore: audit, vault: vault, wholeAccounts: wholeAccounts,
       readConfiguration: { () async throws(RPCError) in try await reading.read() })
-    router = Router(broker, version: "0")
+    router = Router(broker)
     try await broker.start()
     // Somebody has asked for each before, and so it is served from the cache.
     if isAsked { for name in await broker.accounts.names { await broker.accounts.serve(name) } }

@@ -9,16 +9,24 @@ import Providers
 /// with 419 is a session limit, with 422 a rejection.
 struct SteppedProvider: Provider {
   let base: OAuthProvider
-  let about: ProviderAbout
+  var authorizationTraits: AuthorizationTraits
+  var logoutTraits: LogoutTraits
+  var apiTraits: APITraits
 
-  init(settings: ProviderSettings = .plain(), _ change: (inout ProviderAbout) -> Void = { _ in }) {
+  init(settings: ProviderSettings = .plain(), _ change: (inout SteppedProvider) -> Void = { _ in }) {
     base = OAuthProvider(settings)
-    var about = base.about
-    about.isOneLoginAtATime = true
-    about.listsSessions = true
-    change(&about)
-    self.about = about
+    authorizationTraits = base.authorizationTraits
+    authorizationTraits.correlation = .singleLogin
+    logoutTraits = base.logoutTraits
+    logoutTraits.listsSessions = true
+    apiTraits = base.apiTraits
+    change(&self)
   }
+
+  var description: ProviderDescription { base.description }
+  var tokenTraits: TokenTraits { base.tokenTraits }
+  var refreshTraits: RefreshTraits { base.refreshTraits }
+  var revocationTraits: RevocationTraits { base.revocationTraits }
 
   var name: ProviderName { base.name }
   func discovery() -> HTTPRequest? { nil }

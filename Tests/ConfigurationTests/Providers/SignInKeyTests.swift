@@ -219,7 +219,7 @@ struct SignInKeyTests {
     #expect(settings.api.errorPath == ["error", ".tag"])
     #expect(settings.api.errors == ["a": .refresh, "b": .login, "c": .blocked])
     #expect(
-      OAuthProvider(settings).about.apiOrigins == [
+      OAuthProvider(settings).apiTraits.origins == [
         "https://api.example:443", "https://files.example:443", "http://[::1]:3",
       ])
   }

@@ -28,7 +28,7 @@ struct DropboxRowTests {
   @Test("fall-back chain: the applications in order, whichever of them the login wants, and the browser")
   func chain() throws {
     let rig = try rig()
-    #expect(rig.provider.about.apps == ["dropbox", "dropbox-emm"])
+    #expect(rig.provider.authorizationTraits.options.apps == ["dropbox", "dropbox-emm"])
     let place = try rig.place().place
     #expect(place.natives.map(\.app) == ["dropbox", "dropbox-emm"])
     #expect(place.natives.map { $0.url.scheme } == ["dbapi-2", "dbapi-8-emm"])
@@ -210,8 +210,8 @@ struct DropboxRowTests {
 
   @Test("API errors: calls go to Dropbox's own addresses alone")
   func origins() throws {
-    let about = try rig().provider.about
-    #expect(about.apiBase?.absoluteString == "https://api.dropboxapi.com/2")
-    #expect(about.apiOrigins == ["https://api.dropboxapi.com:443", "https://content.dropboxapi.com:443"])
+    let api = try rig().provider.apiTraits
+    #expect(api.base?.absoluteString == "https://api.dropboxapi.com/2")
+    #expect(api.origins == ["https://api.dropboxapi.com:443", "https://content.dropboxapi.com:443"])
   }
 }

@@ -21,7 +21,8 @@ struct ImplicitTests {
   @Test("The request asks for a token, without anything that is for codes")
   func asks() throws {
     let rig = try SignInRig(Self.museum)
-    #expect(!rig.provider.about.usesPKCE && rig.provider.about.answersInFragment)
+    let traits = rig.provider.authorizationTraits
+    #expect(!traits.usesPKCE && traits.responseType == .token && traits.grantKind == .implicit)
     let place = try rig.place([]) { $0.verifier = CodeVerifier(rawValue: Secret(SignInRig.verifier)) }.place
     #expect(
       place.url.parameters == [

@@ -105,8 +105,8 @@ struct SevenPassRowTests {
 
   @Test("refresh: the same refresh token may come back, and each use prolongs its 90 days")
   func refresh() throws {
-    let about = try rig().provider.about
-    #expect(about.prolongsRefreshTokens && about.refreshTokenLifetime == .seconds(90 * 86_400))
+    let traits = try rig().provider.refreshTraits
+    #expect(traits.isSliding && traits.lifetime == .seconds(90 * 86_400))
     for (isProlonged, days) in [(true, 190), (false, 90)] {
       var grant = Grant(saved: try saved(), token: nil, jitter: 0)
       let later = SignInRig.start + .seconds(100 * 86_400)
@@ -117,8 +117,8 @@ struct SevenPassRowTests {
       let tokens = try TokenResponse.parse(
         json(#"{"access_token":"b","token_type":"Bearer","refresh_token":"r","expires_in":7200}"#), quirks: .init())
       _ = grant.answered(
-        attempt, Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil), rotation: about.rotation,
-        refreshTokenLifetime: about.refreshTokenLifetime, isProlonged: isProlonged)
+        attempt, Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil), rotation: traits.rotation,
+        refreshTokenLifetime: traits.lifetime, isProlonged: isProlonged)
       _ = grant.committed(attempt, jitter: 0)
       #expect(grant.saved.refreshToken == Secret("r"))
       #expect(grant.saved.refreshTokenExpiresAt == SignInRig.start + .seconds(Int64(days) * 86_400))

@@ -25,14 +25,15 @@ struct SignInRig {
 
   func request(_ change: (inout LoginRequest) -> Void = { _ in }) throws -> LoginRequest {
     let redirect: RedirectURI =
-      switch provider.about.redirect {
+      switch provider.authorizationTraits.redirect {
       case .fixed(let uri): uri
       case .loopback(_, let path): try RedirectURI("http://127.0.0.1:4711\(path)")
       }
     var request = LoginRequest(
-      scopes: provider.about.scopes, resource: nil, redirectURI: redirect, state: Secret(Self.state),
-      nonce: provider.about.usesIDTokens ? Secret("the-nonce") : nil,
-      verifier: provider.about.usesPKCE ? CodeVerifier(rawValue: Secret(Self.verifier)) : nil, prompt: nil,
+      scopes: provider.tokenTraits.scopes, resource: nil, redirectURI: redirect, state: Secret(Self.state),
+      nonce: provider.tokenTraits.usesIDTokens ? Secret("the-nonce") : nil,
+      verifier: provider.authorizationTraits.usesPKCE ? CodeVerifier(rawValue: Secret(Self.verifier)) : nil,
+      prompt: nil,
       loginHint: nil, parameters: [:], madeAt: Self.start, identifier: "jti")
     change(&request)
     return request

@@ -62,10 +62,10 @@ struct SystemTests {
       """
     #expect(try system(Self.vms + keys) == .vms(changed))
     let provider = try system(Self.vms + keys).provider
-    #expect(provider.about.kind == "vms")
-    #expect(provider.about.displayName == "Cameras")
+    #expect(provider.description.kind == "vms")
+    #expect(provider.description.displayName == "Cameras")
     #expect(
-      provider.about.apiOrigins == [
+      provider.apiTraits.origins == [
         "https://api.example.com:443", "https://media.example.com:443", "https://vms.example.com:443",
       ])
   }
@@ -108,7 +108,7 @@ struct SystemTests {
       nonce_in_redirect = true
       """
     #expect(try system(Self.zephr + keys) == .zephr(changed))
-    #expect(try system(Self.zephr + keys).provider.about.kind == "zephr")
+    #expect(try system(Self.zephr + keys).provider.description.kind == "zephr")
   }
 
   @Test("zephr: where each login tells the redirect URI, the broker's own does")
@@ -278,7 +278,7 @@ struct SystemTests {
       // What follows takes the place of what stands above it.
       let keys = more.split(separator: "\n").compactMap { $0.split(separator: " ").first }
       let base = blocks[0].split(separator: "\n").filter { line in !keys.contains { line.hasPrefix("\($0) ") } }
-      #expect(try system((base + [more[...]]).joined(separator: "\n")).provider.about.kind == kind)
+      #expect(try system((base + [more[...]]).joined(separator: "\n")).provider.description.kind == kind)
     }
   }
 }

@@ -13,7 +13,7 @@ struct UberErrorRowTests {
 
   @Test("UberAuthError.existingAuthSession: one login at a time")
   func existing() throws {
-    #expect(try rig().provider.about.isOneLoginAtATime)
+    #expect(try rig().provider.authorizationTraits.correlation == .singleLogin)
   }
 
   @Test(

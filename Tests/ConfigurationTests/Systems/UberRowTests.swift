@@ -90,9 +90,9 @@ struct UberRowTests {
 
   @Test("exchange or not: with exchange_code = false nothing of PKCE is asked, and the bare code is the result")
   func exchangeOrNot() throws {
-    #expect(try rig().provider.about.exchangesCodes)
+    #expect(try rig().provider.authorizationTraits.exchangesCodes)
     let bare = try rig("exchange_code = false")
-    #expect(!bare.provider.about.exchangesCodes)
+    #expect(!bare.provider.authorizationTraits.exchangesCodes)
     let place = try bare.place([]) { $0.verifier = nil }.place
     #expect(place.url.parameters["code_challenge"] == nil)
     #expect(word(try bare.answer("myapp://oauth/consumer?code=c&state=the-state", try bare.login())) == "code c")
@@ -138,8 +138,8 @@ struct UberRowTests {
   @Test("prefill: what nobody knows of is refused, and without the setting nothing is taken ahead")
   func unknownPrefill() throws {
     #expect(throws: ProviderFailure.self) { try rig().place([Self.pushed]) { $0.prefill = ["mail": "a"] } }
-    #expect(try rig().provider.about.takesPrefill)
-    #expect(!(try SignInRig(ImplicitTests.museum).provider.about.takesPrefill))
+    #expect(try rig().provider.authorizationTraits.options.takesPrefill)
+    #expect(!(try SignInRig(ImplicitTests.museum).provider.authorizationTraits.options.takesPrefill))
   }
 
   @Test("prefill: without the setting for it the whole request is pushed (RFC 9126)")

@@ -150,7 +150,7 @@ final class World: @unchecked Sendable {
       wholeAccounts: seed.isMultiple(of: 2) ? 1 : 128,
       readConfiguration: { () async throws(RPCError) in self.configuration })
     guard run == self.run else { return }
-    let machine = Machine(broker: broker, router: Router(broker, version: "0"), store: store, sleeps: sleeps)
+    let machine = Machine(broker: broker, router: Router(broker), store: store, sleeps: sleeps)
     self.machine = machine
     await start(machine, run: run)
   }

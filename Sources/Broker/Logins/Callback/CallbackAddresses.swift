@@ -29,13 +29,13 @@ final class CallbackAddresses {
     self.addresses = addresses
   }
 
-  func redirectURI(_ about: ProviderAbout) throws(RPCError) -> RedirectURI {
-    let registered = try registeredRedirectURI(about)
-    return about.redirectsWithNonce ? registered.appending(clock.surroundings.token(bytes: 16)) : registered
+  func redirectURI(_ traits: AuthorizationTraits) throws(RPCError) -> RedirectURI {
+    let registered = try registeredRedirectURI(traits)
+    return traits.correlation == .redirectURI ? registered.appending(clock.surroundings.token(bytes: 16)) : registered
   }
 
-  func registeredRedirectURI(_ about: ProviderAbout) throws(RPCError) -> RedirectURI {
-    switch about.redirect {
+  func registeredRedirectURI(_ traits: AuthorizationTraits) throws(RPCError) -> RedirectURI {
+    switch traits.redirect {
     case .fixed(let uri): return uri
     case .loopback(let host, let path):
       guard let port else {
@@ -52,8 +52,8 @@ final class CallbackAddresses {
     }
   }
 
-  func redirectAddress(_ about: ProviderAbout) -> String {
-    switch about.redirect {
+  func redirectAddress(_ traits: AuthorizationTraits) -> String {
+    switch traits.redirect {
     case .fixed(let uri): uri.rawValue
     case .loopback(let host, let path): "http://\(host)\(port.map { ":\($0)" } ?? "")\(path)"
     }

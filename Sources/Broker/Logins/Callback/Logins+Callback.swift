@@ -41,7 +41,7 @@ extension Logins {
   }
 
   private func displayName(_ provider: ProviderName) -> String {
-    providers[provider]?.provider.about.displayName ?? provider.rawValue
+    providers[provider]?.provider.description.displayName ?? provider.rawValue
   }
 
   private func invalidCallback(_ message: String) -> RPCError { RPCError(.invalidCallback, message) }
@@ -105,7 +105,7 @@ extension Logins {
 
   private func isUnfinishedRegistration(_ login: SavedLogin) -> Bool {
     guard case .registration = login.action else { return false }
-    return providers[login.provider]?.provider.about.isOneLoginAtATime ?? false
+    return providers[login.provider]?.provider.authorizationTraits.correlation == .singleLogin
   }
 
   /// What a callback for a login that no longer waits comes to; nil where it waits.
@@ -186,5 +186,13 @@ extension Logins {
       table[id]?.phase = .pending
       return .refused(storeError(error))
     }
+  }
+}
+
+// MARK: Methods
+
+extension LoginHandleCallback: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.logins.handleCallback(call.params)
   }
 }

@@ -8,7 +8,7 @@ extension Logins {
     guard !isDraining else { return false }
     let address = ReturnedAddress(url)
     return table.all.contains { login in
-      guard login.isPending, providers[login.saved.provider]?.provider.about.answersInFragment == true,
+      guard login.isPending, providers[login.saved.provider]?.provider.authorizationTraits.responseType == .token,
         let redirect = try? RedirectURI(login.saved.redirectURI)
       else { return false }
       // What an address has beyond the registered one is an answer, such as a refusal in the query.

@@ -41,4 +41,7 @@ public enum AccountImport: RPCMethod {
     "resource": "The resource it was granted for (RFC 8707).",
   ]
   public static let resultDocs = AccountView.docs
+  public static let example = MethodExample(
+    params: ["account": "work", "provider": "google", "refresh_token": "1//0gXk", "scopes": ["openid", "email"]],
+    result: MethodExample.account)
 }

@@ -194,6 +194,9 @@ public enum AccountList: RPCMethod {
     "accounts": "The accounts in the order of their names, each as `account.get` returns it.",
     "next": "The `after` of the next page. Absent: there are no more.",
   ]
+  public static let example = MethodExample(
+    params: ["provider": "google", "limit": 100],
+    result: ["accounts": [MethodExample.account], "next": "mail@example.com"])
 }
 
 public enum AccountGet: RPCMethod {
@@ -214,6 +217,7 @@ public enum AccountGet: RPCMethod {
 
   public static let paramDocs = ["account": "The account's name."]
   public static let resultDocs = AccountView.docs
+  public static let example = MethodExample(params: ["account": "work"], result: MethodExample.account)
 }
 
 public enum AccountLogout: RPCMethod {
@@ -275,7 +279,7 @@ public enum AccountLogout: RPCMethod {
     "end_session":
       "Whether the person's session at the provider is to end too (OpenID Connect RP-Initiated Logout): a browser has to open `end_session_url`. Default false.",
     "where":
-      "How far the logout goes, where the provider knows of that (Zephr): `JUST_HERE`, `THIS_DEVICE`, `OTHER_DEVICES`, `EVERYWHERE`. Default: the provider's first.",
+      "How far the logout goes, where the provider knows of that, in its own words, such as `THIS_DEVICE` or `EVERYWHERE`. Default: the provider's first.",
   ]
   public static let resultDocs = [
     "steps":
@@ -283,4 +287,13 @@ public enum AccountLogout: RPCMethod {
     "end_session_url":
       "The address that ends the person's session at the provider, to be opened in their browser. It names the person: a secret of theirs.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work"],
+    result: [
+      "steps": [
+        ["step": "revoke_refresh_token", "result": "done"],
+        ["step": "revoke_access_token", "result": "queued", "message": "the provider answered 503"],
+        ["step": "forget", "result": "done"],
+      ]
+    ])
 }

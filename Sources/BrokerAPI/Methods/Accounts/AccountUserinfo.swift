@@ -21,4 +21,11 @@ public enum AccountUserinfo: TokenRelease {
     "claims":
       "The claims (OpenID Connect Core §5.1), such as `sub`, `name`, `email`; of a signed answer, after its signature was checked."
   ]
+  public static let example = MethodExample(
+    params: ["account": "work"],
+    result: [
+      "claims": [
+        "email": "ada@example.com", "email_verified": true, "name": "Ada Lovelace", "sub": "110169484474386276334",
+      ]
+    ])
 }

@@ -19,6 +19,16 @@ public enum AccountSessions: TokenRelease {
 
   public static let paramDocs = ProviderQuestion.paramDocs
   public static let resultDocs = ["sessions": "The sessions, as the provider tells them."]
+  public static let example = MethodExample(
+    params: ["account": "cameras"],
+    result: [
+      "sessions": [
+        [
+          "session_id": "17", "user_agent": "Firefox", "client": "web", "ip": "192.0.2.7", "online": true,
+          "current": false,
+        ]
+      ]
+    ])
 }
 
 public enum AccountEndSession: TokenRelease {
@@ -53,4 +63,6 @@ public enum AccountEndSession: TokenRelease {
     "timeout": "Seconds to wait for the provider; at most 300. Default 30.",
   ]
   public static let resultDocs = ["ended": "False where the provider has no such session."]
+  public static let example = MethodExample(
+    params: ["account": "cameras", "session_id": "17"], result: ["ended": true])
 }

@@ -150,4 +150,16 @@ public enum AuditList: RPCMethod {
     "records": "The records, the latest first.",
     "next": "There are more: what `before` is to be.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "limit": 1],
+    result: [
+      "records": [
+        [
+          "id": 4711, "first": 1_767_225_600, "last": 1_767_229_020, "count": 58, "action": "release",
+          "method": "token.get", "account": "work", "provider": "google", "uid": 998, "pid": 2041,
+          "unit": "mail-sync.service", "scopes": ["https://mail.google.com/"], "generation": 7, "rule": "mail",
+          "result": "ok",
+        ]
+      ], "next": 4711,
+    ])
 }

@@ -25,6 +25,7 @@ public enum BrokerReload: RPCMethod {
     "providers": "How many providers are configured now.",
     "warnings": "What a restart is needed for, and what else a person should know.",
   ]
+  public static let example = MethodExample(params: .null, result: ["providers": 3, "warnings": []])
 }
 
 public enum EventsSubscribe: RPCMethod {
@@ -52,6 +53,9 @@ public enum EventsSubscribe: RPCMethod {
 
   public static let paramDocs = ["events": "Only these types. Default: all."]
   public static let resultDocs = ["subscribed": "The types that will be sent."]
+  public static let example = MethodExample(
+    params: ["events": ["token.refreshed", "login.required"]],
+    result: ["subscribed": ["token.refreshed", "login.required"]])
 }
 
 /// What happened: the parameters of an `event` notification.
@@ -159,4 +163,6 @@ public enum RPCDiscover: RPCMethod {
 
   public static let paramDocs: [String: String] = [:]
   public static let resultDocs: [String: String] = [:]
+  public static let example = MethodExample(
+    params: .null, result: ["openrpc": .string(OpenRPC.specification), "info": OpenRPC.info(), "methods": []])
 }

@@ -165,4 +165,21 @@ public enum BrokerStatus: RPCMethod {
       "How many refresh tokens of accounts the caller may see have ended or end soon; `account.list` has when.",
     "caller": "Who asks, and what the policy lets them do.",
   ]
+  public static let example = MethodExample(
+    params: .null,
+    result: [
+      "version": .string(OpenRPC.contractVersion), "instance": "system", "pid": 812, "state": "running",
+      "started_at": 1_767_225_600, "summary": "12 ok, 1 needs login", "accounts": ["login_required": 1, "ok": 12],
+      "providers": 3, "pending_logins": 0, "callback": ["http://127.0.0.1:4180", "http://[::1]:4180"],
+      "store": ["path": "/var/lib/grantd/grantd.db", "state": "ok"],
+      "configuration": ["path": "/etc/grantd/grantd.toml", "loaded_at": 1_767_225_600],
+      "provider_conditions": [
+        [
+          "provider": "example", "condition": "unreachable", "since": 1_767_225_000, "retry_at": 1_767_225_660,
+          "skew_seconds": 0, "last_error": "no connection to login.example.com: connection refused",
+        ]
+      ],
+      "refresh_tokens_ending": 1,
+      "caller": ["uid": 1000, "access": ["observe": ["*"], "use": ["work", "mail-*"]]],
+    ])
 }

@@ -25,4 +25,10 @@ public enum BrokerMetrics: RPCMethod {
     "text": "The metrics; it ends with `# EOF`.",
     "content_type": "The media type of `text`.",
   ]
+  public static let example = MethodExample(
+    params: .null,
+    result: [
+      "text": "# TYPE grantd_store_ok gauge\ngrantd_store_ok 1\n# EOF\n",
+      "content_type": "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    ])
 }

@@ -100,4 +100,7 @@ public enum PolicyExplain: RPCMethod {
       "For people: why, or what is missing. Who may not `manage` the account (without an account: all of them) is told "
       + "alone that no rule allows it.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "caller": ["uid": 990, "unit": "mail-sync.service"]],
+    result: ["allowed": true, "rule": "mail", "why": "rule mail allows it"])
 }

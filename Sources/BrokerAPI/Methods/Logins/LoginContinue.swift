@@ -98,4 +98,7 @@ public enum LoginContinue: RPCMethod {
     "attributes": "For `registration`: what the provider wants to know, by name.",
   ]
   public static let resultDocs = LoginWait.resultDocs
+  public static let example = MethodExample(
+    params: ["login_id": "Zk3vS0JvVbq2", "session_id": "17"],
+    result: ["login_id": "Zk3vS0JvVbq2", "state": "completed", "account": MethodExample.account])
 }

@@ -37,6 +37,9 @@ public enum LoginHandleCallback: RPCMethod {
     "login_id": "The login it completed.",
     "next_url": "Where the browser should go next, if anywhere.",
   ]
+  public static let example = MethodExample(
+    params: ["url": "http://127.0.0.1:4180/callback?code=4%2F0AX4&state=Xy1"],
+    result: ["handled": true, "login_id": "Zk3vS0JvVbq2"])
 }
 
 public enum LoginCancel: RPCMethod {
@@ -63,6 +66,7 @@ public enum LoginCancel: RPCMethod {
 
   public static let paramDocs = ["login_id": "As `login.start` returned it."]
   public static let resultDocs = ["cancelled": "False where the login had ended already."]
+  public static let example = MethodExample(params: ["login_id": "Zk3vS0JvVbq2"], result: ["cancelled": true])
 }
 
 public enum LoginList: RPCMethod {
@@ -115,4 +119,14 @@ public enum LoginList: RPCMethod {
   public static let resultDocs = [
     "logins": "`login_id`, `provider`, `account`, `state`, `started_at` and `expires_at` (Unix seconds) of each."
   ]
+  public static let example = MethodExample(
+    params: .null,
+    result: [
+      "logins": [
+        [
+          "login_id": "Zk3vS0JvVbq2", "provider": "google", "account": "work", "state": "pending",
+          "started_at": 1_767_225_600, "expires_at": 1_767_226_200,
+        ]
+      ]
+    ])
 }

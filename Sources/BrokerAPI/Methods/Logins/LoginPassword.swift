@@ -38,4 +38,7 @@ public enum LoginPassword: RPCMethod {
     "scopes": "The scopes to ask for, instead of the provider's configured ones.",
   ]
   public static let resultDocs = AccountView.docs
+  public static let example = MethodExample(
+    params: ["provider": "relic", "account": "work", "username": "jane", "password": "open sesame"],
+    result: MethodExample.account)
 }

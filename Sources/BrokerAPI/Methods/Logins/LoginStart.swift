@@ -77,7 +77,7 @@ public enum LoginStart: RPCMethod {
     "params": "Further parameters of the authorization request. Those the broker sets itself are refused.",
     "apps":
       "Which of the provider's applications on this machine to offer as `native`, in this order. Default: those of the configuration.",
-    "idp": "Who signs the person in, where the provider leaves that to others (Zephr), such as `google`.",
+    "idp": "Who signs the person in, where the provider leaves that to others, such as `google`.",
     "prefill":
       "What is known of the person ahead, where the provider takes it (Uber): `email`, `phone`, `first_name`, `last_name`.",
     "exchange":
@@ -91,6 +91,18 @@ public enum LoginStart: RPCMethod {
       "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, where it is installed; `browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
     "warnings": "What will not be as asked, for a person to read.",
   ]
+  public static let example = MethodExample(
+    params: ["provider": "google", "account": "work", "scopes": ["openid", "email"]],
+    result: [
+      "login_id": "Zk3vS0JvVbq2", "account": "work", "expires_at": 1_767_226_200,
+      "destinations": [
+        [
+          "kind": "browser", "url": "https://accounts.google.com/o/oauth2/v2/auth?state=Xy1",
+          "redirect_uri": "http://127.0.0.1:4180/callback",
+        ]
+      ],
+      "warnings": [],
+    ])
 }
 
 /// A place where a person can sign in.

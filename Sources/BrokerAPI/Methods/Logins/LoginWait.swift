@@ -81,4 +81,7 @@ public enum LoginWait: RPCMethod {
     "destination_used": "The destination that the caller said to have opened.",
     "fell_back": "Whether that is another than the first that was offered.",
   ]
+  public static let example = MethodExample(
+    params: ["login_id": "Zk3vS0JvVbq2", "timeout": 60],
+    result: ["login_id": "Zk3vS0JvVbq2", "state": "completed", "account": MethodExample.account])
 }

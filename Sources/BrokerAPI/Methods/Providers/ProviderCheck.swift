@@ -69,6 +69,23 @@ public enum ProviderCheck: RPCMethod {
       "When the provider was asked, in Unix seconds. Whoever asks while a check runs, or within five seconds after, shares its result.",
     "checks": "In a fixed order, those about accounts last; accounts that the caller may not see are left out.",
   ]
+  public static let example = MethodExample(
+    params: ["provider": "google", "timeout": 20],
+    result: [
+      "provider": "google", "ok": false, "checked_at": 1_767_225_600,
+      "checks": [
+        ["name": "issuer", "result": "ok", "message": "https://accounts.google.com"],
+        [
+          "name": "clock", "result": "failed",
+          "message": "this machine's clock is 312 s ahead of the provider's",
+          "hint": "Set it right: `timedatectl` shows whether it is synchronized.",
+        ],
+        [
+          "name": "refresh_token", "account": "work", "result": "ok",
+          "message": "12 days old; the provider names no end of it",
+        ],
+      ],
+    ])
 }
 
 public enum CheckResult: String, Codable, Sendable, CaseIterable {

@@ -32,7 +32,7 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "provider": "The provider's name in the configuration.",
-    "kind": "How it speaks: `oidc`, `oauth2`, `vms` or `zephr`.",
+    "kind": "How it speaks, as `kind` in the configuration.",
     "profile": "The shipped template its settings come from.",
     "display_name": "Its name for people.",
     "issuer": "Its issuer, where it has one.",
@@ -64,6 +64,7 @@ public enum ProviderList: RPCMethod {
 
   public static let paramDocs: [String: String] = [:]
   public static let resultDocs = ["providers": "The providers, each as in `provider.get`'s `provider`."]
+  public static let example = MethodExample(params: .null, result: ["providers": [MethodExample.provider]])
 }
 
 public enum ProviderGet: RPCMethod {
@@ -108,4 +109,17 @@ public enum ProviderGet: RPCMethod {
     "supports": "By name: `refresh`, `revocation`, `userinfo`, `id_token`, `pkce`, `sessions`.",
     "metadata_fetched_at": "When its metadata were last fetched, in Unix seconds; absent: not yet.",
   ]
+  public static let example = MethodExample(
+    params: ["provider": "google"],
+    result: [
+      "provider": MethodExample.provider, "redirect_uri": "http://127.0.0.1:4180/callback",
+      "endpoints": [
+        "authorization": "https://accounts.google.com/o/oauth2/v2/auth",
+        "token": "https://oauth2.googleapis.com/token",
+      ],
+      "supports": [
+        "id_token": true, "pkce": true, "refresh": true, "revocation": true, "sessions": false, "userinfo": true,
+      ],
+      "metadata_fetched_at": 1_767_225_600,
+    ])
 }

@@ -58,6 +58,12 @@ public enum ProviderRegister: RPCMethod {
     "issuer": "The issuer as its metadata name it.",
     "warnings": "What is not as asked, or will end, for a person to read.",
   ]
+  public static let example = MethodExample(
+    params: ["issuer": "https://login.example.com", "provider": "example"],
+    result: [
+      "provider": "example", "client_id": "s6BhdRkqt3", "issuer": "https://login.example.com",
+      "warnings": ["the client's registration ends in 30 days"],
+    ])
 }
 
 /// The end of a registration (RFC 7592 §2.3).
@@ -89,4 +95,7 @@ public enum ProviderUnregister: RPCMethod {
     "steps":
       "In order: `step` (`delete_registration`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`."
   ]
+  public static let example = MethodExample(
+    params: ["provider": "example"],
+    result: ["steps": [["step": "delete_registration", "result": "done"], ["step": "forget", "result": "done"]]])
 }

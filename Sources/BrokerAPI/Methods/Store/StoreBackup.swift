@@ -41,6 +41,9 @@ public enum StoreBackup: RPCMethod {
     "size": "Its bytes.",
     "accounts": "How many accounts are in it.",
   ]
+  public static let example = MethodExample(
+    params: ["passphrase": "correct horse battery staple"],
+    result: ["backup_id": "uJp0VvRGIOgbXk2GdWuPzA", "size": 74_210, "accounts": 13])
 }
 
 public enum StoreBackupPart: RPCMethod {
@@ -70,4 +73,6 @@ public enum StoreBackupPart: RPCMethod {
     "offset": "The first byte that is wanted.",
   ]
   public static let resultDocs = ["data": "Up to 128 KiB from there, in base64."]
+  public static let example = MethodExample(
+    params: ["backup_id": "uJp0VvRGIOgbXk2GdWuPzA", "offset": 0], result: ["data": "Z3JhbnRkLWJhY2t1cAo="])
 }

@@ -30,4 +30,7 @@ public enum StoreRotateKey: RPCMethod {
     "seconds": "How long it took.",
     "warnings": "What is still under the old key, for people.",
   ]
+  public static let example = MethodExample(
+    params: .null,
+    result: ["key_file": "/var/lib/grantd/grantd.key", "accounts": 13, "seconds": .number("0.021"), "warnings": []])
 }

@@ -24,6 +24,7 @@ public enum StoreRestore: RPCMethod {
   public static let resultDocs = [
     "restore_id": "Names it in the calls that follow, on this connection alone, for 5 minutes after the last of them."
   ]
+  public static let example = MethodExample(params: ["size": 74_210], result: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw"])
 }
 
 public enum StoreRestorePart: RPCMethod {
@@ -56,6 +57,9 @@ public enum StoreRestorePart: RPCMethod {
     "data": "Up to 128 KiB, in base64.",
   ]
   public static let resultDocs = ["received": "How many bytes have come so far."]
+  public static let example = MethodExample(
+    params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "offset": 0, "data": "Z3JhbnRkLWJhY2t1cAo="],
+    result: ["received": 14])
 }
 
 public enum StoreRestoreLook: RPCMethod {
@@ -104,6 +108,12 @@ public enum StoreRestoreLook: RPCMethod {
     "accounts": "How many accounts are in it.",
     "known": "How many of those are accounts here too.",
   ]
+  public static let example = MethodExample(
+    params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "passphrase": "correct horse battery staple"],
+    result: [
+      "host": "old.example", "made_at": 1_767_225_600, "version": .string(OpenRPC.contractVersion), "accounts": 13,
+      "known": 1,
+    ])
 }
 
 public enum StoreRestoreApply: RPCMethod {
@@ -171,4 +181,10 @@ public enum StoreRestoreApply: RPCMethod {
     "left_out": "Accounts of the copy that could not be restored.",
     "warnings": "What a person should know, such as a provider that is not configured here.",
   ]
+  public static let example = MethodExample(
+    params: ["restore_id": "m1Qk0LSbQm7Rz0h3YpXHQw", "moved": true],
+    result: [
+      "restored": ["work", "private"], "replaced": [], "kept": ["cameras"],
+      "left_out": [["account": "robot", "why": "the configuration declares such accounts"]], "warnings": [],
+    ])
 }

@@ -56,4 +56,10 @@ public enum DPoPProof: TokenRelease {
     "proof": "The value of the `DPoP` header field, for this one request; beside it, `Authorization: DPoP TOKEN`.",
     "thumbprint": "The thumbprint of the account's key (RFC 7638), the same as `token.get`'s `dpop_thumbprint`.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "method": "GET", "url": "https://api.example.com/me"],
+    result: [
+      "proof": "eyJ0eXAiOiJkcG9wK2p3dCJ9.eyJodG0iOiJHRVQifQ.c2ln",
+      "thumbprint": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
+    ])
 }

@@ -166,6 +166,17 @@ public enum ReleaseList: RPCMethod {
   public static let resultDocs = [
     "waiting": "What waits, the oldest first.", "standing": "Words that were given for some time, and hold.",
   ]
+  public static let example = MethodExample(
+    params: .null,
+    result: [
+      "waiting": [
+        [
+          "id": "k7f3qx", "account": "bank", "method": "token.get",
+          "caller": ["uid": 1000, "pid": 4711, "unit": "user@1000.service", "exe": "/usr/bin/feed"],
+          "rule": "ask-me", "since": 1_767_225_600, "until": 1_767_225_660,
+        ]
+      ], "standing": [],
+    ])
 }
 
 /// A person's word on a release that waits.
@@ -204,6 +215,7 @@ public enum ReleaseApprove: RPCMethod {
       + "reload or restart. Default: this once.",
   ]
   public static let resultDocs = ["approved": "False where nothing waits under that id, or no longer."]
+  public static let example = MethodExample(params: ["id": "k7f3qx", "for": 600], result: ["approved": true])
 }
 
 public enum ReleaseDeny: RPCMethod {
@@ -227,4 +239,5 @@ public enum ReleaseDeny: RPCMethod {
     "for": "Seconds for which the same is refused without asking; at most 3600. Default: this once.",
   ]
   public static let resultDocs = ["denied": "False where nothing waits under that id, or no longer."]
+  public static let example = MethodExample(params: ["id": "k7f3qx"], result: ["denied": true])
 }

@@ -63,4 +63,9 @@ public enum RequestSend: TokenRelease {
     "body": "The body, where it is text in UTF-8.",
     "body_base64": "The body in base64, where it is anything else.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "method": "GET", "url": "/me", "headers": ["Accept": "application/json"]],
+    result: [
+      "status": 200, "headers": ["content-type": "application/json"], "body": "{\"name\":\"Ada Lovelace\"}",
+    ])
 }

@@ -74,4 +74,11 @@ public enum TokenExchange: TokenRelease {
     "expires_in": "Seconds from now until the token ends; absent where the provider did not say.",
     "scope": "The scopes granted; absent where the provider did not say.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "audience": ["reports"], "scopes": ["reports.read"]],
+    result: [
+      "access_token": "eyJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJyZXBvcnRzIn0.c2ln",
+      "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer",
+      "expires_at": 1_767_225_900, "expires_in": 300, "scope": ["reports.read"],
+    ])
 }

@@ -23,4 +23,10 @@ public enum TokenIntrospect: TokenRelease {
     "active": "Whether the provider takes the token now.",
     "claims": "The members of the provider's answer (RFC 7662 §2.2), such as `scope`, `sub`, `aud`, `exp`.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work"],
+    result: [
+      "active": true,
+      "claims": ["active": true, "exp": 1_767_229_199, "scope": "openid email", "sub": "110169484474386276334"],
+    ])
 }

@@ -98,6 +98,13 @@ public enum TokenGet: TokenRelease {
     "extra":
       "Members of the provider's answers that `keep_members` and `keep_callback_members` name, such as `instance_url`.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "min_ttl": 120],
+    result: [
+      "access_token": "ya29.a0AfH6SMC", "token_type": "Bearer", "expires_at": 1_767_229_199, "expires_in": 3599,
+      "scope": ["openid", "email"], "account": "work", "provider": "google", "issuer": "https://accounts.google.com",
+      "generation": 7,
+    ])
 }
 
 /// A resource server refused a token.
@@ -142,4 +149,6 @@ public enum TokenReportRejected: RPCMethod {
     "refreshed": "Whether this report caused a refresh; false where a newer token was there already.",
     "generation": "The generation of the current token.",
   ]
+  public static let example = MethodExample(
+    params: ["account": "work", "generation": 7], result: ["refreshed": true, "generation": 8])
 }

@@ -1,0 +1,25 @@
+import BrokerAPI
+import Synchronization
+
+/// The OpenRPC document, made when somebody asks for it first: that takes as long as half of the broker's start.
+final class Discovery: Sendable {
+  private let version: String
+  private let made = Mutex<JSON?>(nil)
+
+  init(version: String) { self.version = version }
+
+  var document: JSON {
+    made.withLock { made in
+      if let made { return made }
+      let document = OpenRPC.document(version: version)
+      made = document
+      return document
+    }
+  }
+}
+
+extension RPCDiscover: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    broker.discovery.document
+  }
+}
