@@ -273,5 +273,7 @@ extension Broker: JournalSource {
 
   func changes(of account: AccountName) -> [Change]? { accounts.changes(of: account) }
 
+  func follow(_ account: AccountName) async { await accounts.follow(account) }
+
   func storeChanged() { updateSummary() }
 }

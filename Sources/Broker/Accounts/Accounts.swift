@@ -168,18 +168,19 @@ final class Accounts: Piece {
   func holdsBack(_ grant: Grant) -> StoreError? { canLose(grant.saved) ? journal.failure : nil }
 
   /// Saves the grant as it is once it has the account's lock; nothing where it is gone by then.
-  func saveStanding(of account: AccountName, _ what: String) async {
+  ///
+  /// - Parameter leased: what the account's lease was given for, where this broker has it.
+  func saveStanding(of account: AccountName, _ what: String, leased: [Expectation]? = nil) async {
     await journal.lock(account)
     defer { journal.unlock(account) }
     guard let grant = grants[account] else { return }
-    var changes = [Change.putGrant(grant.saved), grant.intent.map { .putIntent($0) } ?? .removeIntent(account)]
+    var changes = [Change.putGrant(grant.saved)] + intentChange(grant, isLeased: leased != nil)
     // A restart must not hand out again what a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
     do throws(StoreError) {
-      try await journal.commitOrKeep(
-        changes, of: account, expecting: journal.expectations(account, grant.saved.generation))
+      try await journal.commitOrKeep(changes, of: account, onDisk: grant.saved.generation, expecting: leased)
     } catch {
-      if error == .conflict { return await follow(account) }
+      guard error != .conflict else { return }
       logger.warning("not saved yet: \(what)", metadata: ["account": "\(account)"])
     }
   }
@@ -204,11 +205,14 @@ final class Accounts: Piece {
       return changed(account)
     }
     let own = grants[account]
-    // What is newer here goes to the disk as soon as that takes it.
-    if journal.unsaved.contains(account), let own, own.saved.generation >= stored.grant.generation { return }
+    // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
+    if own != nil, journal.unsaved[account] == .generation(account, stored.grant.generation) { return }
+    journal.isSaved(account)
     // This broker has the lease: nobody else can have rotated the token whose answer it waits for.
     if let own, own.phase != .idle, own.saved.generation == stored.grant.generation { return }
-    if own?.saved != stored.grant || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed }) {
+    if own?.saved != stored.grant || own?.intent != stored.intent
+      || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed })
+    {
       self[account] = Grant(
         saved: stored.grant, token: stored.tokens.first { !$0.key.isNarrowed },
         narrowed: stored.tokens.filter(\.key.isNarrowed), intent: stored.intent, jitter: surroundings.jitter())
@@ -221,8 +225,13 @@ final class Accounts: Piece {
     guard let grant = grants[account] else { return nil }
     var changes = [Change.putGrant(grant.saved), .removeTokens(account)]
     changes += grant.livingTokens.map { .putToken($0) }
-    changes.append(grant.intent.map { .putIntent($0) } ?? .removeIntent(account))
-    return changes
+    return changes + intentChange(grant, isLeased: false)
+  }
+
+  /// Without the account's lease, an intent on disk may be another broker's.
+  private func intentChange(_ grant: Grant, isLeased: Bool) -> [Change] {
+    guard isLeased || !journal.isShared else { return [] }
+    return [grant.intent.map { .putIntent($0) } ?? .removeIntent(grant.saved.account)]
   }
 
   /// Adds what should be on disk of all accounts.
@@ -240,7 +249,8 @@ final class Accounts: Piece {
   func clockStepped(by step: Duration) {
     configuredAt = configuredAt + step
     for account in names {
-      if self[account]?.clockStepped(by: step) == true { journal.keep(account) }
+      let generation = self[account]?.saved.generation
+      if self[account]?.clockStepped(by: step) == true { journal.keep(account, onDisk: generation) }
       self[account]?.retryNow(at: now)
       publish(account)
     }
