@@ -14,6 +14,9 @@ extension Logins {
     try checkLogin(params, account, provider: name, caller: caller)
     try checkWishes(params, provider.about)
     try checkAlone(provider.about, name, caller: caller)
+    let other: SavedLogin?
+    do throws(StoreError) { other = try await otherElsewhere(name) } catch { throw storeError(error) }
+    if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.about)
     let metadata: ServerMetadata
