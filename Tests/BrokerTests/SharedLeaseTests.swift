@@ -148,6 +148,39 @@ import Testing
     #expect(world.database.disk.revocations.isEmpty && world.provider.revoked.isEmpty)
   }
 
+  @Test("An answer is kept where a login that brought no refresh token came first")
+  func meetsLoginWithout() async throws {
+    let world = try await SharedWorld()
+    world.provider.hold()
+    let asked = Task { try await world.brokers[0].token("work", timeout: 300) }
+    #expect(await world.isSent())
+    // The login goes on with the refresh token whose successor is on its way.
+    var grant = try #require(world.database.disk.grant("work"))
+    (grant.generation, grant.loggedInAt) = (2, world.clock.now)
+    try await world.database.join().commit([.putGrant(grant), .removeTokens(account("work"))])
+    await settle()
+    world.provider.release()
+    #expect(try await asked.value == "work-a2")
+    #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(try await world.brokers[1].token("work") == "work-a2")
+    #expect(world.provider.reuses == 0)
+  }
+
+  @Test("A logout during a refresh by the same broker forgets an account that another broker wrote meanwhile")
+  func logoutDuringRefresh() async throws {
+    let world = try await SharedWorld()
+    world.provider.hold()
+    let asked = Task { await world.brokers[0].reason("work") }
+    #expect(await world.isSent())
+    var grant = try #require(world.database.disk.grant("work"))
+    grant.generation = 2
+    try await world.database.join().commit([.putGrant(grant)])
+    _ = try await world.brokers[0].call(AccountLogout.self, .init(account: "work", revoke: false))
+    world.provider.release()
+    #expect(await asked.value == .unknownAccount)
+    #expect(world.database.disk.grant("work") == nil)
+  }
+
   @Test("An answer that is of no use any more is dropped, and the account goes on")
   func overtakenAtOneGeneration() async throws {
     let world = try await SharedWorld()

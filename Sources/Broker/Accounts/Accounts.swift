@@ -193,7 +193,9 @@ final class Accounts: Piece {
   }
 
   /// With the account's lock. What this broker has under way for the account is discarded when its answer comes.
-  func follow(_ account: AccountName) async {
+  ///
+  /// - Parameter replacing: the caller is about to replace or to remove the grant, whatever the answer will be.
+  func follow(_ account: AccountName, replacing: Bool = false) async {
     let stored: StoredAccount?
     do throws(StoreError) {
       stored = try await journal.store.read(account)
@@ -208,8 +210,8 @@ final class Accounts: Piece {
     // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
     if own != nil, journal.unsaved[account] == .generation(account, stored.grant.generation) { return }
     journal.isSaved(account)
-    // This broker has the lease: nobody else can have rotated the token whose answer it waits for.
-    if let own, own.phase != .idle, own.saved.generation == stored.grant.generation { return }
+    // Nobody else has rotated the token whose answer this broker waits for: there may be no other answer.
+    if !replacing, let own, own.phase != .idle, own.saved.refreshToken == stored.grant.refreshToken { return }
     if own?.saved != stored.grant || own?.intent != stored.intent
       || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed })
     {

@@ -100,7 +100,7 @@ final class Imports: Piece {
         [.putGrant(saved), .removeTokens(account), .removeIntent(account)],
         expecting: journal.expectations(account, before?.generation))
     } catch {
-      if error == .conflict { await accounts.follow(account) }
+      if error == .conflict { await accounts.follow(account, replacing: true) }
       throw storeError(error)
     }
     var grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())

@@ -50,7 +50,7 @@ extension Logins {
       replaced = try await commit(saved, token, of: login, provider)
     } catch {
       if error == .conflict, rounds > 1 {
-        await accounts.follow(login.account)
+        await accounts.follow(login.account, replacing: true)
         return await adoptLocked(issued, login, provider, sentAt: sentAt, kind: kind, rounds: rounds - 1)
       }
       if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }

@@ -83,7 +83,7 @@ final class Logouts: Piece {
       } catch {
         guard error == .conflict else { throw storeError(error) }
         // Another broker has renewed it: what has to be revoked is another token.
-        await accounts.follow(account)
+        await accounts.follow(account, replacing: true)
         continue
       }
       accounts[account] = nil
