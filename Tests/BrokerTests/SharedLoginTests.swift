@@ -128,6 +128,7 @@ import Testing
     #expect(await site.callBack(login) == .completed(account: "work", provider: "example"))
     world.provider.release()
     #expect(try await asked.value == "new-a1")
+    #expect(await eventually { world.database.lease("work")?.holder == nil }, "the lease is given back")
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("new-r1"))
     #expect(
       await eventually {

@@ -52,7 +52,10 @@ extension RefreshEngine {
         guard leases[key]?.lease == lease else { return }
         let asked = uptime
         do throws(StoreError) {
-          guard try await journal.store.prolong(lease, for: Limit.lease) else { break }
+          let isHeld = try await journal.store.prolong(lease, for: Limit.lease)
+          // The refresh may have ended meanwhile.
+          guard leases[key]?.lease == lease else { return }
+          guard isHeld else { break }
           next = asked + Limit.lease / 4
         } catch {
           next = asked + Limit.prolongingPause
@@ -93,7 +96,6 @@ extension RefreshEngine {
     } catch {
       return .failed
     }
-    leases[key(account, attempt)] = nil
     accounts[account]?.discarded(attempt)
     await accounts.follow(account)
     return .unwanted
