@@ -122,6 +122,21 @@ import Testing
     _ = await lost.value
   }
 
+  @Test("A lease that was given back while its refusal was on its way is asked for again at once")
+  func heldNoMore() async throws {
+    let world = try await SharedWorld()
+    let (store, lease) = try #require(try await world.takeLease("work", attempts: 1))
+    let site = world.brokers[0]
+    site.store.set(.slow)
+    let asked = Task { try await site.token("work", timeout: 300) }
+    #expect(await eventually { site.store.waiting == 1 })
+    await store.release(lease)
+    await settle()
+    site.store.set(.works)
+    try #require(await eventually { world.provider.refreshes == 1 })
+    #expect(try await asked.value == "work-a2")
+  }
+
   @Test("An answer that came after another broker renewed the grant is not revoked: that could end the renewed one")
   func overtaken() async throws {
     let world = try await SharedWorld()

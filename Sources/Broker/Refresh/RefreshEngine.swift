@@ -124,6 +124,8 @@ final class RefreshEngine: Piece {
   func changedElsewhere(_ account: AccountName) async {
     leasedElsewhere[account] = nil
     await accounts.changedElsewhere(account)
+    // What was asked meanwhile, with the account's lock, was answered before this.
+    if leasedElsewhere.removeValue(forKey: account) != nil { accounts.changed(account) }
   }
 
   /// Until when another broker may be refreshing the account; nil: none is.
