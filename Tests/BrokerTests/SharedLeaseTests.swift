@@ -92,7 +92,7 @@ import Testing
     let holder = Task { try await world.brokers[0].token("work", timeout: 300) }
     #expect(await world.isSent())
     world.clock.advance(Limit.lease + .seconds(1))
-    #expect(await eventually { world.database.isProlonged })
+    #expect(await eventually { world.database.isProlonged() })
     let asked = Task { try await world.brokers[1].token("work", timeout: 300) }
     #expect(await eventually { await world.brokers[1].broker.engine.leasedElsewhere.count == 1 })
     #expect(world.provider.refreshes == 1)

@@ -35,12 +35,10 @@ final class SharedDatabase: Sendable {
   var overtaken: Int { state.withLock { $0.overtaken } }
   func lease(_ name: String) -> Held? { state.withLock { $0.leases[AccountName(rawValue: name)!] } }
 
-  /// Whether every lease that is held lasts for half of its time at least.
-  var isProlonged: Bool {
+  /// Whether every lease that is held lasts for this long at least.
+  func isProlonged(for time: Duration = Limit.lease / 2) -> Bool {
     let now = clock.elapsed
-    return state.withLock {
-      $0.leases.values.allSatisfy { $0.holder == nil || $0.until - now >= Limit.lease.scaled(by: 0.5) }
-    }
+    return state.withLock { $0.leases.values.allSatisfy { $0.holder == nil || $0.until - now >= time } }
   }
 
   /// A broker's connection to it.
