@@ -154,7 +154,12 @@ public final class Broker {
   /// Takes over what other brokers change, where several share the store.
   private func followOthers() {
     guard let changes = journal.store.changesElsewhere else { return }
-    Task { for await account in changes { await engine.changedElsewhere(account) } }
+    Task {
+      for await account in changes {
+        await engine.changedElsewhere(account)
+        await logins.changedElsewhere(account)
+      }
+    }
   }
 
   /// Puts a configuration in force that was read and checked.
@@ -304,6 +309,8 @@ extension Broker: JournalSource {
   }
 
   func changes(of account: AccountName) -> [Change]? { accounts.changes(of: account) }
+
+  func follow(_ account: AccountName) async { await accounts.follow(account) }
 
   func storeChanged() { updateSummary() }
 }

@@ -137,6 +137,10 @@ enum Limit {
   static let slowCommit = Duration.seconds(5)
   /// How long a refresh is leased at a store that several brokers share: longer than any request to a provider takes.
   static let lease = Duration.seconds(120)
+  /// How soon a lease is prolonged again after the store did not answer.
+  static let prolongingPause = Duration.seconds(5)
+  /// How often a change is decided anew after another broker changed the account first.
+  static let conflicts = 8
   /// How soon a store that fails is tried again; then every ``longestSleep``.
   static let mendingDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]
   static let examination = Duration.seconds(30)

@@ -39,8 +39,8 @@ final class AccountTable {
   private var steps: [Duration] = []
   /// An account's secrets cannot be opened: says what to make of the rest.
   var onDamage: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
-  /// What is on disk of an account moved with the clock.
-  var onMove: (@BrokerActor (AccountName) -> Void)?
+  /// What is on disk of an account, of this generation, moved with the clock.
+  var onMove: (@BrokerActor (AccountName, Int64?) -> Void)?
 
   init(wholeAccounts: Int, pack: @escaping @Sendable (StoredAccount) -> any PackedAccount) {
     self.wholeAccounts = wholeAccounts
@@ -127,7 +127,7 @@ final class AccountTable {
     for step in missed where live.grant?.clockStepped(by: step) == true { isMoved = true }
     guard !missed.isEmpty else { return }
     row.packed = nil
-    if isMoved { onMove?(account) }
+    if isMoved { onMove?(account, live.grant?.saved.generation) }
   }
 
   // MARK: Packing

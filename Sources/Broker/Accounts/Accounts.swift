@@ -42,7 +42,7 @@ final class Accounts: Piece {
     configuredAt = runtime.clock.now
     table = AccountTable(wholeAccounts: wholeAccounts) { [store = journal.store] in store.pack($0) }
     table.onDamage = { [unowned self] in damaged($0, $1) }
-    table.onMove = { [journal] in journal.keep($0) }
+    table.onMove = { [journal] in journal.keep($0, onDisk: $1) }
   }
 
   /// Calls back after each change. The action must not wait.
@@ -249,18 +249,19 @@ final class Accounts: Piece {
   func holdsBack(_ grant: Grant) -> StoreError? { canLose(grant.saved) ? journal.failure : nil }
 
   /// Saves the grant as it is once it has the account's lock; nothing where it is gone by then.
-  func saveStanding(of account: AccountName, _ what: String) async {
+  ///
+  /// - Parameter leased: what the account's lease was given for, where this broker has it.
+  func saveStanding(of account: AccountName, _ what: String, leased: [Expectation]? = nil) async {
     await journal.lock(account)
     defer { journal.unlock(account) }
     guard let grant = table[account] else { return }
-    var changes = [Change.putGrant(grant.saved), grant.intent.map { .putIntent($0) } ?? .removeIntent(account)]
+    var changes = [Change.putGrant(grant.saved)] + intentChange(grant, isLeased: leased != nil)
     // A restart must not hand out again what a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
     do throws(StoreError) {
-      try await journal.commitOrKeep(
-        changes, of: account, expecting: journal.expectations(account, grant.saved.generation))
+      try await journal.commitOrKeep(changes, of: account, onDisk: grant.saved.generation, expecting: leased)
     } catch {
-      if error == .conflict { return await follow(account) }
+      guard error != .conflict else { return }
       logger.warning("not saved yet: \(what)", metadata: ["account": "\(account)"])
     }
   }
@@ -273,7 +274,9 @@ final class Accounts: Piece {
   }
 
   /// With the account's lock. What this broker has under way for the account is discarded when its answer comes.
-  func follow(_ account: AccountName) async {
+  ///
+  /// - Parameter replacing: the caller is about to replace or to remove the grant, whatever the answer will be.
+  func follow(_ account: AccountName, replacing: Bool = false) async {
     let stored: StoredAccount?
     do throws(StoreError) {
       stored = try await journal.store.read(account)
@@ -285,11 +288,14 @@ final class Accounts: Piece {
       return changed(account)
     }
     let own = table[account]
-    // What is newer here goes to the disk as soon as that takes it.
-    if journal.unsaved.contains(account), let own, own.saved.generation >= stored.grant.generation { return }
-    // This broker has the lease: nobody else can have rotated the token whose answer it waits for.
-    if let own, own.phase != .idle, own.saved.generation == stored.grant.generation { return }
-    if own?.saved != stored.grant || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed }) {
+    // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
+    if own != nil, journal.unsaved[account] == .generation(account, stored.grant.generation) { return }
+    journal.isSaved(account)
+    // Nobody else has rotated the token whose answer this broker waits for: there may be no other answer.
+    if !replacing, let own, own.phase != .idle, own.saved.refreshToken == stored.grant.refreshToken { return }
+    if own?.saved != stored.grant || own?.intent != stored.intent
+      || own?.token != stored.tokens.first(where: { !$0.key.isNarrowed })
+    {
       self[account] = Grant(stored, jitter: surroundings.jitter())
     }
     changed(account)
@@ -300,8 +306,13 @@ final class Accounts: Piece {
     guard let grant = table[account] else { return nil }
     var changes = [Change.putGrant(grant.saved), .removeTokens(account)]
     changes += grant.livingTokens.map { .putToken($0) }
-    changes.append(grant.intent.map { .putIntent($0) } ?? .removeIntent(account))
-    return changes
+    return changes + intentChange(grant, isLeased: false)
+  }
+
+  /// Without the account's lease, an intent on disk may be another broker's.
+  private func intentChange(_ grant: Grant, isLeased: Bool) -> [Change] {
+    guard isLeased || !journal.isShared else { return [] }
+    return [grant.intent.map { .putIntent($0) } ?? .removeIntent(grant.saved.account)]
   }
 
   /// What should be on disk of all accounts.

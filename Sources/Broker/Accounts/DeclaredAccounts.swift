@@ -52,21 +52,22 @@ final class DeclaredAccounts: Piece {
       if isSame {
         accounts.sources[account.name] = account.source
         if accounts[account.name]?.recordSource(fingerprint) == true, let saved = accounts[account.name]?.saved {
-          try? await journal.commitOrKeep([.putGrant(saved)], of: account.name)
+          try? await journal.commitOrKeep([.putGrant(saved)], of: account.name, onDisk: saved.generation)
         }
         return
       }
     }
     accounts.sources[account.name] = account.source
+    let before = accounts[account.name]?.saved.generation
     let saved = SavedGrant(
       account: account.name, provider: account.provider, identity: nil, requestedScopes: scopes,
       grantedScopes: scopes, resource: resource, refreshToken: nil,
-      generation: accounts[account.name]?.saved.generation ?? 0, createdAt: now, loggedInAt: now,
+      generation: before ?? 0, createdAt: now, loggedInAt: now,
       kind: account.source.kind, dpopKey: declaredKey(account.provider),
       sourceFingerprint: fingerprint)
     accounts[account.name] = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
     try? await journal.commitOrKeep(
-      [.putGrant(saved), .removeTokens(account.name), .removeIntent(account.name)], of: account.name)
+      [.putGrant(saved), .removeTokens(account.name), .removeIntent(account.name)], of: account.name, onDisk: before)
     accounts.changed(account.name)
   }
 

@@ -96,8 +96,11 @@ final class Imports: Piece {
       resource: params.resource ?? provider.tokenTraits.resource, refreshToken: token,
       generation: before?.generation ?? 0, createdAt: before?.createdAt ?? now, loggedInAt: now, kind: .imported)
     do throws(StoreError) {
-      try await journal.commit([.putGrant(saved), .removeTokens(account), .removeIntent(account)])
+      try await journal.commit(
+        [.putGrant(saved), .removeTokens(account), .removeIntent(account)],
+        expecting: journal.expectations(account, before?.generation))
     } catch {
+      if error == .conflict { await accounts.follow(account, replacing: true) }
       throw storeError(error)
     }
     var grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())

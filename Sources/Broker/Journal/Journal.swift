@@ -16,8 +16,8 @@ final class Journal: Piece {
   /// Why the last commit failed; nil: the store works.
   private(set) var failure: StoreError?
   private(set) var failingSince: Timestamp?
-  /// Accounts that are newer in memory than on disk.
-  private(set) var unsaved: Set<AccountName> = []
+  /// Accounts that are newer in memory than on disk, with what this broker last knew to be there.
+  private(set) var unsaved: [AccountName: Expectation] = [:]
   /// Commits under way, by the time since boot at which they began.
   private var commits: [UInt64: Duration] = [:]
   private var isSavingSoon = false
@@ -55,24 +55,40 @@ final class Journal: Piece {
     try await write { () async throws(StoreError) in
       try await store.commit(changes, expecting: expecting)
     }
+    if !unsaved.isEmpty { notice(changes) }
   }
 
   /// Leases the account's refresh, and writes the intent with it.
   ///
-  /// - Throws: `.conflict` where the account's generation on disk is another than this: memory has to follow first.
-  func lease(_ intent: RefreshIntent, generation: Int64) async throws(StoreError) -> Leasing {
-    let expected = expectations(intent.account, generation)
-    return try await write { () async throws(StoreError) in
-      try await store.lease(intent, for: Limit.lease, expecting: expected)
+  /// - Throws: `.conflict` where an expectation does not hold: memory has to follow first.
+  func lease(_ intent: RefreshIntent, expecting: [Expectation]) async throws(StoreError) -> Leasing {
+    try await write { () async throws(StoreError) in
+      try await store.lease(intent, for: Limit.lease, expecting: expecting)
     }
   }
 
   /// Whether other brokers use the store as well.
   var isShared: Bool { store.changesElsewhere != nil }
 
-  /// That nobody else has changed the account. Of one that is newer in memory than on disk nothing can be expected.
+  /// That nobody else has changed the account since this broker last knew what is on disk.
+  ///
+  /// - Parameter generation: that in memory; nil: there is no such account.
   func expectations(_ account: AccountName, _ generation: Int64?) -> [Expectation] {
-    unsaved.contains(account) ? [] : [.generation(account, generation)]
+    [unsaved[account] ?? .generation(account, generation)]
+  }
+
+  /// What these changes left on disk of accounts that are newer in memory all the same.
+  private func notice(_ changes: [Change]) {
+    for change in changes {
+      switch change {
+      case .putGrant(let grant) where unsaved[grant.account] != nil:
+        unsaved[grant.account] = .generation(grant.account, grant.generation)
+      case .removeGrant(let account): unsaved[account] = nil
+      case .putGrant, .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin,
+        .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue:
+        break
+      }
+    }
   }
 
   /// Counts a write, and whether the store works.
@@ -110,16 +126,19 @@ final class Journal: Piece {
     }
   }
 
-  /// Commits what is known of the account, or notes that it is newer in memory than on disk.
+  /// Commits what is known of the account, or notes that it is newer in memory than on disk. With the account's lock.
   ///
-  /// - Throws: the failure; after `.conflict` memory has to follow the disk: ``Accounts/follow(_:)``.
+  /// - Parameters:
+  ///   - generation: that of the account on disk, unless it is newer in memory already; nil: it is not there.
+  ///   - expecting: what else than that has to hold.
+  /// - Throws: the failure; after `.conflict` memory follows the disk.
   func commitOrKeep(
-    _ changes: [Change], of account: AccountName, expecting: [Expectation] = []
+    _ changes: [Change], of account: AccountName, onDisk generation: Int64?, expecting: [Expectation]? = nil
   ) async throws(StoreError) {
     do throws(StoreError) {
-      try await commit(changes, expecting: expecting)
+      try await commit(changes, expecting: expecting ?? expectations(account, generation))
     } catch {
-      if error != .conflict { unsaved.insert(account) }
+      if error == .conflict { await source?.follow(account) } else { keep(account, onDisk: generation) }
       throw error
     }
   }
@@ -203,13 +222,13 @@ final class Journal: Piece {
     for _ in 0..<Limit.rounds where !commits.isEmpty { await surroundings.sleep(.milliseconds(20)) }
     guard commits.isEmpty, let failure, failure.isLoss, !isStopped else { return }
     let before = unsaved
-    unsaved = []
+    unsaved = [:]
     var (state, accounts) = await source?.wholeState() ?? (StoredState(), [])
     state.values = values
     do throws(StoreError) {
       try await store.rebuild(from: state, accounts: accounts)
     } catch {
-      unsaved.formUnion(before)
+      unsaved.merge(before) { $1 }
       // What is damaged stays so, whatever kept it from being written anew.
       logger.error("the state could not be written anew: \(error.message)", metadata: ["hint": "\(error.hint)"])
       return
@@ -255,7 +274,7 @@ final class Journal: Piece {
 
   /// Writes what is newer in memory.
   func saveUnsaved() async {
-    for account in unsaved.sorted() {
+    for account in unsaved.keys.sorted() {
       await lock(account)
       let saved = await saveWhole(account)
       unlock(account)
@@ -273,22 +292,29 @@ final class Journal: Piece {
     }
   }
 
-  /// The account is newer in memory than on disk, until ``saveUnsaved()``.
-  func keep(_ account: AccountName) { unsaved.insert(account) }
+  /// The account is newer in memory than on disk, which has this generation of it, until ``saveUnsaved()``.
+  func keep(_ account: AccountName, onDisk generation: Int64?) {
+    if unsaved[account] == nil { unsaved[account] = .generation(account, generation) }
+  }
 
   /// What is on disk of the account is what is in memory.
-  func isSaved(_ account: AccountName) { unsaved.remove(account) }
+  func isSaved(_ account: AccountName) { unsaved[account] = nil }
 
   /// With the account's lock. False: the store still fails.
   private func saveWhole(_ account: AccountName) async -> Bool {
-    unsaved.remove(account)
-    guard let changes = source?.changes(of: account) else { return true }
-    do throws(StoreError) {
-      try await commitOrKeep(changes, of: account)
+    guard let known = unsaved.removeValue(forKey: account), let changes = source?.changes(of: account) else {
       return true
-    } catch {
-      return false
     }
+    do throws(StoreError) {
+      try await commit(changes, expecting: [known])
+    } catch {
+      guard error == .conflict else {
+        unsaved[account] = known
+        return false
+      }
+      await source?.follow(account)
+    }
+    return true
   }
 
   // MARK: Locks
@@ -312,6 +338,8 @@ protocol JournalSource: AnyObject {
   func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount])
   /// The changes that put all of an account on disk; nil: there is no such account.
   func changes(of account: AccountName) -> [Change]?
+  /// Another broker wrote the account: memory follows the disk. With the account's lock.
+  func follow(_ account: AccountName) async
   /// The store began to fail, or works again.
   func storeChanged()
 }

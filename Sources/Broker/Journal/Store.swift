@@ -1,4 +1,5 @@
 public import Grants
+public import OAuth
 
 /// The broker's state on disk: of one process that owns it, or of several brokers that share it.
 ///
@@ -33,23 +34,31 @@ public protocol Store: Sendable {
   func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError)
 
   /// Leases the account's refresh to this broker, with the note that its refresh token is about to be sent, in one
-  /// transaction. Nobody else gets the lease before it is given back or has ended, by the store's own clock.
+  /// transaction. Nobody else gets the lease before it is given back or has ended, by the store's own clock: the caller
+  /// counts from when it asked. Who has it already gets it again, with a higher fence.
   ///
   /// - Throws: `.conflict` where an expectation does not hold.
   func lease(
     _ intent: RefreshIntent, for duration: Duration, expecting: [Expectation]
   ) async throws(StoreError) -> Leasing
 
-  /// Lets a lease that has not ended last for so long from now on.
-  func prolong(_ lease: Lease, for duration: Duration) async
+  /// Lets a lease last for so long from now on, also one that has ended and that nobody else took: its fence and its
+  /// holder are still those of the latest.
+  ///
+  /// - Returns: false where it is this broker's no more: another has taken it, or it was given back.
+  func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool
 
-  /// Gives a lease back. One that has ended is none of this broker's any more, and nothing happens.
+  /// Gives a lease back. Nothing happens where another broker has taken it.
   func release(_ lease: Lease) async
 
   /// What is on disk of one account now; nil: there is no such account.
   func read(_ account: AccountName) async throws(StoreError) -> StoredAccount?
 
-  /// The accounts that others changed, as they do; nil: nobody else can. Ends with ``close()``.
+  /// Pending logins that any broker began; none where nobody else can have begun one, as memory has all of them.
+  func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin]
+
+  /// The accounts that others changed, or whose logins they did, as they do; nil: nobody else can. Ends with
+  /// ``close()``.
   var changesElsewhere: AsyncStream<AccountName>? { get }
 
   /// Whether the database is still there and still the one that was opened; writes nothing. Whoever writes into a
@@ -102,13 +111,15 @@ extension Store {
     return .granted(Lease(account: intent.account, fence: 0))
   }
 
-  public func prolong(_ lease: Lease, for duration: Duration) async {}
+  public func prolong(_ lease: Lease, for duration: Duration) async throws(StoreError) -> Bool { true }
 
   public func release(_ lease: Lease) async {}
 
   public func read(_ account: AccountName) async throws(StoreError) -> StoredAccount? {
     try await load().accounts.first { $0.grant.account == account }
   }
+
+  public func logins(_ wanted: LoginSearch) async throws(StoreError) -> [SavedLogin] { [] }
 
   public var changesElsewhere: AsyncStream<AccountName>? { nil }
 }
@@ -140,6 +151,16 @@ public enum Expectation: Sendable, Equatable {
   case generation(AccountName, Int64?)
   /// The login is on disk: nobody else has taken it.
   case login(LoginID)
+}
+
+/// Which pending logins are looked for.
+public enum LoginSearch: Sendable, Equatable {
+  case id(LoginID)
+  /// By the `state` of a callback. The store looks for its hash under a key that the brokers share, so that the time of
+  /// the look-up tells nothing.
+  case state(Secret)
+  /// All of a provider, whose callbacks bear no state, or bear it where no server sees it.
+  case provider(ProviderName)
 }
 
 /// All that is on disk of one account.

@@ -25,6 +25,13 @@ extension Logins {
     if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return error }
     await journal.lock(login.account)
     defer { journal.unlock(login.account) }
+    return await adoptLocked(issued, login, provider, sentAt: sentAt, kind: kind, rounds: Limit.conflicts)
+  }
+
+  /// - Parameter rounds: how often it is decided anew after another broker changed the account.
+  private func adoptLocked(
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind, rounds: Int
+  ) async -> RPCError? {
     let before = accounts[login.account]
     if let old = before?.saved,
       old.provider != login.provider || provider.tokenTraits.isAnotherPerson(issued.identity, than: old.identity)
@@ -42,6 +49,10 @@ extension Logins {
     do throws(StoreError) {
       replaced = try await commit(saved, token, of: login, provider)
     } catch {
+      if error == .conflict, rounds > 1 {
+        await accounts.follow(login.account, replacing: true)
+        return await adoptLocked(issued, login, provider, sentAt: sentAt, kind: kind, rounds: rounds - 1)
+      }
       if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
       return storeError(error)
     }
@@ -74,6 +85,8 @@ extension Logins {
     _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
   ) async throws(StoreError) -> [PendingRevocation] {
     let obsolete = revocations.obsolete(for: saved)
+    // A code is spent before, and so is all else that a callback brings to a shared store.
+    let unspent: [Expectation] = saved.kind == .deviceCode ? [.login(login.id)] : []
     var attempt = 1
     while true {
       let before = accounts[login.account]
@@ -82,12 +95,14 @@ extension Logins {
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
       changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
-        try await removeFromDisk(login.id, with: changes)
+        try await removeFromDisk(
+          login.id, with: changes,
+          expecting: journal.expectations(login.account, before?.saved.generation) + unspent)
         revocations.forget(obsolete)
         revocations.takeOver(replaced)
         return replaced
       } catch {
-        guard attempt < 5 else { throw error }
+        guard attempt < 5, error != .conflict else { throw error }
         attempt += 1
         await surroundings.sleep(.seconds(1))
       }

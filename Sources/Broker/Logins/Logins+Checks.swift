@@ -46,14 +46,17 @@ extension Logins {
       let isAlike = providers[login.saved.provider]?.provider.authorizationTraits.correlation == .singleLogin
       return login.saved.provider == provider.name || isAlike && login.saved.redirectURI == own
     }
-    guard let other else { return }
+    if let other { throw waitsAlready(other.saved, caller: caller) }
+  }
+
+  func waitsAlready(_ other: SavedLogin, caller: Caller) -> RPCError {
     // Its id is a secret of whoever started it.
-    let (id, isOwn) = (other.saved.id, other.saved.uid == caller.uid)
-    throw RPCError(
-      .loginInProgress, "a login at provider \(other.saved.provider) waits already, and only one may at a time",
+    let (id, isOwn) = (other.id, other.uid == caller.uid)
+    return RPCError(
+      .loginInProgress, "a login at provider \(other.provider) waits already, and only one may at a time",
       hint: isOwn
         ? "Go on with it: `grantctl login --continue \(id)`, or end it: `grantctl login --cancel \(id)`."
-        : "Wait until it ends, at the latest in \(max(0, (other.saved.expiresAt - now).wholeSeconds)) s.",
+        : "Wait until it ends, at the latest in \(max(0, (other.expiresAt - now).wholeSeconds)) s.",
       detail: isOwn ? id.rawValue : nil)
   }
 

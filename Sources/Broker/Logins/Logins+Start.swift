@@ -14,6 +14,9 @@ extension Logins {
     try checkLogin(params, account, provider: name, caller: caller)
     try checkWishes(params, provider)
     try checkAlone(provider, caller: caller)
+    let other: SavedLogin?
+    do throws(StoreError) { other = try await otherElsewhere(name) } catch { throw storeError(error) }
+    if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
     let metadata: ServerMetadata

@@ -119,7 +119,8 @@ extension Logins {
   }
 
   /// The login as it was; nil where it has ended already.
-  private func end(_ id: LoginID, _ phase: Login.Phase) -> SavedLogin? {
+  @discardableResult
+  func end(_ id: LoginID, _ phase: Login.Phase) -> SavedLogin? {
     guard let login = table[id], login.endedAt == nil else { return nil }
     table[id]?.phase = phase
     table[id]?.saved.forgetSecrets()

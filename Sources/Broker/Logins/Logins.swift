@@ -60,8 +60,10 @@ final class Logins: Piece {
   }
 
   /// The one place that takes a login off the disk: with its tokens, before its code is sent, or as it fails.
-  func removeFromDisk(_ id: LoginID, with changes: [Change] = []) async throws(StoreError) {
-    try await journal.commit(changes + [.removeLogin(id)])
+  func removeFromDisk(
+    _ id: LoginID, with changes: [Change] = [], expecting: [Expectation] = []
+  ) async throws(StoreError) {
+    try await journal.commit(changes + [.removeLogin(id)], expecting: expecting)
   }
 
   /// Whoever waits for a login looks again.

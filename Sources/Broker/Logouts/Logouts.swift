@@ -71,18 +71,26 @@ final class Logouts: Piece {
   ) async throws(RPCError) -> (Grant, [PendingRevocation]) {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
-    let tokens = revoke ? liveTokens(grant) : []
-    let context = revocationContext(of: grant.saved, reach: reach)
-    let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
-    do throws(StoreError) {
-      try await journal.commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
-    } catch {
-      throw storeError(error)
+    for _ in 0..<Limit.conflicts {
+      guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
+      let tokens = revoke ? liveTokens(grant) : []
+      let context = revocationContext(of: grant.saved, reach: reach)
+      let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
+      do throws(StoreError) {
+        try await journal.commit(
+          [.removeGrant(account)] + pending.map { .putRevocation($0) },
+          expecting: journal.expectations(account, grant.saved.generation))
+      } catch {
+        guard error == .conflict else { throw storeError(error) }
+        // Another broker has renewed it: what has to be revoked is another token.
+        await accounts.follow(account, replacing: true)
+        continue
+      }
+      accounts[account] = nil
+      revocations.takeOver(pending)
+      return (grant, pending)
     }
-    accounts[account] = nil
-    revocations.takeOver(pending)
-    return (grant, pending)
+    throw storeError(.conflict)
   }
 
   private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {

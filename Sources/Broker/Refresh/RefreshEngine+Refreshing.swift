@@ -31,19 +31,23 @@ extension RefreshEngine {
     _ ticket: ProviderGate.Ticket
   ) async {
     let begun = uptime
+    let loggedInAt = accounts[account]?.saved.loggedInAt
     let (sent, result) = await ask(account, attempt, intent, asked)
     recordOutcome(account, ticket, result, asked)
     let outcome: RefreshOutcome
     switch result {
-    case .success(let issued): outcome = await renew(account, sent, issued, asked)
+    case .success(let issued): outcome = await renew(account, sent, issued, asked, of: loggedInAt)
     case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
     case nil:
       accounts[account]?.withdrawn(sent)
-      // Where another broker has the lease, what is on disk is that one's.
-      if leaseElsewhere(account) == nil { await accounts.saveStanding(of: account, "a refresh that was not sent") }
+      // Without the lease nothing was written at a shared store, and what is there may be another broker's.
+      let leased = expectations(account, attempt)
+      if leased != nil || !journal.isShared {
+        await accounts.saveStanding(of: account, "a refresh that was not sent", leased: leased)
+      }
       outcome = .discarded
     }
-    if let lease = leases.removeValue(forKey: key(account, attempt)) { await journal.store.release(lease) }
+    if let leased = leases.removeValue(forKey: key(account, attempt)) { await journal.store.release(leased.lease) }
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
     inFlight -= 1
     accounts.changed(account)
@@ -86,49 +90,8 @@ extension RefreshEngine {
     }
   }
 
-  /// Leases the account and notes on disk that its refresh token is about to be sent.
-  private func saveIntent(_ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent) async -> Tried {
-    await journal.lock(account)
-    defer { journal.unlock(account) }
-    // A login may have taken the grant's place meanwhile, or a logout.
-    guard let grant = accounts[account], case .refreshing(let current) = grant.phase, current == attempt else {
-      return .unwanted
-    }
-    do throws(StoreError) {
-      switch try await journal.lease(intent, generation: grant.saved.generation) {
-      case .granted(let lease): hold(lease, attempt)
-      case .held(let duration):
-        leasedElsewhere[account] = uptime + duration
-        return .unwanted
-      }
-      return .saved
-    } catch {
-      guard error == .conflict else { return .failed }
-      await accounts.follow(account)
-      return .unwanted
-    }
-  }
-
-  /// Keeps the lease as long as the refresh is under way: a request that takes long must not be sent a second time by
-  /// another broker.
-  private func hold(_ lease: Lease, _ attempt: Grant.Attempt) {
-    let key = key(lease.account, attempt)
-    leases[key] = lease
-    guard journal.isShared else { return }
-    Task {
-      while leases[key] == lease {
-        await surroundings.sleep(Limit.lease / 4)
-        if leases[key] == lease { await journal.store.prolong(lease, for: Limit.lease) }
-      }
-    }
-  }
-
-  private func key(_ account: AccountName, _ attempt: Grant.Attempt) -> LeaseKey {
-    LeaseKey(account: account, attempt: attempt.number)
-  }
-
   private func renew(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked, of loggedInAt: Timestamp?
   ) async -> RefreshOutcome {
     let provider = asked.provider
     let before = accounts[account]?.saved
@@ -136,11 +99,11 @@ extension RefreshEngine {
     let outcome = accounts[account]?.answered(
       attempt, issued, rotation: traits.rotation, refreshTokenLifetime: traits.lifetime, isProlonged: traits.isSliding)
     guard case .commit(let renewal) = outcome else {
-      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, provider)
+      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, loggedInAt, provider)
       return .discarded
     }
     guard await commitRenewal(account, attempt) else {
-      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider)
+      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, loggedInAt, provider)
       return .discarded
     }
     asked.connection.works()
@@ -158,10 +121,13 @@ extension RefreshEngine {
 
   /// Revokes the refresh token of an answer that is not kept: a logout, a sign-out or a login came first.
   private func revokeUnused(
-    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider
+    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ loggedInAt: Timestamp?,
+    _ provider: any Provider
   ) async {
     guard let token, !token.isEmpty, token != attempt.refreshToken else { return }
     let current = accounts[account]?.saved.refreshToken
+    // Of the same login, another broker has renewed it: a revocation could end what that one got.
+    if journal.isShared, current != nil, accounts[account]?.saved.loggedInAt == loggedInAt { return }
     // Where the account still has the one that was sent, a revocation of its successor could end both.
     guard current != token, current != attempt.refreshToken else { return }
     guard current == nil || provider.revocationTraits.scope == .token else { return }
@@ -186,12 +152,6 @@ extension RefreshEngine {
     }
   }
 
-  private enum Tried {
-    case saved, unwanted, failed
-    /// At once, under another lease.
-    case again
-  }
-
   private func tryCommit(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
     await journal.lock(account)
     defer { journal.unlock(account) }
@@ -203,54 +163,34 @@ extension RefreshEngine {
       let dropped = renewal.dropped.map { Change.removeToken(account, $0) }
       try await journal.commit(
         [.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)],
-        expecting: leases[key(account, attempt)].map { [.lease($0)] } ?? [])
+        expecting: expectations(account, attempt)
+          ?? journal.expectations(account, accounts[account]?.saved.generation))
     } catch {
       if error == .conflict { return await leaseEnded(account, attempt) }
       // The refresh token on disk stays good: a crash now loses nothing but this access token.
       guard let grant = accounts[account], !accounts.canLose(grant.saved), grant.isCommittingSameRefreshToken else {
         return .failed
       }
-      journal.keep(account)
+      journal.keep(account, onDisk: grant.saved.generation)
     }
     return accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true ? .saved : .unwanted
-  }
-
-  /// With the account's lock: the answer came after the lease had ended, as where this machine was suspended. While nobody
-  /// else has renewed the grant since, this answer is all that there is of it, and it is committed under a new lease.
-  private func leaseEnded(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
-    do throws(StoreError) {
-      if let stored = try await journal.store.read(account), stored.grant.refreshToken == attempt.refreshToken,
-        let intent = accounts[account]?.intent
-      {
-        switch try await journal.lease(intent, generation: stored.grant.generation) {
-        case .granted(let lease):
-          hold(lease, attempt)
-          return .again
-        case .held: return .failed
-        }
-      }
-    } catch {
-      return .failed
-    }
-    leases[key(account, attempt)] = nil
-    await accounts.follow(account)
-    return .unwanted
   }
 
   func refreshFailed(
     _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked
   ) async -> RefreshOutcome {
     asked.connection.lastError = failure.message
+    let leased = expectations(account, attempt)
     let outcome = accounts[account]?.failed(
       attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: surroundings.jitter(),
       rotation: asked.connection.provider.refreshTraits.rotation)
     switch outcome {
     case .retry(let saved, let retryAt):
-      await accounts.saveStanding(of: account, "a failed refresh")
+      await accounts.saveStanding(of: account, "a failed refresh", leased: leased)
       accounts.report(saved, unavailable(account, failure, retryAt: retryAt), .tokenFailed)
       return .retry
     case .ended(let saved, let reason):
-      await accounts.saveStanding(of: account, "the end of a grant")
+      await accounts.saveStanding(of: account, "the end of a grant", leased: leased)
       if reason == .refused || reason == .refreshTokenExpired { await refreshTokenEnded(saved) }
       if let grant = accounts[account], case .loginRequired(_, let told) = grant.saved.standing {
         accounts.report(saved, accounts.loginRequired(grant, reason, told), .loginRequired)
@@ -264,14 +204,14 @@ extension RefreshEngine {
       } else if asked.connection.hasWrongMetadata || !isAbout(saved, alone: failure, asked.provider.tokenTraits) {
         asked.connection.suspension = (told, until: now + Limit.suspension)
       }
-      await accounts.saveStanding(of: account, "a refused client")
+      await accounts.saveStanding(of: account, "a refused client", leased: leased)
       if let grant = accounts[account] { accounts.report(saved, accounts.misconfigured(grant, told), .tokenFailed) }
       // Its other accounts rest with it.
       wakeWanted(asked.provider.name)
       accounts.conditionChanged()
       return .misconfigured
     case .refused(let saved):
-      await accounts.saveStanding(of: account, "a refused scope")
+      await accounts.saveStanding(of: account, "a refused scope", leased: leased)
       logger.notice(
         "\(account): the provider gives no such token: \(failure.message)",
         metadata: ["account": "\(account)", "provider": "\(saved.provider)"])

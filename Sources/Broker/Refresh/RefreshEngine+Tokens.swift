@@ -9,6 +9,7 @@ extension RefreshEngine {
     of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account]?.token(for: key)?.generation
+    let asked = now
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
       let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key)
@@ -24,9 +25,10 @@ extension RefreshEngine {
       case .refresh, .wait: break
       }
       do throws(RPCError) {
-        // What a fresh token does not have, the next one will not have either.
-        let latest = grant.token(for: key)?.generation
-        if answer == .refresh, latest != first, latest != nil, grant.rejectedGeneration != latest {
+        // What a fresh token does not have, the next one will not have either. One that another broker wrote may be old.
+        if answer == .refresh, let latest = grant.token(for: key), latest.generation != first,
+          grant.rejectedGeneration != latest.generation, !journal.isShared || latest.issuedAt >= asked
+        {
           throw tooShort(grant)
         }
         if answer == .refresh { try begin(account, grant, key) }

@@ -25,13 +25,22 @@ final class RefreshEngine: Piece {
   var fetched: Set<AccountName> = []
   var inFlight = 0
   /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
-  var leases: [LeaseKey: Lease] = [:]
+  var leases: [LeaseKey: Leased] = [:]
   /// Accounts that another broker refreshes, until when since boot at most: it has their lease.
   var leasedElsewhere: [AccountName: Duration] = [:]
 
   struct LeaseKey: Hashable {
     var account: AccountName
+    /// Never twice of one account, also where another grant took its name: ``Accounts`` numbers them on.
     var attempt: UInt64
+  }
+
+  struct Leased {
+    let lease: Lease
+    /// What was on disk when the lease was given. What comes of the refresh is written where that is there still.
+    let generation: [Expectation]
+
+    var expectations: [Expectation] { generation + [.lease(lease)] }
   }
 
   init(
@@ -153,6 +162,8 @@ final class RefreshEngine: Piece {
   func changedElsewhere(_ account: AccountName) async {
     leasedElsewhere[account] = nil
     await accounts.changedElsewhere(account)
+    // What was asked meanwhile, with the account's lock, was answered before this.
+    if leasedElsewhere.removeValue(forKey: account) != nil { accounts.changed(account) }
   }
 
   /// Until when another broker may be refreshing the account; nil: none is.

@@ -83,14 +83,15 @@ final class TokenRequests: Piece {
     await journal.lock(account)
     defer { journal.unlock(account) }
     guard let grant = accounts[account], grant.rejectedGeneration == generation, grant.isTokenRejected else { return }
-    try? await journal.commitOrKeep([.removeToken(account, SavedToken.Key())], of: account)
+    try? await journal.commitOrKeep(
+      [.removeToken(account, SavedToken.Key())], of: account, onDisk: grant.saved.generation)
   }
 
   private func dropToken(_ account: AccountName, _ key: SavedToken.Key) async {
     await journal.lock(account)
     defer { journal.unlock(account) }
     guard let grant = accounts[account], grant.token(for: key) == nil else { return }
-    try? await journal.commitOrKeep([.removeToken(account, key)], of: account)
+    try? await journal.commitOrKeep([.removeToken(account, key)], of: account, onDisk: grant.saved.generation)
   }
 
   private func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {

@@ -46,6 +46,14 @@ extension Grant {
     takeBackIntent()
   }
 
+  /// Another broker was quicker: what comes of the request is not kept.
+  public mutating func discarded(_ attempt: Attempt) {
+    switch phase {
+    case .idle: break
+    case .refreshing(let current), .committing(let current, _): if current == attempt { phase = .idle }
+    }
+  }
+
   public enum Answered: Sendable, Equatable {
     /// Commit this, then call ``committed(_:jitter:)``; until then nobody sees it.
     case commit(Renewal)

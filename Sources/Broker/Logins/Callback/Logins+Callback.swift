@@ -50,6 +50,9 @@ extension Logins {
     guard !isDraining else { return .refused(shuttingDown()) }
     if let provider = endings.returned(url) { return .signedOut(provider) }
     let address = ReturnedAddress(url)
+    let found: [LoginID]
+    do throws(StoreError) { found = try await takeOverElsewhere(address) } catch { return .refused(storeError(error)) }
+    defer { handBack(found) }
     if let login = login(namedBy: address) { return await receive(address, of: login) }
     var next: URL?
     var unnamed: [Login] = []
@@ -149,7 +152,7 @@ extension Logins {
     table[login.id]?.phase = .exchanging
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    if let verdict = await spend(answer, login.id) { return verdict }
+    if let verdict = await spend(answer, login) { return verdict }
     let error = await settle(answer, login, provider, metadata, sentAt: sentAt)
     if let error { return .failed(error) }
     if let held = table[login.id], held.isPending, let action = held.saved.action {
@@ -176,15 +179,24 @@ extension Logins {
     return .failed(await fail(login.id, error))
   }
 
-  /// A code is spent on disk before it is sent, so that no restart sends it twice. Nil: it is.
-  private func spend(_ answer: LoginAnswer, _ id: LoginID) async -> CallbackVerdict? {
-    guard case .code = answer else { return nil }
+  /// A code is spent on disk before it is sent, so that no restart sends it twice, and no other broker. Nil: it is, or
+  /// need not be.
+  private func spend(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackVerdict? {
+    switch answer {
+    case .code: break
+    // Tokens are taken once from a store that others share; where it has one owner, with the account that they become.
+    case .issued: guard journal.isShared else { return nil }
+    case .action: return nil
+    }
     do throws(StoreError) {
-      try await removeFromDisk(id)
+      try await removeFromDisk(login.id, expecting: [.login(login.id)])
       return nil
     } catch {
-      table[id]?.phase = .pending
-      return .refused(storeError(error))
+      table[login.id]?.phase = .pending
+      guard error == .conflict else { return .refused(storeError(error)) }
+      // Another process has taken it, and completes it.
+      await changedElsewhere(login.account)
+      return .taken(login.id)
     }
   }
 }

@@ -7,13 +7,22 @@ extension Logins {
   func awaitsFragment(url: String) async -> Bool {
     guard !isDraining else { return false }
     let address = ReturnedAddress(url)
-    return table.all.contains { login in
-      guard login.isPending, providers[login.saved.provider]?.provider.authorizationTraits.responseType == .token,
-        let redirect = try? RedirectURI(login.saved.redirectURI)
-      else { return false }
+    func isOf(_ login: SavedLogin) -> Bool {
+      guard let redirect = try? RedirectURI(login.redirectURI) else { return false }
       // What an address has beyond the registered one is an answer, such as a refusal in the query.
       return address.isAt(redirect) && Self.query(of: url).elementsEqual(Self.query(of: redirect.rawValue))
     }
+    let names = providers.all.map(\.provider).filter { $0.authorizationTraits.responseType == .token }.map(\.name)
+    if table.all.contains(where: { $0.isPending && names.contains($0.saved.provider) && isOf($0.saved) }) {
+      return true
+    }
+    guard journal.isShared else { return false }
+    // Its state is in the fragment, which is not here yet.
+    for name in names {
+      let others = (try? await journal.store.logins(.provider(name))) ?? []
+      if others.contains(where: isOf) { return true }
+    }
+    return false
   }
 
   private static func query(of url: String) -> Substring.UTF8View {

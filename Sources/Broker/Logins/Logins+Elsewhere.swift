@@ -1,0 +1,57 @@
+import Grants
+import OAuth
+
+// Logins of a store that several brokers share: a callback may come to another broker than the one that began them.
+extension Logins {
+  /// Takes over the logins that others began and that the address may be for, until ``handBack(_:)``.
+  func takeOverElsewhere(_ address: ReturnedAddress) async throws(StoreError) -> [LoginID] {
+    guard journal.isShared else { return [] }
+    let searches: [LoginSearch]
+    if let state = address.claimedState {
+      searches = table.login(ofState: state) == nil ? [.state(state)] : []
+    } else {
+      let stateless = providers.all.filter {
+        $0.provider.authorizationTraits.correlation != .state
+      }
+      searches = stateless.map { .provider($0.provider.name) }
+    }
+    var found: [SavedLogin] = []
+    for search in searches { found += try await journal.store.logins(search) }
+    // Who waits for a bare code waits where the login began.
+    let new = found.filter { table[$0.id] == nil && $0.exchangesCode }
+    for login in new { table[login.id] = Login(saved: login, phase: .pending) }
+    return new.map(\.id)
+  }
+
+  /// What the callback did not end waits on where it began.
+  func handBack(_ ids: [LoginID]) {
+    for id in ids where table[id]?.isPending == true { table[id] = nil }
+  }
+
+  /// Another login at the provider, where it allows one at a time and another broker began it.
+  func otherElsewhere(_ name: ProviderName) async throws(StoreError) -> SavedLogin? {
+    guard journal.isShared, providers[name]?.provider.authorizationTraits.correlation == .singleLogin else { return nil }
+    let others = try await journal.store.logins(.provider(name))
+    return others.first { table[$0.id] == nil && $0.expiresAt > now }
+  }
+
+  /// Another broker changed the account, or a login of it: who waits here for that login is told. Where the other took
+  /// a login and failed, it is told when the login's time is over.
+  func changedElsewhere(_ account: AccountName) async {
+    for id in table.all.filter({ $0.isPending && $0.saved.account == account }).map(\.saved.id) {
+      let stored: SavedLogin?
+      do throws(StoreError) { stored = try await journal.store.logins(.id(id)).first } catch { return }
+      guard let login = table[id], login.isPending else { continue }
+      if let stored {
+        guard stored.action != login.saved.action || stored.memory != login.saved.memory else { continue }
+        table[id]?.saved = stored
+        waiters.wake(.login(id))
+        wakeScheduler()
+      } else if let saved = accounts[account]?.saved, saved.provider == login.saved.provider,
+        saved.loggedInAt >= login.saved.startedAt
+      {
+        end(id, .completed(account, at: now))
+      }
+    }
+  }
+}
