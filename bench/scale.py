@@ -1,0 +1,507 @@
+"""What a broker with many accounts costs: the part of scripts/bench that shows how the costs grow from 1,000 to a million.
+
+    bench/scale.py --binaries DIR [--sizes 1000,10000] [--quick] [--json FILE] [--only ready,storm] [--keep FOLDER]
+
+DIR has grantd and store-fixture. scripts/bench builds them, and runs this with the numbers of docs/benchmarks.md.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from rig import Broker, Client, get, stop  # noqa: E402
+
+SIZES = [1_000, 10_000, 100_000, 1_000_000]
+QUICK_SIZES = [1_000, 10_000]
+PARTS = ["ready", "idle", "holds", "single", "latency", "storm"]
+
+# From exec to READY=1, by the number of accounts.
+READY_WANTED_MS = {1_000: 60, 10_000: 250, 100_000: 1_500, 1_000_000: 15_000}
+ACCOUNT_WANTED_BYTES = 3_000
+RATE_WANTED = 1_000
+# The largest size may cost so much more for each refresh than the smallest.
+CPU_FACTOR = 1.5
+P99_FACTOR, P99_NOISE_US = 2, 500
+IDLE_WANTED_SECONDS = 0.5
+HOLD_WANTED_MS = 5
+
+STORM_MOST = 50_000
+SINGLE = 500
+TRICKLE_RATE = 500
+# The broker spreads a provider's backlog over a minute, so that fewer accounts cannot be refreshed faster.
+SPREAD_SECONDS = 60
+READERS_RATE = 2_000
+# As long as the access tokens of the state live. They were issued half of that ago, and those that are due later are set
+# anew; what the provider gives lives for a day.
+LIFETIME = 864_000
+DAY = 86_400
+START_SECONDS = 300
+# Starting, and coming to rest, before the accounts of a storm are due.
+LEAD_SECONDS = 12
+
+CONFIGURATION = """
+[provider.fast]
+kind = "oauth2"
+discovery = false
+authorization_endpoint = "{provider}/authorize"
+token_endpoint = "{provider}/token"
+client_id = "bench"
+scopes = ["openid", "profile", "offline_access"]
+
+[refresh]
+jitter = 0.0
+concurrent_per_provider = 1024
+{refresh}
+
+[limits]
+requests_per_second = 1000000
+burst = 10000000
+"""
+
+
+class FastProvider:
+    """bench/fasttoken on a port of its own."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program, "--expires-in", str(DAY)], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+
+    def stats(self):
+        return json.loads(get(f"{self.url}/stats"))
+
+    def reset(self):
+        get(f"{self.url}/reset", b"{}")
+
+    def stop(self):
+        stop(self.process)
+
+
+class State:
+    """A state folder with so many accounts, and the broker that serves it."""
+
+    def __init__(self, scale, accounts):
+        self.scale, self.accounts = scale, accounts
+        self.folder = scale.folder / str(accounts)
+        self.folder.mkdir(exist_ok=True)
+        self.broker = Broker(scale.binaries, self.folder, {}, sections=CONFIGURATION.format(
+            provider=scale.provider.url, refresh="\n".join(scale.options.refresh)))
+        self.broker.start_seconds = START_SECONDS
+        self.seconds_each, self.start_took = 0.0001, 1.0
+
+    def seed(self, *arguments, every=1):
+        """Writes every so-many-th account: all half-way through their lives, unless something else is said."""
+        begun = time.monotonic()
+        subprocess.run([self.scale.binaries / "store-fixture", "seed", "--folder", self.broker.state,
+                        "--accounts", str(self.accounts), "--every", str(every), *arguments],
+                       check=True, stdout=subprocess.DEVNULL)
+        took = time.monotonic() - begun
+        self.seconds_each = took / (self.accounts // every)
+        return took
+
+    def fill(self):
+        return self.seed("--issued-ago", str(LIFETIME // 2), "--expires-in", str(LIFETIME // 2))
+
+    def make_due(self, count, spread=0):
+        """Lets so many accounts be due; says how many, and when the first is, on the monotonic clock."""
+        every = max(1, self.accounts // count)
+        due_in = LEAD_SECONDS + 2 * self.start_took + 2 * self.seconds_each * count
+        due = time.monotonic() + due_in
+        self.seed("--expires-in", str(LIFETIME), "--due-in", f"{due_in:.3f}", "--spread", str(spread), every=every)
+        return self.accounts // every, due
+
+    def start(self):
+        self.start_took = self.broker.start()
+        return self.start_took
+
+    def start_for(self, due):
+        """Starts the broker and lets it come to rest, before accounts are due at this moment."""
+        self.start()
+        self.broker.settle()
+        if time.monotonic() > due:
+            raise RuntimeError("accounts were due before the broker was at rest: make LEAD_SECONDS longer")
+
+    def client(self):
+        return Client(self.broker.socket)
+
+    def random_account(self):
+        return f"user{random.randint(1, self.accounts):07}"
+
+
+class Scale:
+    def __init__(self, options, folder, binaries):
+        self.options, self.folder, self.binaries = options, folder, binaries
+        self.results, self.missed = {}, []
+        self.udsbench, self.provider = self.compile("udsbench"), FastProvider(self.compile("fasttoken"))
+
+    def compile(self, name):
+        program = self.folder / name
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-pthread", "-o", program, ROOT / "bench" / f"{name}.c"],
+                       check=True)
+        return program
+
+    def verdict(self, name, good, text):
+        print(f"{'PASS' if good else 'FAIL'}  {text}", flush=True)
+        self.results.setdefault("gates", {})[name] = good
+        if not good:
+            self.missed.append(name)
+
+    # MARK: one size
+
+    def empty(self):
+        """What a broker without accounts takes."""
+        state = State(self, 0)
+        state.start()
+        state.broker.settle()
+        found = {"rss": state.broker.rss(), "hold_ms": self.longest_hold(state, lambda: time.sleep(0.3), "broker.status")}
+        state.broker.stop()
+        print(f"without accounts: {found['rss'] / 1e6:.1f} MB resident, longest gap {found['hold_ms']:.1f} ms", flush=True)
+        return found
+
+    def measure(self, accounts, empty):
+        text = f"{accounts:,} accounts"
+        print(f"\n{text}\n{'-' * len(text)}", flush=True)
+        state = State(self, accounts)
+        result = self.results.setdefault("sizes", {}).setdefault(str(accounts), {})
+        try:
+            print(f"state made in {state.fill():.0f} s", flush=True)
+            for part in PARTS:
+                if part in self.options.only:
+                    begun = time.monotonic()
+                    getattr(self, part)(state, result, empty)
+                    print(f"    ({part} measured in {time.monotonic() - begun:.0f} s)", flush=True)
+        except Exception:
+            if state.broker.log.exists():
+                print(f"--- grantd's log\n{state.broker.log.read_text()[-3000:]}", file=sys.stderr)
+            raise
+        finally:
+            state.broker.stop()
+
+    def ready(self, state, result, empty):
+        ready, first = [], []
+        for _ in range(3 if self.options.quick or state.accounts > 100_000 else 7):
+            state.broker.stop()
+            ready.append(state.start() * 1000)
+            begun = time.monotonic()
+            client = state.client()
+            client.call("token.get", account=state.random_account())
+            first.append((time.monotonic() - begun) * 1000)
+            client.close()
+        result["ready_ms"], result["first_answer_ms"] = statistics.median(ready), statistics.median(first)
+        result["ready_runs_ms"] = ready
+        state.broker.settle()
+        result["rss"] = state.broker.rss()
+        result["bytes_per_account"] = (result["rss"] - empty["rss"]) / state.accounts
+        print(f"READY after {result['ready_ms']:.0f} ms ({min(ready):.0f} to {max(ready):.0f}), first token "
+              f"{result['first_answer_ms']:.1f} ms later; {result['rss'] / 1e6:.0f} MB resident, "
+              f"{result['bytes_per_account']:,.0f} bytes an account", flush=True)
+
+    def resting(self, state):
+        """The broker at work, and nothing due."""
+        if state.broker.process and state.broker.process.poll() is None:
+            return
+        state.start()
+        state.broker.settle()
+
+    def idle(self, state, result, empty):
+        self.resting(state)
+        seconds = 10 if self.options.quick else 60
+        before = state.broker.cpu()
+        time.sleep(seconds)
+        result["idle_minute_cpu_s"] = (state.broker.cpu() - before) * 60 / seconds
+        print(f"an idle minute takes {result['idle_minute_cpu_s']:.2f} s of CPU", flush=True)
+
+    def longest_hold(self, state, action, uncached, rounds=5):
+        """The longest that another connection waits while this is done, in ms: the median of some rounds, since what the
+        machine does beside it is not in each of them."""
+        requests = {"token.get": '"params":{"account":"user0000001"}', "account.get": '"params":{"account":"user0000001"}',
+                    "broker.status": '"params":{}'}
+        lookers = ["token.get", uncached] if state.accounts else [uncached]
+        gaps = []
+        for _ in range(rounds):
+            pingers = [self.udsbench_start(
+                state, "--connections", "4", "--depth", "16", "--rate", "1000", "--duration", "600", "--warmup", "0.1",
+                "--request", f'{{"jsonrpc":"2.0","id":{{{{id}}}},"method":"{method}",{requests[method]}}}')
+                for method in lookers]
+            time.sleep(0.3)
+            action()
+            time.sleep(0.1)
+            for pinger in pingers:
+                pinger.send_signal(signal.SIGTERM)
+            found = [self.udsbench_result(pinger) for pinger in pingers]
+            gaps.append([max(one["max_us"], one["oldest_unanswered_us"]) / 1000 for one in found])
+        each = [statistics.median(column) for column in zip(*gaps)]
+        return max(each)
+
+    def holds(self, state, result, empty):
+        self.resting(state)
+        client = state.client()
+        took = {}
+
+        def calling(method):
+            def call():
+                begun = time.monotonic()
+                client.send(method)
+                line = client.line()
+                took[method] = ((time.monotonic() - begun) * 1000, len(line))
+                if b'"error"' in line[:200]:
+                    raise RuntimeError(f"{method}: {line[:300]!r}")
+            return call
+
+        def reload():
+            """SIGHUP, and its end as the log tells it."""
+            size = state.broker.log.stat().st_size
+            begun = time.monotonic()
+            state.broker.process.send_signal(signal.SIGHUP)
+            while b"reloaded the configuration" not in state.broker.log.read_bytes()[size:]:
+                if time.monotonic() - begun > 60:
+                    raise RuntimeError("SIGHUP did nothing")
+                time.sleep(0.005)
+            took["SIGHUP"] = ((time.monotonic() - begun) * 1000, 0)
+
+        actions = {"nothing": lambda: time.sleep(0.3)}
+        actions |= {method: calling(method) for method in ("account.list", "broker.status", "broker.metrics")}
+        actions["SIGHUP"] = reload
+        result["holds_ms"], result["took_ms"] = {}, {}
+        for name, action in actions.items():
+            result["holds_ms"][name] = self.longest_hold(state, action, "account.get")
+            result["took_ms"][name], size = took.get(name, (0, 0))
+            print(f"{name:<16} longest gap of others {result['holds_ms'][name]:8.1f} ms"
+                  + (f", took {result['took_ms'][name]:.0f} ms" if name in took else "")
+                  + (f", {size:,} bytes" if size else ""), flush=True)
+        client.close()
+
+    def single(self, state, result, empty):
+        self.resting(state)
+        count = min(SINGLE, state.accounts // 2)
+        client = state.client()
+        self.provider.reset()
+        before, begun = state.broker.cpu(), time.monotonic()
+        for number in random.sample(range(1, state.accounts + 1), count):
+            # More than it has left: no more can be asked for than a fresh token has.
+            client.call("token.get", account=f"user{number:07}", min_ttl=LIFETIME, timeout=30)
+        took, used = time.monotonic() - begun, state.broker.cpu() - before
+        client.close()
+        found = self.provider.stats()
+        if found["refreshes"] != count:
+            raise RuntimeError(f"{found['refreshes']} refreshes instead of {count}")
+        result["single_cpu_ms"], result["single_ms"] = used / count * 1000, took / count * 1000
+        print(f"one at a time: {result['single_cpu_ms']:.2f} ms of CPU for each of {count} refreshes, "
+              f"which takes {result['single_ms']:.1f} ms", flush=True)
+
+    def udsbench_start(self, state, *arguments):
+        return subprocess.Popen([self.udsbench, "--socket", state.broker.socket, *arguments],
+                                stdout=subprocess.PIPE, text=True)
+
+    def udsbench_result(self, process):
+        found = json.loads(process.communicate()[0])
+        if found["errors"] or found["io_errors"] or found["connect_errors"]:
+            raise RuntimeError(f"requests failed: {found}")
+        return found
+
+    def readers(self, state, seconds):
+        """Random accounts' tokens, which are all cached."""
+        return self.udsbench_start(
+            state, "--connections", "8", "--depth", "8", "--rate", str(READERS_RATE), "--duration", str(seconds),
+            "--random", str(state.accounts), "--request",
+            '{"jsonrpc":"2.0","id":{{id}},"method":"token.get","params":{"account":"user{{random}}"}}')
+
+    def latency(self, state, result, empty):
+        self.resting(state)
+        seconds = 3 if self.options.quick else 10
+        before = self.udsbench_result(self.readers(state, seconds))
+        state.broker.stop()
+        rate = min(TRICKLE_RATE, int(0.9 * state.accounts / SPREAD_SECONDS))
+        # A second before it and one after it.
+        spread = min(seconds + 2.5, state.accounts / rate)
+        count, due = state.make_due(int(rate * spread), spread)
+        state.start_for(due)
+        self.provider.reset()
+        time.sleep(due + 1 - time.monotonic())
+        first, cpu = self.provider.stats()["refreshes"], state.broker.cpu()
+        during = self.udsbench_result(self.readers(state, seconds))
+        cpu = state.broker.cpu() - cpu
+        result["trickle_rate"] = (self.provider.stats()["refreshes"] - first) / (seconds + 0.5)
+        self.check_repeated()
+        result["p99_us"], result["p99_us_trickle"] = before["p99_us"], during["p99_us"]
+        result["p50_us"], result["p50_us_trickle"] = before["p50_us"], during["p50_us"]
+        print(f"random accounts' cached tokens, {READERS_RATE} a second: p50 {before['p50_us']:.0f} µs, "
+              f"p99 {before['p99_us']:.0f} µs; at {result['trickle_rate']:.0f} refreshes a second p50 "
+              f"{during['p50_us']:.0f} µs, p99 {during['p99_us']:.0f} µs, {cpu / (seconds + 0.5) * 100:.0f} % of a CPU",
+              flush=True)
+        state.broker.stop()
+
+    def check_repeated(self):
+        found = self.provider.stats()
+        if found["repeated"] or found["other"]:
+            raise RuntimeError(f"refresh tokens were sent twice, or something else was: {found}")
+
+    def storm(self, state, result, empty):
+        state.broker.stop()
+        count, due = state.make_due(min(state.accounts, STORM_MOST))
+        state.start_for(due)
+        self.provider.reset()
+        before = state.broker.cpu()
+        deadline = due + 2 * SPREAD_SECONDS + count / 50
+        while (found := self.provider.stats())["refreshes"] < count:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{found['refreshes']} of {count} refreshes: {found}")
+            time.sleep(0.1)
+        state.broker.settle()
+        used, found = state.broker.cpu() - before, self.provider.stats()
+        self.check_repeated()
+        took = (found["last_us"] - found["first_us"]) / 1e6
+        # A burst of two seconds' worth begins it.
+        paced = state.accounts / SPREAD_SECONDS
+        result.update(storm_accounts=count, storm_s=took, storm_rate=count / took, storm_cpu_ms=used / count * 1000,
+                      storm_is_paced=count / took < 1.2 * paced, storm_cpu_share=used / took)
+        result["storm_rss"] = state.broker.rss()
+        result["bytes_per_account_after_storm"] = (result["storm_rss"] - empty["rss"]) / state.accounts
+        print(f"storm: {count:,} refreshes in {took:.1f} s, {result['storm_rate']:,.0f} a second"
+              + (" (as the broker spreads them)" if result["storm_is_paced"] else "")
+              + f"; {result['storm_cpu_ms']:.2f} ms of CPU each, {result['storm_cpu_share'] * 100:.0f} % of a CPU; "
+              f"{result['storm_rss'] / 1e6:.0f} MB resident, {result['bytes_per_account_after_storm']:,.0f} bytes an account",
+              flush=True)
+        self.check_durable(state, count)
+
+    def check_durable(self, state, count):
+        """After a restart nobody is due, since all that was answered is on disk."""
+        state.broker.stop()
+        state.start()
+        state.broker.settle()
+        found = self.provider.stats()
+        if found["refreshes"] != count:
+            raise RuntimeError(f"{found['refreshes'] - count} refreshes were not on disk: {found}")
+        state.broker.stop()
+
+    # MARK: all sizes
+
+    def table(self):
+        rows = [
+            ("from exec to READY", "ready_ms", "{:,.0f} ms"), ("from READY to the first token", "first_answer_ms", "{:.1f} ms"),
+            ("resident memory for each account", "bytes_per_account", "{:,.0f} bytes"),
+            ("the same after a storm", "bytes_per_account_after_storm", "{:,.0f} bytes"),
+            ("refreshes a second in a storm", "storm_rate", "{:,.0f}"),
+            ("CPU for each of them", "storm_cpu_ms", "{:.2f} ms"),
+            ("CPU for a refresh, one at a time", "single_cpu_ms", "{:.2f} ms"),
+            ("random cached tokens: p99", "p99_us", "{:,.0f} µs"),
+            ("the same while accounts are refreshed", "p99_us_trickle", "{:,.0f} µs"),
+            ("refreshes a second meanwhile", "trickle_rate", "{:,.0f}"),
+            ("CPU of an idle minute", "idle_minute_cpu_s", "{:.2f} s"),
+        ]
+        sizes = self.results["sizes"]
+        print(f"\n| | {' | '.join(f'{int(size):,}' for size in sizes)} |\n|---|{'---|' * len(sizes)}")
+
+        def row(name, values):
+            if any(value is not None for value in values):
+                print(f"| {name} | {' | '.join('' if value is None else value for value in values)} |")
+        for name, key, form in rows:
+            row(name, [form.format(one[key]) if key in one else None for one in sizes.values()])
+        for action in ("nothing", "account.list", "broker.status", "broker.metrics", "SIGHUP"):
+            row(f"longest gap of others: {action}",
+                [f"{one['holds_ms'][action]:.1f} ms" if "holds_ms" in one else None for one in sizes.values()])
+        print(flush=True)
+
+    def judge(self, empty):
+        sizes = {int(size): one for size, one in self.results["sizes"].items()}
+
+        def worst(name, key, limit, text, unit, pick=max):
+            values = {size: one[key] for size, one in sizes.items() if key in one}
+            if not values:
+                return
+            value = pick(values.values())
+            self.verdict(name, value < limit if pick is max else value >= limit, f"{text}: {value:,.2f} {unit}, "
+                         f"{'under' if pick is max else 'at least'} {limit:,} wanted")
+        for size, one in sizes.items():
+            if "ready_ms" in one and size in READY_WANTED_MS:
+                self.verdict(f"ready of {size}", one["ready_ms"] < READY_WANTED_MS[size],
+                             f"READY with {size:,} accounts after {one['ready_ms']:,.0f} ms, "
+                             f"under {READY_WANTED_MS[size]:,} wanted")
+        # With few accounts the noise of the program's own memory is more than theirs.
+        for name, key, text in (("memory", "bytes_per_account", "resident memory for each account"),
+                                ("memory after a storm", "bytes_per_account_after_storm", "the same after a storm")):
+            values = [one[key] for size, one in sizes.items() if key in one and size >= 10_000]
+            if values:
+                self.verdict(name, max(values) < ACCOUNT_WANTED_BYTES,
+                             f"{text}: {max(values):,.0f} bytes, under {ACCOUNT_WANTED_BYTES:,} wanted")
+        rates = [one["storm_rate"] for one in sizes.values() if "storm_rate" in one and not one["storm_is_paced"]]
+        if rates:
+            self.verdict("rate", min(rates) >= RATE_WANTED,
+                         f"{min(rates):,.0f} refreshes a second, at least {RATE_WANTED:,} wanted")
+        for name, key in (("storm", "storm_cpu_ms"), ("single", "single_cpu_ms")):
+            values = [one[key] for _, one in sorted(sizes.items()) if key in one]
+            if len(values) > 1:
+                self.verdict(f"{name} CPU", max(values) <= CPU_FACTOR * values[0],
+                             f"CPU for a refresh ({name}): {values[0]:.2f} ms with the fewest accounts, "
+                             f"{max(values):.2f} ms at most, {CPU_FACTOR} times allowed")
+        for size, one in sizes.items():
+            if "p99_us" in one:
+                good = one["p99_us_trickle"] <= P99_FACTOR * one["p99_us"] + P99_NOISE_US
+                self.verdict(f"p99 of {size}", good,
+                             f"p99 with {size:,} accounts: {one['p99_us']:.0f} µs, {one['p99_us_trickle']:.0f} µs at "
+                             f"{one['trickle_rate']:.0f} refreshes a second; twice and {P99_NOISE_US} µs allowed")
+        worst("idle", "idle_minute_cpu_s", IDLE_WANTED_SECONDS, "an idle minute", "s of CPU")
+        for size, one in sizes.items():
+            if "holds_ms" in one:
+                limit = HOLD_WANTED_MS + max(empty["hold_ms"], one["holds_ms"]["nothing"])
+                name, gap = max(((name, gap) for name, gap in one["holds_ms"].items()), key=lambda pair: pair[1])
+                self.verdict(f"holds of {size}", gap < limit, f"longest gap with {size:,} accounts: {gap:.1f} ms ({name}), "
+                             f"under {limit:.1f} ms wanted: {HOLD_WANTED_MS} ms and the machine's own")
+
+    def run(self):
+        try:
+            empty = self.results["empty"] = self.empty()
+            for size in self.options.sizes:
+                self.measure(size, empty)
+            self.table()
+            self.judge(empty)
+        finally:
+            self.provider.stop()
+
+
+def numbers(text):
+    return [int(word.replace("_", "")) for word in text.split(",")]
+
+
+def add_options(parser):
+    """The arguments that scripts/bench has as well."""
+    parser.add_argument("--sizes", type=numbers, help="numbers of accounts")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS, help=f"of {','.join(PARTS)}")
+    parser.add_argument("--refresh", action="append", default=[], metavar="LINE", help="one more line of [refresh]")
+
+
+def complete(options):
+    options.sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binaries", type=pathlib.Path, required=True)
+    parser.add_argument("--quick", action="store_true", help="shorter runs, and fewer accounts unless --sizes says more")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--keep", metavar="FOLDER", help="work here, and leave everything there")
+    add_options(parser)
+    chosen = parser.parse_args()
+    complete(chosen)
+    with tempfile.TemporaryDirectory(prefix="grantd-scale.") as temporary:
+        folder = pathlib.Path(chosen.keep or temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        scale = Scale(chosen, folder, chosen.binaries.resolve())
+        scale.run()
+        if chosen.json:
+            pathlib.Path(chosen.json).write_text(json.dumps(scale.results, indent=2) + "\n")
+    if scale.missed:
+        sys.exit(f"\nmissed: {', '.join(scale.missed)}")
+
+
+if __name__ == "__main__":
+    main()
