@@ -69,12 +69,12 @@ class Client:
         self.socket.sendall(json.dumps(request, separators=(",", ":")).encode() + b"\n")
 
     def line(self):
-        while b"\n" not in self.received:
-            chunk = self.socket.recv(65536)
-            if not chunk:
+        chunks = [self.received]
+        while b"\n" not in chunks[-1]:
+            chunks.append(self.socket.recv(65536))
+            if not chunks[-1]:
                 raise RuntimeError("the broker closed the connection")
-            self.received += chunk
-        line, self.received = self.received.split(b"\n", 1)
+        line, self.received = b"".join(chunks).split(b"\n", 1)
         return line
 
     def result(self):
