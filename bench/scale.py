@@ -123,11 +123,13 @@ class Scale:
                 state, "--connections", "4", "--depth", "16", "--rate", "1000", "--duration", "600", "--warmup", "0.1",
                 "--request", f'{{"jsonrpc":"2.0","id":{{{{id}}}},"method":"{method}",{requests[method]}}}')
                 for method in lookers]
-            time.sleep(0.3)
-            action()
-            time.sleep(0.1)
-            for pinger in pingers:
-                pinger.send_signal(signal.SIGTERM)
+            try:
+                time.sleep(0.3)
+                action()
+                time.sleep(0.1)
+            finally:
+                for pinger in pingers:
+                    pinger.send_signal(signal.SIGTERM)
             found = [self.udsbench_result(pinger) for pinger in pingers]
             gaps.append([max(one["max_us"], one["oldest_unanswered_us"]) / 1000 for one in found])
             if max(gaps[-1]) > HOLD_HOPELESS_MS:
