@@ -99,6 +99,8 @@ class State:
         """The broker at work, and nothing due."""
         if self.broker.process is None or self.broker.process.poll() is not None:
             self.start()
+        else:
+            self.broker.settle(seconds=SETTLE_SECONDS)
 
     def restart_with_due(self, count, spread=0):
         """Lets so many accounts be due soon, with the broker at rest before; says how many, and when the first is."""
