@@ -311,6 +311,8 @@ def main():
     add_options(parser)
     chosen = parser.parse_args()
     complete(chosen)
+    # So that the broker and the provider are ended as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="grantd-scale.") as temporary:
         folder = pathlib.Path(chosen.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
