@@ -82,7 +82,7 @@ class State:
         """Lets so many accounts be due; says how many, and when the first is, on the monotonic clock."""
         every = max(1, self.accounts // count)
         # Random places of the database are written, which takes longer than filling it.
-        due_in = LEAD_SECONDS + 2 * self.rest_took + 4 * self.fill_took * count / self.accounts
+        due_in = LEAD_SECONDS + 2 * self.rest_took + 3 * self.fill_took * count / self.accounts
         due = time.monotonic() + due_in
         self.seed("--expires-in", str(LIFETIME), "--due-in", f"{due_in:.3f}", "--spread", str(spread), every=every)
         return self.accounts // every, due

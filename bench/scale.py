@@ -19,12 +19,13 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
+import waits  # noqa: E402
 from crowd import LIFETIME, SETTLE_SECONDS, FastProvider, State  # noqa: E402
 from scale_report import RATE_WANTED, judge, show  # noqa: E402
 
 SIZES = [1_000, 10_000, 100_000, 1_000_000]
 QUICK_SIZES = [1_000, 10_000]
-PARTS = ["ready", "idle", "holds", "single", "latency", "storm"]
+PARTS = ["ready", "idle", "waits", "single", "latency", "storm"]
 
 # Of more accounts than the first number only the second are due in a storm.
 STORM_ALL, STORM_SOME = 100_000, 50_000
@@ -32,15 +33,14 @@ SINGLE = 500
 TRICKLE_RATE = 500
 # The broker spreads a provider's backlog over a minute, so that fewer accounts cannot be refreshed faster.
 SPREAD_SECONDS = 60
-READERS_RATE = 2_000
-# No noise of the machine is that long.
-HOLD_HOPELESS_MS = 1_000
+READERS_RATE, READERS_ROUNDS = 2_000, 3
 
 
 class Scale:
     def __init__(self, options, folder, binaries):
         self.options, self.folder, self.binaries = options, folder, binaries
         self.results, self.missed = {}, []
+        self.readers_seconds = 1 if options.quick else 4
         self.udsbench, self.provider = self.compile("udsbench"), FastProvider(self.compile("fasttoken"))
 
     def compile(self, name):
@@ -59,9 +59,10 @@ class Scale:
         """What a broker without accounts takes."""
         state = State(self, 0)
         state.start()
-        found = {"rss": state.broker.rss(), "hold_ms": self.longest_hold(state, lambda: time.sleep(0.3), "broker.status")}
+        noise, _ = waits.longest(self.udsbench, state, waits.nothing, "broker.status")
+        found = {"rss": state.broker.rss(), "noise_ms": noise}
         state.broker.stop()
-        print(f"without accounts: {found['rss'] / 1e6:.1f} MB resident, longest gap {found['hold_ms']:.1f} ms", flush=True)
+        print(f"without accounts: {found['rss'] / 1e6:.1f} MB resident; callers wait {noise:.1f} ms at most", flush=True)
         return found
 
     def measure(self, accounts, empty):
@@ -111,73 +112,13 @@ class Scale:
         result["idle_minute_cpu_s"] = (state.broker.cpu() - before) * 60 / seconds
         print(f"an idle minute takes {result['idle_minute_cpu_s']:.2f} s of CPU", flush=True)
 
-    def longest_hold(self, state, action, uncached, rounds=5):
-        """The longest that another connection waits while this is done, in ms: the median of some rounds, since what the
-        machine does beside it is not in each of them."""
-        requests = {"token.get": '"params":{"account":"user0000001"}', "account.get": '"params":{"account":"user0000001"}',
-                    "broker.status": '"params":{}'}
-        lookers = ["token.get", uncached] if state.accounts else [uncached]
-        gaps = []
-        for _ in range(rounds):
-            pingers = [self.udsbench_start(
-                state, "--connections", "4", "--depth", "16", "--rate", "1000", "--duration", "600", "--warmup", "0.1",
-                "--request", f'{{"jsonrpc":"2.0","id":{{{{id}}}},"method":"{method}",{requests[method]}}}')
-                for method in lookers]
-            try:
-                time.sleep(0.3)
-                action()
-                time.sleep(0.1)
-            finally:
-                for pinger in pingers:
-                    pinger.send_signal(signal.SIGTERM)
-            found = [self.udsbench_result(pinger) for pinger in pingers]
-            gaps.append([max(one["max_us"], one["oldest_unanswered_us"]) / 1000 for one in found])
-            if max(gaps[-1]) > HOLD_HOPELESS_MS:
-                break
-        each = [statistics.median(column) for column in zip(*gaps)]
-        return max(each)
-
-    def holds(self, state, result, empty):
+    def waits(self, state, result, empty):
         state.rest()
-        took = {}
-
-        def calling(method):
-            def call():
-                client, begun, line = state.client(), time.monotonic(), b""
-                try:
-                    client.send(method)
-                    line = client.line()
-                except TimeoutError:
-                    print(f"{method}: no answer yet", flush=True)
-                took[method] = ((time.monotonic() - begun) * 1000, len(line))
-                client.close()
-                if b'"error"' in line[:200]:
-                    raise RuntimeError(f"{method}: {line[:300]!r}")
-            return call
-
-        def reload():
-            """SIGHUP, and its end as the log tells it."""
-            begun, text = time.monotonic(), b""
-            with open(state.broker.log, "rb") as log:
-                log.seek(0, os.SEEK_END)
-                state.broker.process.send_signal(signal.SIGHUP)
-                while b"reloaded the configuration" not in text:
-                    if time.monotonic() - begun > 60:
-                        raise RuntimeError(f"SIGHUP did nothing: {text[-1000:]!r}")
-                    time.sleep(0.005)
-                    text += log.read()
-            took["SIGHUP"] = ((time.monotonic() - begun) * 1000, 0)
-
-        actions = {"nothing": lambda: time.sleep(0.3)}
-        actions |= {method: calling(method) for method in ("account.list", "broker.status", "broker.metrics")}
-        actions["SIGHUP"] = reload
-        result["holds_ms"], result["took_ms"] = {}, {}
-        for name, action in actions.items():
-            result["holds_ms"][name] = self.longest_hold(state, action, "account.get")
-            result["took_ms"][name], size = took.get(name, (0, 0))
-            print(f"{name:<16} longest gap of others {result['holds_ms'][name]:8.1f} ms"
-                  + (f", took {result['took_ms'][name]:.0f} ms" if name in took else "")
-                  + (f", {size:,} bytes" if size else ""), flush=True)
+        result["waits_ms"], result["took_ms"] = {}, {}
+        for name, action in waits.actions(state).items():
+            longest, took = waits.longest(self.udsbench, state, action, "account.get")
+            result["waits_ms"][name], result["took_ms"][name] = longest, took
+            print(f"{name + ':':<16} others wait {longest:.1f} ms at most; it took {took:.0f} ms", flush=True)
 
     def single(self, state, result, empty):
         state.rest()
@@ -197,44 +138,35 @@ class Scale:
         print(f"one at a time: {result['single_cpu_ms']:.2f} ms of CPU for each of {count} refreshes, "
               f"which takes {result['single_ms']:.1f} ms", flush=True)
 
-    def udsbench_start(self, state, *arguments):
-        return subprocess.Popen([self.udsbench, "--socket", state.broker.socket, *arguments],
-                                stdout=subprocess.PIPE, text=True)
-
-    def udsbench_result(self, process):
-        found = json.loads(process.communicate()[0])
-        if found["errors"] or found["io_errors"] or found["connect_errors"]:
-            raise RuntimeError(f"requests failed: {found}")
-        return found
-
-    def readers(self, state, seconds):
-        """Random accounts' tokens, which are all cached."""
-        return self.udsbench_start(
-            state, "--connections", "8", "--depth", "8", "--rate", str(READERS_RATE), "--duration", str(seconds),
-            "--random", str(state.accounts), "--request",
-            '{"jsonrpc":"2.0","id":{{id}},"method":"token.get","params":{"account":"user{{random}}"}}')
+    def readers(self, state):
+        """How long they wait who ask for random accounts' tokens, which are all cached: medians of some rounds."""
+        rounds = [waits.result(subprocess.Popen(
+            [self.udsbench, "--socket", state.broker.socket, "--connections", "8", "--depth", "8",
+             "--rate", str(READERS_RATE), "--warmup", "0.2", "--duration", str(self.readers_seconds),
+             "--random", str(state.accounts), "--request",
+             '{"jsonrpc":"2.0","id":{{id}},"method":"token.get","params":{"account":"user{{random}}"}}'],
+            stdout=subprocess.PIPE, text=True)) for _ in range(READERS_ROUNDS)]
+        return {key: statistics.median(one[key] for one in rounds) for key in ("p50_us", "p99_us")}
 
     def latency(self, state, result, empty):
         state.rest()
-        seconds = 3 if self.options.quick else 10
-        before = self.udsbench_result(self.readers(state, seconds))
+        before = self.readers(state)
         rate = min(TRICKLE_RATE, int(0.9 * state.accounts / SPREAD_SECONDS))
-        # A second before it and one after it.
-        spread = min(seconds + 2.5, state.accounts / rate)
+        # A second before the readers, and some after them.
+        spread = min(READERS_ROUNDS * (self.readers_seconds + 0.5) + 2, state.accounts / rate)
         _, due = state.restart_with_due(int(rate * spread), spread)
         self.provider.reset()
         time.sleep(due + 1 - time.monotonic())
-        first, cpu = self.provider.stats()["refreshes"], state.broker.cpu()
-        during = self.udsbench_result(self.readers(state, seconds))
-        cpu = state.broker.cpu() - cpu
-        result["trickle_rate"] = (self.provider.stats()["refreshes"] - first) / (seconds + 0.5)
+        first, begun = self.provider.stats()["refreshes"], time.monotonic()
+        during = self.readers(state)
+        found, took = self.provider.stats(), time.monotonic() - begun
         self.check_repeated()
+        result["trickle_rate"] = (found["refreshes"] - first) / took
         result["p99_us"], result["p99_us_trickle"] = before["p99_us"], during["p99_us"]
         result["p50_us"], result["p50_us_trickle"] = before["p50_us"], during["p50_us"]
         print(f"random accounts' cached tokens, {READERS_RATE} a second: p50 {before['p50_us']:.0f} µs, "
               f"p99 {before['p99_us']:.0f} µs; at {result['trickle_rate']:.0f} refreshes a second p50 "
-              f"{during['p50_us']:.0f} µs, p99 {during['p99_us']:.0f} µs, {cpu / (seconds + 0.5) * 100:.0f} % of a CPU",
-              flush=True)
+              f"{during['p50_us']:.0f} µs, p99 {during['p99_us']:.0f} µs", flush=True)
         state.broker.stop()
 
     def check_repeated(self):

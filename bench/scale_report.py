@@ -8,7 +8,7 @@ RATE_WANTED = 1_000
 CPU_FACTOR = 1.5
 P99_FACTOR, P99_NOISE_US = 2, 500
 IDLE_WANTED_SECONDS = 0.5
-HOLD_WANTED_MS = 5
+WAIT_WANTED_MS = 5
 # With fewer accounts the noise of the program's own memory is more than theirs.
 MEMORY_FROM = 10_000
 
@@ -35,7 +35,7 @@ def show(sizes):
     for name, key, form in ROWS:
         lines.append([name, *(form.format(one[key]) if key in one else "" for one in sizes.values())])
     for action, name in ACTIONS.items():
-        gaps = [one.get("holds_ms", {}).get(action) for one in sizes.values()]
+        gaps = [one.get("waits_ms", {}).get(action) for one in sizes.values()]
         lines.append([f"longest wait of others: {name}", *("" if gap is None else f"{gap:.1f} ms" for gap in gaps)])
     print()
     for line in lines:
@@ -77,9 +77,9 @@ def judge_size(size, one, empty, verdict):
     if "idle_minute_cpu_s" in one:
         verdict(f"idle {who}", one["idle_minute_cpu_s"] < IDLE_WANTED_SECONDS,
                 f"an idle minute {who} takes {one['idle_minute_cpu_s']:.2f} s of CPU, under {IDLE_WANTED_SECONDS} wanted")
-    if "holds_ms" in one:
-        limit = HOLD_WANTED_MS + max(empty["hold_ms"], one["holds_ms"]["nothing"])
-        action, gap = max(one["holds_ms"].items(), key=lambda pair: pair[1])
+    if "waits_ms" in one:
+        limit = WAIT_WANTED_MS + max(empty["noise_ms"], one["waits_ms"]["nothing"])
+        action, gap = max(one["waits_ms"].items(), key=lambda pair: pair[1])
         verdict(f"wait {who}", gap < limit,
                 f"longest wait of others {who}: {gap:.1f} ms ({ACTIONS[action]}), under {limit:.1f} ms wanted: "
-                f"{HOLD_WANTED_MS} ms and the machine's own noise")
+                f"{WAIT_WANTED_MS} ms and the machine's own noise")
