@@ -131,9 +131,10 @@ class Scale:
             client.call("token.get", account=f"user{number:07}", min_ttl=LIFETIME, timeout=30)
         took, used = time.monotonic() - begun, state.broker.cpu() - before
         client.close()
-        found = self.provider.stats()
-        if found["refreshes"] != count:
-            raise RuntimeError(f"{found['refreshes']} refreshes instead of {count}")
+        asked, count = count, self.provider.stats()["refreshes"]
+        # In a state that was kept some have a fresh token already.
+        if not asked // 2 <= count <= asked:
+            raise RuntimeError(f"{count} refreshes instead of {asked}")
         result["single_cpu_ms"], result["single_ms"] = used / count * 1000, took / count * 1000
         print(f"one at a time: {result['single_cpu_ms']:.2f} ms of CPU for each of {count} refreshes, "
               f"which takes {result['single_ms']:.1f} ms", flush=True)
@@ -239,7 +240,7 @@ def main():
     parser.add_argument("--binaries", type=pathlib.Path, required=True)
     parser.add_argument("--quick", action="store_true", help="shorter runs, and fewer accounts unless --sizes says more")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--keep", metavar="FOLDER", help="work here, and leave everything there")
+    parser.add_argument("--keep", metavar="FOLDER", help="work here, and leave states and logs for the next run")
     add_options(parser)
     chosen = parser.parse_args()
     complete(chosen)
