@@ -69,12 +69,12 @@ class Client:
         self.socket.sendall(json.dumps(request, separators=(",", ":")).encode() + b"\n")
 
     def line(self):
-        while b"\n" not in self.received:
-            chunk = self.socket.recv(65536)
-            if not chunk:
+        chunks = [self.received]
+        while b"\n" not in chunks[-1]:
+            chunks.append(self.socket.recv(65536))
+            if not chunks[-1]:
                 raise RuntimeError("the broker closed the connection")
-            self.received += chunk
-        line, self.received = self.received.split(b"\n", 1)
+        line, self.received = b"".join(chunks).split(b"\n", 1)
         return line
 
     def result(self):
@@ -98,8 +98,8 @@ class Broker:
         self.binaries, self.folder, self.instance = binaries, pathlib.Path(folder), instance
         self.socket, self.state = self.folder / "grantd.sock", self.folder / "state"
         self.config, self.log = self.folder / "grantd.toml", self.folder / "grantd.log"
-        self.process, self.environment = None, {}
-        self.state.mkdir(mode=0o700)
+        self.process, self.environment, self.start_seconds = None, {}, START_SECONDS
+        self.state.mkdir(mode=0o700, exist_ok=True)
         self.config.write_text("".join(
             f'[provider.{name}]\nkind = "oidc"\nissuer = "{provider.issuer}"\nclient_id = "demo"\n'
             f'scopes = ["openid", "offline_access"]\nallow_insecure_http = true\n\n'
@@ -111,19 +111,24 @@ class Broker:
         address.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications, open(self.log, "ab") as log:
             notifications.bind(str(address))
-            notifications.settimeout(START_SECONDS)
+            notifications.settimeout(1)
             command = [self.binaries / "grantd", f"--{self.instance}", "--config", self.config, "--state", self.state,
                        "--socket", self.socket]
             begun = time.monotonic()
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log,
                 env={**os.environ, **self.environment, "NOTIFY_SOCKET": str(address)})
-            try:
-                while b"READY=1" not in notifications.recv(4096).split(b"\n"):
-                    pass
-            except TimeoutError:
-                raise RuntimeError(f"no READY=1 within {START_SECONDS} s:\n{self.log.read_text()[-2000:]}") from None
+            while not self.says_ready(notifications):
+                if time.monotonic() - begun > self.start_seconds or self.process.poll() is not None:
+                    raise RuntimeError(f"no READY=1 within {self.start_seconds} s:\n{self.log.read_text()[-2000:]}")
             return time.monotonic() - begun
+
+    @staticmethod
+    def says_ready(notifications):
+        try:
+            return b"READY=1" in notifications.recv(4096).split(b"\n")
+        except TimeoutError:
+            return False
 
     def stop(self):
         stop(self.process)
@@ -132,6 +137,21 @@ class Broker:
         """Resident memory in bytes (proc_pid_status(5))."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"^VmRSS:\s+(\d+) kB", status, re.M)[1]) * 1024
+
+    def cpu(self):
+        """Seconds of CPU that the process has used (proc_pid_stat(5))."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def settle(self, busy=0.05, seconds=120):
+        """Waits until the process does next to nothing for a second."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            before = self.cpu()
+            time.sleep(1)
+            if self.cpu() - before <= busy:
+                return
+        raise RuntimeError(f"the broker is still busy after {seconds} s:\n{self.log.read_text()[-2000:]}")
 
     def sign_in(self, client, provider, account, hint):
         """A login as a person makes it, the browser played by urllib. Says how the account stands."""

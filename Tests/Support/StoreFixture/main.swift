@@ -1,4 +1,5 @@
-// A process that uses a store, for tests that end it or compete with it: store-fixture MODE FOLDER KEY
+// A process that uses a store, for tests that end it or compete with it: store-fixture MODE FOLDER KEY.
+// For measurements: store-fixture seed, see Seed.
 
 import Broker
 import Foundation
@@ -184,8 +185,16 @@ func store(_ folder: String, _ key: SealingKey, dyingAt fatal: WritePoint) throw
 }
 
 let arguments = CommandLine.arguments
-guard arguments.count == 4 else { exit(64) }
+guard arguments.count == 4 || arguments.dropFirst().first == "seed" else { exit(64) }
 do {
+  if arguments[1] == "seed" {
+    guard let seed = Seed(Array(arguments.dropFirst(2))) else {
+      say(Seed.help)
+      exit(64)
+    }
+    try await seed.run()
+    exit(0)
+  }
   let key = try SealingKey(Data(arguments[3].utf8), source: "argument")
   switch arguments[1] {
   case "commit":
