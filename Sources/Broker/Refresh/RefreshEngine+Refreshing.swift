@@ -164,7 +164,8 @@ extension RefreshEngine {
     let current = accounts[account]?.saved.refreshToken
     // Where the account still has the one that was sent, a revocation of its successor could end both.
     guard current != token, current != attempt.refreshToken else { return }
-    guard current == nil || !provider.about.revokesByAccessToken else { return }
+    // That of a login may be of the same grant (docs/decisions/0030).
+    guard current == nil || provider.about.revokesReplaced else { return }
     await revocations.queue([(token, "refresh_token")], provider: provider.name)
   }
 
