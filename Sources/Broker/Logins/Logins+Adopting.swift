@@ -74,20 +74,23 @@ extension Logins {
     _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
   ) async throws(StoreError) -> [PendingRevocation] {
     let obsolete = revocations.obsolete(for: saved)
+    revocations.forget(obsolete)
     var attempt = 1
     while true {
       let before = accounts[login.account]
       let replaced = replacedTokens(of: before, by: saved, provider)
       var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
-      changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
+      changes += obsolete.map { .removeRevocation($0.id) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
         try await removeFromDisk(login.id, with: changes)
-        revocations.forget(obsolete)
         revocations.takeOver(replaced)
         return replaced
       } catch {
-        guard attempt < 5 else { throw error }
+        guard attempt < 5 else {
+          revocations.takeOver(obsolete)
+          throw error
+        }
         attempt += 1
         await surroundings.sleep(.seconds(1))
       }
@@ -146,7 +149,7 @@ extension Logins {
     let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
       refresh + [(issued.tokens.accessToken, provider.about.tokenHint)],
-      provider.revocationContext(of: own, reach: nil), provider: login.provider)
+      revocations.context(of: own), provider: login.provider)
   }
 
   /// Where the provider says who signs in, a login that does not is another's.

@@ -73,7 +73,7 @@ final class Logouts: Piece {
     defer { journal.unlock(account) }
     guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
     let tokens = revoke ? liveTokens(grant) : []
-    let context = revocationContext(of: grant.saved, reach: reach)
+    let context = revocations.context(of: grant.saved, reach: reach)
     let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
     do throws(StoreError) {
       try await journal.commit([.removeGrant(account)] + pending.map { .putRevocation($0) })
@@ -83,16 +83,6 @@ final class Logouts: Piece {
     accounts[account] = nil
     revocations.takeOver(pending)
     return (grant, pending)
-  }
-
-  private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {
-    guard let provider = providers[saved.provider]?.provider else { return [:] }
-    var context = provider.revocationContext(of: saved, reach: reach)
-    guard provider.about.revokesByAccessToken else { return context }
-    // It ends all that the person gave this client: also what they give after it was queued.
-    context["account"] = saved.account.rawValue
-    context["subject"] = saved.identity?.subject
-    return context
   }
 
   /// The tokens to revoke, in order: the refresh token first, so that it yields no further access token (RFC 7009 §2.1).

@@ -25,7 +25,9 @@ final class Revocations: Piece {
     for revocation in revocations { pending[revocation.id] = revocation }
   }
 
-  func forget(_ ids: [String]) { for id in ids { pending[id] = nil } }
+  /// Those that are obsolete: their answers put nothing back. Before the commit that removes them; where that fails,
+  /// ``takeOver(_:)`` again.
+  func forget(_ revocations: [PendingRevocation]) { for revocation in revocations { pending[revocation.id] = nil } }
 
   // MARK: What is to be revoked
 
@@ -61,8 +63,19 @@ final class Revocations: Piece {
     wakeScheduler()
   }
 
+  /// What a revocation of this grant's tokens needs beside them, and what ``obsolete(for:)`` finds it by.
+  func context(of saved: SavedGrant, reach: String? = nil) -> [String: String] {
+    guard let provider = providers[saved.provider]?.provider else { return [:] }
+    var context = provider.revocationContext(of: saved, reach: reach)
+    guard provider.about.revokesByAccessToken else { return context }
+    // It ends all that the person gave this client: also what they give after it was queued.
+    context["account"] = saved.account.rawValue
+    context["subject"] = saved.identity?.subject
+    return context
+  }
+
   /// What waits to be revoked and would end the grant of a person who has signed in again.
-  func obsolete(for saved: SavedGrant) -> [String] {
+  func obsolete(for saved: SavedGrant) -> [PendingRevocation] {
     guard providers[saved.provider]?.provider.about.revokesByAccessToken == true else { return [] }
     return pending.values.filter { revocation in
       guard revocation.provider == saved.provider else { return false }
@@ -70,7 +83,7 @@ final class Revocations: Piece {
         return revocation.context["account"] == saved.account.rawValue
       }
       return subject == other
-    }.map(\.id)
+    }
   }
 
   // MARK: Trying
@@ -100,6 +113,7 @@ final class Revocations: Piece {
   @discardableResult
   func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
     let step = "revoke_\(revocation.hint)"
+    guard isWanted(revocation) else { return obsolete(step) }
     guard let connection = providers[revocation.provider] else {
       // It may be configured again: the token is live until somebody revokes it.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
@@ -110,6 +124,7 @@ final class Revocations: Piece {
     case .success(let known): metadata = known
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }
+    guard isWanted(revocation) else { return obsolete(step) }
     var revocation = revocation
     var (token, hint) = (revocation.token, revocation.hint)
     if provider.about.revokesByAccessToken, hint == "refresh_token" {
@@ -120,6 +135,7 @@ final class Revocations: Piece {
       case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
       }
     }
+    guard isWanted(revocation) else { return obsolete(step) }
     guard
       let request = provider.revocation(of: token, hint: hint, context: revocation.context, metadata: metadata)
     else {
@@ -132,12 +148,27 @@ final class Revocations: Piece {
     }
   }
 
+  /// Whether it still waits. A login may have made it obsolete while an answer was waited for.
+  private func isWanted(_ revocation: PendingRevocation) -> Bool { pending[revocation.id] != nil }
+
+  private func obsolete(_ step: String) -> AccountLogout.Step {
+    .init(
+      step: step, result: "skipped",
+      message: "the person has signed in again, and a revocation would end the new grant too")
+  }
+
   /// The provider rotated it: what ends the grant is now the new one.
   private func keep(_ rotated: Secret?, for revocation: inout PendingRevocation) async {
-    guard let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
+    guard isWanted(revocation), let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
     revocation.token = rotated
+    await put(revocation)
+  }
+
+  private func put(_ revocation: PendingRevocation) async {
     pending[revocation.id] = revocation
     await journal.commitOrWarn([.putRevocation(revocation)], "a token to revoke")
+    // It may have become obsolete on its way to the disk, which then has it again.
+    if !isWanted(revocation) { await drop(revocation) }
   }
 
   private func settle(
@@ -154,14 +185,14 @@ final class Revocations: Piece {
       await drop(revocation)
       return .init(step: step, result: "refused", message: message ?? error?.description)
     case .retryLater(let after):
+      guard isWanted(revocation) else { return obsolete(step) }
       var later = revocation
       later.attempts += 1
       let wait = Limit.revocationDelays[min(later.attempts, Limit.revocationDelays.count) - 1]
       later.retryAt = now + max(wait, after ?? .zero)
       // A clock that leapt is no week of trying.
       if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
-        pending[later.id] = later
-        await journal.commitOrWarn([.putRevocation(later)], "a token to revoke")
+        await put(later)
         wakeScheduler()
         return .init(step: step, result: "queued", message: message ?? "the provider is out of order")
       }

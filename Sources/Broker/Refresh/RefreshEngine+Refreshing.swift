@@ -31,11 +31,12 @@ extension RefreshEngine {
     _ ticket: ProviderGate.Ticket
   ) async {
     let begun = uptime
+    let before = accounts[account]?.saved
     let (sent, result) = await ask(account, attempt, intent, asked)
     recordOutcome(account, ticket, result, asked)
     let outcome: RefreshOutcome
     switch result {
-    case .success(let issued): outcome = await renew(account, sent, issued, asked)
+    case .success(let issued): outcome = await renew(account, sent, issued, asked, before)
     case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
     case nil:
       accounts[account]?.withdrawn(sent)
@@ -127,20 +128,20 @@ extension RefreshEngine {
     LeaseKey(account: account, attempt: attempt.number)
   }
 
+  /// - Parameter before: the grant that was refreshed; nil: it was gone before anything was sent.
   private func renew(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked, _ before: SavedGrant?
   ) async -> RefreshOutcome {
     let provider = asked.provider
-    let before = accounts[account]?.saved
     let outcome = accounts[account]?.answered(
       attempt, issued, rotation: provider.about.rotation, refreshTokenLifetime: provider.about.refreshTokenLifetime,
       isProlonged: provider.about.prolongsRefreshTokens)
     guard case .commit(let renewal) = outcome else {
-      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, provider)
+      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, provider, before)
       return .discarded
     }
     guard await commitRenewal(account, attempt) else {
-      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider)
+      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider, before)
       return .discarded
     }
     asked.connection.works()
@@ -158,7 +159,8 @@ extension RefreshEngine {
 
   /// Revokes the refresh token of an answer that is not kept: a logout, a sign-out or a login came first.
   private func revokeUnused(
-    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider
+    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider,
+    _ before: SavedGrant?
   ) async {
     guard let token, !token.isEmpty, token != attempt.refreshToken else { return }
     let current = accounts[account]?.saved.refreshToken
@@ -166,7 +168,8 @@ extension RefreshEngine {
     guard current != token, current != attempt.refreshToken else { return }
     // That of a login may be of the same grant (docs/decisions/0030).
     guard current == nil || provider.about.revokesReplaced else { return }
-    await revocations.queue([(token, "refresh_token")], provider: provider.name)
+    await revocations.queue(
+      [(token, "refresh_token")], before.map { revocations.context(of: $0) } ?? [:], provider: provider.name)
   }
 
   /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted

@@ -109,6 +109,9 @@ struct NamingProvider: Provider {
   ) -> Step<Issued> {
     base.refresh(grant, token: token, key: key, metadata: metadata)
   }
+  func tokenToRevoke(by refreshToken: Secret, metadata: ServerMetadata) -> Step<TokenResponse> {
+    base.tokenToRevoke(by: refreshToken, metadata: metadata)
+  }
   func revocation(
     of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
   ) -> HTTPRequest? {
