@@ -113,7 +113,8 @@ public final class Broker {
     accounts.takeOver(stored)
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
-    await declared.take(reloading.configuration.accounts)
+    declared.configure(reloading.configuration.accounts)
+    await declared.take()
     followOthers()
     for account in accounts.names { accounts.publish(account) }
     updateSummary()
@@ -127,21 +128,22 @@ public final class Broker {
 
   /// Puts a configuration in force that was read and checked.
   private func apply(_ new: BrokerConfiguration) async {
+    registrations.configure(new.providers, declared: new.accounts)
+    providers.configure(new.providers + registrations.registered)
+    accounts.configure(new.refresh)
+    declared.configure(new.accounts)
     accounts.cache.configure(new.refresh)
     authorizer.configure(new.policy, new.callerLimits)
     credentials.configure(new.credentials)
     addresses.configure(publicOrigin: new.publicOrigin)
     approvals.policyChanged()
     backups.policyChanged()
-    registrations.configure(new.providers, declared: new.accounts)
-    providers.configure(new.providers + registrations.registered)
-    accounts.configure(new.refresh)
     for account in accounts.names {
       if case .misconfigured = accounts[account]?.saved.standing { accounts[account]?.retryNow(at: runtime.clock.now) }
       accounts.changed(account)
     }
     runtime.lifecycle.wakeScheduler()
-    await declared.take(new.accounts)
+    await declared.take()
   }
 
   // MARK: What happens by itself
