@@ -98,7 +98,8 @@ public final class Broker {
       identity)
     registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
-    reloading.onReload { [weak self] in await self?.apply($0) }
+    reloading.onReload(
+      .init(enforce: { [weak self] in self?.enforce($0) }, complete: { [weak self] in await self?.complete($0) }))
     accounts.onChange { [weak self] in self?.updateSummary() }
   }
 
@@ -126,8 +127,8 @@ public final class Broker {
     Task { for await account in changes { await engine.changedElsewhere(account) } }
   }
 
-  /// Puts a configuration in force that was read and checked.
-  private func apply(_ new: BrokerConfiguration) async {
+  /// Puts a configuration in force that was read and checked, but for what ``complete(_:)`` does.
+  private func enforce(_ new: BrokerConfiguration) {
     registrations.configure(new.providers, declared: new.accounts)
     providers.configure(new.providers + registrations.registered)
     accounts.configure(new.refresh)
@@ -135,7 +136,6 @@ public final class Broker {
     accounts.cache.configure(new.refresh)
     authorizer.configure(new.policy, new.callerLimits)
     credentials.configure(new.credentials)
-    addresses.configure(publicOrigin: new.publicOrigin)
     approvals.policyChanged()
     backups.policyChanged()
     for account in accounts.names {
@@ -143,6 +143,10 @@ public final class Broker {
       accounts.changed(account)
     }
     runtime.lifecycle.wakeScheduler()
+  }
+
+  private func complete(_ new: BrokerConfiguration) async {
+    addresses.configure(publicOrigin: new.publicOrigin)
     await declared.take()
   }
 

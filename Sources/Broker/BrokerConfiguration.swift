@@ -19,7 +19,7 @@ public struct BrokerConfiguration: Sendable {
   /// What a person should know of it.
   public var warnings: [String]
   /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
-  /// this with what comes of that. Called once, before the broker's part; never of a reload that was overtaken.
+  /// this with what comes of that. Called once, after the policy is in force; never of a reload that was overtaken.
   public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?
 
   public init(
