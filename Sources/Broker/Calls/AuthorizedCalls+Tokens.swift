@@ -105,12 +105,15 @@ extension AuthorizedCalls {
   }
 
   /// `token.introspect` (RFC 7662).
-  func introspect(_ params: TokenIntrospect.Params) async throws(RPCError) -> TokenIntrospect.Result {
+  func introspect(
+    _ params: TokenIntrospect.Params, _ permission: Permission
+  ) async throws(RPCError) -> TokenIntrospect.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .introspection)
     let (token, _) = try await token(of: account, at: provider.name, until: deadline)
+    try approvals.checkAgain(TokenIntrospect.self, params, permission)
     let answer = try await talk(
       provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
       until: deadline)
@@ -118,13 +121,16 @@ extension AuthorizedCalls {
   }
 
   /// `account.userinfo` (OpenID Connect Core §5.3).
-  func userInfo(_ params: AccountUserinfo.Params) async throws(RPCError) -> AccountUserinfo.Result {
+  func userInfo(
+    _ params: AccountUserinfo.Params, _ permission: Permission
+  ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .userinfo)
-    let info = try await ask(by: account, provider.name, until: deadline) { token, saved in
-      provider.userInfo(of: saved, token: token, metadata: metadata)
+    let info = try await ask(by: account, provider.name, until: deadline) { token, saved throws(RPCError) in
+      try approvals.checkAgain(AccountUserinfo.self, params, permission)
+      return provider.userInfo(of: saved, token: token, metadata: metadata)
     }
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
   }

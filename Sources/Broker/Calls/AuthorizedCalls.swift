@@ -58,12 +58,14 @@ final class AuthorizedCalls: Piece {
   }
 
   /// Asks by the account's token. Where that is refused it is refreshed, and asked once more (RFC 6750 §3.1).
+  ///
+  /// - Parameter question: made each time when the token is there, with what is allowed then.
   func ask<Output: Sendable>(
     by account: AccountName, _ name: ProviderName, until deadline: Duration, isLast: Bool = false,
-    _ question: (SavedToken, SavedGrant) -> Step<Output>
+    _ question: (SavedToken, SavedGrant) throws(RPCError) -> Step<Output>
   ) async throws(RPCError) -> Output {
     let (token, saved) = try await token(of: account, at: name, until: deadline)
-    switch try await outcome(question(token, saved), name, until: deadline) {
+    switch try await outcome(try question(token, saved), name, until: deadline) {
     case .success(let output): return output
     case .failure(.tokenRefused(let message, let oauth)):
       guard !isLast else { throw refusedAgain(saved, message, oauth) }

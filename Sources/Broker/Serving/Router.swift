@@ -28,23 +28,23 @@ public struct Router: Dispatcher {
         Self.release(TokenExchange.self, broker) { params, session, clearance throws(RPCError) in
           try await broker.calls.exchange(params, session, clearance)
         },
-        Self.release(TokenIntrospect.self, broker) { params, _, _ throws(RPCError) in
-          try await broker.calls.introspect(params)
+        Self.release(TokenIntrospect.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.calls.introspect(params, clearance)
         },
         Self.release(DPoPProof.self, broker) { params, _, clearance throws(RPCError) in
           try await broker.calls.proof(params, clearance)
         },
-        Self.release(AccountUserinfo.self, broker) { params, _, _ throws(RPCError) in
-          try await broker.calls.userInfo(params)
+        Self.release(AccountUserinfo.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.calls.userInfo(params, clearance)
         },
-        Self.release(AccountSessions.self, broker) { params, _, _ throws(RPCError) in
-          try await broker.calls.sessions(params)
+        Self.release(AccountSessions.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.calls.sessions(params, clearance)
         },
-        Self.release(AccountEndSession.self, broker) { params, _, _ throws(RPCError) in
-          try await broker.calls.endSession(params)
+        Self.release(AccountEndSession.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.calls.endSession(params, clearance)
         },
-        Self.release(RequestSend.self, broker) { params, _, _ throws(RPCError) in
-          try await broker.calls.sendRequest(params)
+        Self.release(RequestSend.self, broker) { params, _, clearance throws(RPCError) in
+          try await broker.calls.sendRequest(params, clearance)
         },
         Self.route(AccountImport.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
           try await broker.imports.importAccount(params)
