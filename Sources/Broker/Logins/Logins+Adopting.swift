@@ -26,6 +26,13 @@ extension Logins {
     await journal.lock(login.account)
     defer { journal.unlock(login.account) }
     let before = accounts[login.account]
+    // A reload may have declared it since the login began.
+    if before?.saved.kind.needsNobody == true {
+      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      return RPCError(
+        .loginDenied, "account \(login.account) is declared in the configuration",
+        hint: "Choose another account name, or remove [account.\(login.account)] from the configuration.")
+    }
     if let old = before?.saved,
       old.provider != login.provider || isAnotherPerson(issued.identity, old.identity, provider.about)
     {
@@ -163,7 +170,8 @@ extension Logins {
   /// client, not the one token.
   private func isShared(_ issued: Issued, _ login: SavedLogin) -> Bool {
     accounts.names(at: login.provider).contains { name in
-      guard let grant = accounts[name] else { return false }
+      // One that needs nobody has another token as soon as it wants one.
+      guard let grant = accounts[name], !grant.saved.kind.needsNobody else { return false }
       return
         (issued.identity == nil || grant.saved.identity == nil
         || grant.saved.identity?.subject == issued.identity?.subject)
