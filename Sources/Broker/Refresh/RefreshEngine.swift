@@ -158,8 +158,15 @@ final class RefreshEngine: Piece {
   /// The network is back, the machine woke up, or its clock was set: what failed before may work now.
   func recheck() {
     for connection in providers.all {
+      if connection.hasWrongMetadata { retryMisconfigured(at: connection.provider.name) }
       connection.recheck()
       retryStalled(at: connection.provider.name)
+    }
+  }
+
+  private func retryMisconfigured(at name: ProviderName) {
+    for account in accounts.names(at: name) {
+      if case .misconfigured = accounts[account]?.saved.standing { accounts[account]?.retryNow(at: now) }
     }
   }
 

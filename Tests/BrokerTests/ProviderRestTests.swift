@@ -1,0 +1,63 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// Which answers make a provider's accounts rest, and which do not.
+@Suite(.timeLimit(.minutes(1))) struct ProviderRestTests {
+  private func names(_ count: Int) -> [String] { (0..<count).map { "account-\($0)" } }
+
+  private func expired(_ count: Int) async throws -> MemoryStore {
+    let store = MemoryStore()
+    for name in names(count) { try await store.signIn(name, age: .seconds(4000)) }
+    return store
+  }
+
+  private func connection(_ rig: Rig) async throws -> ProviderConnection {
+    try #require(await rig.broker.providers[provider("example")])
+  }
+
+  @Test(
+    "Metadata that are refused, as by a server that is starting, are asked for again soon",
+    arguments: [
+      HTTPResponse(status: 404),
+      HTTPResponse(status: 403, headers: [.init("Content-Type", "text/html")], body: Data("<html>".utf8)),
+    ])
+  func refusedMetadata(_ refusal: HTTPResponse) async throws {
+    let rig = try await Rig(store: expired(2), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.discovery) { _ in refusal }
+    #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
+    let connection = try await connection(rig)
+    #expect(await connection.suspended == nil)
+    #expect(await connection.lastError?.contains("\(refusal.status)") == true)
+    rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+    rig.clock.advance(.seconds(5))
+    #expect(try await rig.token("account-1").access_token == "account-1-a2")
+    #expect(try await rig.token("account-0").access_token == "account-0-a2")
+  }
+
+  @Test("Metadata of another issuer, as of a portal before the network, are looked at again when the network is back")
+  func portal() async throws {
+    let rig = try await Rig(store: expired(2), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.discovery) { _ in HTTPResponse(status: 302, headers: [.init("Location", "/portal")]) }
+    #expect(await rig.reason { try await rig.token("account-0") } == .providerMisconfigured)
+    rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+    await rig.broker.recheck(.networkUp)
+    #expect(try await rig.token("account-0").access_token == "account-0-a2")
+    #expect(try await rig.token("account-1").access_token == "account-1-a2")
+  }
+
+  @Test("A network that is back does not lift the rest of a provider that refuses the client")
+  func refusedClient() async throws {
+    let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    #expect(await rig.reason { try await rig.token("account-0") } == .providerMisconfigured)
+    await rig.broker.recheck(.networkUp)
+    #expect(try await connection(rig).suspended != nil)
+    #expect(rig.transport.count(.token) == 1)
+  }
+}
