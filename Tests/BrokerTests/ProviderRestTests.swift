@@ -60,4 +60,24 @@ import Testing
     #expect(try await connection(rig).suspended != nil)
     #expect(rig.transport.count(.token) == 1)
   }
+
+  @Test("The end of a grant concerns the provider's other accounts only where it teaches how old refresh tokens get")
+  func learning() async throws {
+    let rig = try await Rig(store: expired(3))
+    let day: Int64 = 86_400
+    func ended(after age: Int64) async throws -> (touched: Int, isSaved: Bool) {
+      var saved = try #require(rig.store.grant("account-0"))
+      _ = await rig.broker.accounts.takeTouched()
+      let commits = rig.store.log.count
+      saved.refreshTokenIssuedAt = rig.clock.now - .seconds(age)
+      await rig.broker.engine.refreshTokenEnded(saved)
+      return (await rig.broker.accounts.takeTouched().count, rig.store.log.count > commits)
+    }
+    #expect(try await ended(after: 60) == (0, false))
+    #expect(try await ended(after: 30 * day) == (0, true))
+    rig.clock.advance(.seconds(10 * day))
+    #expect(try await ended(after: 30 * day) == (3, true))
+    rig.clock.advance(.seconds(day))
+    #expect(try await ended(after: 30 * day) == (0, true))
+  }
 }
