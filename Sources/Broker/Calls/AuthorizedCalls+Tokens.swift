@@ -164,7 +164,8 @@ extension AuthorizedCalls {
     guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
     var token = params.access_token.map { Secret($0.exposed) }
     if let token {
-      try authorizer.checkCap(ofNamed: token, grant, permission)
+      // A rule may have got a cap since it was decided by.
+      try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
         of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + (try Timeouts.duration(params.timeout))
