@@ -92,7 +92,9 @@ enum Limit {
   /// However long a provider lets a person take on another device.
   static let longestLogin = Duration.seconds(86_400)
   static let endedLoginsKept = Duration.seconds(600)
+  /// Requests that wait for an answer, of all callers and of those of one user.
   static let waiters = 8192
+  static let waitersPerUser = 2048
   static let subscriptions = 256
   static let revocations = 4096
   /// How long a logout waits for what the provider says; its revocations go on without it.

@@ -14,7 +14,8 @@ extension AuthorizedCalls {
     let provider = try provider(of: account)
     // Nobody is asked for what cannot be.
     _ = try request(params, provider.about)
-    let response: HTTPResponse = try await ask(by: account, provider.name, until: deadline) {
+    let response: HTTPResponse = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline)
+    {
       token, saved throws(RPCError) in
       try approvals.checkAgain(RequestSend.self, params, permission)
       let request = try self.request(params, try self.provider(of: account).about)
@@ -156,7 +157,8 @@ extension AuthorizedCalls {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(with: \.listsSessions, of: account, "keeps no list of sessions")
     let metadata = try await known(provider)
-    let sessions = try await ask(by: account, provider.name, until: deadline) { token, saved throws(RPCError) in
+    let sessions = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
+      token, saved throws(RPCError) in
       try approvals.checkAgain(AccountSessions.self, params, permission)
       return provider.sessions(of: saved, token: token, metadata: metadata)
     }
@@ -174,13 +176,14 @@ extension AuthorizedCalls {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
     }
     let metadata = try await known(provider)
-    let ended = try await ask(by: account, provider.name, until: deadline) { token, saved throws(RPCError) in
+    let ended = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
+      token, saved throws(RPCError) in
       try approvals.checkAgain(AccountEndSession.self, params, permission)
       return provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
     }
     // It may have been the account's own: then its token is refused, and must not be handed out.
     if ended {
-      _ = try? await ask(by: account, provider.name, until: deadline) { token, saved in
+      _ = try? await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) { token, saved in
         provider.sessions(of: saved, token: token, metadata: metadata)
       }
     }

@@ -16,11 +16,14 @@ extension AuthorizedCalls {
     let acting = try await clearActor(params, session, until: deadline)
     // The time that a person took is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
-    let (token, saved) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let uid = permission.caller.uid
+    let (token, saved) = try await engine.token(
+      of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
     var actor: Secret?
     if let acting {
-      actor = try await engine.token(of: acting.account, SavedToken.Key(), minimumTTL: nil, until: deadline).0
-        .accessToken
+      actor = try await engine.token(
+        of: acting.account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline
+      ).0.accessToken
     }
     let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
     // The token's own, which may be another than before all that was waited for.
@@ -112,7 +115,8 @@ extension AuthorizedCalls {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .introspection)
-    let (token, _) = try await token(of: account, at: provider.name, until: deadline)
+    let (token, _) = try await token(
+      of: account, at: provider.name, for: permission.caller.uid, until: deadline)
     try approvals.checkAgain(TokenIntrospect.self, params, permission)
     let answer = try await talk(
       provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
@@ -128,7 +132,8 @@ extension AuthorizedCalls {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .userinfo)
-    let info = try await ask(by: account, provider.name, until: deadline) { token, saved throws(RPCError) in
+    let info = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
+      token, saved throws(RPCError) in
       try approvals.checkAgain(AccountUserinfo.self, params, permission)
       return provider.userInfo(of: saved, token: token, metadata: metadata)
     }
@@ -168,7 +173,8 @@ extension AuthorizedCalls {
       try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + (try Timeouts.duration(params.timeout))
+        of: account, SavedToken.Key(), minimumTTL: nil, for: permission.caller.uid,
+        until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }
     do throws(SigningKeyError) {

@@ -71,7 +71,8 @@ extension RefreshEngine {
         return .blocked(message: "account \(account) is itself had by an exchange")
       }
       do throws(RPCError) {
-        _ = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Limit.subjectTokenWait)
+        _ = try await token(
+          of: account, SavedToken.Key(), minimumTTL: nil, for: nil, until: uptime + Limit.subjectTokenWait)
       } catch {
         return .blocked(message: error.message)
       }

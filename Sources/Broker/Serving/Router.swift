@@ -22,8 +22,8 @@ public struct Router: Dispatcher {
         Self.release(TokenGet.self, broker) { params, _, clearance throws(RPCError) in
           try await broker.tokens.token(params, clearance)
         },
-        Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.tokens.reportRejected(params)
+        Self.route(TokenReportRejected.self, broker, account: { $0.account }) { params, session throws(RPCError) in
+          try await broker.tokens.reportRejected(params, for: session.caller.uid)
         },
         Self.release(TokenExchange.self, broker) { params, session, clearance throws(RPCError) in
           try await broker.calls.exchange(params, session, clearance)
@@ -46,8 +46,8 @@ public struct Router: Dispatcher {
         Self.release(RequestSend.self, broker) { params, _, clearance throws(RPCError) in
           try await broker.calls.sendRequest(params, clearance)
         },
-        Self.route(AccountImport.self, broker, account: { $0.account }) { params, _ throws(RPCError) in
-          try await broker.imports.importAccount(params)
+        Self.route(AccountImport.self, broker, account: { $0.account }) { params, session throws(RPCError) in
+          try await broker.imports.importAccount(params, for: session.caller.uid)
         },
         Self.route(AccountList.self, broker) { params, session throws(RPCError) in
           try await broker.views.list(params, caller: session.caller)
