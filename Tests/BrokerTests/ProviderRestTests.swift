@@ -61,6 +61,44 @@ import Testing
     #expect(rig.transport.count(.token) == 1)
   }
 
+  @Test("A request that could not be signed says nothing of an outage: it goes on")
+  func unsigned() async throws {
+    let rig = try await Rig(store: expired(6))
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    for name in names(5) { _ = await rig.reason { try await rig.token(name) } }
+    let connection = try await connection(rig)
+    #expect(await connection.gate.circuit.outage != nil)
+    rig.clock.advance(.seconds(30))
+    let outcome = ProviderFailure.misconfigured(message: "the key cannot sign", nil)
+    await rig.broker.probe(provider("example"), account("account-5"), outcome)
+    let gate = await connection.gate
+    #expect(gate.circuit.outage != nil && gate.inFlight == 0)
+    let refused = OAuthError(code: .invalidClient)
+    rig.clock.advance(.seconds(30))
+    await rig.broker.probe(provider("example"), account("account-5"), .misconfigured(message: "no", refused))
+    #expect(await connection.gate.circuit.outage == nil)
+  }
+
+  @Test("An answer to the settings of before does not lift the rest of those of now")
+  func lateSuccess() async throws {
+    let rig = try await Rig(store: expired(2))
+    rig.transport.answer(.token) { request throws(TransportError) in
+      request.form["refresh_token"] == "account-1-r1"
+        ? try TokenServer.refused("invalid_client", status: 401)(request) : TokenServer.granted(request, lifetime: 3600)
+    }
+    rig.transport.hold(.token)
+    let late = Task { try await rig.token("account-0", timeout: 60) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    let refused = Task { await rig.reason { try await rig.token("account-1", timeout: 60) } }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.transport.releaseOne(.token, last: true)
+    #expect(await refused.value == .providerMisconfigured)
+    rig.transport.release(.token)
+    #expect(try await late.value.access_token == "account-0-a2")
+    #expect(try await connection(rig).suspended != nil)
+  }
+
   @Test("The end of a grant concerns the provider's other accounts only where it teaches how old refresh tokens get")
   func learning() async throws {
     let rig = try await Rig(store: expired(3))
@@ -79,5 +117,16 @@ import Testing
     #expect(try await ended(after: 30 * day) == (3, true))
     rig.clock.advance(.seconds(day))
     #expect(try await ended(after: 30 * day) == (0, true))
+  }
+}
+
+extension Broker {
+  /// Lets one request through to a provider that is out of order, and has it end like this.
+  fileprivate func probe(_ name: ProviderName, _ account: AccountName, _ failure: ProviderFailure) {
+    guard let connection = providers[name],
+      case .go(let ticket) = connection.gate.admit(
+        isWanted: true, accounts: 6, at: runtime.clock.uptime, policy: RefreshPolicy())
+    else { return }
+    engine.recordOutcome(account, ticket, .failure(failure), .init(connection, .init()))
   }
 }

@@ -144,7 +144,7 @@ extension RefreshEngine {
       await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider, before)
       return .discarded
     }
-    asked.connection.works()
+    if isCurrent(asked) { asked.connection.works() }
     var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
     metadata["generation"] = "\(renewal.token.generation)"
     logger.info("refreshed the token of \(account)", metadata: metadata)
