@@ -84,6 +84,8 @@ enum Limit {
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.
   static let subjectTokenWait = Duration.seconds(30)
+  /// How long the token may be traded however little of it is left, once it has come.
+  static let subjectTokenKept = Duration.seconds(10)
   /// Bytes of a body that a caller sends, and of one that it is given: each fits a line of the socket.
   static let requestBody = 128 << 10
   static let responseBody = 160 << 10

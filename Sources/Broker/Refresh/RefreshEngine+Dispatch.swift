@@ -103,7 +103,7 @@ extension RefreshEngine {
 
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
     queues[asked.provider.name]?.unwant(account)
-    fetched.remove(account)
+    fetched[account] = nil
     guard
       case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
     else {

@@ -19,9 +19,9 @@ final class RefreshEngine: Piece {
   var queues: [ProviderName: RefreshQueue] = [:]
   /// Under which provider each queued account is queued.
   var queuedAt: [AccountName: ProviderName] = [:]
-  /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place.
+  /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place, since when.
   var fetching: Set<AccountName> = []
-  var fetched: Set<AccountName> = []
+  var fetched: [AccountName: Duration] = [:]
   var inFlight = 0
   /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
   var leases: [LeaseKey: Lease] = [:]
@@ -84,7 +84,7 @@ final class RefreshEngine: Piece {
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.
   func place(_ account: AccountName) {
     guard let grant = accounts[account] else {
-      fetched.remove(account)
+      fetched[account] = nil
       schedule.remove(account)
       if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
       return
