@@ -28,7 +28,7 @@ extension Logins {
     let before = accounts[login.account]
     // A reload may have declared it since the login began.
     if before?.saved.kind.needsNobody == true {
-      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       return RPCError(
         .loginDenied, "account \(login.account) is declared in the configuration",
         hint: "Choose another account name, or remove [account.\(login.account)] from the configuration.")
@@ -36,7 +36,7 @@ extension Logins {
     if let old = before?.saved,
       old.provider != login.provider || isAnotherPerson(issued.identity, old.identity, provider.about)
     {
-      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
       let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
       return RPCError(
@@ -49,7 +49,7 @@ extension Logins {
     do throws(StoreError) {
       replaced = try await commit(saved, token, of: login, provider)
     } catch {
-      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       return storeError(error)
     }
     // A refresh that was answered while the login was on its way to the disk.
@@ -149,9 +149,10 @@ extension Logins {
   }
 
   /// The tokens become nobody's.
-  private func revokeLater(
+  func revokeUnlessShared(
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async {
+    guard !isShared(issued, login) else { return }
     let own = grant(issued, login, provider.about, before: nil, sentAt: sentAt, kind: kind)
     let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
