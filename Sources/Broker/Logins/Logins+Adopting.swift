@@ -80,6 +80,7 @@ extension Logins {
   private func commit(
     _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
   ) async throws(StoreError) -> [PendingRevocation] {
+    await written(login.id)
     let obsolete = revocations.obsolete(for: saved)
     revocations.forget(obsolete)
     var attempt = 1

@@ -82,8 +82,8 @@ extension Logins {
   private func saveInterval(_ interval: Duration, of id: LoginID) async {
     guard let known = table[id]?.saved.device?.interval, interval > known else { return }
     table[id]?.saved.device?.interval = interval
-    guard let saved = table[id]?.saved, table[id]?.isPending == true else { return }
-    await journal.commitOrWarn([.putLogin(saved)], "the interval of a login on another device")
+    guard let saved = table[id]?.saved else { return }
+    await saveIfPending(id, "the interval of a login on another device")
     logger.info(
       "provider \(saved.provider) wants to be asked every \(interval.wholeSeconds) s for the login of \(saved.account)",
       metadata: ["provider": "\(saved.provider)", "account": "\(saved.account)"])
