@@ -102,7 +102,8 @@ public final class Broker {
       identity)
     registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
-    reloading.onReload { [weak self] in await self?.apply($0) }
+    reloading.onReload(
+      .init(enforce: { [weak self] in self?.enforce($0) }, complete: { [weak self] in await self?.complete($0) }))
     accounts.onChange { [weak self] in self?.updateSummary() }
   }
 
@@ -119,7 +120,8 @@ public final class Broker {
     try await loadAccounts(progress)
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
-    await declared.take(reloading.configuration.accounts)
+    declared.configure(reloading.configuration.accounts)
+    await declared.take()
     followOthers()
     updateSummary()
   }
@@ -162,23 +164,27 @@ public final class Broker {
     }
   }
 
-  /// Puts a configuration in force that was read and checked.
-  private func apply(_ new: BrokerConfiguration) async {
-    accounts.cache.configure(new.refresh)
-    authorizer.configure(new.policy, new.callerLimits)
-    credentials.configure(new.credentials)
-    addresses.configure(publicOrigin: new.publicOrigin)
-    approvals.policyChanged()
-    backups.policyChanged()
+  /// Puts a configuration in force that was read and checked, but for what ``complete(_:)`` does.
+  private func enforce(_ new: BrokerConfiguration) {
     registrations.configure(new.providers, declared: new.accounts)
     providers.configure(new.providers + registrations.registered)
     accounts.configure(new.refresh)
+    declared.configure(new.accounts)
+    accounts.cache.configure(new.refresh)
+    authorizer.configure(new.policy, new.callerLimits)
+    credentials.configure(new.credentials)
+    approvals.policyChanged()
+    backups.policyChanged()
     accounts.serveAnew()
     accounts.retryMisconfigured()
     runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
     updateSummary()
-    await declared.take(new.accounts)
+  }
+
+  private func complete(_ new: BrokerConfiguration) async {
+    addresses.configure(publicOrigin: new.publicOrigin)
+    await declared.take()
   }
 
   // MARK: What happens by itself

@@ -19,7 +19,7 @@ public struct BrokerConfiguration: Sendable {
   /// What a person should know of it.
   public var warnings: [String]
   /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
-  /// this with what comes of that. Called once, before the broker's part; never of a reload that was overtaken.
+  /// this with what comes of that. Called once, after the policy is in force; never of a reload that was overtaken.
   public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?
 
   public init(
@@ -94,6 +94,8 @@ enum Limit {
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.
   static let subjectTokenWait = Duration.seconds(30)
+  /// How long the token may be traded however little of it is left, once it has come.
+  static let subjectTokenKept = Duration.seconds(10)
   /// Bytes of a body that a caller sends, and of one that it is given: each fits a line of the socket.
   static let requestBody = 128 << 10
   static let responseBody = 160 << 10
@@ -102,7 +104,9 @@ enum Limit {
   /// However long a provider lets a person take on another device.
   static let longestLogin = Duration.seconds(86_400)
   static let endedLoginsKept = Duration.seconds(600)
+  /// Requests that wait for an answer, of all callers and of those of one user.
   static let waiters = 8192
+  static let waitersPerUser = 2048
   static let subscriptions = 256
   static let revocations = 4096
   /// How long a logout waits for what the provider says; its revocations go on without it.

@@ -13,9 +13,17 @@ final class Reloading: Piece {
   /// How many reloads began, and the latest that was accepted.
   private var begun = 0
   private var accepted = 0
-  /// The accepted reload that came last; the next is put in force when it has ended.
+  /// The accepted reload that came last; what of the next has to wait goes on when it has ended.
   private var latest: Task<BrokerReload.Result, Never>?
-  private var apply: (@BrokerActor (BrokerConfiguration) async -> Void)?
+  private var actions: Actions?
+
+  /// What puts a configuration in force.
+  struct Actions {
+    /// The policy and all else that takes no waiting.
+    var enforce: @BrokerActor (BrokerConfiguration) -> Void
+    /// What comes of the edges, and what has to be written.
+    var complete: @BrokerActor (BrokerConfiguration) async -> Void
+  }
 
   init(
     _ runtime: Runtime, _ configuration: BrokerConfiguration, audit: AuditLog,
@@ -27,8 +35,7 @@ final class Reloading: Piece {
     self.read = read
   }
 
-  /// What puts a configuration in force.
-  func onReload(_ apply: @escaping @BrokerActor (BrokerConfiguration) async -> Void) { self.apply = apply }
+  func onReload(_ actions: Actions) { self.actions = actions }
 
   /// The file, for people; nil: built-in defaults.
   var path: String? { configuration.path }
@@ -49,18 +56,18 @@ final class Reloading: Piece {
     // A later reload that was quicker read the newer file: it stays in force.
     if turn < accepted, let latest { return await latest.value }
     accepted = turn
+    // A permission that was taken away must not last as long as a slow disk or listener.
+    enforce(new, for: caller)
     let before = latest
     let change = Task {
       _ = await before?.value
-      return await putInForce(new, for: caller)
+      return await complete(new)
     }
     latest = change
     return await change.value
   }
 
-  private func putInForce(_ read: BrokerConfiguration, for caller: Caller?) async -> BrokerReload.Result {
-    var new = read
-    await read.applyToEdges?(&new)
+  private func enforce(_ new: BrokerConfiguration, for caller: Caller?) {
     let entry = audit.reloaded(from: configuration, to: new, for: caller)
     let wasOn = configuration.audit.isEnabled
     configuration = new
@@ -68,7 +75,13 @@ final class Reloading: Piece {
     if wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
     audit.trail.configure(new.audit)
     if !wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
-    await apply?(new)
+    actions?.enforce(new)
+  }
+
+  private func complete(_ enforced: BrokerConfiguration) async -> BrokerReload.Result {
+    var new = enforced
+    await enforced.applyToEdges?(&new)
+    await actions?.complete(new)
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
     return .init(providers: new.providers.count, warnings: new.warnings)

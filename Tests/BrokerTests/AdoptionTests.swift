@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Providers
 import Testing
 
 @testable import Broker
@@ -127,5 +128,31 @@ import Testing
     rig.clock.advance(.milliseconds(20))
     await end.value
     #expect(rig.store.grant("work") != nil && rig.store.logins.map(\.account) == [account("late")])
+  }
+
+  @Test("A login does not take over an account that was declared meanwhile", arguments: [true, false])
+  func declaredMeanwhile(_ isPassword: Bool) async throws {
+    var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.allowPassword = true })])
+    let rig = try await Rig(configuration: configuration)
+    let login = isPassword ? nil : try await rig.start(account: "ci")
+    rig.transport.hold(.token)
+    let signedIn = Task {
+      if let login { return await rig.callBack(login).kind == .completed }
+      let params = LoginPassword.Params(
+        provider: "example", account: "ci", username: "work", password: SecretText("open-sesame"))
+      return await rig.reason { try await rig.call(LoginPassword.self, params) } == nil
+    }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    configuration.accounts = [
+      DeclaredAccount(name: account("ci"), provider: provider("example"), source: .clientCredentials)
+    ]
+    rig.reading.value = .success(configuration)
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    rig.transport.release(.token)
+    #expect(await signedIn.value == false)
+    #expect(rig.store.grant("ci")?.kind == .clientCredentials && rig.store.grant("ci")?.refreshToken == nil)
+    #expect(await rig.broker.accounts[account("ci")]?.saved.kind == .clientCredentials)
+    // What the person gave is nobody's.
+    #expect(rig.store.revocations.map(\.hint).sorted() == ["access_token", "refresh_token"])
   }
 }

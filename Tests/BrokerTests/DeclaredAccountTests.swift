@@ -98,6 +98,59 @@ import Testing
     _ = await caller.value
     #expect(rig.store.token("robot")?.accessToken == Secret("work-a1-for-two"))
   }
+
+  @Test(
+    "A reload that redefines or drops an account takes the old token back before its policy is in force",
+    arguments: [true, false], [true, false])
+  func withdrawnFirst(_ isRedefined: Bool, _ hangsWhole: Bool) async throws {
+    let rig = try await rig(Self.source, store())
+    let alice = Caller.user(1000)
+    _ = try await rig.token("robot")
+    #expect(rig.cached("robot") != nil)
+    var other = Self.source
+    other.audience = "two"
+    var new = BrokerConfiguration.plain(rules: [
+      Rule(name: "alice", uid: 1000, gid: nil, accounts: ["robot"], access: [.use])
+    ])
+    new.accounts = [.robot(Self.source, name: "first")] + (isRedefined ? [.robot(other)] : [])
+    rig.reading.value = .success(new)
+    rig.store.set(.hangs) { changes in
+      hangsWhole
+        || changes.contains { if case .putGrant(let grant) = $0 { grant.account == account("first") } else { false } }
+    }
+    let reload = Task { try await rig.call(BrokerReload.self, NoParams()) }
+    #expect(await eventually { rig.store.hanging == 1 })
+    #expect(rig.cached("robot", as: alice) == nil)
+    let asked = Task {
+      try? await rig.call(TokenGet.self, .init(account: "robot", timeout: 60), as: alice).access_token
+    }
+    // What was written while the reload still writes is not overwritten by it.
+    if !hangsWhole { #expect(await asked.value == (isRedefined ? "work-a1-for-two" : nil)) }
+    await settle()
+    rig.store.set(.works)
+    _ = try await reload.value
+    #expect(await asked.value == (isRedefined ? "work-a1-for-two" : nil))
+    #expect(await rig.isQuiet())
+    #expect(rig.store.token("robot")?.accessToken == (isRedefined ? Secret("work-a1-for-two") : nil))
+    #expect(
+      rig.store.grant("robot")?.sourceFingerprint == (isRedefined ? GrantSource.exchange(other).fingerprint : nil))
+  }
+
+  @Test("A definition is in force although it cannot be written yet, and is written when it can be")
+  func notWritten() async throws {
+    let rig = try await rig(Self.source, store())
+    _ = try await rig.token("robot")
+    var other = Self.source
+    other.audience = "two"
+    rig.store.set(.fails)
+    rig.reading.value = .success(configuration(other))
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    #expect(rig.cached("robot") == nil)
+    rig.store.set(.works)
+    await rig.broker.journal.saveUnsaved()
+    #expect(rig.store.grant("robot")?.sourceFingerprint == GrantSource.exchange(other).fingerprint)
+    #expect(rig.store.token("robot") == nil)
+  }
 }
 
 extension DeclaredAccount {

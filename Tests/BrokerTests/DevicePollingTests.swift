@@ -128,4 +128,65 @@ struct DevicePollingTests {
     #expect(await eventually { other.clock.sleepers == 0 })
     #expect(rig.transport.count(.token) == 0 && other.transport.count(.token) == 0)
   }
+
+  // MARK: A login that a browser completes as well
+
+  private static func beginBoth() async throws -> (Rig, LoginStart.Result) {
+    let rig = try await Rig(configuration: configuration())
+    rig.transport.answer(.device) { _ in reply(place) }
+    let login = try await rig.call(
+      LoginStart.self, .init(provider: "example", account: "work", destinations: ["browser", "device"]))
+    return (rig, login)
+  }
+
+  @Test("is asked for on, where the callback that came could not be saved")
+  func callbackFails() async throws {
+    let (rig, login) = try await Self.beginBoth()
+    rig.transport.answer(.token, Self.oauth("authorization_pending"))
+    rig.store.set(.hangs) { $0.contains { if case .removeLogin = $0 { true } else { false } } }
+    let callback = Task { await rig.callBack(login).kind }
+    #expect(await eventually { rig.store.hanging == 1 && rig.clock.sleepers >= 1 })
+    rig.clock.advance(.seconds(5))
+    await settle()
+    #expect(rig.transport.count(.token) == 0)
+    rig.store.set(.fails)
+    #expect(await callback.value == .refused)
+    rig.store.set(.works)
+    rig.transport.answer(.token, TokenServer.rotating)
+    #expect(
+      try await eventually {
+        rig.clock.advance(.seconds(5))
+        await settle()
+        return try await rig.waitFor(login).state == .completed
+      })
+  }
+
+  @Test("is not ended by what the device's answer brings, before the browser's or after it", arguments: [true, false])
+  func both(_ isDeviceFirst: Bool) async throws {
+    let (rig, login) = try await Self.beginBoth()
+    rig.transport.hold(.token)
+    #expect(await eventually { rig.clock.sleepers >= 1 })
+    rig.clock.advance(.seconds(5))
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    let callback = Task { await rig.callBack(login).kind }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.transport.releaseOne(.token, last: !isDeviceFirst)
+    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 1 })
+    rig.transport.release(.token)
+    #expect(await callback.value == .completed)
+    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 0 })
+    #expect(rig.store.revocations.isEmpty && rig.store.grant("work") != nil)
+  }
+
+  @Test("is revoked where it was cancelled meanwhile")
+  func cancelledMeanwhile() async throws {
+    let (rig, login) = try await Self.begin()
+    rig.transport.hold(.token)
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    rig.clock.advance(.seconds(5))
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    _ = try await rig.call(LoginCancel.self, .init(login_id: login.login_id))
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.revocations.contains { $0.hint == "refresh_token" } })
+  }
 }

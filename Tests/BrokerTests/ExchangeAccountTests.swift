@@ -70,4 +70,38 @@ import Testing
     #expect(try await rig.token("robot").access_token == "work-a2-for-all")
     #expect(session.types == ["provider.unreachable", "provider.recovered"])
   }
+
+  @Test("A token to trade that has grown old while its account waited for a place is fetched again")
+  func grownOld() async throws {
+    let store = try await MemoryStore.expired("home")
+    try await store.signIn("work", provider: "other", age: .seconds(7200))
+    let rig = try await Rig(
+      store: store, configuration: configuration(["robot"]) { $0.concurrentPerProvider = 1 })
+    rig.transport.answer(.token) { request throws(TransportError) in
+      request.url.host() == "other.example"
+        ? TokenServer.granted(request, lifetime: 120) : try TokenServer.trading(request)
+    }
+    rig.transport.hold(.token)
+    let first = Task { try? await rig.token("home", timeout: 300) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    let robot = Task { try? await rig.token("robot", timeout: 300).access_token }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.transport.releaseOne(.token, last: true)
+    #expect(await eventually { rig.store.token("work")?.accessToken == Secret("work-a2") })
+    #expect(await rig.isIdle(account("robot")))
+    rig.clock.advance(.seconds(119))
+    rig.transport.release(.token)
+    _ = await first.value
+    #expect(await robot.value == "work-a3-for-all")
+  }
+}
+
+extension Rig {
+  /// Waits until the account has the tokens that it trades.
+  fileprivate func isIdle(_ account: AccountName) async -> Bool {
+    await eventually {
+      let (isFetching, underWay) = await (broker.engine.fetching.contains(account), broker.engine.inFlight)
+      return !isFetching && underWay == 1
+    }
+  }
 }

@@ -136,4 +136,30 @@ import Testing
     await #expect(throws: RPCError.self) { try await rig.start(provider: "other") }
     #expect(await rig.reason { try await rig.start(provider: "nobody", account: "new") } == .unknownProvider)
   }
+
+  @Test("What is written of a login is on disk before the login is taken off it")
+  func writtenBeforeRemoved() async throws {
+    for isCancelled in [true, false] {
+      let rig = try await Rig()
+      let login = try await rig.start()
+      rig.store.set(.hangs) { $0.contains { if case .putLogin = $0 { true } else { false } } }
+      let told = Task {
+        try? await rig.call(LoginWait.self, .init(login_id: login.login_id, opened: .init(kind: "browser")))
+      }
+      #expect(await eventually { rig.store.hanging == 1 })
+      let end = Task {
+        if isCancelled {
+          _ = try await rig.call(LoginCancel.self, .init(login_id: login.login_id))
+        } else {
+          _ = await rig.callBack(login)
+        }
+      }
+      await settle()
+      #expect(rig.transport.count(.token) == 0, "a code is sent while its login may come back to the disk")
+      rig.store.set(.works)
+      try await end.value
+      _ = await told.value
+      #expect(rig.store.logins.isEmpty)
+    }
+  }
 }

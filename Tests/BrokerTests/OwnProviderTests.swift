@@ -22,17 +22,7 @@ import Testing
   }
 
   private func ask(_ question: Question, _ rig: Rig) -> Task<ErrorReason?, Never> {
-    Task {
-      await rig.reason {
-        switch question {
-        case .introspect: _ = try await rig.call(TokenIntrospect.self, .init(account: "work"))
-        case .userInfo: _ = try await rig.call(AccountUserinfo.self, .init(account: "work"))
-        case .sessions: _ = try await rig.call(AccountSessions.self, .init(account: "work"))
-        case .endSession: _ = try await rig.call(AccountEndSession.self, .init(account: "work", session_id: "s1"))
-        case .send: _ = try await rig.call(RequestSend.self, .init(account: "work", method: "GET", url: "/me"))
-        }
-      }
-    }
+    Task { await rig.reason { try await rig.ask(question) } }
   }
 
   private func settings(_ name: String) -> ProviderSettings {
@@ -128,5 +118,20 @@ import Testing
     rig.transport.release(.resource)
     #expect(await asked.value == nil)
     #expect(rig.transport.count(.token) == sent && rig.store.token("work")?.generation == 1)
+  }
+}
+
+extension Rig {
+  /// Asks by the token of the account `work`.
+  func ask(_ question: OwnProviderTests.Question, as caller: Caller = .root) async throws {
+    switch question {
+    case .introspect: _ = try await call(TokenIntrospect.self, .init(account: "work"), as: caller)
+    case .userInfo: _ = try await call(AccountUserinfo.self, .init(account: "work"), as: caller)
+    case .sessions: _ = try await call(AccountSessions.self, .init(account: "work"), as: caller)
+    case .endSession:
+      _ = try await call(AccountEndSession.self, .init(account: "work", session_id: "s1"), as: caller)
+    case .send:
+      _ = try await call(RequestSend.self, .init(account: "work", method: "POST", url: "/me"), as: caller)
+    }
   }
 }

@@ -134,6 +134,44 @@ import Testing
     #expect(await rig.broker.accounts.names.isEmpty && rig.store.grant("b") == nil)
     #expect(try await rig.call(ProviderList.self, NoParams()).providers.map(\.provider) == ["newer"])
   }
+
+  @Test("A tightened policy waits neither for the reload before it nor for what is around the broker")
+  func policyAtOnce() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let alice = Caller.user(1000)
+    let rule = Rule(name: "alice", uid: 1000, gid: nil, accounts: ["work"], access: [.use])
+    let rig = try await Rig(store: store, configuration: .plain(rules: [rule]))
+    func isRefused() async -> Bool {
+      let reason = await rig.reason { try await rig.call(TokenGet.self, .init(account: "work"), as: alice) }
+      return reason == .notPermitted && rig.cached("work", as: alice) == nil
+    }
+    var first = BrokerConfiguration.plain(rules: [rule])
+    first.accounts = [DeclaredAccount(name: account("a"), provider: provider("example"), source: .clientCredentials)]
+    rig.reading.value = .success(first)
+    rig.store.set(.hangs) { $0.contains { if case .putGrant = $0 { true } else { false } } }
+    let older = reload(rig)
+    #expect(await eventually { rig.store.hanging == 1 })
+    #expect(await !isRefused())
+    rig.reading.value = .success(.plain())
+    let newer = reload(rig)
+    #expect(await eventually { await isRefused() })
+    #expect(rig.store.hanging == 1)
+    rig.store.set(.works)
+    _ = try await (older.value, newer.value)
+
+    rig.reading.value = .success(.plain(rules: [rule]))
+    _ = try await reload(rig).value
+    #expect(await !isRefused())
+    let edges = Edges()
+    var last = BrokerConfiguration.plain()
+    last.applyToEdges = { _ in while edges.applied.isEmpty { await Task.yield() } }
+    rig.reading.value = .success(last)
+    let slow = reload(rig)
+    #expect(await eventually { await isRefused() })
+    edges.apply("released")
+    _ = try await slow.value
+  }
 }
 
 /// What is in force around the broker.

@@ -140,6 +140,27 @@ import Testing
     for token in [nil, "work-a1", "part", "another"] { #expect(await reason(token, 1001) == nil) }
   }
 
+  @Test("A proof for a named token is given by the cap of now")
+  func proofAfterReload() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    var grant = try #require(store.grant("work"))
+    grant.dpopKey = DPoPKey(randomBytes: [UInt8](repeating: 7, count: 32)).raw
+    var own = try #require(store.token("work"))
+    own.scopes = ["read", "write"]
+    try await store.commit([.putGrant(grant), .putToken(own)])
+    let free = Rule(name: "free", uid: 1000, gid: nil, accounts: ["*"], access: [.use])
+    let rig = try await Rig(store: store, configuration: .plain(rules: [free]))
+    let permission = try rig.broker.authorizer.authorize(
+      .process(.user(1000)), .use, DPoPProof.name, account: "work")
+    let params = DPoPProof.Params(
+      account: "work", method: "GET", url: "https://api.example/", access_token: .init("work-a1"))
+    #expect(await rig.reason { try await rig.broker.calls.proof(params, permission) } == nil)
+    rig.reading.value = .success(.plain(rules: [Self.reader]))
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    #expect(await rig.reason { try await rig.broker.calls.proof(params, permission) } == .notPermitted)
+  }
+
   @Test("A cap without a question and a question without a cap: the part comes at once, the rest with a person's word")
   func partWithoutWord() async throws {
     let asking = Rule(

@@ -111,11 +111,12 @@ import Testing
   }
 
   @Test(
-    "Metadata of another issuer or at no address need an admin; an outage passes",
+    "Metadata of another issuer or at another address need an admin; what is refused or out of order passes",
     arguments: [
       (answer(#"{"issuer":"https://login.example.com/"}"#), "misconfigured"),
-      (answer("", status: 301), "misconfigured"), (answer("", status: 404), "misconfigured"),
-      (answer("", status: 410), "misconfigured"), (answer("", status: 429), "unclear"),
+      (answer("", status: 301), "misconfigured"), (answer("", status: 404), "request refused"),
+      (answer("", status: 410), "request refused"), (answer("", status: 429), "unclear"),
+      (answer("<html>", status: 403, type: "text/html"), "unclear"),
       (answer("", status: 408), "unclear"), (answer("", status: 500), "unclear"),
       (answer("<html>", type: "text/html"), "unclear"), (answer("{}"), "unclear"),
       (answer(#"{"issuer":"https://login.example.com"}"#), "none"),

@@ -24,7 +24,8 @@ struct AccountIndex: Sendable {
   struct Members: Sendable {
     var names = SortedNames()
     var counts: [Kind: Int] = [:]
-    /// Accounts of which the provider has not said who signed in.
+    /// Accounts that somebody signed in to, and those of them of which the provider has not said who.
+    var signedIn = 0
     var anonymous = 0
   }
 
@@ -91,7 +92,10 @@ struct AccountIndex: Sendable {
 
   private mutating func leave(_ account: AccountName, _ old: Entry, _ new: Entry?) {
     byProvider[old.provider]?.counts[old.kind, default: 0] -= 1
-    if old.person == nil { byProvider[old.provider]?.anonymous -= 1 }
+    if !old.needsNobody {
+      byProvider[old.provider]?.signedIn -= 1
+      if old.person == nil { byProvider[old.provider]?.anonymous -= 1 }
+    }
     if new?.provider != old.provider {
       byProvider[old.provider]?.names.remove(account)
       if byProvider[old.provider]?.names.isEmpty == true { byProvider[old.provider] = nil }
@@ -111,7 +115,10 @@ struct AccountIndex: Sendable {
 
   private mutating func join(_ account: AccountName, _ new: Entry, _ old: Entry?) {
     byProvider[new.provider, default: Members()].counts[new.kind, default: 0] += 1
-    if new.person == nil { byProvider[new.provider]?.anonymous += 1 }
+    if !new.needsNobody {
+      byProvider[new.provider]?.signedIn += 1
+      if new.person == nil { byProvider[new.provider]?.anonymous += 1 }
+    }
     if new.provider != old?.provider { byProvider[new.provider]?.names.insert(account) }
     if old == nil { names.insert(account) }
     if new.kind == .misconfigured, old?.kind != .misconfigured { misconfigured.insert(account) }

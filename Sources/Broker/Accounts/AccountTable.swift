@@ -102,6 +102,16 @@ final class AccountTable {
     }
   }
 
+  /// As it is packed now: the store seals under another key.
+  func repack(_ account: AccountName) {
+    guard let row = rows[account], let packed = row.packed else { return }
+    if row.live != nil {
+      row.packed = nil
+    } else if let stored = try? packed.read(.whole) {
+      row.packed = pack(stored)
+    }
+  }
+
   // MARK: The clock
 
   /// The whole ones go with it at once.

@@ -121,10 +121,11 @@ final class Accounts: Piece {
     }
   }
 
-  /// Whether one of the provider's accounts is this person's, or may be; nil: it is not known who signs in.
+  /// Whether this person signed in to one of the provider's accounts, or may have; nil: it is not known who it is. An
+  /// account that needs nobody is nobody's, and has another token as soon as it wants one.
   func mayHaveAccount(_ subject: String?, at provider: ProviderName) -> Bool {
     guard let members = index.byProvider[provider] else { return false }
-    guard let subject else { return !members.names.isEmpty }
+    guard let subject else { return members.signedIn > 0 }
     return members.anonymous > 0 || !accounts(of: subject, at: provider).isEmpty
   }
 
@@ -198,7 +199,9 @@ final class Accounts: Piece {
   func takeOver(_ packed: any PackedAccount, _ visit: (Grant) -> Void) throws(StoreError) {
     let stored = try packed.read(.moments)
     var grant = Grant(stored, jitter: surroundings.jitter())
-    if let rotation = providers[stored.grant.provider]?.provider.refreshTraits.rotation { grant.takeUp(rotation: rotation) }
+    if let rotation = providers[stored.grant.provider]?.provider.refreshTraits.rotation {
+      grant.takeUp(rotation: rotation)
+    }
     guard let remainder = grant.remainder else { return }
     table.add(packed, remainder)
     index.update(packed.account, grant)
@@ -326,6 +329,9 @@ final class Accounts: Piece {
     }
     return all
   }
+
+  /// The store's key is another: what is in memory is not kept under the one before.
+  func repack() { sweep(names, by: Slices.heavy) { [self] in table.repack($0) } }
 
   // MARK: The clock
 

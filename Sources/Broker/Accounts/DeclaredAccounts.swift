@@ -12,6 +12,15 @@ final class DeclaredAccounts: Piece {
   private let providers: ProviderDirectory
   private let journal: Journal
   private let revocations: Revocations
+  /// The definitions in force.
+  private var definitions: [AccountName: DeclaredAccount] = [:]
+  /// Accounts that are declared no more, and still on disk.
+  private var dropped: [AccountName: Dropped] = [:]
+
+  private struct Dropped {
+    var provider: ProviderName
+    var dead: [PendingRevocation]
+  }
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations
@@ -23,52 +32,86 @@ final class DeclaredAccounts: Piece {
     self.revocations = revocations
   }
 
-  /// Makes the declared accounts these. After a start and after each reload.
-  func take(_ all: [DeclaredAccount]) async {
-    let declared = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
-    for account in accounts.declaredNames where declared[account] == nil { await drop(account) }
-    for account in all { await take(account) }
+  /// Makes the declared accounts these in memory, before the policy that comes with them is in force: no token of
+  /// another definition is handed out under it. ``take()`` does the rest.
+  func configure(_ all: [DeclaredAccount]) {
+    definitions = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+    for name in accounts.declaredNames {
+      guard let grant = accounts[name] else { continue }
+      guard let account = definitions[name] else {
+        withdraw(grant)
+        continue
+      }
+      guard !isSame(grant.saved, account) else { continue }
+      replace(account)
+      journal.keep(name, onDisk: grant.saved.generation)
+      accounts.changed(name)
+    }
+  }
+
+  /// Puts on disk what ``configure(_:)`` changed, and adds the accounts that are new.
+  func take() async {
+    for account in dropped.keys.sorted() { await drop(account) }
+    if !journal.unsaved.isEmpty { await journal.saveUnsaved() }
+    for account in definitions.keys.sorted() { await take(account) }
     wakeScheduler()
   }
 
-  private func take(_ account: DeclaredAccount) async {
-    await journal.lock(account.name)
-    defer { journal.unlock(account.name) }
-    let scopes = account.scopes ?? providers[account.provider]?.provider.tokenTraits.scopes ?? []
-    let resource = account.resource ?? providers[account.provider]?.provider.tokenTraits.resource
-    let fingerprint = account.source.fingerprint
-    if let saved = accounts[account.name]?.saved {
+  private func take(_ name: AccountName) async {
+    await journal.lock(name)
+    defer { journal.unlock(name) }
+    // The definition of now: a later reload may have brought another.
+    guard let account = definitions[name] else { return }
+    if let saved = accounts[name]?.saved {
       guard saved.kind.needsNobody else {
         logger.warning(
-          "[account.\(account.name)] is not in force: somebody signed in to an account of that name",
+          "[account.\(name)] is not in force: somebody signed in to an account of that name",
           metadata: [
-            "account": "\(account.name)", "hint": "Rename it, or `grantctl logout \(account.name)`, then reload.",
+            "account": "\(name)", "hint": "Rename it, or `grantctl logout \(name)`, then reload.",
           ])
         return
       }
-      let isSame =
-        saved.provider == account.provider && saved.kind == account.source.kind && saved.requestedScopes == scopes
-        && saved.resource == resource && saved.sourceFingerprint ?? fingerprint == fingerprint
-      if isSame {
-        accounts.sources[account.name] = account.source
-        if accounts[account.name]?.recordSource(fingerprint) == true, let saved = accounts[account.name]?.saved {
-          try? await journal.commitOrKeep([.putGrant(saved)], of: account.name, onDisk: saved.generation)
-        }
-        return
+      accounts.sources[name] = account.source
+      if accounts[name]?.recordSource(account.source.fingerprint) == true, let saved = accounts[name]?.saved {
+        try? await journal.commitOrKeep([.putGrant(saved)], of: name, onDisk: saved.generation)
       }
+      return
     }
-    accounts.sources[account.name] = account.source
-    let before = accounts[account.name]?.saved.generation
+    let before = accounts[name]?.saved.generation
+    let saved = replace(account)
+    try? await journal.commitOrKeep(
+      [.putGrant(saved), .removeTokens(name), .removeIntent(name)], of: name, onDisk: before)
+    accounts.changed(name)
+  }
+
+  private func isSame(_ saved: SavedGrant, _ account: DeclaredAccount) -> Bool {
+    let fingerprint = account.source.fingerprint
+    return saved.provider == account.provider && saved.kind == account.source.kind
+      && saved.requestedScopes == scopes(account) && saved.resource == resource(account)
+      && saved.sourceFingerprint ?? fingerprint == fingerprint
+  }
+
+  private func scopes(_ account: DeclaredAccount) -> [String] {
+    account.scopes ?? providers[account.provider]?.provider.tokenTraits.scopes ?? []
+  }
+
+  private func resource(_ account: DeclaredAccount) -> String? {
+    account.resource ?? providers[account.provider]?.provider.tokenTraits.resource
+  }
+
+  /// Gives the account a grant of this definition, without a token.
+  @discardableResult
+  private func replace(_ account: DeclaredAccount) -> SavedGrant {
+    let scopes = scopes(account)
     let saved = SavedGrant(
       account: account.name, provider: account.provider, identity: nil, requestedScopes: scopes,
-      grantedScopes: scopes, resource: resource, refreshToken: nil,
-      generation: before ?? 0, createdAt: now, loggedInAt: now,
+      grantedScopes: scopes, resource: resource(account), refreshToken: nil,
+      generation: accounts[account.name]?.saved.generation ?? 0, createdAt: now, loggedInAt: now,
       kind: account.source.kind, dpopKey: declaredKey(account.provider),
-      sourceFingerprint: fingerprint)
+      sourceFingerprint: account.source.fingerprint)
+    accounts.sources[account.name] = account.source
     accounts[account.name] = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
-    try? await journal.commitOrKeep(
-      [.putGrant(saved), .removeTokens(account.name), .removeIntent(account.name)], of: account.name, onDisk: before)
-    accounts.changed(account.name)
+    return saved
   }
 
   private func declaredKey(_ provider: ProviderName) -> Secret? {
@@ -76,21 +119,28 @@ final class DeclaredAccounts: Piece {
     return DPoPKey(randomBytes: surroundings.randomBytes(32)).raw
   }
 
-  private func drop(_ account: AccountName) async {
-    await journal.lock(account)
-    defer { journal.unlock(account) }
-    guard let grant = accounts[account], grant.saved.kind.needsNobody else { return }
+  private func withdraw(_ grant: Grant) {
+    let account = grant.saved.account
     accounts[account] = nil
     accounts.sources[account] = nil
     accounts.changed(account)
     let living = grant.livingTokens.filter { $0.expiresAt.map { $0 > now } ?? true }
     let dead = revocations.add(living.map { ($0.accessToken, "access_token") }, provider: grant.saved.provider)
-    await journal.commitOrWarn(
-      [.removeGrant(account)] + dead.map { .putRevocation($0) }, "the end of a declared account")
+    dropped[account] = Dropped(provider: grant.saved.provider, dead: dead)
+  }
+
+  private func drop(_ account: AccountName) async {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    guard let gone = dropped.removeValue(forKey: account) else { return }
+    // Memory may have followed the disk, which still has it.
+    if accounts[account]?.saved.kind.needsNobody == true, definitions[account] == nil { accounts[account] = nil }
+    // A login or a later reload may have made another of that name.
+    let removal = accounts[account] == nil ? [Change.removeGrant(account)] : []
+    await journal.commitOrWarn(removal + gone.dead.map { .putRevocation($0) }, "the end of a declared account")
     wakeScheduler()
     logger.notice("forgot \(account): it is no longer declared", metadata: ["account": "\(account)"])
     emit(
-      Event(
-        type: .accountRemoved, at: now.seconds, account: account.rawValue, provider: grant.saved.provider.rawValue))
+      Event(type: .accountRemoved, at: now.seconds, account: account.rawValue, provider: gone.provider.rawValue))
   }
 }

@@ -14,6 +14,7 @@ extension Backups {
     } catch {
       throw keyError(error)
     }
+    accounts.repack()
     let took = Double((uptime - began).milliseconds) / 1000
     logger.notice(
       "the state is sealed under a new key",

@@ -119,13 +119,14 @@ extension Backups {
       replacing: replacing)
     let revoking = await comingRevocations(state, plan)
     let obsolete = plan.grants.flatMap { revocations.obsolete(for: $0.saved) }
+    revocations.forget(obsolete)
     do throws(StoreError) {
       try await journal.commit(
-        plan.changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0) })
+        plan.changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0.id) })
     } catch {
+      revocations.takeOver(obsolete)
       throw storeError(error)
     }
-    revocations.forget(obsolete)
     revocations.takeOver(revoking)
     registrations.restore(plan.registrations)
     for restored in plan.grants { takeOver(restored) }

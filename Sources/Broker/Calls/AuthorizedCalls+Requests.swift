@@ -6,13 +6,20 @@ import OAuth
 // Calls that the broker makes for a caller, so that the caller need not see the token; and the person's sessions.
 extension AuthorizedCalls {
   /// `request.send`.
-  func sendRequest(_ params: RequestSend.Params) async throws(RPCError) -> RequestSend.Result {
+  func sendRequest(
+    _ params: RequestSend.Params, _ permission: Permission
+  ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
-    let request = try request(params, provider)
-    let response: HTTPResponse = try await ask(by: account, provider.name, until: deadline) { token, saved in
-      .send(provider.authorized(request, by: token, of: saved)) { response, _ in
+    // Nobody is asked for what cannot be.
+    _ = try request(params, provider)
+    let response: HTTPResponse = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline)
+    {
+      token, saved throws(RPCError) in
+      try approvals.checkAgain(RequestSend.self, params, permission)
+      let request = try self.request(params, try self.provider(of: account))
+      return .send(provider.authorized(request, by: token, of: saved)) { response, _ in
         if case .tokenRefused(let message, let oauth) = provider.verdict(on: response) {
           return .failed(.tokenRefused(message: message, oauth))
         }
@@ -132,19 +139,25 @@ extension AuthorizedCalls {
   // MARK: Sessions
 
   /// `account.sessions`.
-  func sessions(_ params: AccountSessions.Params) async throws(RPCError) -> AccountSessions.Result {
+  func sessions(
+    _ params: AccountSessions.Params, _ permission: Permission
+  ) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try providerOfSessions(of: account, "keeps no list of sessions")
     let metadata = try await known(provider)
-    let sessions = try await ask(by: account, provider.name, until: deadline) { token, saved in
-      provider.sessions(of: saved, token: token, metadata: metadata)
+    let sessions = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
+      token, saved throws(RPCError) in
+      try approvals.checkAgain(AccountSessions.self, params, permission)
+      return provider.sessions(of: saved, token: token, metadata: metadata)
     }
     return .init(sessions: sessions.map(SessionView.init))
   }
 
   /// `account.end_session`.
-  func endSession(_ params: AccountEndSession.Params) async throws(RPCError) -> AccountEndSession.Result {
+  func endSession(
+    _ params: AccountEndSession.Params, _ permission: Permission
+  ) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try providerOfSessions(of: account, "ends no session by its id")
@@ -152,12 +165,14 @@ extension AuthorizedCalls {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
     }
     let metadata = try await known(provider)
-    let ended = try await ask(by: account, provider.name, until: deadline) { token, saved in
-      provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
+    let ended = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
+      token, saved throws(RPCError) in
+      try approvals.checkAgain(AccountEndSession.self, params, permission)
+      return provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
     }
     // It may have been the account's own: then its token is refused, and must not be handed out.
     if ended {
-      _ = try? await ask(by: account, provider.name, until: deadline) { token, saved in
+      _ = try? await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) { token, saved in
         provider.sessions(of: saved, token: token, metadata: metadata)
       }
     }
@@ -184,18 +199,18 @@ extension AuthorizedCalls {
 
 extension AccountSessions: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.sessions(call.params)
+    try await broker.calls.sessions(call.params, call.permission)
   }
 }
 
 extension AccountEndSession: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.endSession(call.params)
+    try await broker.calls.endSession(call.params, call.permission)
   }
 }
 
 extension RequestSend: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.sendRequest(call.params)
+    try await broker.calls.sendRequest(call.params, call.permission)
   }
 }

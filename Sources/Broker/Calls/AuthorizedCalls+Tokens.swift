@@ -16,11 +16,14 @@ extension AuthorizedCalls {
     let acting = try await clearActor(params, session, until: deadline)
     // The time that a person took is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
-    let (token, saved) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let uid = permission.caller.uid
+    let (token, saved) = try await engine.token(
+      of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
     var actor: Secret?
     if let acting {
-      actor = try await engine.token(of: acting.account, SavedToken.Key(), minimumTTL: nil, until: deadline).0
-        .accessToken
+      actor = try await engine.token(
+        of: acting.account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline
+      ).0.accessToken
     }
     let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
     // The token's own, which may be another than before all that was waited for.
@@ -105,12 +108,16 @@ extension AuthorizedCalls {
   }
 
   /// `token.introspect` (RFC 7662).
-  func introspect(_ params: TokenIntrospect.Params) async throws(RPCError) -> TokenIntrospect.Result {
+  func introspect(
+    _ params: TokenIntrospect.Params, _ permission: Permission
+  ) async throws(RPCError) -> TokenIntrospect.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .introspection)
-    let (token, _) = try await token(of: account, at: provider.name, until: deadline)
+    let (token, _) = try await token(
+      of: account, at: provider.name, for: permission.caller.uid, until: deadline)
+    try approvals.checkAgain(TokenIntrospect.self, params, permission)
     let answer = try await talk(
       provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
       until: deadline)
@@ -118,13 +125,17 @@ extension AuthorizedCalls {
   }
 
   /// `account.userinfo` (OpenID Connect Core §5.3).
-  func userInfo(_ params: AccountUserinfo.Params) async throws(RPCError) -> AccountUserinfo.Result {
+  func userInfo(
+    _ params: AccountUserinfo.Params, _ permission: Permission
+  ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let provider = try provider(of: account)
     let metadata = try await providers.metadata(of: provider.name, with: .userinfo)
-    let info = try await ask(by: account, provider.name, until: deadline) { token, saved in
-      provider.userInfo(of: saved, token: token, metadata: metadata)
+    let info = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
+      token, saved throws(RPCError) in
+      try approvals.checkAgain(AccountUserinfo.self, params, permission)
+      return provider.userInfo(of: saved, token: token, metadata: metadata)
     }
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
   }
@@ -158,10 +169,12 @@ extension AuthorizedCalls {
     guard (params.nonce?.utf8.count ?? 0) <= 1024 else { throw .invalidParams("params.nonce: longer than 1024 bytes") }
     var token = params.access_token.map { Secret($0.exposed) }
     if let token {
-      try authorizer.checkCap(ofNamed: token, grant, permission)
+      // A rule may have got a cap since it was decided by.
+      try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + (try Timeouts.duration(params.timeout))
+        of: account, SavedToken.Key(), minimumTTL: nil, for: permission.caller.uid,
+        until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }
     do throws(SigningKeyError) {
@@ -186,7 +199,7 @@ extension TokenExchange: Served {
 
 extension TokenIntrospect: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.introspect(call.params)
+    try await broker.calls.introspect(call.params, call.permission)
   }
 }
 
@@ -198,6 +211,6 @@ extension DPoPProof: Served {
 
 extension AccountUserinfo: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.userInfo(call.params)
+    try await broker.calls.userInfo(call.params, call.permission)
   }
 }

@@ -58,12 +58,14 @@ final class AuthorizedCalls: Piece {
   }
 
   /// Asks by the account's token. Where that is refused it is refreshed, and asked once more (RFC 6750 §3.1).
+  ///
+  /// - Parameter question: made each time when the token is there, with what is allowed then.
   func ask<Output: Sendable>(
-    by account: AccountName, _ name: ProviderName, until deadline: Duration, isLast: Bool = false,
-    _ question: (SavedToken, SavedGrant) -> Step<Output>
+    by account: AccountName, _ name: ProviderName, for uid: UInt32, until deadline: Duration, isLast: Bool = false,
+    _ question: (SavedToken, SavedGrant) throws(RPCError) -> Step<Output>
   ) async throws(RPCError) -> Output {
-    let (token, saved) = try await token(of: account, at: name, until: deadline)
-    switch try await outcome(question(token, saved), name, until: deadline) {
+    let (token, saved) = try await token(of: account, at: name, for: uid, until: deadline)
+    switch try await outcome(try question(token, saved), name, until: deadline) {
     case .success(let output): return output
     case .failure(.tokenRefused(let message, let oauth)):
       guard !isLast else { throw refusedAgain(saved, message, oauth) }
@@ -71,18 +73,19 @@ final class AuthorizedCalls: Piece {
       if accounts[account]?.token?.accessToken == token.accessToken {
         let left = max(0, Double((deadline - uptime).milliseconds) / 1000)
         _ = try await tokens.reportRejected(
-          .init(account: account.rawValue, generation: token.generation, timeout: left))
+          .init(account: account.rawValue, generation: token.generation, timeout: left), for: uid)
       }
-      return try await ask(by: account, name, until: deadline, isLast: true, question)
+      return try await ask(by: account, name, for: uid, until: deadline, isLast: true, question)
     case .failure(let failure): throw providerError(failure, provider: name)
     }
   }
 
   /// The account's token, to be sent to this provider.
   func token(
-    of account: AccountName, at name: ProviderName, until deadline: Duration
+    of account: AccountName, at name: ProviderName, for uid: UInt32, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
-    let (token, saved) = try await engine.token(of: account, SavedToken.Key(), minimumTTL: nil, until: deadline)
+    let (token, saved) = try await engine.token(
+      of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
     try check(saved, isAt: name)
     return (token, saved)
   }

@@ -16,6 +16,7 @@ extension Logins {
     // What they have to do takes time of its own.
     saved.expiresAt = max(saved.expiresAt, now + provider.authorizationTraits.lifetime)
     do throws(StoreError) {
+      await written(saved.id)
       try await journal.commit([.putLogin(saved)])
     } catch {
       return await fail(login.id, storeError(error))

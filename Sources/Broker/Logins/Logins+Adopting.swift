@@ -33,10 +33,17 @@ extension Logins {
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind, rounds: Int
   ) async -> RPCError? {
     let before = accounts[login.account]
+    // A reload may have declared it since the login began.
+    if before?.saved.kind.needsNobody == true {
+      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
+      return RPCError(
+        .loginDenied, "account \(login.account) is declared in the configuration",
+        hint: "Choose another account name, or remove [account.\(login.account)] from the configuration.")
+    }
     if let old = before?.saved,
       old.provider != login.provider || provider.tokenTraits.isAnotherPerson(issued.identity, than: old.identity)
     {
-      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
       let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
       return RPCError(
@@ -53,7 +60,7 @@ extension Logins {
         await accounts.follow(login.account, replacing: true)
         return await adoptLocked(issued, login, provider, sentAt: sentAt, kind: kind, rounds: rounds - 1)
       }
-      if !isShared(issued, login) { await revokeLater(issued, login, provider, sentAt: sentAt, kind: kind) }
+      await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       return storeError(error)
     }
     // A refresh that was answered while the login was on its way to the disk.
@@ -84,25 +91,29 @@ extension Logins {
   private func commit(
     _ saved: SavedGrant, _ token: SavedToken, of login: SavedLogin, _ provider: any Provider
   ) async throws(StoreError) -> [PendingRevocation] {
+    await written(login.id)
     let obsolete = revocations.obsolete(for: saved)
     // A code is spent before, and so is all else that a callback brings to a shared store.
     let unspent: [Expectation] = saved.kind == .deviceCode ? [.login(login.id)] : []
+    revocations.forget(obsolete)
     var attempt = 1
     while true {
       let before = accounts[login.account]
       let replaced = replacedTokens(of: before, by: saved, provider)
       var changes = [Change.putGrant(saved), .removeTokens(login.account), .putToken(token)]
       if saved.refreshToken != before?.saved.refreshToken { changes.append(.removeIntent(login.account)) }
-      changes += obsolete.map { .removeRevocation($0) } + replaced.map { .putRevocation($0) }
+      changes += obsolete.map { .removeRevocation($0.id) } + replaced.map { .putRevocation($0) }
       do throws(StoreError) {
         try await removeFromDisk(
           login.id, with: changes,
           expecting: journal.expectations(login.account, before?.saved.generation) + unspent)
-        revocations.forget(obsolete)
         revocations.takeOver(replaced)
         return replaced
       } catch {
-        guard attempt < 5, error != .conflict else { throw error }
+        guard attempt < 5, error != .conflict else {
+          revocations.takeOver(obsolete)
+          throw error
+        }
         attempt += 1
         await surroundings.sleep(.seconds(1))
       }
@@ -153,14 +164,15 @@ extension Logins {
   }
 
   /// The tokens become nobody's.
-  private func revokeLater(
+  func revokeUnlessShared(
     _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
   ) async {
+    guard !isShared(issued, login) else { return }
     let own = grant(issued, login, provider.refreshTraits, before: nil, sentAt: sentAt, kind: kind)
     let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
       refresh + [(issued.tokens.accessToken, provider.tokenTraits.credential.hint)],
-      provider.revocationContext(of: own, reach: nil), provider: login.provider)
+      revocations.context(of: own), provider: login.provider)
   }
 
   /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this

@@ -16,9 +16,14 @@ extension Logins {
     while let end = table[id]?.saved.expiresAt {
       // However long a provider wants to be left alone: nobody waits beyond the login's own time.
       await surroundings.sleep(min(wait, max(end - now, .zero)))
-      guard let login = table[id], login.isPending, let device = login.saved.device, !isDraining else { return }
+      guard let login = table[id], login.endedAt == nil, let device = login.saved.device, !isDraining else { return }
       // The clockwork ends it.
       guard login.saved.expiresAt > now else { return }
+      // A callback is being taken. Where that fails, the login goes on.
+      guard login.isPending else {
+        wait = device.interval
+        continue
+      }
       guard let next = await pollOnce(device, login.saved, failures: &failures) else { return }
       wait = next
     }
@@ -38,7 +43,7 @@ extension Logins {
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
     guard case .success(let metadata) = await providers.metadata(of: login.provider) else { return afterSilence() }
-    guard table[login.id]?.isPending == true, !isDraining else { return nil }
+    guard table[login.id]?.isPending == true, !isDraining else { return device.interval }
     let sentAt = now
     switch await providers.converse(provider.poll(device, login: login, metadata: metadata), with: provider.name) {
     case .failure(let failure) where failure.isOfProvider: return afterSilence(failure.retryAfter ?? .zero)
@@ -63,12 +68,11 @@ extension Logins {
 
   private func adoptPolled(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp) async {
     // It was cancelled, or completed in a browser, while the answer was on its way.
-    guard table[login.id]?.isPending == true else {
-      let tokens = issued.tokens
-      if let token = tokens.refreshToken {
-        await revocations.queue([(token, "refresh_token")], provider: provider.name)
-      }
-      return
+    switch table[login.id]?.phase {
+    case .pending: break
+    // The tokens may be of the grant that the browser brings, and a revocation could end it.
+    case .exchanging, .completed, .codeIssued: return
+    case .failed, nil: return await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: .deviceCode)
     }
     table[login.id]?.phase = .exchanging
     await adoptOrFail(issued, login, provider, sentAt: sentAt, kind: .deviceCode)
@@ -78,8 +82,8 @@ extension Logins {
   private func saveInterval(_ interval: Duration, of id: LoginID) async {
     guard let known = table[id]?.saved.device?.interval, interval > known else { return }
     table[id]?.saved.device?.interval = interval
-    guard let saved = table[id]?.saved, table[id]?.isPending == true else { return }
-    await journal.commitOrWarn([.putLogin(saved)], "the interval of a login on another device")
+    guard let saved = table[id]?.saved else { return }
+    await saveIfPending(id, "the interval of a login on another device")
     logger.info(
       "provider \(saved.provider) wants to be asked every \(interval.wholeSeconds) s for the login of \(saved.account)",
       metadata: ["provider": "\(saved.provider)", "account": "\(saved.account)"])

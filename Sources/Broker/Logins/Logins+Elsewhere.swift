@@ -30,7 +30,9 @@ extension Logins {
 
   /// Another login at the provider, where it allows one at a time and another broker began it.
   func otherElsewhere(_ name: ProviderName) async throws(StoreError) -> SavedLogin? {
-    guard journal.isShared, providers[name]?.provider.authorizationTraits.correlation == .singleLogin else { return nil }
+    guard journal.isShared, providers[name]?.provider.authorizationTraits.correlation == .singleLogin else {
+      return nil
+    }
     let others = try await journal.store.logins(.provider(name))
     return others.first { table[$0.id] == nil && $0.expiresAt > now }
   }

@@ -29,7 +29,7 @@ extension Logins {
       if let result = try result(of: login) { return result }
       guard uptime < deadline else { break }
       guard !isDraining else { throw shuttingDown() }
-      try await waiters.callerWaits(for: .login(login.saved.id), until: deadline)
+      try await waiters.callerWaits(for: .login(login.saved.id), of: caller.uid, until: deadline)
     }
     return .init(login_id: params.login_id, state: .pending, account: nil)
   }
@@ -63,9 +63,7 @@ extension Logins {
     let told = OpenedDestination(kind: opened.kind, app: opened.app)
     guard login.saved.opened != told else { return }
     table[login.saved.id]?.saved.opened = told
-    // A person may be faster than the caller, and a login that has ended is on disk no more.
-    guard login.isPending, let saved = table[login.saved.id]?.saved else { return }
-    await journal.commitOrWarn([.putLogin(saved)], "where a login was opened")
+    await saveIfPending(login.saved.id, "where a login was opened")
   }
 
   func cancelLogin(_ params: LoginCancel.Params, caller: Caller) async throws(RPCError) -> LoginCancel.Result {

@@ -16,6 +16,8 @@ final class Logins: Piece {
   let endings: SessionEndings
   /// By id; those that ended are kept for a while, so that whoever waits learns how.
   var table: LoginTable
+  /// Logins of which something new is being written, and what whoever waits for that waits for.
+  private var writing: [LoginID: Waiters.Key] = [:]
   /// Exchanges whose answer may hold tokens: a stop waits for them.
   var exchangesInFlight = 0
 
@@ -59,10 +61,28 @@ final class Logins: Piece {
     for id in Array(table.ids) { table[id]?.clockStepped(by: step) }
   }
 
+  /// Writes what is new of a login that still waits. A person may be faster than the caller, and a login that has ended
+  /// is on disk no more.
+  func saveIfPending(_ id: LoginID, _ what: String) async {
+    await written(id)
+    guard let login = table[id], login.isPending else { return }
+    let key = waiters.newWork()
+    writing[id] = key
+    await journal.commitOrWarn([.putLogin(login.saved)], what)
+    writing[id] = nil
+    waiters.wake(key)
+  }
+
+  /// Waits until nothing of the login is being written. What is committed after it comes after it on disk.
+  func written(_ id: LoginID) async {
+    while let key = writing[id] { await wait(for: key, until: uptime + Limit.longestSleep) }
+  }
+
   /// The one place that takes a login off the disk: with its tokens, before its code is sent, or as it fails.
   func removeFromDisk(
     _ id: LoginID, with changes: [Change] = [], expecting: [Expectation] = []
   ) async throws(StoreError) {
+    await written(id)
     try await journal.commit(changes + [.removeLogin(id)], expecting: expecting)
   }
 

@@ -103,7 +103,7 @@ final class BackChannelLogouts: Piece {
     accounts[account]?.signedOut(Failure(message: message, at: now))
     accounts.changed(account)
     await accounts.saveStanding(of: account, "the end of a session")
-    await revocations.queue(dead, provider: saved.provider)
+    await revocations.queue(dead, revocations.context(of: saved), provider: saved.provider)
     guard let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing else {
       return
     }

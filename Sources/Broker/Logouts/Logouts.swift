@@ -74,7 +74,7 @@ final class Logouts: Piece {
     for _ in 0..<Limit.conflicts {
       guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
       let tokens = revoke ? liveTokens(grant) : []
-      let context = revocationContext(of: grant.saved, reach: reach)
+      let context = revocations.context(of: grant.saved, reach: reach)
       let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
       do throws(StoreError) {
         try await journal.commit(
@@ -91,12 +91,6 @@ final class Logouts: Piece {
       return (grant, pending)
     }
     throw storeError(.conflict)
-  }
-
-  private func revocationContext(of saved: SavedGrant, reach: String?) -> [String: String] {
-    guard let provider = providers[saved.provider]?.provider else { return [:] }
-    return provider.revocationContext(of: saved, reach: reach)
-      .merging(provider.revocationTraits.owner(of: saved)) { $1 }
   }
 
   private func liveTokens(_ grant: Grant) -> [(token: Secret, hint: String)] {

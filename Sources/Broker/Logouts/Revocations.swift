@@ -25,7 +25,9 @@ final class Revocations: Piece {
     for revocation in revocations { pending[revocation.id] = revocation }
   }
 
-  func forget(_ ids: [String]) { for id in ids { pending[id] = nil } }
+  /// Those that are obsolete: their answers put nothing back. Before the commit that removes them; where that fails,
+  /// ``takeOver(_:)`` again.
+  func forget(_ revocations: [PendingRevocation]) { for revocation in revocations { pending[revocation.id] = nil } }
 
   // MARK: What is to be revoked
 
@@ -61,10 +63,17 @@ final class Revocations: Piece {
     wakeScheduler()
   }
 
+  /// What a revocation of this grant's tokens needs beside them, and what ``obsolete(for:)`` finds it by.
+  func context(of saved: SavedGrant, reach: String? = nil) -> [String: String] {
+    guard let provider = providers[saved.provider]?.provider else { return [:] }
+    return provider.revocationContext(of: saved, reach: reach)
+      .merging(provider.revocationTraits.owner(of: saved)) { $1 }
+  }
+
   /// What waits to be revoked and would end the grant of a person who has signed in again.
-  func obsolete(for saved: SavedGrant) -> [String] {
+  func obsolete(for saved: SavedGrant) -> [PendingRevocation] {
     guard let traits = providers[saved.provider]?.provider.revocationTraits else { return [] }
-    return pending.values.filter { traits.ends(saved, by: $0) }.map(\.id)
+    return pending.values.filter { traits.ends(saved, by: $0) }
   }
 
   // MARK: Trying
@@ -94,6 +103,7 @@ final class Revocations: Piece {
   @discardableResult
   func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
     let step = "revoke_\(revocation.hint)"
+    guard isWanted(revocation) else { return obsolete(step) }
     guard let connection = providers[revocation.provider] else {
       // It may be configured again: the token is live until somebody revokes it.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
@@ -104,6 +114,7 @@ final class Revocations: Piece {
     case .success(let known): metadata = known
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }
+    guard isWanted(revocation) else { return obsolete(step) }
     var revocation = revocation
     var (token, hint) = (revocation.token, revocation.hint)
     if let refresh = provider.tokenToRevoke(for: token, hint: hint, metadata: metadata) {
@@ -114,6 +125,7 @@ final class Revocations: Piece {
       case .failure(let failure): return await settle(revocation, step, failure.ofRevocation, failure.message)
       }
     }
+    guard isWanted(revocation) else { return obsolete(step) }
     guard
       let request = provider.revocation(of: token, hint: hint, context: revocation.context, metadata: metadata)
     else {
@@ -126,12 +138,27 @@ final class Revocations: Piece {
     }
   }
 
+  /// Whether it still waits. A login may have made it obsolete while an answer was waited for.
+  private func isWanted(_ revocation: PendingRevocation) -> Bool { pending[revocation.id] != nil }
+
+  private func obsolete(_ step: String) -> AccountLogout.Step {
+    .init(
+      step: step, result: "skipped",
+      message: "the person has signed in again, and a revocation would end the new grant too")
+  }
+
   /// The provider rotated it: what ends the grant is now the new one.
   private func keep(_ rotated: Secret?, for revocation: inout PendingRevocation) async {
-    guard let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
+    guard isWanted(revocation), let rotated, !rotated.isEmpty, rotated != revocation.token else { return }
     revocation.token = rotated
+    await put(revocation)
+  }
+
+  private func put(_ revocation: PendingRevocation) async {
     pending[revocation.id] = revocation
     await journal.commitOrWarn([.putRevocation(revocation)], "a token to revoke")
+    // It may have become obsolete on its way to the disk, which then has it again.
+    if !isWanted(revocation) { await drop(revocation) }
   }
 
   private func settle(
@@ -148,14 +175,14 @@ final class Revocations: Piece {
       await drop(revocation)
       return .init(step: step, result: "refused", message: message ?? error?.description)
     case .retryLater(let after):
+      guard isWanted(revocation) else { return obsolete(step) }
       var later = revocation
       later.attempts += 1
       let wait = Limit.revocationDelays[min(later.attempts, Limit.revocationDelays.count) - 1]
       later.retryAt = now + max(wait, after ?? .zero)
       // A clock that leapt is no week of trying.
       if later.retryAt < later.expiresAt || later.attempts < Limit.revocationAttempts {
-        pending[later.id] = later
-        await journal.commitOrWarn([.putRevocation(later)], "a token to revoke")
+        await put(later)
         wakeScheduler()
         return .init(step: step, result: "queued", message: message ?? "the provider is out of order")
       }

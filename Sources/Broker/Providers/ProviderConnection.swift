@@ -91,6 +91,8 @@ final class ProviderConnection: Piece {
 
   /// The network is back, the machine woke up, or its clock was set.
   func recheck() {
+    // Those of a portal before the network are no longer there.
+    if hasWrongMetadata { suspension = nil }
     metadata.failure = nil
     keys.failedAt = nil
     gate.recheck(at: uptime)

@@ -83,9 +83,14 @@ final class Registrations: Piece {
       throw storeError(error)
     }
     saved[name] = new
-    providers.add(provider)
     logger.notice("registered a client as provider \(name)", metadata: ["provider": "\(name)"])
     var warnings: [String] = []
+    // A reload may have brought the name while it was written.
+    if configured.contains(name) {
+      warnings.append("[provider.\(name)] of the configuration is in force in its place")
+    } else {
+      providers.add(provider)
+    }
     if let end = new.secretExpiresAt {
       warnings.append("the client's secret ends in \((end - now).words): register again before")
     }
@@ -118,7 +123,7 @@ final class Registrations: Piece {
       throw storeError(error)
     }
     saved[name] = nil
-    providers.remove(name)
+    if !configured.contains(name) { providers.remove(name) }
     return .init(steps: [step, .init(step: "forget", result: "done")])
   }
 

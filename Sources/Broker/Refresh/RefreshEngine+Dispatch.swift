@@ -103,7 +103,7 @@ extension RefreshEngine {
 
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
     queues[asked.provider.name]?.unwant(account)
-    fetched.remove(account)
+    fetched[account] = nil
     guard
       case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
     else {
@@ -125,7 +125,8 @@ extension RefreshEngine {
   ) {
     let (connection, name) = (asked.connection, asked.provider.name)
     switch result {
-    case nil, .failure(.blocked): connection.gate.withdrawn(ticket, at: uptime)
+    // Without the provider's own words it was not sent: a key cannot sign, the metadata are another's.
+    case nil, .failure(.blocked), .failure(.misconfigured(_, nil)): connection.gate.withdrawn(ticket, at: uptime)
     case .failure(let failure) where failure.isOfProvider:
       if ticket.isProbe { queues[name, default: RefreshQueue()].probes[account, default: 0] += 1 }
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)

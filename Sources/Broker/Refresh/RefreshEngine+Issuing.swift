@@ -36,9 +36,10 @@ extension RefreshEngine {
 
   private func tokenAtHand(_ account: AccountName, for derived: AccountName) -> Secret? {
     guard isTradable(account, for: derived), let grant = accounts[account] else { return nil }
-    // What was fetched is as good as it gets.
+    // What was just fetched is as good as it gets.
+    let isFresh = fetched[derived].map { uptime - $0 < Limit.subjectTokenKept } ?? false
     let answer =
-      fetched.contains(derived)
+      isFresh
       ? grant.lastResort(at: now) : grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy)
     guard case .token(let token)? = answer else { return nil }
     return token.accessToken
@@ -47,7 +48,7 @@ extension RefreshEngine {
   /// Fetches the tokens to trade. The account is not due meanwhile; whoever waits for it looks again at the end.
   func fetchTrade(for account: AccountName, at name: ProviderName) {
     guard case .exchange(let source)? = accounts.sources[account] else { return }
-    fetched.remove(account)
+    fetched[account] = nil
     fetching.insert(account)
     queues[name]?.unwant(account)
     place(account)
@@ -57,7 +58,7 @@ extension RefreshEngine {
       fetching.remove(account)
       // Else it is of another definition, or too late.
       if accounts.sources[account] == .exchange(source), !isDraining {
-        if let failure { await blocked(account, failure) } else { fetched.insert(account) }
+        if let failure { await blocked(account, failure) } else { fetched[account] = uptime }
       }
       inFlight -= 1
       place(account)
@@ -71,7 +72,8 @@ extension RefreshEngine {
         return .blocked(message: "account \(account) is itself had by an exchange")
       }
       do throws(RPCError) {
-        _ = try await token(of: account, SavedToken.Key(), minimumTTL: nil, until: uptime + Limit.subjectTokenWait)
+        _ = try await token(
+          of: account, SavedToken.Key(), minimumTTL: nil, for: nil, until: uptime + Limit.subjectTokenWait)
       } catch {
         return .blocked(message: error.message)
       }

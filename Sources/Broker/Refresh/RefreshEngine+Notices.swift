@@ -50,21 +50,25 @@ extension RefreshEngine {
   /// The provider refused a refresh token, and nothing else explains it.
   func refreshTokenEnded(_ saved: SavedGrant) async {
     let age = now - (saved.refreshTokenIssuedAt ?? saved.loggedInAt)
-    providers[saved.provider]?.learned.ended(atAge: age, at: now)
-    await saveLearned(saved.provider)
+    await learn(at: saved.provider) { $0.ended(atAge: age, at: now) }
   }
 
   /// The provider took a refresh token of this age.
   func refreshTokenLived(_ before: SavedGrant) async {
     let age = now - (before.refreshTokenIssuedAt ?? before.loggedInAt)
-    guard providers[before.provider]?.learned.lived(toAge: age) == true else { return }
-    await saveLearned(before.provider)
+    await learn(at: before.provider) { _ = $0.lived(toAge: age) }
   }
 
-  private func saveLearned(_ name: ProviderName) async {
-    // When its accounts' ends are announced depends on it.
-    accounts.touch(at: name)
-    wakeScheduler()
+  private func learn(at name: ProviderName, _ change: (inout LearnedLifetime) -> Void) async {
+    guard let connection = providers[name] else { return }
+    let before = connection.learned
+    change(&connection.learned)
+    guard connection.learned != before else { return }
+    // When its accounts' ends are announced depends on the lifetime alone: many grants may end at once.
+    if connection.learned.lifetime != before.lifetime {
+      accounts.touch(at: name)
+      wakeScheduler()
+    }
     await providers.saveLearned(name)
   }
 }

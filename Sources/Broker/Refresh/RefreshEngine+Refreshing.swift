@@ -31,12 +31,12 @@ extension RefreshEngine {
     _ ticket: ProviderGate.Ticket
   ) async {
     let begun = uptime
-    let loggedInAt = accounts[account]?.saved.loggedInAt
+    let before = accounts[account]?.saved
     let (sent, result) = await ask(account, attempt, intent, asked)
     recordOutcome(account, ticket, result, asked)
     let outcome: RefreshOutcome
     switch result {
-    case .success(let issued): outcome = await renew(account, sent, issued, asked, of: loggedInAt)
+    case .success(let issued): outcome = await renew(account, sent, issued, asked, before)
     case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
     case nil:
       accounts[account]?.withdrawn(sent)
@@ -90,23 +90,23 @@ extension RefreshEngine {
     }
   }
 
+  /// - Parameter before: the grant that was refreshed; nil: it was gone before anything was sent.
   private func renew(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked, of loggedInAt: Timestamp?
+    _ account: AccountName, _ attempt: Grant.Attempt, _ issued: Issued, _ asked: Asked, _ before: SavedGrant?
   ) async -> RefreshOutcome {
     let provider = asked.provider
-    let before = accounts[account]?.saved
     let traits = provider.refreshTraits
     let outcome = accounts[account]?.answered(
       attempt, issued, rotation: traits.rotation, refreshTokenLifetime: traits.lifetime, isProlonged: traits.isSliding)
     guard case .commit(let renewal) = outcome else {
-      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, loggedInAt, provider)
+      await revokeUnused(issued.tokens.refreshToken, of: account, attempt, provider, before)
       return .discarded
     }
     guard await commitRenewal(account, attempt) else {
-      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, loggedInAt, provider)
+      await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider, before)
       return .discarded
     }
-    asked.connection.works()
+    if isCurrent(asked) { asked.connection.works() }
     var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
     metadata["generation"] = "\(renewal.token.generation)"
     logger.info("refreshed the token of \(account)", metadata: metadata)
@@ -121,17 +121,19 @@ extension RefreshEngine {
 
   /// Revokes the refresh token of an answer that is not kept: a logout, a sign-out or a login came first.
   private func revokeUnused(
-    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ loggedInAt: Timestamp?,
-    _ provider: any Provider
+    _ token: Secret?, of account: AccountName, _ attempt: Grant.Attempt, _ provider: any Provider,
+    _ before: SavedGrant?
   ) async {
     guard let token, !token.isEmpty, token != attempt.refreshToken else { return }
     let current = accounts[account]?.saved.refreshToken
     // Of the same login, another broker has renewed it: a revocation could end what that one got.
-    if journal.isShared, current != nil, accounts[account]?.saved.loggedInAt == loggedInAt { return }
+    if journal.isShared, current != nil, accounts[account]?.saved.loggedInAt == before?.loggedInAt { return }
     // Where the account still has the one that was sent, a revocation of its successor could end both.
     guard current != token, current != attempt.refreshToken else { return }
-    guard current == nil || provider.revocationTraits.scope == .token else { return }
-    await revocations.queue([(token, "refresh_token")], provider: provider.name)
+    // That of a login may be of the same grant (docs/decisions/0030).
+    guard current == nil || provider.revocationTraits.endsReplaced else { return }
+    await revocations.queue(
+      [(token, "refresh_token")], before.map { revocations.context(of: $0) } ?? [:], provider: provider.name)
   }
 
   /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted

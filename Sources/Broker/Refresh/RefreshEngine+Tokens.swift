@@ -5,8 +5,10 @@ import OAuth
 // A token for whoever asks: the current one, or that of one shared refresh.
 extension RefreshEngine {
   /// A token that is valid now, refreshed first where it has to be.
+  ///
+  /// - Parameter uid: the user whose request waits for it; nil: it is for the broker itself.
   func token(
-    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, until deadline: Duration
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for uid: UInt32?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account]?.token(for: key)?.generation
     let asked = now
@@ -32,7 +34,7 @@ extension RefreshEngine {
           throw tooShort(grant)
         }
         if answer == .refresh { try begin(account, grant, key) }
-        try await waitForRefresh(account, until: deadline)
+        try await waitForRefresh(account, for: uid, until: deadline)
       } catch {
         // Less time than asked for is better than none.
         guard case .token(let token) = accounts[account]?.lastResort(at: now, key: key) else { throw error }
@@ -53,11 +55,14 @@ extension RefreshEngine {
     }
   }
 
-  private func waitForRefresh(_ account: AccountName, until deadline: Duration) async throws(RPCError) {
+  private func waitForRefresh(
+    _ account: AccountName, for uid: UInt32?, until deadline: Duration
+  ) async throws(RPCError) {
     if case .committing = accounts[account]?.phase, let failure = journal.failure { throw storeError(failure) }
     guard uptime < deadline else { throw timedOut(account) }
     guard !isStopped else { throw shuttingDown() }
-    try await waiters.callerWaits(for: .account(account), until: deadline)
+    guard let uid else { return await wait(for: .account(account), until: deadline) }
+    try await waiters.callerWaits(for: .account(account), of: uid, until: deadline)
   }
 
   private func tooShort(_ grant: Grant) -> RPCError {

@@ -20,9 +20,9 @@ final class RefreshEngine: Piece {
   var endings = RefreshTokenEndings()
   /// Under which provider each queued account is queued.
   var queuedAt: [AccountName: ProviderName] = [:]
-  /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place.
+  /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place, since when.
   var fetching: Set<AccountName> = []
-  var fetched: Set<AccountName> = []
+  var fetched: [AccountName: Duration] = [:]
   var inFlight = 0
   /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
   var leases: [LeaseKey: Leased] = [:]
@@ -98,7 +98,7 @@ final class RefreshEngine: Piece {
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.
   func place(_ account: AccountName) {
     guard let grant = accounts.peek(account, .moments) else {
-      fetched.remove(account)
+      fetched[account] = nil
       schedule.remove(account)
       endings.remove(account)
       if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
@@ -207,8 +207,15 @@ final class RefreshEngine: Piece {
   /// The network is back, the machine woke up, or its clock was set: what failed before may work now.
   func recheck() {
     for connection in providers.all {
+      if connection.hasWrongMetadata { retryMisconfigured(at: connection.provider.name) }
       connection.recheck()
       retryStalled(at: connection.provider.name)
+    }
+  }
+
+  private func retryMisconfigured(at name: ProviderName) {
+    for account in accounts.names(at: name) {
+      if case .misconfigured = accounts[account]?.saved.standing { accounts[account]?.retryNow(at: now) }
     }
   }
 

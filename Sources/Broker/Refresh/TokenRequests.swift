@@ -31,7 +31,7 @@ final class TokenRequests: Piece {
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
     let (token, saved) = try await engine.token(
-      of: account, key, minimumTTL: try minimumTTL(params.min_ttl),
+      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: permission.caller.uid,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
@@ -41,7 +41,9 @@ final class TokenRequests: Piece {
   }
 
   /// `token.report_rejected`.
-  func reportRejected(_ params: TokenReportRejected.Params) async throws(RPCError) -> TokenReportRejected.Result {
+  func reportRejected(
+    _ params: TokenReportRejected.Params, for uid: UInt32
+  ) async throws(RPCError) -> TokenReportRejected.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
@@ -65,7 +67,7 @@ final class TokenRequests: Piece {
       key = narrowed
       await finish(by: deadline) { await self.dropToken(account, narrowed) }
     }
-    let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, until: deadline)
+    let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, for: uid, until: deadline)
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
@@ -119,6 +121,6 @@ extension TokenGet: Served {
 extension TokenReportRejected: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.reportRejected(call.params)
+    try await broker.tokens.reportRejected(call.params, for: call.session.caller.uid)
   }
 }

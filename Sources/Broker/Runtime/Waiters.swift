@@ -21,6 +21,8 @@ final class Waiters {
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]
   private var tickets: UInt64 = 0
   private(set) var count = 0
+  /// Of callers' requests, how many each user has.
+  private var byUser: [UInt32: Int] = [:]
 
   init(_ clock: BrokerClock) { self.clock = clock }
 
@@ -40,10 +42,15 @@ final class Waiters {
     timer.cancel()
   }
 
-  /// The same for a caller's request, of which only so many may wait.
-  func callerWaits(for key: Key, until deadline: Duration) async throws(RPCError) {
-    guard count < Limit.waiters else { throw RPCError(.overloaded, "too many requests are waiting") }
+  /// The same for a caller's request, of which only so many may wait, and only a share of them for one user.
+  func callerWaits(for key: Key, of uid: UInt32, until deadline: Duration) async throws(RPCError) {
+    guard count < Limit.waiters, byUser[uid, default: 0] < Limit.waitersPerUser else {
+      throw RPCError(.overloaded, "too many requests are waiting")
+    }
+    byUser[uid, default: 0] += 1
     await wait(for: key, until: deadline)
+    let left = byUser[uid, default: 1] - 1
+    byUser[uid] = left == 0 ? nil : left
   }
 
   /// Names work that somebody may wait for.

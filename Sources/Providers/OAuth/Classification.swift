@@ -61,14 +61,16 @@ extension OAuthProvider {
 }
 
 extension ProviderFailure {
-  /// What failed metadata mean: a wrong issuer needs an admin; all else passes.
+  /// What failed metadata mean: a wrong issuer or address needs an admin; all else passes. A refusal does too: a server
+  /// that is starting, or a gateway before it, answers with 404 or 403, while the token endpoint may work.
   static func discovery(_ error: ResponseError) -> ProviderFailure {
     switch error {
     case .issuerMismatch, .redirect: .misconfigured(message: error.description, nil)
     case .oauth(let oauth, _, let retryAfter): .tryLater(message: error.description, oauth, retryAfter: retryAfter)
-    case .nonConforming(let status, _, _, let retryAfter):
-      (400..<500).contains(status) && status != 429 && status != 408
-        ? .misconfigured(message: "no metadata at the issuer's well-known address: \(error.description)", nil)
+    case .nonConforming(let status, let mediaType, _, let retryAfter):
+      OAuthProvider.isRefusal(status: status, mediaType: mediaType)
+        ? .requestRefused(
+          message: "no metadata at the issuer's well-known address: \(error.description)", nil, retryAfter: retryAfter)
         : .unclear(message: error.description, retryAfter: retryAfter)
     case .subjectMismatch: .invalid(message: error.description, nil)
     }

@@ -13,12 +13,17 @@ struct ListCommand: BrokerCommand {
 
   @Option(help: "Only accounts at this provider.")
   var provider: String?
+  @Option(help: ArgumentHelp("Only accounts whose names come after this one.", valueName: "account"))
+  var after: String?
+  @Option(help: ArgumentHelp("So many at most, 1 to 10000.", valueName: "number"))
+  var limit: Int?
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(AccountList.self, .init(provider: provider))
+    let answer = try await shell.ask(AccountList.self, .init(provider: provider, after: after, limit: limit))
     if shell.isJSON { return shell.say(answer.json) }
-    let accounts = try answer.value().accounts
+    let found = try answer.value()
+    let accounts = found.accounts
     if accounts.isEmpty, let provider {
       return shell.terminal.say(
         "No accounts at \(Cell(provider).text). Sign in with: "
@@ -26,6 +31,7 @@ struct ListCommand: BrokerCommand {
     }
     if accounts.isEmpty { return shell.sayNoAccounts() }
     shell.say(Self.table(accounts, now: shell.now))
+    if let next = found.next { shell.terminal.say("There are more: " + shell.command("list --after \(next)")) }
   }
 
   static func table(_ accounts: [AccountView], now: Int64) -> Table {

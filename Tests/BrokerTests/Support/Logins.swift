@@ -115,6 +115,9 @@ struct NamingProvider: Provider {
   ) -> Step<Issued> {
     base.refresh(grant, token: token, key: key, metadata: metadata)
   }
+  func tokenToRevoke(for token: Secret, hint: String, metadata: ServerMetadata) -> Step<TokenResponse>? {
+    base.tokenToRevoke(for: token, hint: hint, metadata: metadata)
+  }
   func revocation(
     of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata
   ) -> HTTPRequest? {

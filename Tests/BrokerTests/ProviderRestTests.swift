@@ -1,0 +1,140 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Synchronization
+import Testing
+
+@testable import Broker
+
+/// Which answers make a provider's accounts rest, and which do not.
+@Suite(.timeLimit(.minutes(1))) struct ProviderRestTests {
+  private func names(_ count: Int) -> [String] { (0..<count).map { "account-\($0)" } }
+
+  private func expired(_ count: Int) async throws -> MemoryStore {
+    let store = MemoryStore()
+    for name in names(count) { try await store.signIn(name, age: .seconds(4000)) }
+    return store
+  }
+
+  private func connection(_ rig: Rig) async throws -> ProviderConnection {
+    try #require(await rig.broker.providers[provider("example")])
+  }
+
+  @Test(
+    "Metadata that are refused, as by a server that is starting, are asked for again soon",
+    arguments: [
+      HTTPResponse(status: 404),
+      HTTPResponse(status: 403, headers: [.init("Content-Type", "text/html")], body: Data("<html>".utf8)),
+    ])
+  func refusedMetadata(_ refusal: HTTPResponse) async throws {
+    let rig = try await Rig(store: expired(2), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.discovery) { _ in refusal }
+    #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
+    let connection = try await connection(rig)
+    #expect(await connection.suspended == nil)
+    #expect(await connection.lastError?.contains("\(refusal.status)") == true)
+    rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+    rig.clock.advance(.seconds(5))
+    #expect(try await rig.token("account-1").access_token == "account-1-a2")
+    #expect(try await rig.token("account-0").access_token == "account-0-a2")
+  }
+
+  @Test("Metadata of another issuer, as of a portal before the network, are looked at again when the network is back")
+  func portal() async throws {
+    let rig = try await Rig(store: expired(2), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.discovery) { _ in HTTPResponse(status: 302, headers: [.init("Location", "/portal")]) }
+    #expect(await rig.reason { try await rig.token("account-0") } == .providerMisconfigured)
+    rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+    await rig.broker.recheck(.networkUp)
+    #expect(try await rig.token("account-0").access_token == "account-0-a2")
+    #expect(try await rig.token("account-1").access_token == "account-1-a2")
+  }
+
+  @Test("A network that is back does not lift the rest of a provider that refuses the client")
+  func refusedClient() async throws {
+    let rig = try await Rig(store: expired(1), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.token, TokenServer.refused("invalid_client", status: 401))
+    #expect(await rig.reason { try await rig.token("account-0") } == .providerMisconfigured)
+    await rig.broker.recheck(.networkUp)
+    #expect(try await connection(rig).suspended != nil)
+    #expect(rig.transport.count(.token) == 1)
+  }
+
+  @Test("A request that could not be signed says nothing of an outage: it goes on")
+  func unsigned() async throws {
+    let rig = try await Rig(store: expired(6))
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    for name in names(5) { _ = await rig.reason { try await rig.token(name) } }
+    let connection = try await connection(rig)
+    #expect(await connection.gate.circuit.outage != nil)
+    rig.clock.advance(.seconds(30))
+    let outcome = ProviderFailure.misconfigured(message: "the key cannot sign", nil)
+    await rig.broker.probe(provider("example"), account("account-5"), outcome)
+    let gate = await connection.gate
+    #expect(gate.circuit.outage != nil && gate.inFlight == 0)
+    let refused = OAuthError(code: .invalidClient)
+    rig.clock.advance(.seconds(30))
+    await rig.broker.probe(provider("example"), account("account-5"), .misconfigured(message: "no", refused))
+    #expect(await connection.gate.circuit.outage == nil)
+  }
+
+  @Test("An answer to the settings of before does not lift the rest of those of now")
+  func lateSuccess() async throws {
+    let rig = try await Rig(store: expired(2))
+    rig.transport.answer(.token) { request throws(TransportError) in
+      request.form["refresh_token"] == "account-1-r1"
+        ? try TokenServer.refused("invalid_client", status: 401)(request) : TokenServer.granted(request, lifetime: 3600)
+    }
+    rig.transport.hold(.token)
+    let late = Task { try await rig.token("account-0", timeout: 60) }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    let refused = Task { await rig.reason { try await rig.token("account-1", timeout: 60) } }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.transport.releaseOne(.token, last: true)
+    #expect(await refused.value == .providerMisconfigured)
+    rig.transport.release(.token)
+    #expect(try await late.value.access_token == "account-0-a2")
+    #expect(try await connection(rig).suspended != nil)
+  }
+
+  @Test("The end of a grant concerns the provider's other accounts only where it teaches how old refresh tokens get")
+  func learning() async throws {
+    let rig = try await Rig(store: expired(3))
+    let day: Int64 = 86_400
+    let placed = Placed()
+    await rig.broker.accounts.places { [engine = rig.broker.engine] in
+      placed.count.withLock { $0 += 1 }
+      engine.place($0)
+    }
+    func ended(after age: Int64) async throws -> (touched: Int, isSaved: Bool) {
+      var saved = try #require(rig.store.grant("account-0"))
+      placed.count.withLock { $0 = 0 }
+      let commits = rig.store.log.count
+      saved.refreshTokenIssuedAt = rig.clock.now - .seconds(age)
+      await rig.broker.engine.refreshTokenEnded(saved)
+      return (placed.count.withLock { $0 }, rig.store.log.count > commits)
+    }
+    #expect(try await ended(after: 60) == (0, false))
+    #expect(try await ended(after: 30 * day) == (0, true))
+    rig.clock.advance(.seconds(10 * day))
+    #expect(try await ended(after: 30 * day) == (3, true))
+    rig.clock.advance(.seconds(day))
+    #expect(try await ended(after: 30 * day) == (0, true))
+  }
+}
+
+private final class Placed: Sendable { let count = Mutex(0) }
+
+extension Broker {
+  /// Lets one request through to a provider that is out of order, and has it end like this.
+  fileprivate func probe(_ name: ProviderName, _ account: AccountName, _ failure: ProviderFailure) {
+    guard let connection = providers[name],
+      case .go(let ticket) = connection.gate.admit(
+        isWanted: true, accounts: 6, at: runtime.clock.uptime, policy: RefreshPolicy())
+    else { return }
+    engine.recordOutcome(account, ticket, .failure(failure), .init(connection, .init()))
+  }
+}
