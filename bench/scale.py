@@ -105,6 +105,8 @@ class Scale:
               f"{result['bytes_per_account']:,.0f} bytes an account", flush=True)
 
     def idle(self, state, result, empty):
+        # What is read once more behind the first answers begins after two seconds.
+        time.sleep(4)
         state.rest()
         seconds = 10 if self.options.quick else 60
         before = state.broker.cpu()

@@ -40,7 +40,7 @@ extension Logins {
   func devicePlace(
     _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
   ) async throws(RPCError) -> DevicePlace {
-    try providers.demand(.deviceAuthorization, of: metadata, provider.name)
+    try providers.demand(.deviceAuthorization, of: metadata, provider)
     switch await providers.converse(provider.deviceAuthorization(request, metadata: metadata), with: provider.name) {
     case .success(let place): return place
     case .failure(let failure): throw providerError(failure, provider: provider.name)

@@ -73,17 +73,17 @@ final class ProviderDirectory: Piece {
   func metadata(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ServerMetadata {
     switch await metadata(of: name) {
     case .success(let metadata):
-      try demand(endpoint, of: metadata, name)
+      guard let provider = connections[name]?.provider else { throw providerError(gone(name), provider: name) }
+      try demand(endpoint, of: metadata, provider)
       return metadata
     case .failure(let failure): throw providerError(failure, provider: name)
     }
   }
 
-  func demand(_ endpoint: Endpoint, of metadata: ServerMetadata, _ name: ProviderName) throws(RPCError) {
+  func demand(_ endpoint: Endpoint, of metadata: ServerMetadata, _ provider: any Provider) throws(RPCError) {
     do throws(EndpointError) {
       _ = try metadata.endpoint(endpoint)
     } catch {
-      guard let provider = connections[name]?.provider else { throw providerError(gone(name), provider: name) }
       let objection = provider.objection(to: endpoint, error)
       throw RPCError(.unsupportedByProvider, objection.message, hint: objection.hint)
     }

@@ -61,7 +61,7 @@ final class Registrations: Piece {
       }
     }
     let (candidate, metadata) = try await discover(params.issuer, name, registrar)
-    try providers.demand(.registration, of: metadata, name)
+    try providers.demand(.registration, of: metadata, candidate.provider)
     let asked = RegistrationRequest(
       provider: name, clientName: "grantd", scopes: params.scopes, redirectURIs: ownRedirectURIs,
       fixedRedirectURI: params.redirect_uri, initialAccessToken: params.initial_access_token.map { Secret($0.exposed) })

@@ -26,7 +26,7 @@ struct AccountDraft {
 }
 
 extension Sections {
-  static let mostAccounts = 1000
+  static let mostAccounts = 10_000
 
   static let account = Section<AccountDraft>(
     header: "[account.NAME]",
