@@ -87,6 +87,34 @@ import Testing
     #expect(try await rig.token("work").expires_at == before + 7200)
   }
 
+  @Test("or is whole goes with the clock, however many are busy and become whole meanwhile")
+  @BrokerActor func clockOfWhole() throws {
+    let start = ManualClock.start
+    func grant(_ name: String, isBusy: Bool) -> Grant {
+      let saved = SavedGrant(
+        account: account(name), provider: provider("example"), identity: nil, requestedScopes: [], grantedScopes: [],
+        refreshToken: Secret("r"), generation: 1, createdAt: start, loggedInAt: start)
+      let token = SavedToken(
+        account: account(name), accessToken: Secret("a"), type: "Bearer", scopes: [], generation: 1, issuedAt: start,
+        expiresAt: start + .seconds(60))
+      var grant = Grant(saved: saved, token: token, jitter: 0)
+      grant.isOfThisRun()
+      if isBusy { _ = grant.beginRefresh(at: start, policy: RefreshPolicy()) }
+      return grant
+    }
+    let table = AccountTable(wholeAccounts: 1) { UnpackedAccount($0) }
+    let names = (0..<8).map { "u\($0)" }
+    for (number, name) in names.enumerated() { table[account(name)] = grant(name, isBusy: number % 3 == 0) }
+    var random = Numbers(7)
+    for step in 1...200 {
+      for _ in 0..<3 { _ = table[account(names[Int(random.next() % 8)])] }
+      table.clockStepped(by: .seconds(10))
+      let name = names[Int(random.next() % 8)]
+      #expect(table.peek(account(name), .facts)?.token?.expiresAt == start + .seconds(60 + 10 * Int64(step)), "\(name)")
+      #expect(table[account(name)]?.token?.expiresAt == start + .seconds(60 + 10 * Int64(step)), "\(name)")
+    }
+  }
+
   @Test("that cannot be opened is told of and hurts no other; what is on disk stays until somebody signs in")
   func damaged() async throws {
     let store = MemoryStore()

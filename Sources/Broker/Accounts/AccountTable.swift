@@ -63,9 +63,9 @@ final class AccountTable {
         rows[account] = nil
         return
       }
-      let live = Live(newValue)
-      rows[account] = Row(packed: nil, nil, live: live, steps: steps.count)
-      becameWhole(account)
+      let wasWhole = rows[account]?.live != nil
+      rows[account] = Row(packed: nil, nil, live: Live(newValue), steps: steps.count)
+      if !wasWhole { becameWhole(account) }
     }
     _modify {
       guard let row = rows[account] else {
@@ -163,13 +163,16 @@ final class AccountTable {
     }
   }
 
+  /// Every account that is whole is in ``order``.
   private func becameWhole(_ account: AccountName) {
     order.append(account)
-    // Those that are busy get another turn.
     for _ in 0..<4 where order.count > wholeAccounts {
       let oldest = order.removeFirst()
-      guard oldest != account, let row = rows[oldest], let grant = row.live?.grant else { continue }
-      guard let remainder = grant.remainder else {
+      guard let row = rows[oldest], let grant = row.live?.grant else { continue }
+      // One that is there twice was removed and came back.
+      if oldest == account, order.contains(account) { continue }
+      // Those that are busy get another turn.
+      guard oldest != account, let remainder = grant.remainder else {
         order.append(oldest)
         continue
       }
