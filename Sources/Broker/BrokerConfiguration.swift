@@ -61,7 +61,7 @@ enum Limit {
   /// Accounts of one answer of `account.list`.
   static let listedAccounts = 10_000
   /// Accounts that are read from the store at a time, at start.
-  static let loadedAccounts = 4096
+  static let loadedAccounts = 1024
   static let pendingLogins = 256
   static let pendingLoginsPerUser = 64
   static let endedLogins = 1024
