@@ -5,7 +5,7 @@ public struct BrokerConfiguration: Sendable {
   public var providers: [any Provider]
   public var policy: Policy
   public var refresh: RefreshPolicy
-  /// Accounts that need nobody to sign in.
+  /// Unattended accounts.
   public var accounts: [DeclaredAccount] = []
   /// The origin under which a proxy passes callbacks of the web on to the callback endpoint, such as
   /// `https://broker.example.com` (as ``RedirectURI/origin`` writes it); nil: none does.

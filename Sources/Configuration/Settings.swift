@@ -10,7 +10,7 @@ public struct Settings: Sendable, Equatable {
   public var providers: [ProviderSettings] = []
   /// Those that speak no OAuth.
   public var systems: [SystemSettings] = []
-  /// The accounts that need nobody to sign in.
+  /// The unattended accounts.
   public var accounts: [DeclaredAccount] = []
   public var rules: [Rule] = []
   public var callback = CallbackSettings()

@@ -111,7 +111,7 @@ import Testing
       #expect(
         await eventually {
           if ended.withLock({ $0 }) { return true }
-          try? await Task.sleep(for: .milliseconds(20))
+          await settle()
           if !ended.withLock({ $0 }) { rig.clock.advance(.seconds(1)) }
           return false
         }, "seed \(seed) hangs")

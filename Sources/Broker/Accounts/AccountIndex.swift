@@ -32,7 +32,7 @@ struct AccountIndex: Sendable {
   private struct Entry: Equatable, Sendable {
     var provider: ProviderName
     var kind: Kind
-    var needsNobody: Bool
+    var isUnattended: Bool
     /// Of the subject at this provider; nil: it is not known.
     var person: Int?
   }
@@ -46,7 +46,7 @@ struct AccountIndex: Sendable {
   private(set) var names = SortedNames()
   private(set) var byProvider: [ProviderName: Members] = [:]
   private(set) var misconfigured = SortedNames()
-  /// Accounts that nobody signs in to.
+  /// Unattended accounts.
   private(set) var declared = SortedNames()
   private var entries: [AccountName: Entry] = [:]
   /// By a hash of provider and subject: whoever asks looks at what is found.
@@ -56,7 +56,7 @@ struct AccountIndex: Sendable {
   mutating func update(_ account: AccountName, _ grant: Grant?) {
     let new = grant.map { grant in
       Entry(
-        provider: grant.saved.provider, kind: Kind(grant), needsNobody: grant.saved.kind.needsNobody,
+        provider: grant.saved.provider, kind: Kind(grant), isUnattended: grant.saved.kind.isUnattended,
         person: grant.saved.identity.map { Self.person($0.subject, grant.saved.provider) })
     }
     let old = entries[account]
@@ -92,7 +92,7 @@ struct AccountIndex: Sendable {
 
   private mutating func leave(_ account: AccountName, _ old: Entry, _ new: Entry?) {
     byProvider[old.provider]?.counts[old.kind, default: 0] -= 1
-    if !old.needsNobody {
+    if !old.isUnattended {
       byProvider[old.provider]?.signedIn -= 1
       if old.person == nil { byProvider[old.provider]?.anonymous -= 1 }
     }
@@ -102,7 +102,7 @@ struct AccountIndex: Sendable {
     }
     if new == nil { names.remove(account) }
     if old.kind == .misconfigured, new?.kind != .misconfigured { misconfigured.remove(account) }
-    if old.needsNobody, new?.needsNobody != true { declared.remove(account) }
+    if old.isUnattended, new?.isUnattended != true { declared.remove(account) }
     if let person = old.person, new?.person != person {
       switch people[person] {
       case .one, nil: people[person] = nil
@@ -115,14 +115,14 @@ struct AccountIndex: Sendable {
 
   private mutating func join(_ account: AccountName, _ new: Entry, _ old: Entry?) {
     byProvider[new.provider, default: Members()].counts[new.kind, default: 0] += 1
-    if !new.needsNobody {
+    if !new.isUnattended {
       byProvider[new.provider]?.signedIn += 1
       if new.person == nil { byProvider[new.provider]?.anonymous += 1 }
     }
     if new.provider != old?.provider { byProvider[new.provider]?.names.insert(account) }
     if old == nil { names.insert(account) }
     if new.kind == .misconfigured, old?.kind != .misconfigured { misconfigured.insert(account) }
-    if new.needsNobody, old?.needsNobody != true { declared.insert(account) }
+    if new.isUnattended, old?.isUnattended != true { declared.insert(account) }
     if let person = new.person, old?.person != person {
       switch people[person] {
       case nil: people[person] = .one(account)

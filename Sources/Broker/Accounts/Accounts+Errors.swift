@@ -34,7 +34,7 @@ extension Accounts {
         hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")
     }
     let name = grant.saved.account
-    if grant.saved.kind.needsNobody, !connection.hasWrongMetadata, failure.oauth?.code != .invalidClient {
+    if grant.saved.kind.isUnattended, !connection.hasWrongMetadata, failure.oauth?.code != .invalidClient {
       return RPCError(
         .providerMisconfigured,
         "provider \(grant.saved.provider) gives account \(name) no token: \(failure.message)",

@@ -20,7 +20,7 @@ extension Accounts {
     let known = Set(saved.grantedScopes).union(saved.requestedScopes)
     // RFC 6749 §6: nothing that was not granted by the person.
     let missing = asked.subtracting(known)
-    let isOpen = saved.kind.needsNobody && known.isEmpty
+    let isOpen = saved.kind.isUnattended && known.isEmpty
     guard missing.isEmpty || isOpen else { throw notGranted(grant, missing.sorted()) }
     let other = resource.flatMap { $0 == saved.resource ? nil : $0 }
     let isWhole = asked.isEmpty || asked == Set(saved.grantedScopes)

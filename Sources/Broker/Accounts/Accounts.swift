@@ -121,8 +121,10 @@ final class Accounts: Piece {
     }
   }
 
-  /// Whether this person signed in to one of the provider's accounts, or may have; nil: it is not known who it is. An
-  /// account that needs nobody is nobody's, and has another token as soon as it wants one.
+  /// Whether this person has signed in to an account of the provider, or may have. Unattended accounts do not count: they
+  /// can get another token at any time.
+  ///
+  /// - Parameter subject: nil where the provider did not say who signed in.
   func mayHaveAccount(_ subject: String?, at provider: ProviderName) -> Bool {
     guard let members = index.byProvider[provider] else { return false }
     guard let subject else { return members.signedIn > 0 }
@@ -245,7 +247,7 @@ final class Accounts: Piece {
 
   /// Whether a refresh whose answer never reaches the disk could cost the grant.
   func canLose(_ saved: SavedGrant) -> Bool {
-    !saved.kind.needsNobody && providers[saved.provider]?.provider.refreshTraits.rotation != Rotation.none
+    !saved.kind.isUnattended && providers[saved.provider]?.provider.refreshTraits.rotation != Rotation.none
   }
 
   /// Why the account's refresh rests until the store works: its answer may hold a refresh token that cannot be had again.

@@ -63,7 +63,7 @@ final class DeclaredAccounts: Piece {
     // The definition of now: a later reload may have brought another.
     guard let account = definitions[name] else { return }
     if let saved = accounts[name]?.saved {
-      guard saved.kind.needsNobody else {
+      guard saved.kind.isUnattended else {
         logger.warning(
           "[account.\(name)] is not in force: somebody signed in to an account of that name",
           metadata: [
@@ -134,7 +134,7 @@ final class DeclaredAccounts: Piece {
     defer { journal.unlock(account) }
     guard let gone = dropped.removeValue(forKey: account) else { return }
     // Memory may have followed the disk, which still has it.
-    if accounts[account]?.saved.kind.needsNobody == true, definitions[account] == nil { accounts[account] = nil }
+    if accounts[account]?.saved.kind.isUnattended == true, definitions[account] == nil { accounts[account] = nil }
     // A login or a later reload may have made another of that name.
     let removal = accounts[account] == nil ? [Change.removeGrant(account)] : []
     await journal.commitOrWarn(removal + gone.dead.map { .putRevocation($0) }, "the end of a declared account")

@@ -76,7 +76,7 @@ final class Imports: Piece {
     await journal.lock(account)
     defer { journal.unlock(account) }
     if let old = accounts[account] {
-      guard !old.saved.kind.needsNobody else {
+      guard !old.saved.kind.isUnattended else {
         throw .invalidParams(
           "account \(account) is declared in the configuration",
           hint: "Choose another name, or remove [account.\(account)] from the configuration.")

@@ -38,7 +38,7 @@ struct Restoration {
       let numbers = [saved.generation] + (tokens[account] ?? []).map(\.generation)
       if !numbers.allSatisfy(Self.generations.contains) {
         result.left_out.append(.init(account: account.rawValue, why: "the numbers of its tokens are out of range"))
-      } else if saved.kind.needsNobody || declared.contains(account) {
+      } else if saved.kind.isUnattended || declared.contains(account) {
         result.left_out.append(.init(account: account.rawValue, why: "the configuration declares such accounts"))
       } else if others.contains(saved.provider) {
         result.left_out.append(

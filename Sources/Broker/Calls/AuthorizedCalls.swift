@@ -101,7 +101,7 @@ final class AuthorizedCalls: Piece {
   private func refusedAgain(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {
     RPCError(
       .providerError, "provider \(saved.provider) refuses a fresh token of account \(saved.account) too: \(message)",
-      hint: saved.kind.needsNobody
+      hint: saved.kind.isUnattended
         ? "See whether [account.\(saved.account)] has the scopes that this needs."
         : "\(accounts.loginHint(saved)) Name the scopes that this needs with --scope.",
       oauth: oauth.map { OAuthDetail($0) })

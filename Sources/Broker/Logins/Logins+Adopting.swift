@@ -34,7 +34,7 @@ extension Logins {
   ) async -> RPCError? {
     let before = accounts[login.account]
     // A reload may have declared it since the login began.
-    if before?.saved.kind.needsNobody == true {
+    if before?.saved.kind.isUnattended == true {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       return RPCError(
         .loginDenied, "account \(login.account) is declared in the configuration",

@@ -62,7 +62,7 @@ extension Logins {
 
   /// Whether a login may make, or renew, an account of this name.
   func checkName(_ account: AccountName, provider: ProviderName) throws(RPCError) {
-    if let grant = accounts[account], grant.saved.kind.needsNobody {
+    if let grant = accounts[account], grant.saved.kind.isUnattended {
       throw .invalidParams(
         "account \(account) is declared in the configuration and needs nobody to sign in",
         hint: "Choose another name, or remove [account.\(account)] from the configuration.")

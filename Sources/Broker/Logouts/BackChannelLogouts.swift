@@ -80,7 +80,7 @@ final class BackChannelLogouts: Piece {
   }
 
   private static func concerns(_ token: LogoutToken, _ saved: SavedGrant) -> Bool {
-    guard !saved.kind.needsNobody else { return false }
+    guard !saved.kind.isUnattended else { return false }
     if let subject = token.subject, saved.identity?.subject != subject { return false }
     guard let session = token.sessionID else { return token.subject != nil }
     let own = saved.idToken.flatMap { try? IDToken.parse($0) }?.sessionID

@@ -29,7 +29,7 @@ final class Logouts: Piece {
   func logout(_ params: AccountLogout.Params) async throws(RPCError) -> AccountLogout.Result {
     let account = try accountName(params.account)
     // It would be there again after the next reload.
-    if accounts[account]?.saved.kind.needsNobody == true {
+    if accounts[account]?.saved.kind.isUnattended == true {
       throw .invalidParams(
         "account \(account) is declared in the configuration",
         hint: "Remove [account.\(account)] from the configuration, then `grantctl reload`.")

@@ -80,7 +80,7 @@ extension RefreshEngine {
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
     }
-    guard grant.saved.kind.needsNobody else {
+    guard grant.saved.kind.isUnattended else {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       return (sent, await connection.converse(step, isRefresh: true))
     }
@@ -225,7 +225,7 @@ extension RefreshEngine {
   /// A scope or a resource that a login chose for itself says nothing of the provider's settings; nor does what is
   /// refused to a declared account, unless it is the client that all of them are.
   private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ traits: TokenTraits) -> Bool {
-    if saved.kind.needsNobody { return failure.oauth?.code != .invalidClient }
+    if saved.kind.isUnattended { return failure.oauth?.code != .invalidClient }
     return switch failure.oauth?.code {
     case .invalidScope: Set(saved.requestedScopes) != Set(traits.scopes)
     case .invalidTarget: saved.resource != traits.resource

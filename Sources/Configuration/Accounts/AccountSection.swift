@@ -17,7 +17,7 @@ struct AccountDraft {
   var actor: AccountName?
   var requestedTokenType: String?
 
-  /// The grants that need nobody; all others begin with a login.
+  /// The grants of unattended accounts; all others begin with a login.
   enum Grant: String, Sendable, CaseIterable {
     case clientCredentials = "client_credentials"
     case jwtBearer = "jwt_bearer"

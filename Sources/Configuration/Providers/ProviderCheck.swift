@@ -91,7 +91,7 @@ struct ProviderCheck {
   }
 
   /// It may be that nobody signs in by a browser: where there is no client, where people do it on another device or by a
-  /// password, and where accounts need nobody.
+  /// password, and for unattended accounts.
   private var authorizationEndpointKeys: [String] {
     let isNeeded =
       table["client_id"] != nil && draft.endpoints.deviceAuthorization == nil && !draft.allowPassword && !servesAccounts

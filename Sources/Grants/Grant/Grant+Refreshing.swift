@@ -75,7 +75,7 @@ extension Grant {
     var grant = saved
     // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
     // What needs no refresh token is given none (RFC 6749 §4.4.3).
-    if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken, !saved.kind.needsNobody {
+    if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken, !saved.kind.isUnattended {
       grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
       grant.refreshToken = rotated
       grant.refreshTokenExpiresAt = refreshTokenLifetime.map { attempt.sentAt + $0 }
@@ -160,7 +160,7 @@ extension Grant {
     }
     switch failure {
     // No person can help a grant that nobody signed in to.
-    case .ended where saved.kind.needsNobody:
+    case .ended where saved.kind.isUnattended:
       saved.standing = .misconfigured(told)
       takeBackIntent()
       return .misconfigured(saved)

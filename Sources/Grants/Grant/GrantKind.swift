@@ -18,7 +18,7 @@ public enum GrantKind: String, Sendable, Codable, CaseIterable {
   case implicit
 
   /// A new token can be had at any time without a refresh token and without a person.
-  public var needsNobody: Bool {
+  public var isUnattended: Bool {
     switch self {
     case .authorizationCode, .deviceCode, .imported, .password, .implicit: false
     case .clientCredentials, .jwtBearer, .tokenExchange: true

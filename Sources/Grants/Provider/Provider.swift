@@ -52,7 +52,7 @@ public protocol Provider: Sendable {
   func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
   ) -> Step<Issued>
-  /// Asks for an access token that needs nobody (RFC 6749 §4.4, RFC 7523 §2.1, RFC 8693 §2.1).
+  /// Requests an access token without a person (RFC 6749 §4.4, RFC 7523 §2.1, RFC 8693 §2.1).
   ///
   /// - Parameters:
   ///   - subject: the other account's access token, where the source trades one.

@@ -1,6 +1,6 @@
 public import OAuth
 
-/// An account that the configuration declares: it needs nobody to sign in.
+/// An unattended account, declared in the configuration.
 public struct DeclaredAccount: Sendable, Equatable {
   public var name: AccountName
   public var provider: ProviderName

@@ -66,7 +66,7 @@ public struct SavedGrant: Sendable, Equatable {
   }
 
   /// A new access token can be had without a person.
-  public var isRenewable: Bool { refreshToken != nil || kind.needsNobody }
+  public var isRenewable: Bool { refreshToken != nil || kind.isUnattended }
 }
 
 /// Who signed in, as the provider said (OpenID Connect Core §5.1).
