@@ -137,6 +137,11 @@ import Testing
     let error = try #require(try await rig.view("work").last_error)
     #expect(error.message.contains("cannot be read") && error.hint.contains("grantctl login example work"))
     #expect(try await rig.view("work").state == .loginRequired)
+    // Whatever comes to save it, the refresh token on disk is left alone.
+    await { @BrokerActor in rig.broker.accounts[account("work")]?.announced(at: rig.clock.now) }()
+    await rig.broker.accounts.saveStanding(of: account("work"), "a test")
+    await rig.broker.journal.keep(account("work"), onDisk: 1)
+    await rig.broker.journal.saveUnsaved()
     #expect(store.grant("work")?.refreshToken == Secret("work-r1") && store.log.count == before)
   }
 

@@ -157,8 +157,8 @@ final class AccountTable {
       let stored = try packed.read(.whole)
       return Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
     } catch {
-      // What was read once, at the start, can be read again.
-      guard let stored = try? packed.read(.facts), let onDamage else { preconditionFailure("\(error.message)") }
+      // The moments were read once, at the start, and can be read again.
+      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.moments)), let onDamage else { preconditionFailure("\(error.message)") }
       return onDamage(stored, error)
     }
   }

@@ -110,6 +110,7 @@ final class Accounts: Piece {
   var count: Int { table.count }
   /// Those that nobody signs in to.
   var declaredNames: SortedNames { index.declared }
+  var misconfiguredNames: SortedNames { index.misconfigured }
 
   func names(at provider: ProviderName) -> SortedNames { index.byProvider[provider]?.names ?? SortedNames() }
   func count(at provider: ProviderName) -> Int { index.byProvider[provider]?.names.count ?? 0 }
@@ -259,7 +260,8 @@ final class Accounts: Piece {
   func saveStanding(of account: AccountName, _ what: String, leased: [Expectation]? = nil) async {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    guard let grant = table[account] else { return }
+    // What is on disk of one that cannot be read may be all that is left of it.
+    guard let grant = table[account], !grant.isUnreadable else { return }
     var changes = [Change.putGrant(grant.saved)] + intentChange(grant, isLeased: leased != nil)
     // A restart must not hand out again what a resource server refused.
     if grant.isTokenRejected { changes.append(.removeToken(account, SavedToken.Key())) }
@@ -308,7 +310,7 @@ final class Accounts: Piece {
 
   /// The changes that put all of the account on disk; nil: there is no such account.
   func changes(of account: AccountName) -> [Change]? {
-    guard let grant = table[account] else { return nil }
+    guard let grant = table[account], !grant.isUnreadable else { return nil }
     var changes = [Change.putGrant(grant.saved), .removeTokens(account)]
     changes += grant.livingTokens.map { .putToken($0) }
     return changes + intentChange(grant, isLeased: false)

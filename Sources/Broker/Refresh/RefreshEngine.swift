@@ -214,8 +214,10 @@ final class RefreshEngine: Piece {
   }
 
   private func retryMisconfigured(at name: ProviderName) {
-    for account in accounts.names(at: name) {
-      if case .misconfigured = accounts[account]?.saved.standing { accounts[account]?.retryNow(at: now) }
+    sweep(accounts.misconfiguredNames, by: Slices.heavy) { [self] account in
+      guard accounts.peek(account, .moments)?.saved.provider == name else { return }
+      accounts[account]?.retryNow(at: now)
+      wakeScheduler()
     }
   }
 

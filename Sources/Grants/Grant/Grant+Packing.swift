@@ -38,6 +38,11 @@ extension Grant {
       })
   }
 
+  /// Its secrets could not be opened: it has none of those that are on disk.
+  public var isUnreadable: Bool {
+    if case .loginRequired(.unreadable, _) = saved.standing { true } else { false }
+  }
+
   /// Every token, also one that was refused.
   public var tokens: [SavedToken] { (token.map { [$0] } ?? []) + narrowed.values.compactMap(\.token) }
 
