@@ -158,7 +158,9 @@ final class AccountTable {
       return Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
     } catch {
       // The moments were read once, at the start, and can be read again.
-      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.moments)), let onDamage else { preconditionFailure("\(error.message)") }
+      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.moments)), let onDamage else {
+        preconditionFailure("\(error.message)")
+      }
       return onDamage(stored, error)
     }
   }
