@@ -5,6 +5,8 @@ import Glibc
 public import Sealing
 
 extension StoreError {
+  var isOfOneAccount: Bool { if case .unreadableAccount = self { true } else { false } }
+
   static func opening(_ error: any Error, at path: String) -> StoreError {
     translated(error, at: path) { .unreadable(path: path, detail: $0) }
   }
@@ -62,7 +64,7 @@ extension DatabaseError {
 }
 
 extension DamagedRow {
-  fileprivate var detail: String {
+  var detail: String {
     isForeign
       ? "a row of table \(table) is sealed under another key than the rest (column \(column))"
       : "a row of table \(table) is damaged or was moved (column \(column))"

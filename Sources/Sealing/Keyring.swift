@@ -23,7 +23,7 @@ public struct Keyring: Sendable {
     /// The one that an interrupted rotation left beside it.
     case next(SealingKey)
     /// The values are under the old key, or under what a rotation had left beside that one.
-    case previous(SealingKey, sealedBy: Sealer)
+    case previous(SealingKey)
   }
 
   /// The keys when all is under one.
@@ -63,8 +63,8 @@ public struct Keyring: Sendable {
     var candidates: [(Sealer, Under)] = [(key.sealer, .key)]
     if let next = key.next { candidates.append((Sealer(key: next), .next(key.replaced(by: next)))) }
     for old in previous {
-      for sealer in [old.sealer] + (old.next.map { [Sealer(key: $0)] } ?? []) {
-        candidates.append((sealer, .previous(old, sealedBy: sealer)))
+      for key in [old] + (old.next.map { [old.replaced(by: $0)] } ?? []) {
+        candidates.append((key.sealer, .previous(key)))
       }
     }
     return candidates
@@ -88,12 +88,19 @@ public struct Keyring: Sendable {
       // Where it cannot be done now it will be with the next start, or the next rotation: both keys are there.
       try? next.file?.installNext()
       return Settled(key: next, notices: [.finished(file: next.source)] + unneeded())
-    case .previous(let old, _):
+    case .previous(let old):
       removeAbandonedNext()
       return Settled(
         key: key.replaced(),
         notices: [.resealed(under: key.source, from: old.source)] + unneeded(besides: old.source))
     }
+  }
+
+  /// Not all values could be sealed anew: they stay under the key that they are under.
+  ///
+  /// - Parameter reason: a sentence without a full stop.
+  public func stay(under old: SealingKey, because reason: String) -> Settled {
+    Settled(key: old, notices: [.unchanged(under: old.source, because: reason)])
   }
 
   /// The keys of a store that is new: all its values are under ``key``.
@@ -115,6 +122,8 @@ public enum KeyNotice: Sendable, Equatable {
   case finished(file: String)
   /// Nothing is sealed under it.
   case unneeded(source: String)
+  /// The state could not be sealed under another key.
+  case unchanged(under: String, because: String)
 
   /// For people, without a full stop.
   public var message: String {
@@ -122,6 +131,8 @@ public enum KeyNotice: Sendable, Equatable {
     case .resealed(let new, let old):
       "the state was sealed anew under the key in \(new); the one in \(old) is needed no more and can be removed"
     case .finished(let file): "a change of the key in \(file) that was interrupted was finished"
+    case .unchanged(let source, let reason):
+      "the state stays under the key in \(source), which is still needed: \(reason); then restart grantd"
     case .unneeded(let source): "nothing is sealed under the key in \(source): it can be removed"
     }
   }

@@ -203,7 +203,7 @@ extension StartFailure {
     let status: Int32 =
       switch error {
       case .corrupt, .newer, .wrongKey, .unusableKey: 65
-      case .owned, .unreadable, .unwritable, .missing, .conflict, .closed: 1
+      case .owned, .unreadable, .unreadableAccount, .unwritable, .missing, .conflict, .closed: 1
       }
     self.init(message: error.message, hint: error.hint, status: status)
   }

@@ -215,7 +215,7 @@ struct RotationTests {
     let value = try await other.read { try Data.fetchOne($0, sql: "SELECT id_token FROM grants WHERE account = 'b'") }
     try await other.write { try $0.execute(sql: "UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
     let error = await #expect(throws: KeyRotationError.self) { try await store.rotateKey() }
-    guard case .store(.corrupt) = error else {
+    guard case .store(.unreadableAccount(let damaged, _)) = error, damaged.rawValue == "b" else {
       Issue.record("\(String(describing: error))")
       return
     }
@@ -309,6 +309,33 @@ struct RotationTests {
       #expect(again.keyNotices == [.unneeded(source: folder.key)])
       await again.close()
     }
+  }
+
+  @Test("to one that is given from outside leaves all under the old one while an account cannot be read")
+  func movedWithDamage() async throws {
+    let store = try opened()
+    try await store.commit([.putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b"))])
+    await store.close()
+    let other = try DatabaseQueue(path: folder.database)
+    try await other.write { try $0.execute(sql: "UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
+    try other.close()
+    let old = try #require(try KeyFile(folder.key).load())
+    for _ in 0..<2 {
+      let moved = try SQLiteStore.open(folder: folder.state, key: Sample.key, previousKeys: [old])
+      let notice = try #require(moved.keyNotices.first)
+      #expect(moved.keyNotices.count == 1 && notice.message.contains("stays under the key in \(folder.key)"))
+      #expect(notice.message.contains("account b") && notice.message.contains("grantctl logout b"))
+      let page = try await moved.accounts(after: nil, most: 9)
+      #expect(try page.first?.read(.whole).grant == Sample.fullGrant("a"))
+      await moved.close()
+    }
+    let moved = try SQLiteStore.open(folder: folder.state, key: Sample.key, previousKeys: [old])
+    try await moved.commit([.removeGrant(Sample.grant("b").account)])
+    await moved.close()
+    let again = try SQLiteStore.open(folder: folder.state, key: Sample.key, previousKeys: [old])
+    #expect(again.keyNotices == [.resealed(under: "test", from: folder.key)])
+    #expect(try await again.load().accounts.map(\.grant) == [Sample.fullGrant("a")])
+    await again.close()
   }
 
   @Test(

@@ -16,7 +16,7 @@ struct KeyringTests {
       switch try keyring.find(note) {
       case .key: return "key"
       case .next(let key): return "next of \(key.source)"
-      case .previous(let key, _): return "previous \(key.source)"
+      case .previous(let key): return "previous \(key.source)"
       }
     } catch {
       return "\(error)"
@@ -51,11 +51,12 @@ struct KeyringTests {
     #expect(keyring.mayLeaveOldValues(.key))
     #expect(keyring.settle(.key).notices == [.unneeded(source: "ab12"), .unneeded(source: "cd34")])
     let under = try keyring.find(note(under: keys[1]))
-    guard case .previous(_, let sealer) = under else {
+    guard case .previous(let old) = under else {
       Issue.record("\(under)")
       return
     }
-    #expect(throws: Never.self) { try Keyring(keys[1]).find(Keyring.note(under: sealer)) }
+    #expect(keyring.stay(under: old, because: "x").notices == [.unchanged(under: "cd34", because: "x")])
+    #expect(throws: Never.self) { try Keyring(keys[1]).find(Keyring.note(under: old.sealer)) }
     #expect(keyring.mayLeaveOldValues(under))
     #expect(keyring.settle(under).notices == [.resealed(under: "test", from: "cd34"), .unneeded(source: "ab12")])
   }
@@ -96,11 +97,11 @@ struct KeyringTests {
     let old = try #require(try folder.key.load())
     let keyring = Keyring(Sample.key, previous: [old])
     let under = try keyring.find(note(under: new))
-    guard case .previous(_, let sealer) = under else {
+    guard case .previous(let old) = under else {
       Issue.record("\(under)")
       return
     }
-    #expect(throws: Never.self) { try Keyring(new).find(Keyring.note(under: sealer)) }
+    #expect(throws: Never.self) { try Keyring(new).find(Keyring.note(under: old.sealer)) }
     #expect(keyring.settle(under).notices == [.resealed(under: "test", from: folder.key.path)])
     // That of another key is not removed: it may be the last copy.
     #expect(try folder.keyFiles() == ["grantd.key", "grantd.key.next"])

@@ -38,7 +38,9 @@ final class AccountTable {
   /// How the wall clock was set since the start. A packed grant goes with a step when it is next looked at.
   private var steps: [Duration] = []
   /// An account's secrets cannot be opened: says what to make of the rest.
-  var onDamage: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
+  var unreadable: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
+  /// That is what the account is from now on.
+  var onDamage: (@BrokerActor (Grant) -> Void)?
   /// What is on disk of an account, of this generation, moved with the clock.
   var onMove: (@BrokerActor (AccountName, Int64?) -> Void)?
 
@@ -144,24 +146,28 @@ final class AccountTable {
 
   private func whole(_ account: AccountName, _ row: Row) -> Live {
     if let live = row.live { return live }
-    let live = Live(unpacked(row))
+    let (grant, isDamaged) = unpacked(row)
+    let live = Live(grant)
     row.live = live
+    // Kept without secrets from now on, so that it is opened in vain, and told of, once.
+    if isDamaged { row.packed = nil }
     catchUp(account, row, live)
     becameWhole(account)
+    if isDamaged { onDamage?(grant) }
     return live
   }
 
-  private func unpacked(_ row: Row) -> Grant {
+  private func unpacked(_ row: Row) -> (grant: Grant, isDamaged: Bool) {
     guard let packed = row.packed, let remainder = row.remainder else { preconditionFailure("a row has neither form") }
     do throws(StoreError) {
       let stored = try packed.read(.whole)
-      return Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
+      return (Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder), false)
     } catch {
       // The moments were read once, at the start, and can be read again.
-      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.moments)), let onDamage else {
+      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.moments)), let unreadable else {
         preconditionFailure("\(error.message)")
       }
-      return onDamage(stored, error)
+      return (unreadable(stored, error), true)
     }
   }
 

@@ -19,8 +19,6 @@ final class Accounts: Piece {
   private var attempts: UInt64 = 0
   /// Those that changed and that the refresh engine has not looked at.
   private var touched: Set<AccountName> = []
-  /// Those whose secrets cannot be opened: each is told of once.
-  private var damaged: Set<AccountName> = []
   /// Where the tokens of declared accounts come from.
   var sources: [AccountName: GrantSource] = [:]
   private(set) var refreshPolicy: RefreshPolicy
@@ -41,7 +39,12 @@ final class Accounts: Piece {
     self.refreshPolicy = refreshPolicy
     configuredAt = runtime.clock.now
     table = AccountTable(wholeAccounts: wholeAccounts) { [store = journal.store] in store.pack($0) }
-    table.onDamage = { [unowned self] in damaged($0, $1) }
+    table.unreadable = { [runtime] stored, error in
+      Grant(
+        saved: stored.grant.unreadable(error.message, at: runtime.clock.now), token: nil,
+        jitter: runtime.surroundings.jitter())
+    }
+    table.onDamage = { [unowned self] in damaged($0) }
     table.onMove = { [journal] in journal.keep($0, onDisk: $1) }
   }
 
@@ -213,21 +216,13 @@ final class Accounts: Piece {
   }
 
   /// The account's secrets cannot be opened. What is on disk stays as it is, until somebody signs in again.
-  private func damaged(_ stored: StoredAccount, _ error: StoreError) -> Grant {
-    var saved = stored.grant
-    var message = error.message
-    if case .corrupt(_, let detail) = error { message = "what is saved of it cannot be read: \(detail)" }
-    saved.standing = .loginRequired(.unreadable, Failure(message: message, at: now))
-    (saved.refreshToken, saved.previousRefreshToken, saved.idToken, saved.dpopKey) = (nil, nil, nil, nil)
-    let grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
-    if damaged.insert(saved.account).inserted {
-      index.update(saved.account, grant)
-      touched.insert(saved.account)
-      wakeScheduler()
-      report(saved, loginRequired(grant, .unreadable, nil), .loginRequired)
-      observer?()
-    }
-    return grant
+  private func damaged(_ grant: Grant) {
+    let account = grant.saved.account
+    index.update(account, grant)
+    touched.insert(account)
+    wakeScheduler()
+    report(grant.saved, loginRequired(grant, .unreadable, nil), .loginRequired)
+    observer?()
   }
 
   /// Opens each account's secrets once, beside the broker, so that people learn of damage before a program does.

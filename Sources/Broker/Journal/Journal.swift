@@ -349,7 +349,8 @@ extension StoreError {
   var isLoss: Bool {
     switch self {
     case .corrupt, .missing: true
-    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unwritable, .conflict, .closed: false
+    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unreadableAccount, .unwritable, .conflict, .closed:
+      false
     }
   }
 }

@@ -4,7 +4,7 @@ public import Grants
 public protocol PackedAccount: Sendable {
   var account: AccountName { get }
 
-  /// - Throws: `.corrupt` where something of it cannot be read, or not be unsealed.
+  /// - Throws: `.unreadableAccount` where something of it cannot be read, or not be unsealed.
   func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount
 }
 

@@ -240,6 +240,8 @@ public enum StoreError: Error, Sendable, Equatable {
   case newer(path: String, found: Int, known: Int)
   /// No database, or damaged.
   case corrupt(path: String, detail: String)
+  /// Something of what is saved of this account cannot be read, or not be unsealed; the others can.
+  case unreadableAccount(AccountName, detail: String)
   /// The file of the open database was removed or replaced.
   case missing(path: String)
   /// Sealed under another key.

@@ -7,6 +7,7 @@ extension StoreError {
     case .newer(let path, let found, let known):
       "\(path) was written by a newer grantd (schema \(found); this one knows up to \(known))"
     case .corrupt(let path, let detail): "\(path) is damaged or not a grantd database: \(detail)"
+    case .unreadableAccount(let account, let detail): "what is saved of account \(account) cannot be read: \(detail)"
     case .missing(let path): "\(path) was removed or replaced while grantd had it open"
     case .wrongKey(let path, let keySource): "\(path) is sealed under another key than the one in \(keySource)"
     case .unusableKey(let source, let detail): "the sealing key in \(source) cannot be used: \(detail)"
@@ -28,6 +29,8 @@ extension StoreError {
       "install the newer grantd again, or restore the copy of the state folder from before the upgrade"
     case .corrupt(let path, _):
       "nothing was changed: restore the state folder from a backup, or move \(path) and its -wal file away and sign in again"
+    case .unreadableAccount(let account, _):
+      "nothing was changed: sign in to \(account) again, or remove it with: grantctl logout \(account)"
     case .missing:
       "nothing to do: grantd writes it anew from memory; leave its state folder to it while it runs"
     case .wrongKey(let path, _):

@@ -23,6 +23,8 @@ struct MomentHeap: Sendable {
   var count: Int { moments.count }
   var isEmpty: Bool { moments.isEmpty }
 
+  mutating func reserve(_ count: Int) { moments.reserveCapacity(count) }
+
   func contains(_ account: AccountName) -> Bool { moments[account] != nil }
 
   mutating func set(_ account: AccountName, to moment: Timestamp) {

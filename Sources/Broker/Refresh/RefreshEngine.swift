@@ -154,7 +154,7 @@ final class RefreshEngine: Piece {
 
   /// Accounts whose refresh tokens have ended or end soon, and whose grants still live.
   var refreshTokensEnding: SortedNames {
-    collectDue()
+    reschedule()
     return endings.soon
   }
 

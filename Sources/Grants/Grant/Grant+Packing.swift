@@ -1,3 +1,5 @@
+public import OAuth
+
 // A grant as two parts: what a store keeps, and what is in memory alone. Of a million grants nearly all are at rest.
 extension Grant {
   /// What of a grant at rest is in memory alone.
@@ -62,5 +64,17 @@ extension Grant {
     fellBack = remainder.fellBack
     followsUnanswered = remainder.followsUnanswered
     numbersAttempts(after: remainder.attempts)
+  }
+}
+
+extension SavedGrant {
+  /// What is left of a grant whose secrets cannot be opened: people must sign in again.
+  ///
+  /// - Parameter message: why not, in a sentence without a full stop.
+  public func unreadable(_ message: String, at now: Timestamp) -> SavedGrant {
+    var rest = self
+    rest.standing = .loginRequired(.unreadable, Failure(message: message, at: now))
+    (rest.refreshToken, rest.previousRefreshToken, rest.idToken, rest.dpopKey) = (nil, nil, nil, nil)
+    return rest
   }
 }

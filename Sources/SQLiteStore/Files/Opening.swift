@@ -1,6 +1,8 @@
 import Broker
 import Foundation
 import GRDB
+import Grants
+import OAuth
 import Sealing
 
 /// How a store is opened: looked at without writing, then migrated.
@@ -55,13 +57,19 @@ struct Opening {
 
   /// The database says which key is the right one: what is left of a change to it is done, or taken back.
   private func settled(_ database: DatabaseQueue, _ under: Keyring.Under) throws -> Opened {
-    if case .previous(_, let sealer) = under { try reseal(database, from: sealer, to: keyring.key.sealer) }
+    if case .previous(let old) = under {
+      do {
+        try reseal(database, from: old.sealer, to: keyring.key.sealer)
+      } catch let error as StoreError where error.isOfOneAccount {
+        return Opened(database: database, keys: keyring.stay(under: old, because: "\(error.message): \(error.hint)"))
+      }
+    }
     if keyring.mayLeaveOldValues(under) { _ = try? cutLog(of: database) }
     return Opened(database: database, keys: keyring.settle(under))
   }
 
-  /// Writes a database with this state beside the one that is there: whole, on disk and closed. An account that cannot be
-  /// read stays in the one that is put aside.
+  /// Writes a database with this state beside the one that is there: whole, on disk and closed. Of an account that cannot
+  /// be read, the secrets stay in the one that is put aside.
   func draft(
     _ state: StoredState, _ accounts: [any PackedAccount] = [], under key: SealingKey
   ) throws(StoreError) {
@@ -73,7 +81,7 @@ struct Opening {
       try Schema.migrate(database)
       try database.inTransaction(.immediate) { db in
         for change in state.changes { try change.apply(to: db, sealer: sealer) }
-        for account in accounts { try (try? account.read(.whole))?.put(in: db, sealer: sealer) }
+        for account in accounts { try readable(account).put(in: db, sealer: sealer) }
         return try putKeyNote(in: db, sealer)
       }
       _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
@@ -81,6 +89,16 @@ struct Opening {
     } catch {
       folder.removeDraft()
       throw .writing(error, at: folder.database)
+    }
+  }
+
+  private func readable(_ account: any PackedAccount) throws(StoreError) -> StoredAccount {
+    do throws(StoreError) {
+      return try account.read(.whole)
+    } catch {
+      let rest = try (try? account.read(.facts)) ?? account.read(.moments)
+      let now = Timestamp(seconds: Int64(Date().timeIntervalSince1970))
+      return StoredAccount(grant: rest.grant.unreadable(error.message, at: now), tokens: [], intent: nil)
     }
   }
 

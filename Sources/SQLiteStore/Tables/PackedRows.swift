@@ -36,6 +36,8 @@ final class PackedRows: PackedAccount {
       let tokens = try (0..<columns.nextCount()).map { _ -> SavedToken in try columns.next(depth, sealer) }
       let intent: RefreshIntent? = columns.isAtEnd ? nil : try columns.next(depth, sealer)
       return StoredAccount(grant: grant, tokens: tokens, intent: intent)
+    } catch let error as DamagedRow {
+      throw .unreadableAccount(account, detail: error.detail)
     } catch {
       throw .reading(error, at: "account \(account)")
     }

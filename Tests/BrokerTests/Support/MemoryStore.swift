@@ -74,7 +74,7 @@ final class MemoryStore: Store {
     var account: AccountName { stored.grant.account }
 
     func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount {
-      if depth == .whole { throw .corrupt(path: "memory", detail: "a row of table grants was changed") }
+      if depth == .whole { throw .unreadableAccount(account, detail: "a row of table grants was changed") }
       return stored
     }
   }
