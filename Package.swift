@@ -25,6 +25,7 @@ let collections = [
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
+let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
@@ -78,7 +79,7 @@ let package = Package(
     room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
     room("Sealing", ["OAuth", crypto, cryptoExtras]),
-    room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb]),
+    room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb, grdbSQLite]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux"]),
     // The name Configuration is another package's.

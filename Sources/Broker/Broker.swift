@@ -127,7 +127,9 @@ public final class Broker {
   }
 
   private func loadAccounts(_ progress: (@Sendable (Int, Int) -> Void)?) async throws(StoreError) {
-    let all = progress == nil ? 0 : try await journal.store.countAccounts()
+    let all = try await journal.store.countAccounts()
+    accounts.reserve(all)
+    engine.reserve(all)
     let store = journal.store
     func page(after last: AccountName?) -> Task<Result<[any PackedAccount], StoreError>, Never> {
       Task.detached { () async -> Result<[any PackedAccount], StoreError> in

@@ -4,7 +4,7 @@ import Grants
 /// they are, and how they stand.
 struct AccountIndex: Sendable {
   /// How an account stands, as far as that changes only with its grant.
-  enum Kind: Hashable, CaseIterable, Sendable {
+  enum Kind: Int, CaseIterable, Sendable {
     case good
     case goodAndBusy
     case failing
@@ -23,13 +23,27 @@ struct AccountIndex: Sendable {
 
   struct Members: Sendable {
     var names = SortedNames()
-    var counts: [Kind: Int] = [:]
+    private var counts = Array(repeating: 0, count: Kind.allCases.count)
     /// Accounts that somebody signed in to, and those of them of which the provider has not said who.
-    var signedIn = 0
-    var anonymous = 0
+    private(set) var signedIn = 0
+    private(set) var anonymous = 0
+
+    func count(_ kind: Kind) -> Int { counts[kind.rawValue] }
+
+    fileprivate mutating func join(_ account: AccountName, _ entry: Entry, isNew: Bool) {
+      add(entry, 1)
+      if isNew { names.insert(account) }
+    }
+
+    fileprivate mutating func add(_ entry: Entry, _ number: Int) {
+      counts[entry.kind.rawValue] += number
+      guard !entry.isUnattended else { return }
+      signedIn += number
+      if entry.person == nil { anonymous += number }
+    }
   }
 
-  private struct Entry: Equatable, Sendable {
+  fileprivate struct Entry: Equatable, Sendable {
     var provider: ProviderName
     var kind: Kind
     var isUnattended: Bool
@@ -66,6 +80,11 @@ struct AccountIndex: Sendable {
     if let new { join(account, new, old) }
   }
 
+  mutating func reserve(_ count: Int) {
+    entries.reserveCapacity(count)
+    people.reserveCapacity(count)
+  }
+
   /// ``Grant/retryNow(at:)`` makes it try now.
   func isFailing(_ account: AccountName) -> Bool {
     switch entries[account]?.kind {
@@ -91,11 +110,7 @@ struct AccountIndex: Sendable {
   }
 
   private mutating func leave(_ account: AccountName, _ old: Entry, _ new: Entry?) {
-    byProvider[old.provider]?.counts[old.kind, default: 0] -= 1
-    if !old.isUnattended {
-      byProvider[old.provider]?.signedIn -= 1
-      if old.person == nil { byProvider[old.provider]?.anonymous -= 1 }
-    }
+    byProvider[old.provider]?.add(old, -1)
     if new?.provider != old.provider {
       byProvider[old.provider]?.names.remove(account)
       if byProvider[old.provider]?.names.isEmpty == true { byProvider[old.provider] = nil }
@@ -114,12 +129,7 @@ struct AccountIndex: Sendable {
   }
 
   private mutating func join(_ account: AccountName, _ new: Entry, _ old: Entry?) {
-    byProvider[new.provider, default: Members()].counts[new.kind, default: 0] += 1
-    if !new.isUnattended {
-      byProvider[new.provider]?.signedIn += 1
-      if new.person == nil { byProvider[new.provider]?.anonymous += 1 }
-    }
-    if new.provider != old?.provider { byProvider[new.provider]?.names.insert(account) }
+    byProvider[new.provider, default: Members()].join(account, new, isNew: new.provider != old?.provider)
     if old == nil { names.insert(account) }
     if new.kind == .misconfigured, old?.kind != .misconfigured { misconfigured.insert(account) }
     if new.isUnattended, old?.isUnattended != true { declared.insert(account) }

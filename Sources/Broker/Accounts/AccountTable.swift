@@ -52,6 +52,8 @@ final class AccountTable {
   var count: Int { rows.count }
   func contains(_ account: AccountName) -> Bool { rows[account] != nil }
 
+  func reserve(_ count: Int) { rows.reserveCapacity(count) }
+
   /// Takes an account as the store has it.
   func add(_ packed: any PackedAccount, _ remainder: Grant.Remainder) {
     rows[packed.account] = Row(packed: packed, remainder, live: nil, steps: steps.count)

@@ -181,7 +181,7 @@ final class Accounts: Piece {
   ) -> [AccountState: Int] {
     var counts: [AccountState: Int] = [:]
     func add(_ kind: AccountIndex.Kind, _ state: AccountState) {
-      counts[state, default: 0] += members.counts[kind] ?? 0
+      counts[state, default: 0] += members.count(kind)
     }
     add(.loginRequired, .loginRequired)
     add(.misconfigured, .actionRequired)
@@ -200,6 +200,13 @@ final class Accounts: Piece {
   }
 
   // MARK: On disk
+
+  /// So many are about to be taken over.
+  func reserve(_ count: Int) {
+    table.reserve(count)
+    index.reserve(count)
+    cache.reserve(count)
+  }
 
   /// Takes over an account as it was loaded, and hands it on as far as it was read.
   func takeOver(_ packed: any PackedAccount, _ visit: (Grant) -> Void) throws(StoreError) {

@@ -15,9 +15,19 @@ struct SortedNames: Sendable {
   /// False: it is there already.
   @discardableResult
   mutating func insert(_ name: AccountName) -> Bool {
-    guard !chunks.isEmpty else {
+    guard let last = chunks.last?.last else {
       chunks = [[name]]
       count = 1
+      return true
+    }
+    // A start brings them in their order.
+    if last < name {
+      if chunks[chunks.count - 1].count < Self.most {
+        chunks[chunks.count - 1].append(name)
+      } else {
+        chunks.append([name])
+      }
+      count += 1
       return true
     }
     let chunk = chunk(for: name)
@@ -26,10 +36,8 @@ struct SortedNames: Sendable {
     chunks[chunk].insert(name, at: index)
     count += 1
     guard chunks[chunk].count > Self.most else { return true }
-    // Names that come in their order leave full chunks behind them.
-    let cut = chunk == chunks.count - 1 && index == Self.most ? Self.most : Self.most / 2
-    let upper = Array(chunks[chunk][cut...])
-    chunks[chunk].removeSubrange(cut...)
+    let upper = Array(chunks[chunk][(Self.most / 2)...])
+    chunks[chunk].removeSubrange((Self.most / 2)...)
     chunks.insert(upper, at: chunk + 1)
     return true
   }

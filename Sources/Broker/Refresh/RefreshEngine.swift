@@ -80,6 +80,9 @@ final class RefreshEngine: Piece {
     return true
   }
 
+  /// So many accounts are about to be placed.
+  func reserve(_ count: Int) { schedule.reserve(count) }
+
   /// Takes over what changed since: the moments of accounts that did.
   func reschedule() {
     for account in accounts.takeTouched() { place(account) }

@@ -107,6 +107,9 @@ public final class TokenCache: Sendable {
     }
   }
 
+  /// So many accounts are about to be known.
+  func reserve(_ count: Int) { state.withLock { $0.accounts.reserveCapacity(count) } }
+
   /// - Parameter exists: whether there still is such an account.
   func set(_ account: AccountName, _ entry: Entry?, exists: Bool = true) {
     let slot = entry.map(Slot.init)

@@ -1,6 +1,7 @@
 import Broker
 import Foundation
 import GRDB
+import GRDBSQLite
 import Grants
 import Sealing
 
@@ -79,8 +80,8 @@ struct PackedColumns {
     // No column of a STRICT table is of type REAL here.
     case .null, .double: append(nil as Int64?)
     case .int64(let integer): append(integer)
-    case .string(let text): append(Data(text.utf8), as: .text)
-    case .blob(let data): append(data, as: .blob)
+    case .string(let text): Array(text.utf8).withUnsafeBytes { append($0, as: .text) }
+    case .blob(let data): data.withUnsafeBytes { append($0, as: .blob) }
     }
   }
 
@@ -90,11 +91,10 @@ struct PackedColumns {
     withUnsafeBytes(of: integer) { bytes += $0 }
   }
 
-  private mutating func append(_ data: Data?, as kind: Kind) {
-    guard let data else { return bytes.append(Kind.null.rawValue) }
+  private mutating func append(_ data: UnsafeRawBufferPointer, as kind: Kind) {
     bytes.append(kind.rawValue)
     append(count: data.count)
-    data.withUnsafeBytes { bytes += $0 }
+    bytes += data
   }
 
   // MARK: Reading
@@ -175,54 +175,98 @@ extension PackedRows {
   static func page(
     of db: Database, after account: AccountName?, most: Int, sealer: Sealer
   ) throws -> [PackedRows] {
-    var found: [(account: AccountName, columns: PackedColumns)] = []
-    found.reserveCapacity(most)
     let first = account?.rawValue ?? ""
-    try each(SavedGrant.self, "account > ? ORDER BY account LIMIT \(most)", [first], db) { name, columns in
-      guard let account = AccountName(rawValue: name) else { throw DamagedRow(table: "grants", column: "account") }
-      found.append((account, columns))
+    var grants = try RowScan(SavedGrant.self, after: first, most: most, db)
+    var tokens = try RowScan(SavedToken.self, after: first, db)
+    var intents = try RowScan(RefreshIntent.self, after: first, db)
+    var found: [PackedRows] = []
+    found.reserveCapacity(most)
+    var (columns, ofTokens) = (PackedColumns(), PackedColumns())
+    while try grants.next() {
+      guard let account = AccountName(rawValue: grants.account) else {
+        throw DamagedRow(table: "grants", column: "account")
+      }
+      columns.removeAll()
+      columns.append(grants)
+      ofTokens.removeAll()
+      var count = 0
+      while try tokens.next(of: grants) {
+        ofTokens.append(tokens)
+        count += 1
+      }
+      columns.append(count: count)
+      columns.append(ofTokens)
+      if try intents.next(of: grants) { columns.append(intents) }
+      found.append(PackedRows(account, columns.bytes, sealer))
     }
-    guard let last = found.last?.account.rawValue else { return [] }
-    let range = "account > ? AND account <= ? ORDER BY account"
-    var tokens: [String: [PackedColumns]] = [:]
-    tokens.reserveCapacity(found.count)
-    try each(SavedToken.self, range, [first, last], db) { tokens[$0, default: []].append($1) }
-    var intents: [String: PackedColumns] = [:]
-    try each(RefreshIntent.self, range, [first, last], db) { intents[$0] = $1 }
-    return found.map { account, columns in
-      let own = tokens[account.rawValue] ?? []
-      var columns = columns
-      columns.append(count: own.count)
-      for token in own { columns.append(token) }
-      if let intent = intents[account.rawValue] { columns.append(intent) }
-      return PackedRows(account, columns.bytes, sealer)
+    return found
+  }
+}
+
+/// The rows of one table in the order of their accounts. A row's columns are read where SQLite has them, as that is done
+/// for each account at a start.
+private struct RowScan {
+  let types: [ColumnType]
+  private let cursor: RowCursor
+  fileprivate let row: SQLiteStatement
+  /// The cursor's row was not taken yet.
+  private var isPending = false
+  private var isAtEnd = false
+
+  init<Value: StoredRow>(_ type: Value.Type, after account: String, most: Int? = nil, _ db: Database) throws {
+    types = Value.table.types
+    let list = Value.table.columns.joined(separator: ", ")
+    let limit = most.map { "LIMIT \($0)" } ?? ""
+    let statement = try db.cachedStatement(
+      sql: "SELECT \(list) FROM \(Value.table.name) WHERE account > ? ORDER BY account \(limit)")
+    row = statement.sqliteStatement
+    cursor = try Row.fetchCursor(statement, arguments: [account])
+  }
+
+  /// The first column.
+  var account: String { String(decoding: bytes(of: 0), as: UTF8.self) }
+
+  mutating func next() throws -> Bool {
+    guard !isAtEnd else { return false }
+    isAtEnd = try cursor.next() == nil
+    return !isAtEnd
+  }
+
+  /// The next row, where it is of the same account.
+  mutating func next(of other: RowScan) throws -> Bool {
+    while true {
+      if !isPending {
+        guard try next() else { return false }
+        isPending = true
+      }
+      let (own, wanted) = (bytes(of: 0), other.bytes(of: 0))
+      if wanted.lexicographicallyPrecedes(own) { return false }
+      isPending = false
+      // One without a grant, which no foreign key lets be, is passed over.
+      if own.elementsEqual(wanted) { return true }
     }
   }
 
-  private static func each<Value: StoredRow>(
-    _ type: Value.Type, _ condition: String, _ arguments: StatementArguments, _ db: Database,
-    _ visit: (String, PackedColumns) throws -> Void
-  ) throws {
-    let list = Value.table.columns.joined(separator: ", ")
-    let sql = "SELECT \(list) FROM \(Value.table.name) WHERE \(condition)"
-    let cursor = try Row.fetchCursor(db.cachedStatement(sql: sql), arguments: arguments)
-    while let row = try cursor.next() {
-      var columns = PackedColumns()
-      try columns.append(row, Value.table.types)
-      try visit(row[0], columns)
-    }
+  /// Of a text or a blob, until the next row is asked for.
+  func bytes(of column: Int32) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(start: sqlite3_column_blob(row, column), count: Int(sqlite3_column_bytes(row, column)))
   }
 }
 
 extension PackedColumns {
-  /// By the columns' types, without a value of GRDB's for each.
-  fileprivate mutating func append(_ row: Row, _ types: [ColumnType]) throws {
-    bytes.reserveCapacity(1536)
-    for (index, type) in types.enumerated() {
+  fileprivate mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
+
+  fileprivate mutating func append(_ scan: RowScan) {
+    for (index, type) in scan.types.enumerated() {
+      let column = Int32(index)
+      guard sqlite3_column_type(scan.row, column) != SQLITE_NULL else {
+        append(nil as Int64?)
+        continue
+      }
       switch type {
-      case .integer: append(row[index] as Int64?)
-      case .text: try row.withUnsafeData(atIndex: index) { append($0, as: .text) }
-      case .blob: try row.withUnsafeData(atIndex: index) { append($0, as: .blob) }
+      case .integer: append(sqlite3_column_int64(scan.row, column))
+      case .text: append(scan.bytes(of: column), as: .text)
+      case .blob: append(scan.bytes(of: column), as: .blob)
       }
     }
   }
