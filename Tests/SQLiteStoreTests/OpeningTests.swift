@@ -173,8 +173,7 @@ struct OpeningTests {
       .owned(path: path, pid: 123), .owned(path: path, pid: nil), .newer(path: path, found: 2, known: 1),
       .corrupt(path: path, detail: "d"), .missing(path: path), .wrongKey(path: path, keySource: "k"),
       .unusableKey(source: "k", detail: "d"), .unreadable(path: path, detail: "d"),
-      .unreadableAccount(Sample.grant("a").account, detail: "d"), .unwritable(path: path, detail: "d"), .conflict,
-      .closed,
+      .unreadableAccount(Sample.grant("a").account, detail: "d"), .unwritable(path: path, detail: "d"), .closed,
     ]
     for error in errors {
       #expect(error.message.count > 10)

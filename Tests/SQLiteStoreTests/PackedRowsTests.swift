@@ -112,7 +112,8 @@ import Testing
       Issue.record("\(anew)")
       return
     }
-    #expect(failure?.message == error?.message && folder.aside().count == 1)
+    #expect(failure.message == error?.message)
+    #expect(try !folder.aside().isEmpty)
     await store.close()
   }
 

@@ -42,7 +42,7 @@ final class Accounts: Piece {
     table.unreadable = { [runtime] stored, error in
       Grant(
         saved: stored.grant.unreadable(error.message, at: runtime.clock.now), token: nil,
-        jitter: runtime.surroundings.jitter())
+        jitter: runtime.clock.surroundings.jitter())
     }
     table.onDamage = { [unowned self] in damaged($0) }
     table.onMove = { [journal] in journal.keep($0, onDisk: $1) }

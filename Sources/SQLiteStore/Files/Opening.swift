@@ -92,7 +92,7 @@ struct Opening {
     }
   }
 
-  private func readable(_ account: any PackedAccount) throws(StoreError) -> StoredAccount {
+  private func readable(_ account: any PackedAccount) throws -> StoredAccount {
     do throws(StoreError) {
       return try account.read(.whole)
     } catch {
