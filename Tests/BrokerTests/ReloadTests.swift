@@ -64,8 +64,7 @@ import Testing
     _ = try await rig.call(BrokerReload.self, NoParams())
     rig.transport.release(.token)
     for caller in callers { _ = await caller.value }
-    await settle()
-    #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
+    #expect(await eventually { await rig.broker.providers[provider("example")]?.gate.inFlight == 0 })
   }
 
   @Test("Accounts of a provider that is gone say so, and work again when it is back")

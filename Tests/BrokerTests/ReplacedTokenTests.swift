@@ -22,6 +22,7 @@ import Testing
 
   private func revocations(_ rig: Rig) async -> [String?] {
     _ = await rig.broker.tick()
+    #expect(await eventually { rig.store.revocations.isEmpty })
     await settle()
     return rig.transport.requests(.revocation).map { $0.form["token"] }
   }
@@ -77,16 +78,8 @@ import Testing
     #expect(await eventually { rig.store.logins.isEmpty })
     await settle()
     rig.store.set(.works)
-    // Whenever each of them comes to wait for its next try.
-    let ticking = Task {
-      while !Task.isCancelled {
-        await settle()
-        rig.clock.advance(.seconds(1))
-      }
-    }
-    #expect(await callback.value.kind == .completed)
-    _ = await caller.value
-    ticking.cancel()
+    #expect(await rig.clock.passes { await callback.value }.kind == .completed)
+    _ = await rig.clock.passes { await caller.value }
     #expect(rig.store.grant("work")?.refreshToken == Secret("again-r1"))
     #expect(Set(await revocations(rig)) == ["work-r1", "work-r2"])
   }
@@ -97,11 +90,7 @@ import Testing
     let login = try await rig.start()
     rig.store.set(.fails, concerning: isRenewal)
     let callback = Task { await rig.callBack(login, code: "again") }
-    for _ in 0..<20 {
-      await settle()
-      rig.clock.advance(.seconds(1))
-    }
-    #expect(await callback.value.kind == .failed)
+    #expect(await rig.clock.passes { await callback.value }.kind == .failed)
     #expect(await revocations(rig).contains("work-r1") == false)
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
   }

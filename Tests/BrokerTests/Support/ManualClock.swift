@@ -98,6 +98,20 @@ func eventually(_ condition: () async throws -> Bool) async rethrows -> Bool {
   return false
 }
 
+extension ManualClock {
+  /// Does the work while time passes, whenever somebody comes to wait for it.
+  func passes<Value: Sendable>(while work: () async -> Value) async -> Value {
+    let passing = Task {
+      while !Task.isCancelled {
+        await settle()
+        advance(.seconds(1))
+      }
+    }
+    defer { passing.cancel() }
+    return await work()
+  }
+}
+
 /// Lets everybody run who can, before a test says that something did not happen.
 func settle() async {
   for _ in 0..<500 { await Task.yield() }
