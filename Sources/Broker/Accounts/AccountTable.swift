@@ -86,15 +86,14 @@ final class AccountTable {
   }
 
   /// Without making it whole; nil: there is none, or its facts cannot be read.
-  func peek(_ account: AccountName, _ depth: AccountDepth) -> Grant? {
+  func peek(_ account: AccountName, _ depth: AccountDepth) -> Grant? { snapshot(account)?.read(depth) }
+
+  /// The account as it is now, to be read later.
+  func snapshot(_ account: AccountName) -> AccountSnapshot? {
     guard let row = rows[account] else { return nil }
-    if let live = row.live { return live.grant }
-    guard let packed = row.packed, let remainder = row.remainder, let stored = try? packed.read(depth) else {
-      return nil
-    }
-    var grant = Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
-    for step in steps[row.steps...] { _ = grant.clockStepped(by: step) }
-    return grant
+    if let live = row.live { return live.grant.map(AccountSnapshot.whole) }
+    guard let packed = row.packed, let remainder = row.remainder else { return nil }
+    return .packed(packed, remainder, steps: steps[row.steps...])
   }
 
   /// As it is kept in memory, for whoever reads it elsewhere, with the tokens that should be on disk.
@@ -191,6 +190,25 @@ final class AccountTable {
       }
       row.remainder = remainder
       row.live = nil
+    }
+  }
+}
+
+/// An account at one moment, which can be read off the broker's isolation.
+enum AccountSnapshot: Sendable {
+  case whole(Grant)
+  /// - Parameter steps: of the wall clock, which it has not gone with.
+  case packed(any PackedAccount, Grant.Remainder, steps: ArraySlice<Duration>)
+
+  /// Nil: that cannot be read.
+  func read(_ depth: AccountDepth) -> Grant? {
+    switch self {
+    case .whole(let grant): return grant
+    case .packed(let packed, let remainder, let steps):
+      guard let stored = try? packed.read(depth) else { return nil }
+      var grant = Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder)
+      for step in steps { _ = grant.clockStepped(by: step) }
+      return grant
     }
   }
 }

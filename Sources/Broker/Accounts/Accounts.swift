@@ -78,6 +78,15 @@ final class Accounts: Piece {
   /// The account's grant without its secrets, for whoever goes over many; nil: there is none.
   func peek(_ account: AccountName, _ depth: AccountDepth = .facts) -> Grant? { table.peek(account, depth) }
 
+  /// The facts of those that there are, read beside the broker.
+  func facts(of accounts: [AccountName]) async -> [Grant] {
+    await Self.read(accounts.compactMap { table.snapshot($0) })
+  }
+
+  @concurrent private nonisolated static func read(_ accounts: [AccountSnapshot]) async -> [Grant] {
+    accounts.compactMap { $0.read(.facts) }
+  }
+
   func contains(_ account: AccountName) -> Bool { table.contains(account) }
 
   private func touch(_ account: AccountName) {

@@ -4,6 +4,8 @@ import Grants
 struct Slices {
   /// Steps of some 5 µs, such as a look at what is due for an account.
   static let light = 256
+  /// Steps of some 20 µs, such as one that describes an account.
+  static let medium = 64
   /// Steps of some 50 µs, such as one that opens an account's secrets.
   static let heavy = 16
 

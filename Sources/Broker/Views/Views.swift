@@ -125,15 +125,12 @@ final class Views: Piece {
     var last = try params.after.map { name throws(RPCError) in try accountName(name) }
     let names = try names(at: params.provider)
     var views: [AccountView] = []
-    var slices = Slices(of: Slices.heavy)
     while true {
-      let page = names.after(last, most: Slices.light)
-      for account in page {
-        await slices.next()
-        guard
-          authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller),
-          let grant = accounts.peek(account)
-        else { continue }
+      let page = names.after(last, most: Slices.medium)
+      let seen = page.filter { account in
+        authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller)
+      }
+      for grant in await accounts.facts(of: seen) {
         // One more than asked for shows that there are more.
         guard views.count < most else { return .init(accounts: views, next: views.last?.account) }
         views.append(accounts.view(grant))
