@@ -242,11 +242,35 @@ public final class Broker {
     while engine.inFlight + logins.exchangesInFlight > 0, clock.uptime < deadline {
       await clock.surroundings.sleep(.milliseconds(20))
     }
+    await journal.mend()
     if !journal.unsaved.isEmpty { await journal.saveUnsaved() }
     lifecycle.stop()
     accounts.cache.close()
     runtime.waiters.wakeAll()
   }
+
+  /// Looks at what the state needs on disk, every few seconds, until the task is cancelled.
+  public func watchStore() async {
+    while !Task.isCancelled, !runtime.lifecycle.isDraining {
+      await runtime.clock.surroundings.sleep(Limit.examination)
+      await journal.examine()
+    }
+  }
+
+  /// Calls back when another program has taken the state over: this one must end, and writes nothing more.
+  public func onLoss(_ action: @escaping @Sendable () -> Void) { runtime.lifecycle.ends(by: action) }
+
+  /// That another program has taken the state over.
+  public var loss: StoreError? { runtime.lifecycle.loss }
+
+  /// Accounts whose latest tokens are in memory alone.
+  public var unsaved: [AccountName] { journal.unsaved.keys.sorted() }
+
+  /// The same, to be saved elsewhere.
+  public func packedUnsaved() -> [any PackedAccount] { unsaved.compactMap { accounts.packed($0) } }
+
+  /// Why the state cannot be written; nil: it can.
+  public var storeFailure: StoreError? { journal.failure }
 
   // MARK: The clock
 

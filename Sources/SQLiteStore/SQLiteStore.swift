@@ -49,6 +49,8 @@ public final class SQLiteStore: Store {
   /// Makes and opens backups, one after the other: each takes memory and time to come from a passphrase to a key.
   let packing = DispatchQueue(label: "grantd.store.packing", qos: .utility)
   let home: Mutex<Home>
+  /// While the lock's file is looked at, and made again.
+  let owning = Mutex(())
   let inbox = Mutex(Inbox(limit: waitingLimit))
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
@@ -157,7 +159,7 @@ public final class SQLiteStore: Store {
     }
   }
 
-  private func on<Value: Sendable>(
+  func on<Value: Sendable>(
     _ queue: DispatchQueue, _ work: @escaping @Sendable () throws(StoreError) -> Value
   ) async throws(StoreError) -> Value {
     let result = await withCheckedContinuation {
@@ -218,6 +220,7 @@ public final class SQLiteStore: Store {
     let database = try database()
     try opening.folder.withdrawSuccessor()
     try home.withLock { $0.files }?.examine()
+    _ = try examineContents()
     let sealer = sealer
     try database.writeWithoutTransaction { db in
       try db.inTransaction(.immediate) {
@@ -229,6 +232,7 @@ public final class SQLiteStore: Store {
       }
     }
     try home.withLock { $0.files }?.examine()
+    home.withLock { $0.files?.written() }
     opening.onWritePoint?(.committed)
   }
 

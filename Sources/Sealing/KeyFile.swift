@@ -66,6 +66,9 @@ public struct KeyFile: Sendable, Equatable {
     return next
   }
 
+  /// Whether the key is in its file, or beside it where a rotation has put it.
+  public func has(_ key: SealingKey) -> Bool { has(key, in: path) || has(key, in: next) }
+
   // MARK: Files
 
   func has(_ key: SealingKey, in path: String) -> Bool { (try? Self.read(path))?.key == key.key }

@@ -3,6 +3,7 @@ import BrokerAPI
 import Foundation
 import Glibc
 import GrantdConfiguration
+import Grants
 import HTTPTransport
 import Hooks
 import Logging
@@ -37,6 +38,7 @@ struct Daemon: Sendable {
     let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
+    await takeRescued(store)
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
@@ -52,7 +54,7 @@ struct Daemon: Sendable {
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in notifier.status("reading accounts: \(read) of \(all)") }
     } catch {
-      throw StartFailure(error)
+      throw DaemonFailure(error)
     }
     // Before the socket takes a reload, whose settings are newer.
     hooks.replace(by: settings.hooks)
@@ -64,7 +66,7 @@ struct Daemon: Sendable {
       try await server.start()
     } catch {
       await store.close()
-      throw StartFailure(
+      throw DaemonFailure(
         message: error.description,
         hint: "`grantctl status` asks the broker that is there; --socket names another place.",
         status: 1)
@@ -78,6 +80,7 @@ struct Daemon: Sendable {
       Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
     }
     await metrics.open(settings.metrics) { await broker.metricsText() }
+    await broker.onLoss { kill(getpid(), SIGTERM) }
     await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
     let verification = Task { await broker.verify() }
@@ -98,10 +101,59 @@ struct Daemon: Sendable {
     await hooks.stop()
     await broker.finishTrail()
     await audit.close()
+    let failure = await broker.loss.map(DaemonFailure.init)
+    let unsaved = await failure == nil ? rescue(broker, store) : nil
     await store.close()
     await transport.close()
-    logger.notice("stopped")
+    if failure == nil, unsaved == nil { logger.notice("stopped") }
     await notifier.settle(within: .seconds(1))
+    if let failure = failure ?? unsaved { throw failure }
+  }
+
+  // MARK: What the state folder does not take
+
+  /// Beside the socket: that is on another file system than the state, as a rule in memory.
+  private var rescuePath: String {
+    let socket = places.socketPath(settings)
+    let folder = socket.contains("/") ? String(socket[..<(socket.lastIndex(of: "/") ?? socket.startIndex)]) : "."
+    return (folder.isEmpty ? "/" : folder) + "/grantd.unsaved.db"
+  }
+
+  private func takeRescued(_ store: SQLiteStore) async {
+    do throws(StoreError) {
+      let accounts = try await store.takeRescued(from: rescuePath)
+      guard !accounts.isEmpty else { return }
+      logger.notice("took over what could not be saved at the last stop: \(Self.list(accounts))")
+    } catch {
+      logger.error(
+        "what could not be saved at the last stop was not taken over: \(error.message)",
+        metadata: ["hint": "\(error.hint)"])
+    }
+  }
+
+  /// Nil: all is on disk.
+  private func rescue(_ broker: Broker, _ store: SQLiteStore) async -> DaemonFailure? {
+    let unsaved = await broker.unsaved
+    guard !unsaved.isEmpty else { return nil }
+    let message = "the latest tokens of \(Self.list(unsaved)) could not be saved in \(store.location)"
+    let why = await broker.storeFailure
+    do throws(StoreError) {
+      try await store.rescue(await broker.packedUnsaved(), to: rescuePath)
+      return DaemonFailure(
+        message: "\(message)\(why.map { ": \($0.message)" } ?? ""); they are in \(rescuePath)",
+        hint: "The next start takes them over from there; do not restart the machine before it. \(why?.hint ?? "")",
+        status: 1)
+    } catch {
+      return DaemonFailure(
+        message: "\(message), nor anywhere else: \(error.message)",
+        hint: "If these accounts need a login after the next start: grantctl login. \(why?.hint ?? error.hint)",
+        status: 1)
+    }
+  }
+
+  private static func list(_ accounts: [AccountName]) -> String {
+    let names = accounts.prefix(20).map(\.rawValue).joined(separator: ", ")
+    return accounts.count > 20 ? "\(names) and \(accounts.count - 20) more" : names
   }
 
   private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {
@@ -123,7 +175,7 @@ struct Daemon: Sendable {
     do throws(ListenFDs.Failure) {
       return try ListenFDs.take()
     } catch {
-      throw StartFailure(message: error.description, hint: "Check the .socket unit.", status: 1)
+      throw DaemonFailure(message: error.description, hint: "Check the .socket unit.", status: 1)
     }
   }
 
@@ -156,7 +208,7 @@ struct Daemon: Sendable {
         return try SQLiteStore.open(folder: folder, key: keys.key, previousKeys: keys.previous)
       #endif
     } catch {
-      throw StartFailure(error)
+      throw DaemonFailure(error)
     }
   }
 
@@ -198,7 +250,7 @@ struct Daemon: Sendable {
   }
 }
 
-extension StartFailure {
+extension DaemonFailure {
   init(_ error: StoreError) {
     let status: Int32 =
       switch error {

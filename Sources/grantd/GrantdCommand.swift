@@ -89,7 +89,7 @@ struct GrantdCommand: AsyncParsableCommand {
     for warning in settings.warnings { logger.warning("\(warning)") }
     do {
       try await Daemon(places: places, settings: settings, logger: logger).run()
-    } catch let failure as StartFailure {
+    } catch let failure as DaemonFailure {
       logger.critical("\(failure.message)", metadata: ["hint": "\(failure.hint)"])
       // The logger may write elsewhere than where a person looks.
       if LogDestination.current() == .journal { Self.exit(withStatus: failure.status) }
@@ -133,8 +133,8 @@ struct GrantdCommand: AsyncParsableCommand {
   }
 }
 
-/// Why the daemon cannot serve.
-struct StartFailure: Error {
+/// Why the daemon cannot serve, or ends with something left undone.
+struct DaemonFailure: Error {
   var message: String
   var hint: String
   var status: Int32

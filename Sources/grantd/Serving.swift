@@ -24,6 +24,7 @@ struct Serving: Sendable {
     await withDiscardingTaskGroup { group in
       group.addTask { await broker.run() }
       group.addTask { await broker.keepTrail() }
+      group.addTask { await broker.watchStore() }
       group.addTask { for await event in system.events { await broker.recheck(event.cause) } }
       for await signal in signals {
         guard signal == .sighup else { break }

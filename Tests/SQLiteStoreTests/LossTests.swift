@@ -12,7 +12,7 @@ struct LossTests {
 
   enum Loss: CaseIterable {
     case databaseRemoved, databaseMoved, databaseReplaced, logRemoved, indexRemoved, folderRemoved, folderMoved
-    case folderEmptied, emptied
+    case folderEmptied, emptied, halved, overwritten, logEmptied
   }
 
   private func inflict(_ loss: Loss) throws {
@@ -32,7 +32,21 @@ struct LossTests {
         try files.removeItem(atPath: "\(folder.state)/\(file)")
       }
     case .emptied: truncate(folder.database, 0)
+    case .halved: truncate(folder.database, off_t(try folder.contents(folder.database).count / 2))
+    case .overwritten: try overwrite()
+    case .logEmptied: truncate(folder.database + "-wal", 0)
     }
+  }
+
+  /// In place: it stays the same file.
+  @discardableResult
+  private func overwrite() throws -> Data {
+    var contents = try folder.contents(folder.database)
+    contents.replaceSubrange(4096..., with: Data(repeating: 0xa5, count: contents.count - 4096))
+    let file = try #require(FileHandle(forWritingAtPath: folder.database))
+    try file.write(contentsOf: contents)
+    try file.close()
+    return contents
   }
 
   private func isLoss(_ error: StoreError?) -> Bool {
@@ -83,12 +97,7 @@ struct LossTests {
   func damaged() async throws {
     try await folder.fill(Sample.everything)
     let store = try folder.open()
-    var contents = try folder.contents(folder.database)
-    contents.replaceSubrange(4096..., with: Data(repeating: 0xa5, count: contents.count - 4096))
-    // In place: it stays the same file.
-    let file = try #require(FileHandle(forWritingAtPath: folder.database))
-    try file.write(contentsOf: contents)
-    try file.close()
+    let contents = try overwrite()
     let error = await #expect(throws: StoreError.self) { try await store.commit(Sample.everything) }
     guard case .corrupt(folder.database, _) = error else {
       Issue.record("\(String(describing: error))")
@@ -128,6 +137,78 @@ struct LossTests {
       folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
     #expect(try await again.load() == Sample.state)
     await again.close()
+  }
+
+  @Test("needs its lock and its key: either is made again where it was removed")
+  func lockAndKey() async throws {
+    let file = folder.state + "/grantd.key"
+    let key = try SealingKey.loadOrCreate(file: file, stateFolder: folder.state)
+    let store = try SQLiteStore.open(folder: folder.state, key: key)
+    try await store.commit(Sample.everything)
+    #expect(try await store.examine() == [])
+    let contents = try folder.contents(file)
+    unlink(file)
+    unlink(folder.state + "/grantd.lock")
+    let notices = try await store.examine()
+    #expect(notices.count == 2 && notices[0].contains("grantd.lock was removed") && notices[1].contains(file))
+    #expect(try folder.contents(file) == contents && folder.mode(file) == 0o600)
+    #expect(throws: StoreError.owned(path: folder.state, pid: getpid())) { try folder.open() }
+    #expect(try await store.examine() == [])
+    await store.close()
+  }
+
+  @Test("has another owner where its lock was removed and taken: it is not touched again")
+  func lockTaken() async throws {
+    let store = try folder.open()
+    try await store.commit(Sample.everything)
+    unlink(folder.state + "/grantd.lock")
+    let other = open(folder.state + "/grantd.lock", O_RDWR | O_CREAT, 0o600)
+    #expect(flock(other, LOCK_EX | LOCK_NB) == 0)
+    await #expect(throws: StoreError.owned(path: folder.state, pid: nil)) { try await store.examine() }
+    close(other)
+    #expect(try await store.examine().count == 1)
+    await store.close()
+  }
+
+  @Test("that another program has written to is read whole, and kept where it is sound")
+  func writtenByAnother() async throws {
+    let store = try folder.open()
+    try await store.commit(Sample.everything)
+    let other = try DatabaseQueue(path: folder.database)
+    try await other.writeWithoutTransaction { db in
+      try db.execute(sql: "UPDATE meta SET value = value")
+      _ = try db.checkpoint(.full)
+    }
+    try other.close()
+    #expect(try await store.examine() == [])
+    try await store.commit([.putValue("after", "1")])
+    #expect(try await store.examine() == [])
+    await store.close()
+  }
+
+  @Test("and what it does not take at the end of a run is taken from elsewhere by the next", arguments: [true, false])
+  func rescued(isNewer: Bool) async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let store = try folder.open()
+    let old = Sample.fullGrant("a")
+    var new = old
+    new.generation += isNewer ? 1 : 0
+    new.refreshToken = Secret("the newest")
+    try await store.commit([.putGrant(old)])
+    let packed = store.pack(StoredAccount(grant: new, tokens: [Sample.token("a", access: "late")], intent: nil))
+    try await store.rescue([packed], to: path)
+    try await store.rescue([packed], to: path)
+    await store.close()
+    #expect(try folder.mode(path) == 0o600)
+    #expect(try !folder.contents(path).contains("the newest"))
+    let again = try folder.open()
+    #expect(try await again.takeRescued(from: path) == (isNewer ? [new.account] : []))
+    #expect(try await again.takeRescued(from: path).isEmpty)
+    let found = try #require(try await again.load().accounts.first)
+    #expect(found.grant == (isNewer ? new : old) && found.tokens.count == (isNewer ? 1 : 0))
+    #expect(try await again.examine() == [])
+    await again.close()
+    #expect(!FileManager.default.fileExists(atPath: path))
   }
 
   @Test("is not written anew where another process has taken the store meanwhile")

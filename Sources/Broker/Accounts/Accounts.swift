@@ -333,6 +333,9 @@ final class Accounts: Piece {
     return [grant.intent.map { .putIntent($0) } ?? .removeIntent(grant.saved.account)]
   }
 
+  /// What should be on disk of the account.
+  func packed(_ account: AccountName) -> (any PackedAccount)? { table.packed(account) }
+
   /// What should be on disk of all accounts.
   func packed() async -> [any PackedAccount] {
     var all: [any PackedAccount] = []

@@ -25,6 +25,10 @@ final class Journal: Piece {
   /// The recovery is under way.
   private var recovery: Recovery?
   private var lastExamined: Duration
+  /// What the last look at the store told.
+  private var notices: [String] = []
+  /// The look is under way.
+  private var isExamining = false
   private var locks = AccountLocks()
   private var source: (any JournalSource)?
 
@@ -170,6 +174,8 @@ final class Journal: Piece {
           type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: error.hint))
     }
     source?.storeChanged()
+    // Whatever this broker wrote now would be written into another's state.
+    if case .owned = error { return runtime.lifecycle.lost(error) }
     guard recovery == nil, !isStopped else { return }
     recovery = .trying
     Task { await recover() }
@@ -208,7 +214,7 @@ final class Journal: Piece {
   private func tryStore() async {
     if failure?.isLoss == true { return await rebuild() }
     do throws(StoreError) {
-      try await store.examine()
+      _ = try await store.examine()
       try await commit([.putValue("store.tried", String(now.seconds))])
     } catch {
       failed(error)
@@ -229,6 +235,7 @@ final class Journal: Piece {
       try await store.rebuild(from: state, accounts: accounts)
     } catch {
       unsaved.merge(before) { $1 }
+      if case .owned = error { return failed(error) }
       // What is damaged stays so, whatever kept it from being written anew.
       logger.error("the state could not be written anew: \(error.message)", metadata: ["hint": "\(error.hint)"])
       return
@@ -241,7 +248,6 @@ final class Journal: Piece {
   /// commit, and is empty after the next start.
   func examineIfTime() {
     guard uptime - lastExamined >= Limit.examination else { return }
-    lastExamined = uptime
     Task { await examine() }
   }
 
@@ -259,12 +265,24 @@ final class Journal: Piece {
   }
 
   func examine() async {
-    guard failure == nil else { return }
+    guard failure == nil, !isExamining else { return }
+    lastExamined = uptime
+    isExamining = true
+    defer { isExamining = false }
     do throws(StoreError) {
-      try await store.examine()
+      let found = try await store.examine()
+      for notice in found where !notices.contains(notice) { logger.warning("\(notice)") }
+      notices = found
     } catch {
       failed(error)
     }
+  }
+
+  /// Before the end: what is gone or damaged is written anew, while memory still has it.
+  func mend() async {
+    await examine()
+    for _ in 0..<Limit.rounds where recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
+    if failure?.isLoss == true, recovery != .rebuilding { await rebuild() }
   }
 
   /// Somebody set the wall clock.

@@ -63,7 +63,9 @@ public protocol Store: Sendable {
 
   /// Whether the database is still there and still the one that was opened; writes nothing. Whoever writes into a
   /// database whose file was removed loses it all at the next start.
-  func examine() async throws(StoreError)
+  ///
+  /// - Returns: what else was amiss and was mended, or should be by a person: for the log.
+  func examine() async throws(StoreError) -> [String]
 
   /// The database is damaged or gone: puts what is left of it aside and writes a new one, which is on disk when this
   /// returns. Commits meanwhile go to the new one. Where it fails, nothing has changed and it can be tried again.

@@ -7,7 +7,24 @@ final class Lifecycle {
   private(set) var isStopped = false
   private var wakeup: AsyncStream<Void>.Continuation?
 
+  /// Why this broker must end: another one has its state.
+  private(set) var loss: StoreError?
+  private var end: (@Sendable () -> Void)?
+
   func drain() { isDraining = true }
+
+  /// Names what ends the program, once the state is another's.
+  func ends(by action: @escaping @Sendable () -> Void) {
+    end = action
+    if loss != nil { action() }
+  }
+
+  func lost(_ error: StoreError) {
+    guard loss == nil else { return }
+    loss = error
+    end?()
+  }
+
   func stop() { isStopped = true }
 
   /// Ends the scheduler's sleep. It looks at what is due, and when next.

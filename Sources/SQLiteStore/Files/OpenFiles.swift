@@ -1,10 +1,10 @@
 import Broker
 import Glibc
 
-/// The files that an open database is in, so that it is seen when they are removed or replaced: SQLite goes on writing
-/// into files that nobody will find again.
+/// The files that an open database is in, so that it is seen when they are removed, replaced or cut: SQLite goes on
+/// writing into files that nobody will find again.
 ///
-/// They are looked at from outside alone. Whoever opens and closes one of them takes SQLite's locks away.
+/// They are looked at from outside alone. Opening and closing one of them takes SQLite's locks away (fcntl(2)).
 struct OpenFiles: Sendable, Equatable {
   private struct File: Equatable {
     let path: String
@@ -12,8 +12,29 @@ struct OpenFiles: Sendable, Equatable {
     let inode: ino_t
   }
 
+  /// The database's and the log's contents, as far as a look from outside tells.
+  struct Contents: Sendable, Equatable {
+    var databaseSize = 0
+    /// Nanoseconds since 1970. SQLite writes to the database only when it takes the log in.
+    var databaseModified = 0
+    var logSize = 0
+
+    fileprivate init(in folder: StateFolder) {
+      var status = stat()
+      if stat(folder.database, &status) == 0 {
+        databaseSize = Int(status.st_size)
+        databaseModified = status.st_mtim.tv_sec * 1_000_000_000 + status.st_mtim.tv_nsec
+      }
+      logSize = folder.size(of: folder.log)
+    }
+  }
+
   private let folder: StateFolder
   private let files: [File]
+  /// After this program's last write.
+  private(set) var contents: Contents
+  /// What was found by reading all of it.
+  private(set) var damage: StoreError?
 
   /// As they are now, just after the database was opened.
   init(in folder: StateFolder) {
@@ -23,10 +44,14 @@ struct OpenFiles: Sendable, Equatable {
       guard stat(path, &status) == 0 else { return nil }
       return File(path: path, device: status.st_dev, inode: status.st_ino)
     }
+    contents = Contents(in: folder)
   }
+
+  static func == (one: OpenFiles, other: OpenFiles) -> Bool { one.files == other.files && one.folder == other.folder }
 
   /// That each is still where it was. Names the highest thing that is gone: the folder before what was in it.
   func examine() throws(StoreError) {
+    if let damage { throw damage }
     var status = stat()
     guard stat(folder.path, &status) == 0 else { throw absence(of: folder.path, errno) }
     for file in files {
@@ -36,6 +61,25 @@ struct OpenFiles: Sendable, Equatable {
         throw .corrupt(path: file.path, detail: "it was emptied while grantd had it open")
       }
     }
+  }
+
+  /// That neither the database nor its log was cut since this program's last write. While it writes none.
+  ///
+  /// - Returns: whether the database is as it was; else another program wrote to it.
+  func examineContents() throws(StoreError) -> Bool {
+    let now = Contents(in: folder)
+    if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
+    if now.logSize < contents.logSize { throw cut(folder.log, contents.logSize, now.logSize) }
+    return now.databaseModified == contents.databaseModified && now.databaseSize == contents.databaseSize
+  }
+
+  /// This program has written, or another one has and all could be read.
+  mutating func written() { contents = Contents(in: folder) }
+
+  mutating func isDamaged(_ error: StoreError) { damage = error }
+
+  private func cut(_ path: String, _ before: Int, _ now: Int) -> StoreError {
+    .corrupt(path: path, detail: "it was cut from \(before) to \(now) bytes while grantd had it open")
   }
 
   private func absence(of path: String, _ code: Int32) -> StoreError {

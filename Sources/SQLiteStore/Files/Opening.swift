@@ -45,7 +45,7 @@ struct Opening {
       try Schema.migrate(database, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
-        try database.inTransaction(.immediate) { try putKeyNote(in: $0, keyring.key.sealer) }
+        try database.inTransaction(.immediate) { try Self.putKeyNote(in: $0, keyring.key.sealer) }
         return Opened(database: database, keys: keyring.settledNew)
       case .store(let under):
         return try settled(database, under)
@@ -74,25 +74,33 @@ struct Opening {
     _ state: StoredState, _ accounts: [any PackedAccount] = [], under key: SealingKey
   ) throws(StoreError) {
     folder.removeDraft()
-    let sealer = key.sealer
     try folder.protect(folder.draft)
     do {
-      let database = try DatabaseQueue(path: folder.draft, configuration: writing)
-      try Schema.migrate(database)
-      try database.inTransaction(.immediate) { db in
-        for change in state.changes { try change.apply(to: db, sealer: sealer) }
-        for account in accounts { try readable(account).put(in: db, sealer: sealer) }
-        return try putKeyNote(in: db, sealer)
-      }
-      _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
-      try database.close()
+      try Self.write(state, accounts, under: key, to: folder.draft, writing)
     } catch {
       folder.removeDraft()
       throw .writing(error, at: folder.database)
     }
   }
 
-  private func readable(_ account: any PackedAccount) throws -> StoredAccount {
+  /// Writes a new database into a file that is there and empty.
+  static func write(
+    _ state: StoredState, _ accounts: [any PackedAccount], under key: SealingKey, to path: String,
+    _ configuration: Configuration
+  ) throws {
+    let sealer = key.sealer
+    let database = try DatabaseQueue(path: path, configuration: configuration)
+    try Schema.migrate(database)
+    try database.inTransaction(.immediate) { db in
+      for change in state.changes { try change.apply(to: db, sealer: sealer) }
+      for account in accounts { try readable(account).put(in: db, sealer: sealer) }
+      return try putKeyNote(in: db, sealer)
+    }
+    _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+    try database.close()
+  }
+
+  private static func readable(_ account: any PackedAccount) throws -> StoredAccount {
     do throws(StoreError) {
       return try account.read(.whole)
     } catch {
@@ -199,7 +207,7 @@ struct Opening {
 
   // MARK: Writing
 
-  private func putKeyNote(in db: Database, _ sealer: Sealer) throws -> Database.TransactionCompletion {
+  private static func putKeyNote(in db: Database, _ sealer: Sealer) throws -> Database.TransactionCompletion {
     try db.execute(
       sql: "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
       arguments: [Keyring.noteName, Keyring.note(under: sealer)])
@@ -217,7 +225,7 @@ struct Opening {
         for account in page { try account.read(.whole).put(in: db, sealer: new) }
         page = try PackedRows.page(of: db, after: last.account, most: Self.resealed, sealer: old)
       }
-      let completion = try putKeyNote(in: db, new)
+      let completion = try Self.putKeyNote(in: db, new)
       beforeCommit()
       return completion
     }
@@ -231,7 +239,7 @@ struct Opening {
 
   // MARK: Connections
 
-  private static var looking: Configuration {
+  static var looking: Configuration {
     var configuration = Configuration()
     configuration.readonly = true
     configuration.busyMode = .timeout(busyTimeout)

@@ -4,26 +4,8 @@ import GRDB
 import Sealing
 import Synchronization
 
-// The database while it is open: whether it is still there, and a new one where it is not or is damaged.
+// A new database where the open one is gone or damaged.
 extension SQLiteStore {
-  public func examine() async throws(StoreError) {
-    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    let error = await withCheckedContinuation { (continuation: CheckedContinuation<StoreError?, Never>) in
-      looking.async {
-        let files = self.home.withLock { $0.files }
-        do throws(StoreError) {
-          try files?.examine()
-          continuation.resume(returning: nil)
-        } catch {
-          // What a rebuild moved meanwhile is not missing.
-          let isSame = self.home.withLock { $0.files } == files
-          continuation.resume(returning: isSame ? error : nil)
-        }
-      }
-    }
-    if let error { throw error }
-  }
-
   /// Commits that are under way when it is called, and those that come before it ends, are written into the new
   /// database after `state`.
   public func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {
@@ -95,13 +77,7 @@ extension SQLiteStore {
 
   /// The folder and the lock may be gone as well: then another process could own the store by now. True: they were.
   private func ownFolder() throws(StoreError) -> Bool {
-    let folder = try StateFolder.prepare(opening.folder.path)
-    let held = home.withLock { $0.lock }
-    guard !held.isIn(folder.lock) else { return false }
-    let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
-    home.withLock { $0.lock = lock }
-    held.release()
-    return true
+    try takeLock(in: try StateFolder.prepare(opening.folder.path))
   }
 }
 

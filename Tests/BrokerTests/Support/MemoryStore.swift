@@ -119,8 +119,9 @@ final class MemoryStore: Store {
 
   func close() async {}
 
-  func examine() async throws(StoreError) {
+  func examine() async throws(StoreError) -> [String] {
     if let error = state.withLock({ $0.found }) { throw error }
+    return []
   }
 
   /// A mode concerns it as it concerns a commit of nothing.

@@ -211,7 +211,7 @@ final class SharedStore: Store {
   func rebuild(from state: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {}
   func close() async {}
 
-  func examine() async throws(StoreError) { try await pass { () throws(StoreError) in } }
+  func examine() async throws(StoreError) -> [String] { try await pass { () throws(StoreError) in [] } }
 
   func commit(_ changes: [Change], expecting: [Expectation]) async throws(StoreError) {
     try await pass { () throws(StoreError) in try database.commit(changes, expecting: expecting, from: number) }

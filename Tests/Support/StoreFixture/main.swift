@@ -98,8 +98,8 @@ func serve(_ store: SQLiteStore) async throws {
         let values = try await store.load().values.sorted { $0.key < $1.key }
         say(values.map { "\($0.key)=\($0.value.count)" }.joined(separator: " "))
       case "examine":
-        try await store.examine()
-        say("ok")
+        let notices = try await store.examine()
+        say((["ok"] + notices).joined(separator: " "))
       case "rebuild":
         try await store.rebuild(from: state)
         say("ok")

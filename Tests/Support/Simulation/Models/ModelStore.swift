@@ -65,11 +65,12 @@ final class ModelStore: Store, @unchecked Sendable {
     disk.apply(changes)
   }
 
-  func examine() async throws(StoreError) {
+  func examine() async throws(StoreError) -> [String] {
     if let real, disk.trouble == .missing {
       return try await outside { () async throws(StoreError) in try await real.examine() }.get()
     }
     if let finding = disk.finding { throw finding }
+    return []
   }
 
   func rebuild(from rest: StoredState, accounts: [any PackedAccount]) async throws(StoreError) {

@@ -1,0 +1,87 @@
+public import Broker
+import Dispatch
+import Sealing
+import Synchronization
+
+// Whether what an open database needs is still there and still what it was. SQLite itself notices little of that.
+extension SQLiteStore {
+  public func examine() async throws(StoreError) -> [String] {
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    let notices = try await on(looking) { () throws(StoreError) in try self.examineFiles() }
+    // Between two commits: each changes the sizes.
+    let isOurs = try await on(queue) { () throws(StoreError) in try self.examineContents() }
+    if !isOurs { try await on(packing) { () throws(StoreError) in try self.examineWhole() } }
+    return notices
+  }
+
+  // MARK: On the queue of looks
+
+  private func examineFiles() throws(StoreError) -> [String] {
+    let files = home.withLock { $0.files }
+    do throws(StoreError) {
+      try files?.examine()
+    } catch {
+      // What a rebuild moved meanwhile is not missing.
+      guard home.withLock({ $0.files }) == files else { return [] }
+      throw error
+    }
+    guard files != nil else { return [] }
+    var notices: [String] = []
+    if try takeLock(in: opening.folder) {
+      notices.append("\(opening.folder.lock) was removed or replaced: grantd has made and locked it again")
+    }
+    if let notice = keepKey() { notices.append(notice) }
+    return notices
+  }
+
+  /// True: the lock's file was gone, and this process has locked a new one.
+  func takeLock(in folder: StateFolder) throws(StoreError) -> Bool {
+    try owning.withLock { _ throws(StoreError) in
+      let held = home.withLock { $0.lock }
+      guard !held.isIn(folder.lock) else { return false }
+      let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
+      home.withLock { $0.lock = lock }
+      held.release()
+      return true
+    }
+  }
+
+  /// What is to be said of the key's file. One that was removed from the state folder is written again: without it the
+  /// next start would refuse all that is sealed.
+  private func keepKey() -> String? {
+    let key = home.withLock { $0.key }
+    guard let file = key.file, !file.has(key) else { return nil }
+    do throws(SealingError) {
+      if let place = try file.keep(key, inside: opening.folder.path, restores: true) {
+        return "\(file.path) was removed or replaced: the key is in \(place) again; where it is kept elsewhere now, "
+          + "restart grantd with that and remove the file"
+      }
+      return "\(file.path) is missing: put it back before grantd is restarted, or change the key with: "
+        + "grantctl key rotate"
+    } catch {
+      return "\(file.path) cannot be written again, and is needed by the next start: \(StoreError(error).message)"
+    }
+  }
+
+  // MARK: On the queue
+
+  /// False: another program wrote to the database.
+  func examineContents() throws(StoreError) -> Bool {
+    guard let files = home.withLock({ $0.files }) else { return true }
+    return try files.examineContents()
+  }
+
+  // MARK: On the queue of long work
+
+  private func examineWhole() throws(StoreError) {
+    let files = home.withLock { $0.files }
+    do throws(StoreError) {
+      try opening.verify()
+      home.withLock { home in if home.files == files { home.files?.written() } }
+    } catch {
+      guard case .corrupt = error else { throw error }
+      home.withLock { home in if home.files == files { home.files?.isDamaged(error) } }
+      throw error
+    }
+  }
+}
