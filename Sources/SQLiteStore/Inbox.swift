@@ -43,6 +43,8 @@ struct Inbox {
   }
 
   var isOpen: Bool { phase == .open }
+  /// Nothing is written now.
+  var isQuiet: Bool { !isWriting && !isHeld }
   var counts: (commits: Int, rebuilds: Int) { (waiting.count, rebuilds) }
   private var isHeld: Bool { rebuilds + rotations > 0 }
 

@@ -199,7 +199,7 @@ struct DiskTests {
       // Those that are refused are answered at once.
       var refused: [StoreError] = []
       while refused.count < 5000 - 4096, let error = await group.next() { if let error { refused.append(error) } }
-      try? await store.examine()
+      _ = try? await store.examine()
       #expect(store.waiting.commits == 4096)
       goOn.signal()
       while let error = await group.next() { if let error { refused.append(error) } }

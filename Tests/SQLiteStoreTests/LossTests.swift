@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import GRDB
 import Grants
+import OAuth
 import SQLiteStore
 import Sealing
 import Testing
@@ -12,7 +13,7 @@ struct LossTests {
 
   enum Loss: CaseIterable {
     case databaseRemoved, databaseMoved, databaseReplaced, logRemoved, indexRemoved, folderRemoved, folderMoved
-    case folderEmptied, emptied, halved, overwritten, logEmptied
+    case folderEmptied, emptied, halved, logEmptied
   }
 
   private func inflict(_ loss: Loss) throws {
@@ -33,20 +34,8 @@ struct LossTests {
       }
     case .emptied: truncate(folder.database, 0)
     case .halved: truncate(folder.database, off_t(try folder.contents(folder.database).count / 2))
-    case .overwritten: try overwrite()
     case .logEmptied: truncate(folder.database + "-wal", 0)
     }
-  }
-
-  /// In place: it stays the same file.
-  @discardableResult
-  private func overwrite() throws -> Data {
-    var contents = try folder.contents(folder.database)
-    contents.replaceSubrange(4096..., with: Data(repeating: 0xa5, count: contents.count - 4096))
-    let file = try #require(FileHandle(forWritingAtPath: folder.database))
-    try file.write(contentsOf: contents)
-    try file.close()
-    return contents
   }
 
   private func isLoss(_ error: StoreError?) -> Bool {
@@ -93,12 +82,20 @@ struct LossTests {
     await again.close()
   }
 
-  @Test("by damage is told apart from a disk that takes nothing, and what is left of it is kept")
-  func damaged() async throws {
+  @Test(
+    "by damage is told apart from a disk that takes nothing, and what is left of it is kept", arguments: [true, false])
+  func damaged(isSeen: Bool) async throws {
     try await folder.fill(Sample.everything)
     let store = try folder.open()
-    let contents = try overwrite()
+    var contents = try folder.contents(folder.database)
+    contents.replaceSubrange(4096..., with: Data(repeating: 0xa5, count: contents.count - 4096))
+    // In place: it stays the same file.
+    let file = try #require(FileHandle(forWritingAtPath: folder.database))
+    try file.write(contentsOf: contents)
+    try file.close()
+    let seen = isSeen ? await #expect(throws: StoreError.self) { try await store.examine() } : nil
     let error = await #expect(throws: StoreError.self) { try await store.commit(Sample.everything) }
+    #expect(seen == nil || seen == error)
     guard case .corrupt(folder.database, _) = error else {
       Issue.record("\(String(describing: error))")
       return
@@ -190,7 +187,7 @@ struct LossTests {
   func rescued(isNewer: Bool) async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
-    let old = Sample.fullGrant("a")
+    let old = Sample.grant("a", refresh: "the older")
     var new = old
     new.generation += isNewer ? 1 : 0
     new.refreshToken = Secret("the newest")
@@ -200,7 +197,7 @@ struct LossTests {
     try await store.rescue([packed], to: path)
     await store.close()
     #expect(try folder.mode(path) == 0o600)
-    #expect(try !folder.contents(path).contains("the newest"))
+    #expect(try folder.contents(path).range(of: Data("the newest".utf8)) == nil)
     let again = try folder.open()
     #expect(try await again.takeRescued(from: path) == (isNewer ? [new.account] : []))
     #expect(try await again.takeRescued(from: path).isEmpty)

@@ -5,10 +5,12 @@ import Synchronization
 
 // Whether what an open database needs is still there and still what it was. SQLite itself notices little of that.
 extension SQLiteStore {
+  @discardableResult
   public func examine() async throws(StoreError) -> [String] {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     let notices = try await on(looking) { () throws(StoreError) in try self.examineFiles() }
-    // Between two commits: each changes the sizes.
+    // Between two commits: each changes the sizes, and looks for itself.
+    guard inbox.withLock({ $0.isQuiet }) else { return notices }
     let isOurs = try await on(queue) { () throws(StoreError) in try self.examineContents() }
     if !isOurs { try await on(packing) { () throws(StoreError) in try self.examineWhole() } }
     return notices

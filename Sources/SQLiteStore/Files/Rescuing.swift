@@ -1,7 +1,9 @@
 public import Broker
+import Foundation
 import GRDB
 import Glibc
 public import Grants
+import OAuth
 import Sealing
 import Synchronization
 
