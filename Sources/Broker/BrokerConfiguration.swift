@@ -135,6 +135,8 @@ enum Limit {
   static let parameters = 32
   /// DPoP nonces that are kept for each provider, one for each origin.
   static let nonces = 32
+  /// Different oddities of a provider's answers that are told of.
+  static let oddities = 16
   /// Scopes that a caller may name.
   static let scopes = 64
   /// A commit that takes longer makes the store count as slow.

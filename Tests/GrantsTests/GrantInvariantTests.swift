@@ -16,6 +16,8 @@ import Testing
     var intent: RefreshIntent?
     /// Attempts that have had no answer, the latest last; also late ones.
     var open: [Grant.Attempt] = []
+    /// Those that had an answer that cannot be used: they can only fail.
+    var failing: Set<Grant.Attempt> = []
     var granted = 1
     var highest: Int64 = 1
     var rejected: Set<Int64> = []
@@ -66,20 +68,26 @@ import Testing
     }
 
     mutating func answer() {
-      guard let attempt = open.randomElement(using: &random) else { return }
+      guard let attempt = open.randomElement(using: &random), !failing.contains(attempt) else { return }
       granted += 1
       let token = [nil, "", "refresh-\(granted)", attempt.refreshToken.exposed][random.below(4)]
       let lifetime = [nil, 0, 1, 60, 3600][random.below(5)]
       let isCurrent = grant.phase == .refreshing(attempt)
-      let outcome = grant.answered(
-        attempt, issued(access: "access-\(granted)", refresh: token, lifetime: lifetime), rotation: rotation,
-        refreshTokenLifetime: nil)
+      // Some have no access token, and then another refresh token.
+      let isUsable = token?.hasSuffix("-\(granted)") != true || random.below(3) > 0
+      let outcome =
+        isUsable
+        ? grant.answered(
+          attempt, issued(access: "access-\(granted)", refresh: token, lifetime: lifetime), rotation: rotation,
+          refreshTokenLifetime: nil)
+        : grant.rotated(
+          attempt, to: RotatedToken(token: Secret(token ?? "")), rotation: rotation, refreshTokenLifetime: nil)
       demand((outcome != .discard) == isCurrent, "a late answer was taken, or a good one discarded")
       guard case .commit(let renewal) = outcome else { return }
       demand(renewal.grant.generation == grant.saved.generation + 1, "the generation did not go on by one")
       let newest = token.flatMap { $0.isEmpty ? nil : Secret($0) } ?? attempt.refreshToken
       demand(renewal.grant.refreshToken == newest, "a granted refresh token is lost")
-      open.removeAll { $0 == attempt }
+      if isUsable { open.removeAll { $0 == attempt } } else { failing.insert(attempt) }
     }
 
     mutating func commit() {
@@ -87,12 +95,15 @@ import Testing
       let jitter = Double(random.below(101)) / 100
       let taken = grant.committed(attempt, jitter: jitter)
       demand(taken, "a commit was not taken")
-      demand(renewal.token.key == attempt.key, "another token came than was asked for")
       disk.grant = renewal.grant
       intent = nil
-      guard attempt.key.isNarrowed else { return disk.token = renewal.token }
+      guard let token = renewal.token else {
+        return demand(grant.phase == .refreshing(attempt), "an answer that cannot be used did not fail")
+      }
+      demand(token.key == attempt.key, "another token came than was asked for")
+      guard attempt.key.isNarrowed else { return disk.token = token }
       for key in renewal.dropped { narrowed[key] = nil }
-      narrowed[attempt.key] = renewal.token
+      narrowed[attempt.key] = token
     }
 
     mutating func fail() {

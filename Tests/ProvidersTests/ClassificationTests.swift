@@ -63,10 +63,14 @@ import Testing
       Answered(answer("", status: 429, type: ""), "try later"), Answered(answer("", status: 408, type: ""), "unclear"),
       Answered(answer("", status: 302, type: ""), "unclear"),
       Answered(answer("", status: 404, type: ""), "request refused"),
-      Answered(answer(#"{"access_token":"a"}"#), "unclear"), Answered(answer(#"{"access_tok"#), "unclear"),
+      Answered(answer(#"{"access_token":"a"}"#), "taken"), Answered(answer(#"{"access_tok"#), "unclear"),
       Answered(answer(#"{"access_token":"","token_type":"Bearer"}"#), "unclear"),
       Answered(answer(#"{"access_token":"a","token_type":"mac"}"#), "unclear"),
-      Answered(answer(#"{"access_token":"a","token_type":"Bearer"}"#, status: 201), "unclear"),
+      Answered(answer(#"{"access_token":"a","token_type":"Bearer"}"#, status: 201), "taken"),
+      Answered(answer(#"{"access_token":"a","token_type":"mac","refresh_token":"r"}"#), "unclear, rotated"),
+      Answered(answer(#"{"refresh_token":"r"}"#, status: 202), "unclear, rotated"),
+      Answered(answer(#"{"error":"invalid_grant","refresh_token":"r"}"#), "ended refused, rotated"),
+      Answered(answer(#"{"error":"invalid_grant","refresh_token":"r"}"#, status: 400), "ended refused"),
     ])
   func refresh(_ answered: Answered) {
     let provider = provider { $0.permanentErrors = answered.permanent }

@@ -123,6 +123,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
   private func refresh(_ script: inout Script, idToken: String? = key.idToken()) -> Result<Issued, ProviderFailure> {
     let grant = savedGrant(idToken: idToken.map(Secret.init), identity: alice)
     return script.run(provider().refresh(grant, token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata))
+      .flatMap(\.issued)
   }
 
   @Test("A refreshed ID token may be absent, may lack the nonce, and is taken where it is of the same person")

@@ -158,6 +158,11 @@ func name(_ result: Result<Issued, ProviderFailure>) -> String {
   }
 }
 
+func name(_ result: Result<RefreshAnswer, ProviderFailure>) -> String {
+  if case .success(.rotated(_, let failure)) = result { return "\(name(failure)), rotated" }
+  return name(result.flatMap(\.issued))
+}
+
 func thrown<Value>(_ body: () throws(ProviderFailure) -> Value) -> String {
   do throws(ProviderFailure) {
     _ = try body()

@@ -175,6 +175,7 @@ struct VMSProviderTests {
       (#"{"user":{"id":"u-1"},"access_token":"t"}"#, "u-1"),
       (#"{"user":{"id":12345678901234567890,"token":"t"}}"#, "12345678901234567890"),
       (#"{"user":{"id":"7","name":null,"email":null},"access_token":"t"}"#, "7"),
+      (#"{"user":{"id":"6","id":"7","x":"\ud800"},"access_token":"s","access_token":"t"}"#, "7"),
     ])
   func absentKeys(body: String, subject: String) throws {
     let issued = try #require(Self.exchange(vms(), answer(body)).0.issued)

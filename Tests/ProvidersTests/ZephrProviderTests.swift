@@ -109,6 +109,13 @@ struct ZephrProviderTests {
     #expect(zephr().tokenTraits.credential == .session(cookie: "blaize_session"))
   }
 
+  @Test("success: a profile with a member twice says whose session it is, by the last one")
+  func repeated() {
+    let profile = answer(#"{"user_id":"u-0","user_id":"u-1","name":"Alice","x":"\ud800"}"#)
+    let issued = Self.callBack(Self.success, [:], profile).0.answer?.issued
+    #expect(issued?.identity == Identity(subject: "u-1", name: "Alice"))
+  }
+
   @Test("CSRF: a session that the server does not know is refused, and the login waits")
   func forged() {
     for status in [401, 403] {

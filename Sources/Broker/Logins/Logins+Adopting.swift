@@ -77,6 +77,7 @@ extension Logins {
       accounts[login.account] = grant
     }
     providers[login.provider]?.works()
+    providers[login.provider]?.passedOver(issued.tokens.oddities)
     // It answered: whatever waits for it need not wait.
     providers[login.provider]?.gate.recheck(at: uptime)
     accounts.changed(login.account)

@@ -16,6 +16,8 @@ final class ProviderConnection: Piece {
   /// The provider refuses this client: until then its refreshes rest.
   var suspension: (failure: Failure, until: Timestamp)?
   var lastError: String?
+  /// What was odd in its token answers and passed over: each is told of once.
+  private(set) var oddities: [String] = []
   /// Which refreshes it gets, and how fast.
   var gate = ProviderGate()
   /// How old its refresh tokens get.
@@ -74,6 +76,7 @@ final class ProviderConnection: Piece {
     keys = Keys()
     suspension = nil
     lastError = nil
+    oddities = []
     gate.recheck(at: uptime)
   }
 
@@ -83,10 +86,29 @@ final class ProviderConnection: Piece {
     lastError = nil
   }
 
+  /// Something in a token answer was outside the specification, and did no harm.
+  func passedOver(_ odd: [String]) {
+    for text in odd where !oddities.contains(text) && oddities.count < Limit.oddities {
+      oddities.append(text)
+      let name = provider.name
+      logger.warning(
+        "provider \(name) answers outside the specification: \(text)",
+        metadata: [
+          "provider": "\(name)", "hint": "Nothing to do: tokens are taken all the same. Report it to the provider.",
+        ])
+    }
+  }
+
   /// Why its refreshes rest now, if they do. A rest longer than any is from before the clock was set back.
   var suspended: Failure? {
     guard let suspension, suspension.until > now, suspension.until - now <= Limit.suspension else { return nil }
     return suspension.failure
+  }
+
+  /// Somebody who may has it asked now.
+  func release() {
+    suspension = nil
+    recheck()
   }
 
   /// The network is back, the machine woke up, or its clock was set.

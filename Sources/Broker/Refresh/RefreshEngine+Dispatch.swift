@@ -121,10 +121,11 @@ extension RefreshEngine {
 
   /// Counts how a refresh request went for its provider's limits and circuit, and frees its place; nil: it was not sent.
   func recordOutcome(
-    _ account: AccountName, _ ticket: ProviderGate.Ticket, _ result: Result<Issued, ProviderFailure>?, _ asked: Asked
+    _ account: AccountName, _ ticket: ProviderGate.Ticket, _ result: Result<RefreshAnswer, ProviderFailure>?,
+    _ asked: Asked
   ) {
     let (connection, name) = (asked.connection, asked.provider.name)
-    switch result {
+    switch result?.flatMap(\.issued) {
     // Without the provider's own words it was not sent: a key cannot sign, the metadata are another's.
     case nil, .failure(.blocked), .failure(.misconfigured(_, nil)): connection.gate.withdrawn(ticket, at: uptime)
     case .failure(let failure) where failure.isOfProvider:

@@ -36,7 +36,9 @@ extension RefreshEngine {
     recordOutcome(account, ticket, result, asked)
     let outcome: RefreshOutcome
     switch result {
-    case .success(let issued): outcome = await renew(account, sent, issued, asked, before)
+    case .success(.issued(let issued)): outcome = await renew(account, sent, issued, asked, before)
+    case .success(.rotated(let new, let failure)):
+      outcome = await keep(new, of: account, sent, failure, asked, before)
     case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
     case nil:
       accounts[account]?.withdrawn(sent)
@@ -57,7 +59,7 @@ extension RefreshEngine {
   /// Nil: it was not sent, by our own choice.
   private func ask(
     _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked
-  ) async -> (Grant.Attempt, Result<Issued, ProviderFailure>?) {
+  ) async -> (Grant.Attempt, Result<RefreshAnswer, ProviderFailure>?) {
     let (connection, provider) = (asked.connection, asked.provider)
     let metadata: ServerMetadata
     switch await connection.currentMetadata() {
@@ -85,7 +87,7 @@ extension RefreshEngine {
       return (sent, await connection.converse(step, isRefresh: true))
     }
     switch issue(grant.saved, sent.key, asked, metadata) {
-    case .success(let step): return (sent, await connection.converse(step, isRefresh: true))
+    case .success(let step): return (sent, await connection.converse(step, isRefresh: true).map { .issued($0) })
     case .failure(let failure): return (sent, .failure(failure))
     }
   }
@@ -107,16 +109,43 @@ extension RefreshEngine {
       return .discarded
     }
     if isCurrent(asked) { asked.connection.works() }
-    var metadata: Logger.Metadata = ["account": "\(account)", "provider": "\(provider.name)"]
-    metadata["generation"] = "\(renewal.token.generation)"
+    let generation = renewal.grant.generation
+    let metadata: Logger.Metadata = [
+      "account": "\(account)", "provider": "\(provider.name)", "generation": "\(generation)",
+    ]
     logger.info("refreshed the token of \(account)", metadata: metadata)
     if let warning = issued.warning { logger.warning("\(account): \(warning)", metadata: metadata) }
+    asked.connection.passedOver(issued.tokens.oddities)
     emit(
       Event(
         type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
-        generation: renewal.token.generation))
+        generation: generation))
     if let before { await refreshTokenLived(before) }
     return .success
+  }
+
+  /// The answer cannot be used, but its new refresh token is on disk before the failure is judged.
+  private func keep(
+    _ new: RotatedToken, of account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked,
+    _ before: SavedGrant?
+  ) async -> RefreshOutcome {
+    let traits = asked.provider.refreshTraits
+    guard new.token != attempt.refreshToken else { return await refreshFailed(account, attempt, failure, asked) }
+    let outcome = accounts[account]?.rotated(
+      attempt, to: new, rotation: traits.rotation, refreshTokenLifetime: traits.lifetime)
+    guard case .commit(let renewal) = outcome, await commitRenewal(account, attempt) else {
+      await revokeUnused(new.token, of: account, attempt, asked.provider, before)
+      return .discarded
+    }
+    // What the failure makes of the grant is written where this is there still.
+    let key = key(account, attempt)
+    if let lease = leases[key]?.lease {
+      leases[key] = Leased(lease: lease, generation: [.generation(account, renewal.grant.generation)])
+    }
+    logger.notice(
+      "kept the new refresh token of \(account), whose answer cannot be used",
+      metadata: ["account": "\(account)", "provider": "\(asked.provider.name)"])
+    return await refreshFailed(account, attempt, failure, asked)
   }
 
   /// Revokes the refresh token of an answer that is not kept: a logout, a sign-out or a login came first.
@@ -164,7 +193,7 @@ extension RefreshEngine {
     do throws(StoreError) {
       let dropped = renewal.dropped.map { Change.removeToken(account, $0) }
       try await journal.commit(
-        [.putGrant(renewal.grant)] + dropped + [.putToken(renewal.token), .removeIntent(account)],
+        [.putGrant(renewal.grant)] + dropped + (renewal.token.map { [.putToken($0)] } ?? []) + [.removeIntent(account)],
         expecting: expectations(account, attempt)
           ?? journal.expectations(account, accounts[account]?.saved.generation))
     } catch {

@@ -168,7 +168,8 @@ final class Views: Piece {
       provider: connection.provider.name.rawValue, condition: condition, since: since?.seconds,
       retry_at: retryAt?.seconds,
       skew_seconds: connection.skew.map { Double($0.offset.milliseconds) / 1000 },
-      last_error: failure?.message ?? connection.lastError)
+      last_error: failure?.message ?? connection.lastError,
+      odd_answers: connection.oddities.isEmpty ? nil : connection.oddities)
   }
 
   func providerList() -> ProviderList.Result {

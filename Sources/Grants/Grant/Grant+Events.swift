@@ -120,7 +120,7 @@ extension Grant {
       attempt.sentAt = attempt.sentAt + step
       phase = .refreshing(attempt)
     case .committing(let attempt, var renewal):
-      renewal.token.moves(by: step)
+      renewal.token?.moves(by: step)
       if renewal.grant.refreshToken != saved.refreshToken || stamps.refreshToken {
         renewal.grant.refreshTokenIssuedAt = renewal.grant.refreshTokenIssuedAt.map { $0 + step }
         renewal.grant.refreshTokenExpiresAt = renewal.grant.refreshTokenExpiresAt.map { $0 + step }

@@ -72,24 +72,9 @@ extension Grant {
     guard case .refreshing(let sent) = phase, sent == attempt else { return .discard }
     let attempt = sent
     let tokens = issued.tokens
-    var grant = saved
-    // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
-    // What needs no refresh token is given none (RFC 6749 §4.4.3).
-    if let rotated = tokens.refreshToken, !rotated.isEmpty, rotated != attempt.refreshToken, !saved.kind.isUnattended {
-      grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
-      grant.refreshToken = rotated
-      grant.refreshTokenExpiresAt = refreshTokenLifetime.map { attempt.sentAt + $0 }
-      grant.refreshTokenIssuedAt = attempt.sentAt
-    } else if isProlonged, grant.refreshToken != nil, let refreshTokenLifetime {
-      grant.refreshTokenExpiresAt = attempt.sentAt + refreshTokenLifetime
-    }
-    if let lifetime = tokens.refreshTokenExpiresIn { grant.refreshTokenExpiresAt = attempt.sentAt + lifetime }
-    // What was announced was another end.
-    if let end = grant.refreshTokenExpiresAt, end > (saved.refreshTokenExpiresAt ?? end) + Self.sameEnd {
-      grant.expiryAnnouncedAt = nil
-    }
-    if grant.refreshToken != saved.refreshToken { grant.expiryAnnouncedAt = nil }
-    grant.generation += 1
+    var grant = renewed(
+      attempt, tokens.refreshToken, expiresIn: tokens.refreshTokenExpiresIn, rotation: rotation,
+      lifetime: refreshTokenLifetime, isProlonged: isProlonged)
     grant.standing = .good
     // What comes with a narrowed token says nothing of what was granted, and less of who signed in.
     if !attempt.key.isNarrowed {
@@ -104,6 +89,46 @@ extension Grant {
     return .commit(renewal)
   }
 
+  /// The answer cannot be used but for its new refresh token: commit that before ``failed(_:_:at:policy:jitter:rotation:)``
+  /// says what else it means.
+  public mutating func rotated(
+    _ attempt: Attempt, to new: RotatedToken, rotation: Rotation, refreshTokenLifetime: Duration?
+  ) -> Answered {
+    guard case .refreshing(let sent) = phase, sent == attempt else { return .discard }
+    let grant = renewed(
+      sent, new.token, expiresIn: new.expiresIn, rotation: rotation, lifetime: refreshTokenLifetime, isProlonged: false)
+    let renewal = Renewal(grant: grant, token: nil)
+    phase = .committing(sent, renewal)
+    return .commit(renewal)
+  }
+
+  /// The grant with the refresh token of an answer, and of another generation: whoever shares the store sees that it was
+  /// changed.
+  private func renewed(
+    _ attempt: Attempt, _ rotated: Secret?, expiresIn: Duration?, rotation: Rotation, lifetime: Duration?,
+    isProlonged: Bool
+  ) -> SavedGrant {
+    var grant = saved
+    // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
+    // What needs no refresh token is given none (RFC 6749 §4.4.3).
+    if let rotated, !rotated.isEmpty, rotated != attempt.refreshToken, !saved.kind.isUnattended {
+      grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
+      grant.refreshToken = rotated
+      grant.refreshTokenExpiresAt = lifetime.map { attempt.sentAt + $0 }
+      grant.refreshTokenIssuedAt = attempt.sentAt
+    } else if isProlonged, grant.refreshToken != nil, let lifetime {
+      grant.refreshTokenExpiresAt = attempt.sentAt + lifetime
+    }
+    if let expiresIn { grant.refreshTokenExpiresAt = attempt.sentAt + expiresIn }
+    // What was announced was another end.
+    if let end = grant.refreshTokenExpiresAt, end > (saved.refreshTokenExpiresAt ?? end) + Self.sameEnd {
+      grant.expiryAnnouncedAt = nil
+    }
+    if grant.refreshToken != saved.refreshToken { grant.expiryAnnouncedAt = nil }
+    grant.generation += 1
+    return grant
+  }
+
   /// Ends of a refresh token that lie so near to each other are one.
   static let sameEnd = Duration.seconds(60)
 
@@ -112,7 +137,8 @@ extension Grant {
     if case .committing(_, let renewal) = phase { renewal.grant.refreshToken == saved.refreshToken } else { false }
   }
 
-  /// The renewal is on disk, or can be kept in memory alone without harm. False: it was discarded meanwhile.
+  /// The renewal is on disk, or can be kept in memory alone without harm. One without a token leaves its attempt to fail.
+  /// False: it was discarded meanwhile.
   public mutating func committed(_ attempt: Attempt, jitter: Double) -> Bool {
     guard case .committing(let current, let renewal) = phase, current == attempt else { return false }
     if renewal.grant.refreshToken != saved.refreshToken { stamps.refreshToken = true }
@@ -120,16 +146,20 @@ extension Grant {
       renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
     intent = nil
-    waitsForProvider = false
     fellBack = false
+    guard let renewed = renewal.token else {
+      phase = .refreshing(current)
+      return true
+    }
+    waitsForProvider = false
     phase = .idle
     guard !attempt.key.isNarrowed else {
       for key in renewal.dropped { narrowed[key] = nil }
-      narrowed[attempt.key] = Narrowed(token: renewal.token, isOfThisRun: true)
+      narrowed[attempt.key] = Narrowed(token: renewed, isOfThisRun: true)
       return true
     }
     stamps.token = true
-    token = renewal.token
+    token = renewed
     rejectedGeneration = nil
     self.jitter = jitter
     return true

@@ -75,7 +75,8 @@ public struct Grant: Sendable {
   /// What an answer makes of the grant, once committed.
   public struct Renewal: Sendable, Equatable {
     public var grant: SavedGrant
-    public var token: SavedToken
+    /// Nil: the answer has none that can be used, but a new refresh token.
+    public var token: SavedToken?
     /// Narrowed tokens that make room for it.
     public var dropped: [SavedToken.Key] = []
   }

@@ -31,7 +31,7 @@ extension Provider {
 
   public func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
-  ) -> Step<Issued> { .failed(lacks("refresh")) }
+  ) -> Step<RefreshAnswer> { .failed(lacks("refresh")) }
   public func issue(
     _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
     metadata: ServerMetadata

@@ -51,7 +51,7 @@ public protocol Provider: Sendable {
   /// Refreshes one of the grant's access tokens (RFC 6749 §6).
   func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
-  ) -> Step<Issued>
+  ) -> Step<RefreshAnswer>
   /// Requests an access token without a person (RFC 6749 §4.4, RFC 7523 §2.1, RFC 8693 §2.1).
   ///
   /// - Parameters:

@@ -97,6 +97,21 @@ public enum DeviceAnswer: Sendable {
   case expired
 }
 
+/// What a refresh came to.
+public enum RefreshAnswer: Sendable {
+  case issued(Issued)
+  /// The answer cannot be used, for this reason. The refresh token in it takes the place of the one that was sent.
+  case rotated(RotatedToken, ProviderFailure)
+
+  /// What it brought but for a refresh token.
+  public var issued: Result<Issued, ProviderFailure> {
+    switch self {
+    case .issued(let issued): .success(issued)
+    case .rotated(_, let failure): .failure(failure)
+    }
+  }
+}
+
 /// What a token response brought, every check done.
 public struct Issued: Sendable {
   public var tokens: TokenResponse

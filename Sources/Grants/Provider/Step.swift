@@ -31,24 +31,25 @@ extension Step {
   }
 
   /// The same conversation with another end.
-  public func map<Other: Sendable>(_ change: @escaping @Sendable (Output) -> Other) -> Step<Other> {
+  public func ending<Other: Sendable>(
+    _ change: @escaping @Sendable (Result<Output, ProviderFailure>) -> Result<Other, ProviderFailure>
+  ) -> Step<Other> {
     switch self {
-    case .done(let output): .done(change(output))
-    case .failed(let failure): .failed(failure)
-    case .send(let request, let then): .send(request) { then($0, $1).map(change) }
-    case .attempt(let request, let then): .attempt(request) { then($0, $1).map(change) }
-    case .keys(let unknown, let then): .keys(unknown: unknown) { then($0, $1).map(change) }
+    case .done(let output): .ended(change(.success(output)))
+    case .failed(let failure): .ended(change(.failure(failure)))
+    case .send(let request, let then): .send(request) { then($0, $1).ending(change) }
+    case .attempt(let request, let then): .attempt(request) { then($0, $1).ending(change) }
+    case .keys(let unknown, let then): .keys(unknown: unknown) { then($0, $1).ending(change) }
     }
+  }
+
+  /// The same conversation with another output.
+  public func map<Other: Sendable>(_ change: @escaping @Sendable (Output) -> Other) -> Step<Other> {
+    ending { $0.map(change) }
   }
 
   /// The same conversation with its failure told otherwise.
   public func mapFailure(_ change: @escaping @Sendable (ProviderFailure) -> ProviderFailure) -> Step {
-    switch self {
-    case .done: self
-    case .failed(let failure): .failed(change(failure))
-    case .send(let request, let then): .send(request) { then($0, $1).mapFailure(change) }
-    case .attempt(let request, let then): .attempt(request) { then($0, $1).mapFailure(change) }
-    case .keys(let unknown, let then): .keys(unknown: unknown) { then($0, $1).mapFailure(change) }
-    }
+    ending { $0.mapError(change) }
   }
 }

@@ -109,6 +109,8 @@ public struct TokenResponse: Sendable, Equatable {
   public var issuedTokenType: String?
   /// A JSON object of the members that ``TokenResponseQuirks/keepMembers`` names, as far as they came.
   public var extra: Data
+  /// What was outside the specification and passed over, for people. No secret is in it.
+  public private(set) var oddities: [String] = []
 
   /// What a provider that speaks no OAuth gave, in the same terms.
   ///
@@ -128,7 +130,8 @@ public struct TokenResponse: Sendable, Equatable {
   /// What an exchange may give is no access token, and has no type of use (RFC 8693 §2.2.1).
   private static let exchangedTokenTypes = tokenTypes.merging(["n_a": "N_A"]) { old, _ in old }
 
-  /// Reads a token response: 200 with a JSON object, and no `error` in it, whatever the status says.
+  /// Reads a token response: a success with a JSON object, and no `error` in it. Of what else it has, what does no harm is
+  /// passed over (``oddities``): a refusal would lose a refresh token that cannot be had again.
   public static func parse(
     _ response: HTTPResponse, quirks: TokenResponseQuirks
   ) throws(ResponseError) -> TokenResponse {
@@ -151,15 +154,17 @@ public struct TokenResponse: Sendable, Equatable {
     _ response: HTTPResponse, quirks: TokenResponseQuirks, types: [String: String]
   ) throws(ResponseError) -> TokenResponse {
     guard !(300..<400).contains(response.status) else { throw .redirect(status: response.status) }
-    let outer = members(of: response, quirks: quirks)
-    let refusal = outer.flatMap(quirks.error)
-    guard response.status == 200 else { throw response.refusal(refusal) }
-    guard let outer else { throw response.nonConforming("the body is not a JSON object of at most 1 MiB") }
+    let read = members(of: response, quirks: quirks)
+    let refusal = (read?.members).flatMap(quirks.error)
+    guard (200..<300).contains(response.status) else { throw response.refusal(refusal) }
+    guard let (outer, repeated) = read else {
+      throw response.nonConforming("the body is not a JSON object of at most 1 MiB")
+    }
     if let error = refusal {
       throw .oauth(error, status: response.status, retryAfter: response.retryAfter)
     }
     if let error = outer["error"], error != .null, error != .string("") {
-      throw response.nonConforming("it says 200 and has an error in it")
+      throw response.nonConforming("it says \(response.status) and has an error in it")
     }
     var inner = outer
     for name in quirks.path {
@@ -167,15 +172,21 @@ public struct TokenResponse: Sendable, Equatable {
       inner = members
     }
     do throws(WrongMember) {
-      return try TokenResponse(inner, outer: outer, quirks: quirks, types: types)
+      var tokens = try TokenResponse(inner, outer: outer, quirks: quirks, types: types)
+      tokens.oddities += repeated.map { "“\($0.printable(limit: 64))” is there twice: the last one counts" }
+      return tokens
     } catch {
       throw response.nonConforming(error)
     }
   }
 
-  private static func members(of response: HTTPResponse, quirks: TokenResponseQuirks) -> [String: JSON]? {
+  /// The members of an answer, and the names of those that are there twice; nil: it is no object.
+  static func members(
+    of response: HTTPResponse, quirks: TokenResponseQuirks
+  ) -> (members: [String: JSON], repeated: [String])? {
     guard quirks.acceptsForm, response.mediaType == "application/x-www-form-urlencoded" else {
-      return JSON(response.body)?.members
+      guard let (value, repeated) = JSON.lenient(response.body), let members = value.members else { return nil }
+      return (members, repeated)
     }
     guard response.body.count <= JSON.maximumBytes,
       let text = String(validating: response.body, as: UTF8.self),
@@ -185,30 +196,33 @@ public struct TokenResponse: Sendable, Equatable {
     for parameter in parameters where members.updateValue(.string(parameter.value), forKey: parameter.name) != nil {
       return nil
     }
-    return members
+    return (members, [])
   }
 
   private init(
     _ members: [String: JSON], outer: [String: JSON], quirks: TokenResponseQuirks, types: [String: String]
   ) throws(WrongMember) {
+    var odd: [String] = []
     accessToken = Secret(try members.requiredText("access_token"))
-    let isTyped = members["token_type"] != nil && members["token_type"] != .null
-    let named = if !isTyped, let assumed = quirks.tokenType { assumed } else { try members.requiredText("token_type") }
-    let isBearer = quirks.bearerNames.contains { $0.lowercased() == named.lowercased() }
-    guard let type = isBearer ? "Bearer" : types[named.lowercased()] else {
-      throw WrongMember(name: "token_type", wanted: "one that is known (Bearer, DPoP)")
-    }
-    tokenType = type
-    let issued = try members.text("issued_token_type")
+    tokenType = try Self.type(members, quirks, types, &odd)
+    let issued = Self.passing("is none", &odd) { () throws(WrongMember) in try members.text("issued_token_type") }
     issuedTokenType = issued?.isEmpty ?? true ? nil : issued
-    expiresIn = try Self.lifetime(members, quirks) ?? quirks.fixedLifetime
+    let lifetime = Self.passing("taken as unknown", &odd) { () throws(WrongMember) in
+      try Self.lifetime(members, quirks)
+    }
+    expiresIn = lifetime ?? quirks.fixedLifetime
     refreshIn = Self.hint("refresh_in", members, quirks)
-    refreshToken = try Self.optionalSecret("refresh_token", members)
-    refreshTokenExpiresIn =
-      Self.hint("refresh_token_expires_in", members, quirks) ?? Self.hint("x_refresh_token_expires_in", members, quirks)
-      ?? Self.keycloakHint(members, quirks)
-    scope = try Self.scopes(members, separator: quirks.scopeSeparator)
-    idToken = try Self.optionalSecret("id_token", members)
+    refreshToken = Self.passing("the one before goes on", &odd) { () throws(WrongMember) in
+      try Self.optionalSecret("refresh_token", members)
+    }
+    refreshTokenExpiresIn = Self.refreshTokenLifetime(members, quirks)
+    scope = Self.passing("taken as what was asked for", &odd) { () throws(WrongMember) in
+      try Self.scopes(members, separator: quirks.scopeSeparator)
+    }
+    idToken = Self.passing("taken as none", &odd) { () throws(WrongMember) in
+      try Self.optionalSecret("id_token", members)
+    }
+    oddities = odd
     let kept = outer.merging(members) { _, inner in inner }.filter { quirks.keepMembers.contains($0.key) }
     extra = Data(JSON.object(kept).serialized.utf8)
   }
@@ -218,6 +232,40 @@ public struct TokenResponse: Sendable, Equatable {
     let members = values.mapValues(JSON.string)
     try self.init(members, outer: members, quirks: quirks, types: Self.tokenTypes)
     refreshToken = nil
+  }
+
+  /// What is read where it can be; else it is absent, and said to be odd.
+  private static func passing<Value>(
+    _ consequence: String, _ odd: inout [String], _ read: () throws(WrongMember) -> Value?
+  ) -> Value? {
+    do throws(WrongMember) {
+      return try read()
+    } catch {
+      odd.append("\(error.name) is not \(error.wanted): \(consequence)")
+      return nil
+    }
+  }
+
+  /// One that is not known is refused: nobody knows how to use such a token (RFC 6749 §7.1). One that is missing is
+  /// Bearer, unless it says what kind of token an exchange gave.
+  private static func type(
+    _ members: [String: JSON], _ quirks: TokenResponseQuirks, _ types: [String: String], _ odd: inout [String]
+  ) throws(WrongMember) -> String {
+    let named: String
+    if let text = try members.text("token_type"), !text.isEmpty {
+      named = text
+    } else if let assumed = quirks.tokenType {
+      named = assumed
+    } else {
+      guard types == tokenTypes else { throw WrongMember(name: "token_type", wanted: "a non-empty string") }
+      odd.append("token_type is missing: taken as Bearer (assumed_token_type says which it is)")
+      named = "Bearer"
+    }
+    let isBearer = quirks.bearerNames.contains { $0.lowercased() == named.lowercased() }
+    guard let type = isBearer ? "Bearer" : types[named.lowercased()] else {
+      throw WrongMember(name: "token_type", wanted: "one that is known (Bearer, DPoP)")
+    }
+    return type
   }
 
   private static func optionalSecret(
@@ -242,9 +290,10 @@ public struct TokenResponse: Sendable, Equatable {
     return Lifetime.duration(number, unit: quirks.lifetimeUnit)
   }
 
-  /// Keycloak writes 0 for a refresh token that does not end.
-  private static func keycloakHint(_ members: [String: JSON], _ quirks: TokenResponseQuirks) -> Duration? {
-    hint("refresh_expires_in", members, quirks).flatMap { $0 == .zero ? nil : $0 }
+  /// Keycloak writes `refresh_expires_in`, and 0 for a refresh token that does not end.
+  static func refreshTokenLifetime(_ members: [String: JSON], _ quirks: TokenResponseQuirks) -> Duration? {
+    hint("refresh_token_expires_in", members, quirks) ?? hint("x_refresh_token_expires_in", members, quirks)
+      ?? hint("refresh_expires_in", members, quirks).flatMap { $0 == .zero ? nil : $0 }
   }
 
   private static func scopes(_ members: [String: JSON], separator: String) throws(WrongMember) -> [String]? {

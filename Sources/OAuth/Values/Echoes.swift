@@ -13,14 +13,14 @@ extension HTTPResponse {
   /// The response without what the request said in confidence: some servers repeat a refused token or secret in the words
   /// of their errors, which are logged, shown and kept.
   ///
-  /// An answer with tokens is left as it is: it may repeat the refresh token that goes on. A resource's answer goes to
-  /// whoever asked for the call, and must not have the token in it, whatever the status.
+  /// An answer with tokens is left as it is: it may repeat the refresh token that goes on, or have it as a part of the next
+  /// one. A resource's answer goes to whoever asked for the call, and must not have the token in it, whatever the status.
   public func withoutEchoes(of request: HTTPRequest) -> HTTPResponse {
     let isSuccess = (200..<300).contains(status)
     let isResource = request.purpose == .resource
     let mayRepeat = isSuccess && !isResource
     guard isResource || !body.isEmpty,
-      !mayRepeat || (request.purpose == .token && body.range(of: Data("access_token".utf8)) == nil)
+      !mayRepeat || (request.purpose == .token && !hasTokens)
     else { return self }
     var response = self
     for secret in request.secrets where secret.utf8.count >= Self.shortestSecret {
@@ -35,6 +35,10 @@ extension HTTPResponse {
       }
     }
     return response
+  }
+
+  private var hasTokens: Bool {
+    ["access_token", "refresh_token"].contains { body.range(of: Data($0.utf8)) != nil }
   }
 
   private mutating func replace(_ secret: Data) {

@@ -23,6 +23,15 @@ public enum JSONValue: Sendable, Hashable {
     self = value
   }
 
+  /// Reads an answer that is worth more than its form: a text that RFC 8259 leaves to its reader is read as most programs
+  /// do. Of members with one name the last counts (§4), and half a surrogate pair, or what is no UTF-8, becomes U+FFFD
+  /// (§8). Names which members were there twice.
+  public static func lenient(_ bytes: some Collection<UInt8>) -> (value: JSONValue, repeated: [String])? {
+    guard bytes.count <= maximumBytes else { return nil }
+    var reader = JSONReader(bytes: Array(bytes), isLenient: true)
+    return reader.text().map { ($0, reader.repeated) }
+  }
+
   /// The members where this is an object.
   public var members: [String: JSONValue]? {
     if case .object(let members) = self { members } else { nil }

@@ -1,11 +1,18 @@
 /// Reads one JSON text (RFC 8259), strictly. Each method returns nil at the first byte that the grammar does not allow.
 struct JSONReader {
+  /// Names that are remembered of members that are there twice.
+  private static let mostRepeated = 8
+
   private let bytes: [UInt8]
+  /// Whether ``JSONValue/lenient(_:)`` asks.
+  private let isLenient: Bool
   private var position = 0
   private var depth = 0
+  private(set) var repeated: [String] = []
 
-  init(bytes: [UInt8]) {
+  init(bytes: [UInt8], isLenient: Bool = false) {
     self.bytes = bytes
+    self.isLenient = isLenient
   }
 
   mutating func text() -> JSON? {
@@ -75,7 +82,11 @@ struct JSONReader {
       skipSpace()
       guard let name = string() else { return nil }
       skipSpace()
-      guard take(":"), let value = value(), members.updateValue(value, forKey: name) == nil else { return nil }
+      guard take(":"), let value = value() else { return nil }
+      if members.updateValue(value, forKey: name) != nil {
+        guard isLenient else { return nil }
+        if repeated.count < Self.mostRepeated, !repeated.contains(name) { repeated.append(name) }
+      }
       skipSpace()
     } while take(",")
     return take("}") ? .object(members) : nil
@@ -107,7 +118,8 @@ struct JSONReader {
     while let byte = next {
       position += 1
       switch byte {
-      case UInt8(ascii: "\""): return String(validating: content, as: UTF8.self)
+      case UInt8(ascii: "\""):
+        return isLenient ? String(decoding: content, as: UTF8.self) : String(validating: content, as: UTF8.self)
       case UInt8(ascii: "\\"):
         guard let scalar = escape() else { return nil }
         content.append(contentsOf: UTF8.encode(scalar)!)
@@ -135,8 +147,13 @@ struct JSONReader {
 
   private mutating func unicodeEscape() -> Unicode.Scalar? {
     guard let unit = codeUnit() else { return nil }
-    guard UTF16.isLeadSurrogate(unit) else { return Unicode.Scalar(unit) }
-    guard take("\\"), take("u"), let trail = codeUnit(), UTF16.isTrailSurrogate(trail) else { return nil }
+    let unpaired: Unicode.Scalar? = isLenient ? "\u{FFFD}" : nil
+    guard UTF16.isLeadSurrogate(unit) else { return Unicode.Scalar(unit) ?? unpaired }
+    let next = position
+    guard take("\\"), take("u"), let trail = codeUnit(), UTF16.isTrailSurrogate(trail) else {
+      position = next
+      return unpaired
+    }
     return Unicode.Scalar(0x10000 + (UInt32(unit & 0x3ff) << 10) + UInt32(trail & 0x3ff))
   }
 

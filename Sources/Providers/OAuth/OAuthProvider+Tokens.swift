@@ -6,7 +6,7 @@ public import OAuth
 extension OAuthProvider {
   public func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
-  ) -> Step<Issued> {
+  ) -> Step<RefreshAnswer> {
     let endpoint: URL
     do throws(ProviderFailure) {
       endpoint = try refreshEndpoint(metadata)
@@ -14,8 +14,28 @@ extension OAuthProvider {
       return .failed(error)
     }
     let request = TokenRequest.refresh(token, scopes: key.scopes, resources: resources(grant, key))
-    return ask(request, at: endpoint, metadata, bound: grant.dpopKey, isRefresh: true) { tokens, now in
-      checkRefresh(tokens, grant: grant, metadata: metadata, at: now)
+    let message = http(request, to: endpoint, metadata, isRefresh: true).proving(boundKey(grant.dpopKey))
+    var quirks = settings.refreshResponse
+    // The login's token was bound: a server that says nothing goes on with that.
+    if grant.dpopKey != nil, quirks.tokenType == nil { quirks.tokenType = "DPoP" }
+    return .send(message) { [quirks] response, now in
+      do throws(ResponseError) {
+        let tokens = try TokenResponse.parse(response, quirks: quirks)
+        let checked = checkRefresh(tokens, grant: grant, metadata: metadata, at: now)
+        return keeping(RotatedToken(tokens), checked)
+      } catch {
+        return keeping(RotatedToken(unusable: response, quirks: quirks), .failed(classify(error)))
+      }
+    }
+  }
+
+  /// However it ends: the provider takes no other refresh token any more than the one that it gave.
+  private func keeping(_ rotated: RotatedToken?, _ checked: Step<Issued>) -> Step<RefreshAnswer> {
+    checked.ending { end in
+      switch end {
+      case .success(let issued): .success(.issued(issued))
+      case .failure(let failure): rotated.map { .success(.rotated($0, failure)) } ?? .failure(failure)
+      }
     }
   }
 
@@ -88,7 +108,7 @@ extension OAuthProvider {
 
   /// A refusal is about what is traded, or for what (RFC 8693 §2.2.2); and an answer without a member is no outage.
   private func refusedExchange(_ error: ResponseError) -> ProviderFailure {
-    if case .nonConforming(200, let type, _, _) = error, type != "text/html" {
+    if case .nonConforming(200..<300, let type, _, _) = error, type != "text/html" {
       return .invalid(message: error.description, nil)
     }
     return refusedRequest(error)
@@ -103,14 +123,13 @@ extension OAuthProvider {
 
   func ask(
     _ request: TokenRequest, at endpoint: URL, _ metadata: ServerMetadata, bound key: Secret?,
-    isRefresh: Bool = false, then: @escaping @Sendable (TokenResponse, Timestamp) -> Step<Issued>
+    then: @escaping @Sendable (TokenResponse, Timestamp) -> Step<Issued>
   ) -> Step<Issued> {
-    let message = http(request, to: endpoint, metadata, isRefresh: isRefresh).proving(boundKey(key))
+    let message = http(request, to: endpoint, metadata).proving(boundKey(key))
     return .send(message) { response, now in
       do throws(ResponseError) {
-        let quirks = isRefresh ? settings.refreshResponse : settings.response
-        let tokens = try TokenResponse.parse(response, quirks: quirks)
-        if !isRefresh, let failure = wrongBinding(tokens, key) { return .failed(failure) }
+        let tokens = try TokenResponse.parse(response, quirks: settings.response)
+        if let failure = wrongBinding(tokens, key) { return .failed(failure) }
         return then(tokens, now)
       } catch {
         return .failed(classify(error))

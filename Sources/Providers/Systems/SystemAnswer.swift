@@ -38,8 +38,11 @@ extension HTTPResponse {
 
   var isSuccess: Bool { (200..<300).contains(status) }
 
+  /// The body as most programs read it: a member that is there twice fails no login.
+  var json: JSONValue? { JSONValue.lenient(body)?.value }
+
   /// The members of a JSON object; empty where the body is none.
-  var members: [String: JSONValue] { JSONValue(body)?.members ?? [:] }
+  var members: [String: JSONValue] { json?.members ?? [:] }
 
   /// What the system says to people.
   var words: String? {

@@ -16,7 +16,7 @@ extension VMSProvider {
   // MARK: Credentials
 
   func issued(_ response: HTTPResponse, device: String?) -> Step<LoginAnswer> {
-    guard let members = JSONValue(response.body)?.members else {
+    guard let members = response.json?.members else {
       return .failed(response.unusable("it is no JSON object"))
     }
     let user = members["user"]?.members ?? [:]
@@ -54,7 +54,7 @@ extension VMSProvider {
 
   /// As many sessions are open as the server allows (HTTP 419).
   func limited(_ response: HTTPResponse, _ attempt: Attempt) -> Step<LoginAnswer> {
-    let value = JSONValue(response.body)
+    let value = response.json
     let members = value?.members ?? [:]
     // Some servers answer with nothing but the sessions.
     let list = members["sessions"] ?? value

@@ -8,7 +8,7 @@ extension VMSProvider {
     let device = request.before.flatMap(Self.device(of:)) ?? Self.device(from: request.identifier)
     let warnings = request.warnings(of: description.kind)
     return .send(self.request(.discovery, "GET", ["static", "basic"], device: device)) { response, _ in
-      guard response.isSuccess, let members = JSONValue(response.body)?.members else {
+      guard response.isSuccess, let members = response.json?.members else {
         return .failed(unavailable(response))
       }
       if members["is_external_auth_enabled"]?.flag == false {
@@ -34,7 +34,7 @@ extension VMSProvider {
       if response.status == 403 || response.status == 404 {
         return .failed(.unsupported(message: "\(Self.disabled): \(response.account)"))
       }
-      guard response.isSuccess, let members = JSONValue(response.body)?.members else {
+      guard response.isSuccess, let members = response.json?.members else {
         return .failed(unavailable(response))
       }
       guard let text = members.text("url"), settings.site.isSafe(text),

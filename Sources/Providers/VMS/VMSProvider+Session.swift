@@ -15,7 +15,7 @@ extension VMSProvider {
     .send(request(.resource, "GET", ["sessions"], device: Self.device(of: grant), token: token.accessToken)) {
       response, _ in
       guard response.isSuccess else { return .failed(refusedCall(response)) }
-      let value = JSONValue(response.body)
+      let value = response.json
       guard let list = value?.members?["sessions"] ?? value, list.elements != nil else {
         return .failed(response.unusable("it is no list of sessions"))
       }

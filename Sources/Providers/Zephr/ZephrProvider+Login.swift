@@ -144,7 +144,7 @@ extension ZephrProvider {
       if response.status == 401 || response.status == 403 {
         return .done(.failure(.unusable("the server does not know its session (HTTP \(response.status))")))
       }
-      guard response.isSuccess, let profile = JSONValue(response.body)?.members else {
+      guard response.isSuccess, let profile = response.json?.members else {
         return .failed(response.isSuccess ? response.unusable("it is no JSON object") : response.refusal)
       }
       switch issued(session, profile: profile, memory, renewed: self.session(in: response, at: now)) {

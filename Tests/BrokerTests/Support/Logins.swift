@@ -112,7 +112,7 @@ struct NamingProvider: Provider {
   }
   func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
-  ) -> Step<Issued> {
+  ) -> Step<RefreshAnswer> {
     base.refresh(grant, token: token, key: key, metadata: metadata)
   }
   func tokenToRevoke(for token: Secret, hint: String, metadata: ServerMetadata) -> Step<TokenResponse>? {

@@ -73,7 +73,8 @@ final class Rig: Sendable {
     clock: ManualClock = ManualClock(), store: MemoryStore = MemoryStore(),
     transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain(),
     audit: MemoryAuditStore = MemoryAuditStore(), vault: (any Vault)? = nil, registrar: (any Registrar)? = nil,
-    wholeAccounts: Int = 128, isAsked: Bool = true
+    wholeAccounts: Int = 128, isAsked: Bool = true,
+    logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
   ) async throws {
     self.audit = audit
     self.clock = clock
@@ -84,7 +85,7 @@ final class Rig: Sendable {
     broker = await Broker(
       store: store, transport: transport, surroundings: clock.surroundings,
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
-      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, registrar: registrar,
+      logger: logger, registrar: registrar,
       auditStore: audit, vault: vault, wholeAccounts: wholeAccounts,
       readConfiguration: { () async throws(RPCError) in try await reading.read() })
     router = Router(broker)

@@ -98,6 +98,8 @@ final class StrictProvider: Transport {
     var waiting: [CheckedContinuation<Void, Never>] = []
     /// So many requests never come here.
     var dropping = 0
+    /// Answers have no access token.
+    var isBroken = false
     var refreshes = 0
     var reuses = 0
     var codes: [String] = []
@@ -116,6 +118,8 @@ final class StrictProvider: Transport {
   func accessToken(_ account: String) -> String { "\(account)-a\(state.withLock { $0.uses[account] ?? 0 } + 1)" }
 
   func hold() { state.withLock { $0.isHolding = true } }
+
+  func breakAnswers(_ isBroken: Bool = true) { state.withLock { $0.isBroken = isBroken } }
 
   /// The next so many requests are lost on their way, which shows when ``release()`` is called.
   func drop(_ count: Int) { state.withLock { $0.dropping = count } }
@@ -172,6 +176,7 @@ final class StrictProvider: Transport {
       state.uses[parts[0], default: 0] += 1
       return true
     }
+    if isLive, state.withLock({ $0.isBroken }) { return reply(#"{"refresh_token":"\#(parts[0])-r\#(number + 1)"}"#) }
     return isLive
       ? TokenServer.granted(request, lifetime: 3600) : reply(#"{"error":"invalid_grant"}"#, status: 400)
   }

@@ -116,7 +116,7 @@ struct SteppedProvider: Provider {
 
   func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
-  ) -> Step<Issued> { base.refresh(grant, token: token, key: key, metadata: metadata) }
+  ) -> Step<RefreshAnswer> { base.refresh(grant, token: token, key: key, metadata: metadata) }
 
   func revocation(
     of token: Secret, hint: String, context: [String: String], metadata: ServerMetadata

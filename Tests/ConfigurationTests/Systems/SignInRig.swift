@@ -98,7 +98,7 @@ struct SignInRig {
   func refresh(_ grant: SavedGrant, _ body: String) throws -> Issued {
     try talk(
       provider.refresh(grant, token: Secret("r"), key: SavedToken.Key(), metadata: metadata), [.success(json(body))]
-    ).end.get()
+    ).end.flatMap(\.issued).get()
   }
 }
 

@@ -118,7 +118,7 @@ struct GrantTypeTests {
     arguments: [
       (#"{"access_token":"a"}"#, "Bearer"), (#"{"access_token":"a","token_type":null}"#, "Bearer"),
       (#"{"access_token":"a","token_type":"DPoP"}"#, "DPoP"), (#"{"access_token":"a","token_type":"mac"}"#, nil),
-      (#"{"access_token":"a","token_type":7}"#, nil), (#"{"access_token":"a","token_type":""}"#, nil),
+      (#"{"access_token":"a","token_type":7}"#, nil), (#"{"access_token":"a","token_type":""}"#, "Bearer"),
     ] as [(String, String?)])
   func assumedType(body: String, type: String?) {
     let quirks = TokenResponseQuirks(tokenType: "bearer")

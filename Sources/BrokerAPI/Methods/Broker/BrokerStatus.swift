@@ -103,10 +103,11 @@ public enum BrokerStatus: RPCMethod {
     public var retry_at: Int64?
     public var skew_seconds: Double?
     public var last_error: String?
+    public var odd_answers: [String]?
 
     public init(
       provider: String, condition: String, since: Int64?, retry_at: Int64?, skew_seconds: Double?,
-      last_error: String?
+      last_error: String?, odd_answers: [String]? = nil
     ) {
       self.provider = provider
       self.condition = condition
@@ -114,6 +115,7 @@ public enum BrokerStatus: RPCMethod {
       self.retry_at = retry_at
       self.skew_seconds = skew_seconds
       self.last_error = last_error
+      self.odd_answers = odd_answers
     }
 
     public static let docs = [
@@ -125,6 +127,8 @@ public enum BrokerStatus: RPCMethod {
       "skew_seconds":
         "How far this machine's clock is ahead of the provider's, by its latest answer; behind: negative. Absent: not known.",
       "last_error": "What the last failed request to it said.",
+      "odd_answers":
+        "What in its token answers was outside the specification and passed over. Absent: nothing, since the settings were read.",
     ]
   }
 

@@ -1,0 +1,50 @@
+/// A refresh token that an answer brought in the place of the one that was sent.
+public struct RotatedToken: Sendable, Equatable {
+  public var token: Secret
+  /// Nil where the provider does not say.
+  public var expiresIn: Duration?
+
+  public init(token: Secret, expiresIn: Duration? = nil) {
+    self.token = token
+    self.expiresIn = expiresIn
+  }
+}
+
+extension RotatedToken {
+  /// That of an answer that is taken.
+  public init?(_ tokens: TokenResponse) {
+    guard let token = tokens.refreshToken else { return nil }
+    self.init(token: token, expiresIn: tokens.refreshTokenExpiresIn)
+  }
+
+  /// That of a success that cannot be used: where a provider rotates there is no other any more. It stands where the
+  /// settings look for the tokens; else, where there is no access token there, anywhere, if it is the only one.
+  public init?(unusable response: HTTPResponse, quirks: TokenResponseQuirks) {
+    guard (200..<300).contains(response.status),
+      var members = TokenResponse.members(of: response, quirks: quirks)?.members
+    else { return nil }
+    for name in quirks.path { members = members[name]?.members ?? members }
+    if case .string(let text) = members["refresh_token"], !text.isEmpty {
+      self.init(token: Secret(text), expiresIn: TokenResponse.refreshTokenLifetime(members, quirks))
+      return
+    }
+    // Beside an access token it may be another grant's.
+    if case .string(let text) = members["access_token"], !text.isEmpty { return nil }
+    let all = Self.all(in: .object(members))
+    guard all.count == 1, let text = all.first else { return nil }
+    self.init(token: Secret(text))
+  }
+
+  /// The depth of JSON is bounded.
+  private static func all(in value: JSON) -> Set<String> {
+    switch value {
+    case .object(let members):
+      members.reduce(into: []) { found, member in
+        if member.key == "refresh_token", case .string(let text) = member.value, !text.isEmpty { found.insert(text) }
+        found.formUnion(all(in: member.value))
+      }
+    case .array(let values): values.reduce(into: []) { $0.formUnion(all(in: $1)) }
+    case .null, .bool, .number, .string: []
+    }
+  }
+}
