@@ -11,7 +11,7 @@ public import OAuth
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
-  /// From the request's first byte to the response's last.
+  /// From the request's first byte to the response's last, in time in which this process ran.
   public static let deadline = Duration.seconds(30)
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
@@ -46,11 +46,11 @@ public final class HTTPTransport: Transport {
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
     let sent = message
     do {
-      // The client's own deadline ends with the response's head; a body that stalls must end as well.
+      // The client's own deadline would also count time in which the process was stopped.
       return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
-        group.addTask { try await self.read(client.execute(sent, deadline: .now() + TimeAmount(limit))) }
+        group.addTask { try await self.read(client.execute(sent, deadline: .distantFuture)) }
         group.addTask {
-          try await Task.sleep(for: limit)
+          try await RunningTime().sleep(for: limit)
           throw HTTPClientError.deadlineExceeded
         }
         defer { group.cancelAll() }
