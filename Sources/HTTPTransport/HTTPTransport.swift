@@ -35,7 +35,7 @@ public final class HTTPTransport: Transport {
     await clients.close()
   }
 
-  public func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+  public func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse {
     let client = try clients.take(request.tls)
     defer { clients.giveBack(request.tls) }
     var message = HTTPClientRequest(url: request.url.absoluteString)
@@ -51,6 +51,10 @@ public final class HTTPTransport: Transport {
         group.addTask { try await self.read(client.execute(sent, deadline: .distantFuture)) }
         group.addTask {
           try await RunningTime().sleep(for: limit)
+          if let late {
+            late.isOverdue(TransportError(HTTPClientError.deadlineExceeded, request))
+            try await RunningTime().sleep(for: late.limit - limit)
+          }
           throw HTTPClientError.deadlineExceeded
         }
         defer { group.cancelAll() }

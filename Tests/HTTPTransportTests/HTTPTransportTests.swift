@@ -3,6 +3,7 @@ import Foundation
 import NIOCore
 import NIOPosix
 import OAuth
+import Synchronization
 import Testing
 
 @testable import HTTPTransport
@@ -12,12 +13,13 @@ private struct ScriptedServer {
   let channel: any Channel
 
   static func with(
-    _ answer: String, closes: Bool, _ body: (URL) async throws -> Void
+    _ answer: String, closes: Bool, after delay: TimeAmount = .zero, _ body: (URL) async throws -> Void
   ) async throws {
     let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(Answering(answer: answer, closes: closes))
+          try channel.pipeline.syncOperations.addHandler(
+            Answering(answer: answer, closes: closes, delay: delay))
         }
       }.bind(host: "127.0.0.1", port: 0).get()
     let port = try #require(channel.localAddress?.port)
@@ -37,18 +39,22 @@ private struct ScriptedServer {
 
     private let answer: String
     private let closes: Bool
+    private let delay: TimeAmount
     private var hasAnswered = false
 
-    init(answer: String, closes: Bool) {
+    init(answer: String, closes: Bool, delay: TimeAmount) {
       self.answer = answer
       self.closes = closes
+      self.delay = delay
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
       guard !hasAnswered else { return }
       hasAnswered = true
-      context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
-      if closes { context.close(promise: nil) }
+      context.eventLoop.assumeIsolated().scheduleTask(in: delay) { [self] in
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+        if closes { context.close(promise: nil) }
+      }
     }
   }
 }
@@ -94,6 +100,26 @@ struct HTTPTransportTests {
     ])
   func ends(answer: String) async throws {
     #expect(kind(try await send(answer)) == .lost)
+  }
+
+  @Test("A late answer is read on after its time, which is said once, and no longer than its limit")
+  func late() async throws {
+    let transport = HTTPTransport(userAgent: "test", deadline: .milliseconds(300))
+    let answer = Self.head + "Connection: close\r\nContent-Length: 2\r\n\r\n{}"
+    let told = Mutex<[TransportError]>([])
+    let late = { LateAnswer(limit: $0) { error in told.withLock { $0.append(error) } } }
+    try await ScriptedServer.with(answer, closes: true, after: .milliseconds(1200)) { url in
+      let request = HTTPRequest(purpose: .token, method: "POST", url: url)
+      let response = try await transport.send(request, late: late(.seconds(20)))
+      #expect(response.body == Data("{}".utf8))
+      let overdue = TransportError(.timedOut, "127.0.0.1 did not answer in time", cause: .silence)
+      #expect(told.withLock { $0 } == [overdue])
+      await #expect(throws: overdue) { _ = try await transport.send(request, late: late(.milliseconds(600))) }
+      #expect(told.withLock { $0.count } == 2)
+      await #expect(throws: overdue) { _ = try await transport.send(request) }
+    }
+    await transport.close()
+    #expect(told.withLock { $0.count } == 2)
   }
 
   @Test("Where nobody listens nothing was sent")

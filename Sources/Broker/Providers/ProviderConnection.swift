@@ -134,8 +134,8 @@ final class ProviderConnection: Piece {
 
   /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its
   /// proof (RFC 9449 §8), since it then did nothing else.
-  func send(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
-    guard !request.signatures.isEmpty else { return await sendOnce(request) }
+  func send(_ request: HTTPRequest, late: LateAnswer? = nil) async -> Result<HTTPResponse, ProviderFailure> {
+    guard !request.signatures.isEmpty else { return await sendOnce(request, late) }
     let origin = request.origin
     var nonce = nonces[origin]
     for isLast in [false, true] {
@@ -145,7 +145,7 @@ final class ProviderConnection: Piece {
       } catch {
         return .failure(.misconfigured(message: error.description, nil))
       }
-      let result = await sendOnce(signed)
+      let result = await sendOnce(signed, late)
       guard case .success(let response) = result, let fresh = response.dpopNonce else { return result }
       if nonces[origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
       nonces[origin] = fresh
@@ -155,10 +155,10 @@ final class ProviderConnection: Piece {
     return .failure(.unclear(message: "the provider wants another DPoP nonce each time", retryAfter: nil))
   }
 
-  private func sendOnce(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
+  private func sendOnce(_ request: HTTPRequest, _ late: LateAnswer?) async -> Result<HTTPResponse, ProviderFailure> {
     let sent = now
     do throws(TransportError) {
-      let response = try await transport.send(request)
+      let response = try await transport.send(request, late: late)
       measureSkew(response, sent: sent)
       return .success(response.withoutEchoes(of: request))
     } catch {
@@ -172,10 +172,12 @@ final class ProviderConnection: Piece {
 
   /// Runs an exchange to its end.
   ///
-  /// - Parameter isRefresh: use the signing keys at hand. An answer that may hold a rotated refresh token waits for no other
-  ///   request before it is on disk.
+  /// - Parameters:
+  ///   - isRefresh: use the signing keys at hand. An answer that may hold a rotated refresh token waits for no other
+  ///     request before it is on disk.
+  ///   - late: how each answer is read on after its time is over.
   func converse<Output: Sendable>(
-    _ first: Step<Output>, isRefresh: Bool = false
+    _ first: Step<Output>, isRefresh: Bool = false, late: LateAnswer? = nil
   ) async -> Result<Output, ProviderFailure> {
     var step = first
     for _ in 0..<Limit.steps {
@@ -183,11 +185,11 @@ final class ProviderConnection: Piece {
       case .done(let issued): return .success(issued)
       case .failed(let failure): return .failure(failure)
       case .send(let request, let then):
-        switch await send(request) {
+        switch await send(request, late: late) {
         case .success(let response): step = then(response, now)
         case .failure(let failure): return .failure(failure)
         }
-      case .attempt(let request, let then): step = then(await send(request), now)
+      case .attempt(let request, let then): step = then(await send(request, late: late), now)
       case .keys(let unknown, let then):
         let keys = isRefresh ? keysAtHand(unknown: unknown) : await fetchKeys(unknown: unknown)
         step = then(keys, now)

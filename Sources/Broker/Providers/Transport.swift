@@ -2,7 +2,27 @@ public import OAuth
 
 /// Sends requests to providers. Redirects are never followed; bodies and times are bounded by the request's purpose.
 public protocol Transport: Sendable {
-  func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse
+  /// - Parameter late: the answer is read on after its time is over; nil: the request ends with its time.
+  func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse
+}
+
+extension Transport {
+  public func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+    try await send(request, late: nil)
+  }
+}
+
+/// An answer that cannot be asked for again, such as that to a refresh whose refresh token is good once.
+public struct LateAnswer: Sendable {
+  /// How long it is read for, from the request's beginning on.
+  public var limit: Duration
+  /// Called once, when the request's time is over.
+  public var isOverdue: @Sendable (TransportError) -> Void
+
+  public init(limit: Duration, isOverdue: @escaping @Sendable (TransportError) -> Void) {
+    self.limit = limit
+    self.isOverdue = isOverdue
+  }
 }
 
 /// No answer came. The text is for people and names no secret.

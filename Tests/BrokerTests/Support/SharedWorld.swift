@@ -129,7 +129,7 @@ final class StrictProvider: Transport {
     for continuation in waiting { continuation.resume() }
   }
 
-  func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+  func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse {
     let isLost = state.withLock { state in
       guard state.dropping > 0 else { return false }
       state.dropping -= 1
