@@ -19,6 +19,8 @@ final class ModelNetwork {
     let sentAt: Moment
     let answer: (Outcome) -> Void
     var isOver = false
+    /// Its time is over, and its answer is read on.
+    var isLate = false
     /// Until the provider reads it.
     var arrival: (timer: VirtualTime.TimerID, action: () -> Void)?
 
@@ -72,7 +74,13 @@ final class ModelNetwork {
     let limit = request.purpose == .revocation ? Self.revocationDeadline : Self.deadline
     let timedOut = TransportError(.timedOut, "no answer in time")
     if let late {
-      world.time.at(world.now + limit) { if !exchange.isOver { late.isOverdue(timedOut) } }
+      world.time.at(world.now + limit) {
+        guard !exchange.isOver, exchange.run == self.world.run else { return }
+        exchange.isLate = true
+        exchange.provider.watch.underWay -= 1
+        exchange.provider.watch.lastTrouble = self.world.now
+        late.isOverdue(timedOut)
+      }
     }
     world.time.at(world.now + (late.map { $0.limit.wholeSeconds * second } ?? limit)) {
       self.end(exchange, .failure(timedOut))
