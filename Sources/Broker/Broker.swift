@@ -58,7 +58,9 @@ public final class Broker {
     audit = AuditLog(trail, cache, now: surroundings.now, logger)
     auditReader = AuditReader(audit, authorizer: authorizer)
     journal = Journal(store, runtime)
-    providers = ProviderDirectory(configuration.providers, transport, journal: journal, runtime)
+    providers = ProviderDirectory(
+      configuration.providers, refreshesAtOnce: configuration.refresh.concurrentPerProvider, transport,
+      journal: journal, runtime)
     accounts = Accounts(
       runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh,
       wholeAccounts: wholeAccounts)
@@ -167,7 +169,8 @@ public final class Broker {
   /// Puts a configuration in force that was read and checked, but for what ``complete(_:)`` does.
   private func enforce(_ new: BrokerConfiguration) {
     registrations.configure(new.providers, declared: new.accounts)
-    providers.configure(new.providers + registrations.registered)
+    providers.configure(
+      new.providers + registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
     accounts.configure(new.refresh)
     declared.configure(new.accounts)
     accounts.cache.configure(new.refresh)

@@ -145,6 +145,9 @@ enum Limit {
   /// read after their time without a place among its requests.
   static let lateAnswer = Duration.seconds(300)
   static let lateAnswers = 64
+  /// Connections of one provider to one server, for logins and their like, and for what callers ask.
+  static let loginConnections = 8
+  static let callerConnections = 16
   /// How soon a lease is prolonged again after the store did not answer.
   static let prolongingPause = Duration.seconds(5)
   /// How often a change is decided anew after another broker changed the account first.

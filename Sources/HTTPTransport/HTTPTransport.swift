@@ -7,7 +7,7 @@ import NIOPosix
 public import OAuth
 
 /// Sends the broker's requests by AsyncHTTPClient: no redirects, every body and time bounded, and a client of its own for
-/// each choice of certificates.
+/// each pool of connections and choice of certificates.
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
@@ -35,9 +35,12 @@ public final class HTTPTransport: Transport {
     await clients.close()
   }
 
-  public func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse {
-    let client = try clients.take(request.tls)
-    defer { clients.giveBack(request.tls) }
+  public func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
+    let key = Clients.Key(pool: pool, tls: request.tls)
+    let client = try clients.take(key)
+    defer { clients.giveBack(key) }
     var message = HTTPClientRequest(url: request.url.absoluteString)
     message.method = .RAW(value: request.method)
     for header in request.headers { message.headers.add(name: header.name, value: header.value) }

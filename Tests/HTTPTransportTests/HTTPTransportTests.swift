@@ -70,7 +70,7 @@ struct HTTPTransportTests {
     var result: Result<HTTPResponse, TransportError> = .failure(TransportError(.notSent, "not asked"))
     try await ScriptedServer.with(answer, closes: closes) { url in
       do throws(TransportError) {
-        result = .success(try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url)))
+        result = .success(try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url), over: .test))
       } catch {
         result = .failure(error)
       }
@@ -110,13 +110,15 @@ struct HTTPTransportTests {
     let late = { LateAnswer(limit: $0) { error in told.withLock { $0.append(error) } } }
     try await ScriptedServer.with(answer, closes: true, after: .milliseconds(1200)) { url in
       let request = HTTPRequest(purpose: .token, method: "POST", url: url)
-      let response = try await transport.send(request, late: late(.seconds(20)))
+      let response = try await transport.send(request, over: .test, late: late(.seconds(20)))
       #expect(response.body == Data("{}".utf8))
       let overdue = TransportError(.timedOut, "127.0.0.1 did not answer in time", cause: .silence)
       #expect(told.withLock { $0 } == [overdue])
-      await #expect(throws: overdue) { _ = try await transport.send(request, late: late(.milliseconds(600))) }
+      await #expect(throws: overdue) {
+        _ = try await transport.send(request, over: .test, late: late(.milliseconds(600)))
+      }
       #expect(told.withLock { $0.count } == 2)
-      await #expect(throws: overdue) { _ = try await transport.send(request) }
+      await #expect(throws: overdue) { _ = try await transport.send(request, over: .test) }
     }
     await transport.close()
     #expect(told.withLock { $0.count } == 2)
@@ -128,7 +130,7 @@ struct HTTPTransportTests {
     let url = try #require(URL(string: "http://127.0.0.1:1/token"))
     let started = ContinuousClock.now
     do throws(TransportError) {
-      _ = try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url))
+      _ = try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url), over: .test)
       Issue.record("somebody answered")
     } catch {
       #expect(error.kind == .notSent && error.cause == .refused, "\(error)")
@@ -144,7 +146,7 @@ struct HTTPTransportTests {
     var errors: [TransportError] = []
     func ask(_ url: URL) async {
       do throws(TransportError) {
-        _ = try await transport.send(HTTPRequest(purpose: .discovery, method: "GET", url: url))
+        _ = try await transport.send(HTTPRequest(purpose: .discovery, method: "GET", url: url), over: .test)
       } catch {
         errors.append(error)
       }

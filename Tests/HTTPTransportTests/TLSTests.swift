@@ -92,7 +92,7 @@ struct TLSTests {
     var request = HTTPRequest(purpose: .token, method: "POST", url: url)
     request.tls = choice
     do throws(TransportError) {
-      return .success(String(decoding: try await transport.send(request).body, as: UTF8.self))
+      return .success(String(decoding: try await transport.send(request, over: .test).body, as: UTF8.self))
     } catch {
       return .failure(error)
     }
@@ -170,28 +170,31 @@ struct TLSTests {
   @Test("Clients are few: the one that was unused the longest makes room, and one in use never goes")
   func bounded() async throws {
     let clients = Clients(most: 2)
-    let choices = [try choice(), try choice(client: "client"), try choice(client: "other-client")]
-    let first = try clients.take(choices[0])
-    _ = try clients.take(choices[1])
-    #expect(throws: TransportError(.notSent, "2 different certificates are in use at once")) {
-      try clients.take(choices[2])
+    let keys = [
+      Clients.Key(pool: .test), .init(pool: .test, tls: try choice(client: "client")),
+      .init(pool: .pool("b", .callers)),
+    ]
+    let first = try clients.take(keys[0])
+    _ = try clients.take(keys[1])
+    #expect(throws: TransportError(.notSent, "2 pools of connections are in use at once")) {
+      try clients.take(keys[2])
     }
-    clients.giveBack(choices[0])
-    #expect(try clients.take(choices[0]) === first)
-    clients.giveBack(choices[0])
-    _ = try clients.take(choices[2])
+    clients.giveBack(keys[0])
+    #expect(try clients.take(keys[0]) === first)
+    clients.giveBack(keys[0])
+    _ = try clients.take(keys[2])
     #expect(clients.count == 2)
-    clients.giveBack(choices[1])
-    #expect(try clients.take(choices[0]) !== first)
+    clients.giveBack(keys[1])
+    #expect(try clients.take(keys[0]) !== first)
     await clients.close()
     #expect(clients.count == 0)
-    #expect(throws: TransportError(.notSent, "the broker is ending")) { try clients.take(choices[0]) }
+    #expect(throws: TransportError(.notSent, "the broker is ending")) { try clients.take(keys[0]) }
   }
 
   @Test("A client that nobody uses is closed after a time")
   func closes() async throws {
     let clients = Clients(idle: .milliseconds(20))
-    let choice = try choice()
+    let choice = Clients.Key(pool: .test, tls: try choice())
     let used = try clients.take(choice)
     clients.giveBack(choice)
     // Taken again before the time is over, or after: it stays as long as it is used.

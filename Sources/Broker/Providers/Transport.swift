@@ -1,14 +1,37 @@
+public import Grants
 public import OAuth
 
 /// Sends requests to providers. Redirects are never followed; bodies and times are bounded by the request's purpose.
 public protocol Transport: Sendable {
-  /// - Parameter late: the answer is read on after its time is over; nil: the request ends with its time.
-  func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse
+  /// - Parameters:
+  ///   - pool: the connections that it may use.
+  ///   - late: the answer is read on after its time is over; nil: the request ends with its time.
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse
 }
 
-extension Transport {
-  public func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
-    try await send(request, late: nil)
+/// Connections that requests share. Each pool has its own, also to the same server: a provider that hangs stops no other
+/// one, and what callers ask for stops no refresh.
+public struct ConnectionPool: Sendable, Hashable {
+  public enum Use: Sendable, Hashable {
+    /// Refreshes, and the metadata and keys that they need.
+    case refreshes
+    /// Logins, logouts, registrations and checks.
+    case logins
+    /// What callers ask for by an account's token.
+    case callers
+  }
+
+  public var provider: ProviderName
+  public var use: Use
+  /// Connections to one server at once. Of HTTP/2 there is one, which takes many requests.
+  public var size: Int
+
+  public init(_ provider: ProviderName, _ use: Use, size: Int) {
+    self.provider = provider
+    self.use = use
+    self.size = size
   }
 }
 

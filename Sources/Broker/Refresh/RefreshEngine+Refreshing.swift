@@ -85,10 +85,10 @@ extension RefreshEngine {
     guard grant.saved.kind.isUnattended else {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       let late = lateAnswer(account, sent, asked, ticket)
-      return (sent, await connection.converse(step, isRefresh: true, late: late))
+      return (sent, await connection.converse(step, for: .refreshes, late: late))
     }
     switch issue(grant.saved, sent.key, asked, metadata) {
-    case .success(let step): return (sent, await connection.converse(step, isRefresh: true))
+    case .success(let step): return (sent, await connection.converse(step, for: .refreshes))
     case .failure(let failure): return (sent, .failure(failure))
     }
   }

@@ -20,6 +20,7 @@ final class ScriptedTransport: Transport {
     var holding: Set<Purpose> = []
     var held: [Held] = []
     var requests: [HTTPRequest] = []
+    var pools: [ConnectionPool] = []
     var inFlight = 0
     var mostInFlight = 0
   }
@@ -79,13 +80,22 @@ final class ScriptedTransport: Transport {
   func requests(_ purpose: Purpose) -> [HTTPRequest] {
     state.withLock { $0.requests.filter { $0.purpose == purpose } }
   }
+  /// Over which pools they went, in their order.
+  func pools(_ purpose: Purpose) -> [ConnectionPool] {
+    state.withLock { state in
+      zip(state.requests, state.pools).filter { $0.0.purpose == purpose }.map(\.1)
+    }
+  }
   func count(_ purpose: Purpose) -> Int { requests(purpose).count }
   func held(_ purpose: Purpose) -> Int { state.withLock { $0.held.filter { $0.purpose == purpose }.count } }
   var mostInFlight: Int { state.withLock { $0.mostInFlight } }
 
-  func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse {
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
     state.withLock { state in
       state.requests.append(request)
+      state.pools.append(pool)
       state.inFlight += 1
       state.mostInFlight = max(state.mostInFlight, state.inFlight)
     }

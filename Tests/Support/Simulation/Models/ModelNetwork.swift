@@ -205,7 +205,9 @@ final class ModelTransport: Transport, @unchecked Sendable {
     self.run = run
   }
 
-  func send(_ request: HTTPRequest, late: LateAnswer?) async throws(TransportError) -> HTTPResponse {
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
     let outcome = await withUnsafeContinuation { (continuation: UnsafeContinuation<ModelNetwork.Outcome, Never>) in
       guard network.world.run == run else {
         return continuation.resume(returning: .failure(TransportError(.notSent, "the process ended")))
