@@ -12,12 +12,23 @@ final class Clients: Sendable {
   /// Clients at once. A provider has three where all of its uses go on at the same time.
   static let most = 512
   /// What nobody used for so long is closed.
-  static let idle = TimeAmount.seconds(300)
+  static let idle = TimeAmount.seconds(60)
   static let connectTimeout = TimeAmount.seconds(10)
+  /// The same where other addresses are left: all of them have to be tried before a request's time is over.
+  static let shortConnectTimeout = TimeAmount.seconds(4)
 
   struct Key: Hashable {
     var pool: ConnectionPool
     var tls: TLSChoice?
+    /// Where the name of the request is reached; nil: the request has an address itself.
+    var place: Place?
+
+    struct Place: Hashable {
+      var host: String
+      var address: String
+      /// There are others to try, so that less time is spent on this one.
+      var isOneOfMany: Bool
+    }
   }
 
   private struct Entry {
@@ -65,7 +76,7 @@ final class Clients: Sendable {
       do throws(TransportError) {
         evicted = try makeRoom(&state)
         let tls = try key.tls?.configuration() ?? SystemAuthorities.configuration()
-        let client = Self.client(tls, connections: key.pool.size)
+        let client = Self.client(tls, connections: key.pool.size, at: key.place)
         state.entries[key] = Entry(client: client, users: 1, lastUse: state.uses)
         return .success(client)
       } catch {

@@ -6,13 +6,16 @@ import NIOSSL
 import OAuth
 
 extension Clients {
-  static func client(_ tls: TLSConfiguration, connections: Int) -> HTTPClient {
+  static func client(_ tls: TLSConfiguration, connections: Int, at place: Key.Place?) -> HTTPClient {
     var tls = tls
     // RFC 9325 §3.1.1: nothing older may be negotiated.
     tls.minimumTLSVersion = .tlsv12
     var configuration = HTTPClient.Configuration(
-      tlsConfiguration: tls, redirectConfiguration: .disallow, timeout: .init(connect: connectTimeout),
+      tlsConfiguration: tls, redirectConfiguration: .disallow,
+      timeout: .init(connect: place?.isOneOfMany == true ? shortConnectTimeout : connectTimeout),
       decompression: .disabled)
+    // The certificate and the Host header stay those of the name.
+    if let place { configuration.dnsOverride = [place.host: place.address] }
     // A pooled connection that the server has closed would make a request look lost that was never taken.
     configuration.connectionPool.idleTimeout = .seconds(5)
     configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections

@@ -26,10 +26,12 @@ extension HTTPTransport {
   }
 }
 
-/// A server that answers requests for `/fast` and leaves the others without an answer.
+/// A server that answers requests for `/fast` with their Host, closes at `/broken`, and leaves the others without an
+/// answer.
 private final class HalfServer: Sendable {
   let open = Mutex(0)
   let most = Mutex(0)
+  let all = Mutex(0)
 
   func with(_ body: (URL) async throws -> Void) async throws {
     let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -39,6 +41,7 @@ private final class HalfServer: Sendable {
           open += 1
           return open
         }
+        self.all.withLock { $0 += 1 }
         self.most.withLock { $0 = max($0, now) }
         channel.closeFuture.whenComplete { _ in self.open.withLock { $0 -= 1 } }
         return channel.eventLoop.makeCompletedFuture {
@@ -61,9 +64,12 @@ private final class HalfServer: Sendable {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
       let text = String(buffer: unwrapInboundIn(data))
+      if text.hasPrefix("GET /broken ") { context.close(promise: nil) }
       guard text.hasPrefix("GET /fast ") else { return }
+      let host = text.split(separator: "\r\n").first { $0.lowercased().hasPrefix("host: ") }?.dropFirst(6) ?? ""
       context.writeAndFlush(
-        wrapOutboundOut(ByteBuffer(string: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")), promise: nil)
+        wrapOutboundOut(
+          ByteBuffer(string: "HTTP/1.1 200 OK\r\nContent-Length: \(host.utf8.count)\r\n\r\n\(host)")), promise: nil)
     }
   }
 }
@@ -96,7 +102,84 @@ struct PoolTests {
       #expect(await eventually { server.open.withLock { $0 } == 2 })
       let started = ContinuousClock.now
       let response = try await transport.send(request(url, "fast"), over: other)
-      #expect(response.body == Data("ok".utf8) && ContinuousClock.now - started < .seconds(5))
+      #expect(response.status == 200 && ContinuousClock.now - started < .seconds(5))
+    }
+    await transport.close()
+  }
+
+  @Test(
+    "The addresses of a name are tried in their order until one is there, which is then the first",
+    arguments: [["127.0.0.2", "127.0.0.1"], ["::1", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]])
+  func addresses(_ addresses: [String]) async throws {
+    let names = NameLookups(["provider.test": addresses])
+    let transport = HTTPTransport(userAgent: "test", deadline: .seconds(20), names: names)
+    try await HalfServer().with { url in
+      let named = try #require(URL(string: "http://provider.test:\(url.port ?? 0)"))
+      let response = try await transport.send(request(named, "fast"), over: .test)
+      #expect(String(decoding: response.body, as: UTF8.self) == "provider.test:\(url.port ?? 0)")
+      #expect(try await names.addresses(of: "provider.test").first == "127.0.0.1")
+    }
+    await transport.close()
+  }
+
+  @Test("What may have been sent to one address is sent to no other")
+  func sentOnce() async throws {
+    let server = HalfServer()
+    try await server.with { url in
+      // Both are this server.
+      let names = NameLookups(["provider.test": ["127.0.0.1", "::ffff:127.0.0.1"]])
+      let transport = HTTPTransport(userAgent: "test", deadline: .seconds(20), names: names)
+      let named = try #require(URL(string: "http://provider.test:\(url.port ?? 0)"))
+      do throws(TransportError) {
+        _ = try await transport.send(request(named, "broken"), over: .test)
+        Issue.record("an answer")
+      } catch {
+        #expect(error.kind == .lost)
+      }
+      await transport.close()
+    }
+    #expect(server.all.withLock { $0 } == 1)
+  }
+
+  @Test("Where nobody is at any address, nothing was sent")
+  func nowhere() async throws {
+    let names = NameLookups(["provider.test": ["127.0.0.2", "127.0.0.3"]])
+    let transport = HTTPTransport(userAgent: "test", deadline: .seconds(20), names: names)
+    let url = try #require(URL(string: "http://provider.test:1/"))
+    await #expect(
+      throws: TransportError(.notSent, "no connection to provider.test: connection refused", cause: .refused)
+    ) { _ = try await transport.send(request(url, "fast"), over: .test) }
+    await transport.close()
+  }
+
+  @Test("A name whose lookup hangs stops no request for another")
+  func hangingName() async throws {
+    let ends = Mutex(false)
+    defer { ends.withLock { $0 = true } }
+    let names = NameLookups(resolve: { host in
+      while host == "slow.test", !ends.withLock({ $0 }) { usleep(5000) }
+      return .success(["127.0.0.1"])
+    })
+    let transport = HTTPTransport(userAgent: "test", deadline: .seconds(2), names: names)
+    try await HalfServer().with { url in
+      let slow = try #require(URL(string: "http://slow.test:\(url.port ?? 0)"))
+      let waiting = (0..<20).map { _ in
+        Task { () async -> TransportError? in
+          do throws(TransportError) {
+            _ = try await transport.send(request(slow, "fast"), over: .test)
+            return nil
+          } catch {
+            return error
+          }
+        }
+      }
+      #expect(await eventually { names.count == 1 })
+      let fast = try #require(URL(string: "http://fast.test:\(url.port ?? 0)"))
+      let started = ContinuousClock.now
+      _ = try await transport.send(request(fast, "fast"), over: .test)
+      #expect(ContinuousClock.now - started < .milliseconds(1500))
+      // Their own time is shorter than a lookup's here.
+      for task in waiting { #expect(await task.value?.kind == .timedOut) }
     }
     await transport.close()
   }

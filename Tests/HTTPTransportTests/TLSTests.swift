@@ -13,11 +13,12 @@ import Testing
 /// A server of HTTP over TLS, which says the name in the client's certificate.
 private struct SecureServer {
   static func with(
-    _ certificates: Certificates, asksForCertificate: Bool, _ body: (URL) async throws -> Void
+    _ certificates: Certificates, as name: String = "server", asksForCertificate: Bool,
+    _ body: (URL) async throws -> Void
   ) async throws {
     var tls = TLSConfiguration.makeServerConfiguration(
-      certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("server"))).map { .certificate($0) },
-      privateKey: .privateKey(try NIOSSLPrivateKey(bytes: Array(certificates.key("server").utf8), format: .pem)))
+      certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem(name))).map { .certificate($0) },
+      privateKey: .privateKey(try NIOSSLPrivateKey(bytes: Array(certificates.key(name).utf8), format: .pem)))
     if asksForCertificate {
       tls.certificateVerification = .noHostnameVerification
       tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("authority"))))
@@ -115,6 +116,20 @@ struct TLSTests {
       }
       // What one choice opened is not used for another.
       #expect(await ask(transport, url, named) == .success("nobody"))
+    }
+    await transport.close()
+  }
+
+  @Test("A name that was looked up before is still the one in the certificate")
+  func name() async throws {
+    let transport = HTTPTransport(
+      userAgent: "test", names: NameLookups(["provider.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]]))
+    let choice = try choice()
+    try await SecureServer.with(certificates, as: "named-server", asksForCertificate: false) { url in
+      func named(_ host: String) throws -> URL { try #require(URL(string: "https://\(host):\(url.port ?? 0)/token")) }
+      #expect(await ask(transport, try named("provider.test"), choice) == .success("nobody"))
+      let error = error(await ask(transport, try named("other.test"), choice))
+      #expect(error?.cause == .certificate && error?.kind == .notSent, "\(String(describing: error))")
     }
     await transport.close()
   }
