@@ -112,7 +112,8 @@ let package = Package(
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
     tests(
-      "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
+      "HTTPTransportTests",
+      ["HTTPTransport", "TestSupport", "Broker", "Grants", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
     tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(

@@ -58,7 +58,9 @@ public final class Broker {
     audit = AuditLog(trail, cache, now: surroundings.now, logger)
     auditReader = AuditReader(audit, authorizer: authorizer)
     journal = Journal(store, runtime)
-    providers = ProviderDirectory(configuration.providers, transport, journal: journal, runtime)
+    providers = ProviderDirectory(
+      configuration.providers, refreshesAtOnce: configuration.refresh.concurrentPerProvider, transport,
+      journal: journal, runtime)
     accounts = Accounts(
       runtime, providers: providers, journal: journal, cache: cache, refreshPolicy: configuration.refresh,
       wholeAccounts: wholeAccounts)
@@ -170,7 +172,8 @@ public final class Broker {
   /// Puts a configuration in force that was read and checked, but for what ``complete(_:)`` does.
   private func enforce(_ new: BrokerConfiguration) {
     registrations.configure(new.providers, declared: new.accounts)
-    providers.configure(new.providers + registrations.registered)
+    providers.configure(
+      new.providers + registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
     accounts.configure(new.refresh)
     declared.configure(new.accounts)
     accounts.cache.configure(new.refresh)
@@ -264,11 +267,12 @@ public final class Broker {
   /// That another program has taken the state over.
   public var loss: StoreError? { runtime.lifecycle.loss }
 
-  /// Accounts whose latest tokens are in memory alone.
-  public var unsaved: [AccountName] { journal.unsaved.keys.sorted() }
-
-  /// The same, to be saved elsewhere.
-  public func packedUnsaved() -> [any PackedAccount] { unsaved.compactMap { accounts.packed($0) } }
+  /// Accounts whose latest tokens are in memory alone: as they should be on disk.
+  public func unsaved() -> [any PackedAccount] {
+    let uncommitted = accounts.uncommitted()
+    let names = Set(uncommitted.map(\.account))
+    return uncommitted + journal.unsaved.keys.sorted().filter { !names.contains($0) }.compactMap { accounts.packed($0) }
+  }
 
   /// Why the state cannot be written; nil: it can.
   public var storeFailure: StoreError? { journal.failure }

@@ -143,6 +143,13 @@ enum Limit {
   static let slowCommit = Duration.seconds(5)
   /// How long a refresh is leased at a store that several brokers share: longer than any request to a provider takes.
   static let lease = Duration.seconds(120)
+  /// How long the answer to a refresh is read for where the provider rotates strictly, and how many of a provider's are
+  /// read after their time without a place among its requests.
+  static let lateAnswer = Duration.seconds(300)
+  static let lateAnswers = 64
+  /// Connections of one provider to one server, for logins and their like, and for what callers ask.
+  static let loginConnections = 8
+  static let callerConnections = 16
   /// How soon a lease is prolonged again after the store did not answer.
   static let prolongingPause = Duration.seconds(5)
   /// How often a change is decided anew after another broker changed the account first.

@@ -7,26 +7,30 @@ import NIOPosix
 public import OAuth
 
 /// Sends the broker's requests by AsyncHTTPClient: no redirects, every body and time bounded, and a client of its own for
-/// each choice of certificates.
+/// each pool of connections and choice of certificates.
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
-  /// From the request's first byte to the response's last.
+  /// From the request's first byte to the response's last, in time in which this process ran.
   public static let deadline = Duration.seconds(30)
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
 
   private let clients: Clients
+  private let names: NameLookups
   private let userAgent: String
   private let deadline: Duration
 
   /// - Parameter deadline: from the request's first byte to the response's last.
   public convenience init(userAgent: String, deadline: Duration = HTTPTransport.deadline) {
-    self.init(userAgent: userAgent, deadline: deadline, clients: Clients())
+    self.init(userAgent: userAgent, deadline: deadline, clients: Clients(), names: NameLookups())
   }
 
-  init(userAgent: String, deadline: Duration = HTTPTransport.deadline, clients: Clients) {
+  init(
+    userAgent: String, deadline: Duration = HTTPTransport.deadline, clients: Clients = Clients(), names: NameLookups
+  ) {
     self.deadline = deadline
+    self.names = names
     self.userAgent = userAgent
     self.clients = clients
   }
@@ -35,9 +39,9 @@ public final class HTTPTransport: Transport {
     await clients.close()
   }
 
-  public func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
-    let client = try clients.take(request.tls)
-    defer { clients.giveBack(request.tls) }
+  public func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
     var message = HTTPClientRequest(url: request.url.absoluteString)
     message.method = .RAW(value: request.method)
     for header in request.headers { message.headers.add(name: header.name, value: header.value) }
@@ -46,11 +50,15 @@ public final class HTTPTransport: Transport {
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
     let sent = message
     do {
-      // The client's own deadline ends with the response's head; a body that stalls must end as well.
+      // The client's own deadline would also count time in which the process was stopped.
       return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
-        group.addTask { try await self.read(client.execute(sent, deadline: .now() + TimeAmount(limit))) }
+        group.addTask { try await self.exchange(request, sent, over: pool) }
         group.addTask {
-          try await Task.sleep(for: limit)
+          try await RunningTime().sleep(for: limit)
+          if let late {
+            late.isOverdue(TransportError(HTTPClientError.deadlineExceeded, request))
+            try await RunningTime().sleep(for: late.limit - limit)
+          }
           throw HTTPClientError.deadlineExceeded
         }
         defer { group.cancelAll() }
@@ -62,6 +70,38 @@ public final class HTTPTransport: Transport {
     } catch {
       throw TransportError(error, request)
     }
+  }
+
+  /// Tries the addresses of the name in their order, until something was sent to one.
+  private func exchange(
+    _ request: HTTPRequest, _ message: HTTPClientRequest, over pool: ConnectionPool
+  ) async throws -> HTTPResponse {
+    let places = try await places(of: request)
+    var first: TransportError?
+    for place in places {
+      let key = Clients.Key(pool: pool, tls: request.tls, place: place)
+      let client = try clients.take(key)
+      defer { clients.giveBack(key) }
+      do {
+        let response = try await read(client.execute(message, deadline: .distantFuture))
+        if let place { names.works(place.address, of: place.host) }
+        return response
+      } catch {
+        let failure = error as? TransportError ?? TransportError(error, request)
+        guard failure.isOfAddress else { throw failure }
+        // It speaks for all.
+        first = first ?? failure
+      }
+    }
+    throw first ?? TransportError(.notSent, "no connection to \(request.url.host ?? "the provider")")
+  }
+
+  private func places(of request: HTTPRequest) async throws(TransportError) -> [Clients.Key.Place?] {
+    let host = (request.url.host ?? "").trimmingCharacters(in: ["[", "]"])
+    // The client says what is wrong with an address without a name.
+    guard !host.isEmpty, !SystemResolver.isAddress(host) else { return [nil] }
+    let addresses = try await names.addresses(of: host)
+    return addresses.map { .init(host: host, address: $0, isOneOfMany: addresses.count > 1) }
   }
 
   private func read(_ response: HTTPClientResponse) async throws -> HTTPResponse {

@@ -6,15 +6,19 @@ import NIOSSL
 import OAuth
 
 extension Clients {
-  static func client(_ tls: TLSConfiguration) -> HTTPClient {
+  static func client(_ tls: TLSConfiguration, connections: Int, at place: Key.Place?) -> HTTPClient {
     var tls = tls
     // RFC 9325 §3.1.1: nothing older may be negotiated.
     tls.minimumTLSVersion = .tlsv12
     var configuration = HTTPClient.Configuration(
-      tlsConfiguration: tls, redirectConfiguration: .disallow, timeout: .init(connect: connectTimeout),
+      tlsConfiguration: tls, redirectConfiguration: .disallow,
+      timeout: .init(connect: place?.isOneOfMany == true ? shortConnectTimeout : connectTimeout),
       decompression: .disabled)
+    // The certificate and the Host header stay those of the name.
+    if let place { configuration.dnsOverride = [place.host: place.address] }
     // A pooled connection that the server has closed would make a request look lost that was never taken.
     configuration.connectionPool.idleTimeout = .seconds(5)
+    configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections
     // The broker has its own pace for trying again.
     configuration.connectionPool.retryConnectionEstablishment = false
     configuration.httpVersion = .automatic
@@ -25,9 +29,9 @@ extension Clients {
 extension TLSChoice {
   /// The system's authorities and those of the choice, and the client's certificate (RFC 8705 §2).
   func configuration() throws(TransportError) -> TLSConfiguration {
-    var tls = TLSConfiguration.makeClientConfiguration()
+    var tls = SystemAuthorities.configuration()
     if let authorities {
-      tls.additionalTrustRoots = [.certificates(try Self.certificates(authorities, "tls_ca_file"))]
+      tls.additionalTrustRoots += [.certificates(try Self.certificates(authorities, "tls_ca_file"))]
     }
     if let certificates {
       tls.certificateChain = try Self.certificates(certificates, "tls_certificate_file").map { .certificate($0) }

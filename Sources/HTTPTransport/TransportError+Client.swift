@@ -13,7 +13,7 @@ extension TransportError {
     let host = request.url.host ?? "the provider"
     switch error {
     case let error as HTTPClientError where error == .connectTimeout:
-      self.init(.notSent, "no connection to \(host) within 10 s", cause: .silence)
+      self.init(.notSent, "no connection to \(host) in time", cause: .silence)
     case let error as HTTPClientError where error == .deadlineExceeded || error == .readTimeout:
       self.init(.timedOut, "\(host) did not answer in time", cause: .silence)
     case let error as HTTPClientError where error == .getConnectionFromPoolTimeout || error == .alreadyShutdown:
@@ -37,6 +37,15 @@ extension TransportError {
       } else {
         self.init(.lost, "the connection to \(host) failed: \(error)")
       }
+    }
+  }
+
+  /// Whether nothing answers at the address: another one of the name may.
+  var isOfAddress: Bool {
+    guard kind == .notSent else { return false }
+    return switch cause {
+    case .refused, .unreachable, .silence: true
+    case .nameLookup, .certificate, .tls, .other: false
     }
   }
 

@@ -133,12 +133,12 @@ struct Daemon: Sendable {
 
   /// Nil: all is on disk.
   private func rescue(_ broker: Broker, _ store: SQLiteStore) async -> DaemonFailure? {
-    let unsaved = await broker.unsaved
+    let unsaved = await broker.unsaved()
     guard !unsaved.isEmpty else { return nil }
-    let message = "the latest tokens of \(Self.list(unsaved)) could not be saved in \(store.location)"
+    let message = "the latest tokens of \(Self.list(unsaved.map(\.account))) could not be saved in \(store.location)"
     let why = await broker.storeFailure
     do throws(StoreError) {
-      try await store.rescue(await broker.packedUnsaved(), to: rescuePath)
+      try await store.rescue(unsaved, to: rescuePath)
       return DaemonFailure(
         message: "\(message)\(why.map { ": \($0.message)" } ?? ""); they are in \(rescuePath)",
         hint: "The next start takes them over from there; do not restart the machine before it. \(why?.hint ?? "")",

@@ -4,7 +4,11 @@ import Testing
 
 /// Every event in every phase: what does not belong there changes nothing.
 @Suite struct GrantEventTests {
-  enum Place: String, CaseIterable, Sendable { case idle, refreshing, committing, replaced }
+  enum Place: String, CaseIterable, Sendable {
+    case idle, refreshing, overdue, committing, replaced
+
+    var isAnswerTaken: Bool { self == .refreshing || self == .overdue }
+  }
 
   static let failures: [ProviderFailure] = [
     invalidGrant, .ended(.identityChanged, message: "", nil), .misconfigured(message: "", nil),
@@ -22,6 +26,7 @@ import Testing
       _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
       _ = grant.committed(attempt, jitter: 0)
     case .refreshing: break
+    case .overdue: _ = grant.overdue(attempt, Failure(message: "late", at: at(2930)), policy: steady)
     case .committing: _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
     case .replaced:
       var new = savedGrant(refreshToken: "refresh-9", generation: 5)
@@ -37,7 +42,7 @@ import Testing
     let (saved, token) = (grant.saved, grant.token)
     let late = issued(access: "late", refresh: "refresh-late")
     let outcome = grant.answered(attempt, late, rotation: .strict, refreshTokenLifetime: nil)
-    #expect((outcome == .discard) == (place != .refreshing))
+    #expect((outcome == .discard) == !place.isAnswerTaken)
     #expect(grant.saved == saved)
     #expect(grant.token == token)
   }
@@ -57,7 +62,7 @@ import Testing
     let outcome = grant.failed(attempt, failure, at: at(3000), policy: steady, jitter: 0)
     #expect(grant.token == token, "no failure takes the token away")
     #expect(grant.saved.refreshToken == saved.refreshToken, "nor the refresh token")
-    guard place == .refreshing else {
+    guard place.isAnswerTaken else {
       #expect(outcome == .discard)
       #expect(grant.saved == saved)
       #expect(grant.phase == phase)
@@ -76,6 +81,36 @@ import Testing
     default: Issue.record("\(failure) made \(outcome)")
     }
     #expect(grant.answer(minimumTTL: nil, at: at(3001), policy: steady) == .token(savedToken()))
+  }
+
+  @Test("An answer is overdue while its own request is under way, once", arguments: Place.allCases)
+  func overdue(place: Place) {
+    var (grant, attempt) = grant(in: place)
+    let (saved, phase) = (grant.saved, grant.phase)
+    let failure = Failure(message: "no answer", at: at(3000))
+    let outcome = grant.overdue(attempt, failure, policy: steady)
+    guard place == .refreshing else {
+      #expect(outcome == nil && grant.saved == saved && grant.phase == phase)
+      return
+    }
+    #expect(outcome == grant.saved && grant.phase == .overdue(attempt, failure))
+    #expect(grant.saved.standing == .failing(failure, count: 1, retryAt: at(3005)))
+    #expect(grant.intent?.attempts == 1 && grant.saved.refreshToken == saved.refreshToken)
+    // It is sent a second time by nobody: not when it is due, nor for a caller, nor when the network is back.
+    grant.retryNow(at: at(4000))
+    #expect(grant.nextMoment(policy: steady, at: at(4000)) == nil)
+    #expect(grant.beginRefresh(at: at(4000)) == .already)
+    #expect(grant.sends(attempt, at: at(4000)) == nil)
+    #expect(
+      grant.answer(minimumTTL: nil, at: at(4000), policy: steady)
+        == .temporarilyUnavailable(failure, retryAt: at(4005)))
+    // The token's life counts from when it was asked for.
+    guard case .commit(let renewal) = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
+    else {
+      Issue.record("the late answer was not taken")
+      return
+    }
+    #expect(renewal.grant.standing == .good && renewal.token.issuedAt == at(2900))
   }
 
   @Test("An attempt of an earlier round is no attempt of this one")
@@ -122,7 +157,7 @@ import Testing
     var (grant, _) = grant(in: place)
     switch grant.beginRefresh(at: at(2960)) {
     case .begun: #expect(place == .idle || place == .replaced)
-    case .already: #expect(place == .refreshing || place == .committing)
+    case .already: #expect(place.isAnswerTaken || place == .committing)
     case .impossible: Issue.record("impossible")
     }
     let ended = Standing.loginRequired(.refused, Failure(message: "", at: at(0)))

@@ -38,7 +38,7 @@ import Testing
     mutating func step() {
       clock += [0, 0.1, 5, 60, 2000, 4000][random.below(6)]
       if random.below(40) == 0 { clock += [-3e7, 3e7, -30][random.below(3)] }
-      switch random.below(12) {
+      switch random.below(13) {
       case 0, 1, 2: begin()
       case 3, 4: answer()
       case 5, 6: fail()
@@ -46,6 +46,7 @@ import Testing
       case 8: reject()
       case 9: due()
       case 10: random.below(4) == 0 ? restart() : grant.retryNow(at: at(clock))
+      case 11: overdue()
       default: if random.below(5) == 0 { replace() }
       }
     }
@@ -72,7 +73,7 @@ import Testing
       granted += 1
       let token = [nil, "", "refresh-\(granted)", attempt.refreshToken.exposed][random.below(4)]
       let lifetime = [nil, 0, 1, 60, 3600][random.below(5)]
-      let isCurrent = grant.phase == .refreshing(attempt)
+      let isCurrent = isWaited(for: attempt)
       // Some have no access token, and then another refresh token.
       let isUsable = token?.hasSuffix("-\(granted)") != true || random.below(3) > 0
       let outcome =
@@ -88,6 +89,21 @@ import Testing
       let newest = token.flatMap { $0.isEmpty ? nil : Secret($0) } ?? attempt.refreshToken
       demand(renewal.grant.refreshToken == newest, "a granted refresh token is lost")
       if isUsable { open.removeAll { $0 == attempt } } else { failing.insert(attempt) }
+    }
+
+    private func isWaited(for attempt: Grant.Attempt) -> Bool {
+      switch grant.phase {
+      case .refreshing(attempt), .overdue(attempt, _): true
+      case .idle, .refreshing, .overdue, .committing: false
+      }
+    }
+
+    mutating func overdue() {
+      guard let attempt = open.randomElement(using: &random) else { return }
+      let isCurrent = grant.phase == .refreshing(attempt)
+      let saved = grant.overdue(attempt, Failure(message: "", at: at(clock)), policy: policy)
+      demand((saved != nil) == isCurrent, "an answer is overdue that nobody waits for")
+      if let saved { disk.grant = saved }
     }
 
     mutating func commit() {
@@ -110,7 +126,7 @@ import Testing
       guard let attempt = open.randomElement(using: &random) else { return }
       let failures =
         GrantEventTests.failures + [.lost(message: ""), .unclear(message: "", retryAfter: .seconds(100_000))]
-      let isCurrent = grant.phase == .refreshing(attempt)
+      let isCurrent = isWaited(for: attempt)
       let failure = failures[random.below(failures.count)]
       let kept = [grant.saved.refreshToken, grant.saved.previousRefreshToken]
       let outcome = grant.failed(

@@ -11,6 +11,7 @@ final class Certificates {
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     try makeAuthority("authority")
     try issue("server", extensions: "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
+    try issue("named-server", extensions: "subjectAltName=DNS:provider.test\nextendedKeyUsage=serverAuth\n")
     try issue("client", extensions: "extendedKeyUsage=clientAuth\n")
     try issue("other-client", extensions: "extendedKeyUsage=clientAuth\n")
     try makeAuthority("other-authority")

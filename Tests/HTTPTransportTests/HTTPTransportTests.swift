@@ -3,6 +3,7 @@ import Foundation
 import NIOCore
 import NIOPosix
 import OAuth
+import Synchronization
 import Testing
 
 @testable import HTTPTransport
@@ -12,12 +13,13 @@ private struct ScriptedServer {
   let channel: any Channel
 
   static func with(
-    _ answer: String, closes: Bool, _ body: (URL) async throws -> Void
+    _ answer: String, closes: Bool, after delay: TimeAmount = .zero, _ body: (URL) async throws -> Void
   ) async throws {
     let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .childChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(Answering(answer: answer, closes: closes))
+          try channel.pipeline.syncOperations.addHandler(
+            Answering(answer: answer, closes: closes, delay: delay))
         }
       }.bind(host: "127.0.0.1", port: 0).get()
     let port = try #require(channel.localAddress?.port)
@@ -37,18 +39,22 @@ private struct ScriptedServer {
 
     private let answer: String
     private let closes: Bool
+    private let delay: TimeAmount
     private var hasAnswered = false
 
-    init(answer: String, closes: Bool) {
+    init(answer: String, closes: Bool, delay: TimeAmount) {
       self.answer = answer
       self.closes = closes
+      self.delay = delay
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
       guard !hasAnswered else { return }
       hasAnswered = true
-      context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
-      if closes { context.close(promise: nil) }
+      context.eventLoop.assumeIsolated().scheduleTask(in: delay) { [self] in
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+        if closes { context.close(promise: nil) }
+      }
     }
   }
 }
@@ -64,7 +70,7 @@ struct HTTPTransportTests {
     var result: Result<HTTPResponse, TransportError> = .failure(TransportError(.notSent, "not asked"))
     try await ScriptedServer.with(answer, closes: closes) { url in
       do throws(TransportError) {
-        result = .success(try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url)))
+        result = .success(try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url), over: .test))
       } catch {
         result = .failure(error)
       }
@@ -96,13 +102,35 @@ struct HTTPTransportTests {
     #expect(kind(try await send(answer)) == .lost)
   }
 
+  @Test("A late answer is read on after its time, which is said once, and no longer than its limit")
+  func late() async throws {
+    let transport = HTTPTransport(userAgent: "test", deadline: .milliseconds(300))
+    let answer = Self.head + "Connection: close\r\nContent-Length: 2\r\n\r\n{}"
+    let told = Mutex<[TransportError]>([])
+    let late = { LateAnswer(limit: $0) { error in told.withLock { $0.append(error) } } }
+    try await ScriptedServer.with(answer, closes: true, after: .milliseconds(1200)) { url in
+      let request = HTTPRequest(purpose: .token, method: "POST", url: url)
+      let response = try await transport.send(request, over: .test, late: late(.seconds(20)))
+      #expect(response.body == Data("{}".utf8))
+      let overdue = TransportError(.timedOut, "127.0.0.1 did not answer in time", cause: .silence)
+      #expect(told.withLock { $0 } == [overdue])
+      await #expect(throws: overdue) {
+        _ = try await transport.send(request, over: .test, late: late(.milliseconds(600)))
+      }
+      #expect(told.withLock { $0.count } == 2)
+      await #expect(throws: overdue) { _ = try await transport.send(request, over: .test) }
+    }
+    await transport.close()
+    #expect(told.withLock { $0.count } == 2)
+  }
+
   @Test("Where nobody listens nothing was sent")
   func refused() async throws {
     let transport = HTTPTransport(userAgent: "test")
     let url = try #require(URL(string: "http://127.0.0.1:1/token"))
     let started = ContinuousClock.now
     do throws(TransportError) {
-      _ = try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url))
+      _ = try await transport.send(HTTPRequest(purpose: .token, method: "POST", url: url), over: .test)
       Issue.record("somebody answered")
     } catch {
       #expect(error.kind == .notSent && error.cause == .refused, "\(error)")
@@ -118,7 +146,7 @@ struct HTTPTransportTests {
     var errors: [TransportError] = []
     func ask(_ url: URL) async {
       do throws(TransportError) {
-        _ = try await transport.send(HTTPRequest(purpose: .discovery, method: "GET", url: url))
+        _ = try await transport.send(HTTPRequest(purpose: .discovery, method: "GET", url: url), over: .test)
       } catch {
         errors.append(error)
       }

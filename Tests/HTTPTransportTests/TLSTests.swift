@@ -13,11 +13,12 @@ import Testing
 /// A server of HTTP over TLS, which says the name in the client's certificate.
 private struct SecureServer {
   static func with(
-    _ certificates: Certificates, asksForCertificate: Bool, _ body: (URL) async throws -> Void
+    _ certificates: Certificates, as name: String = "server", asksForCertificate: Bool,
+    _ body: (URL) async throws -> Void
   ) async throws {
     var tls = TLSConfiguration.makeServerConfiguration(
-      certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("server"))).map { .certificate($0) },
-      privateKey: .privateKey(try NIOSSLPrivateKey(bytes: Array(certificates.key("server").utf8), format: .pem)))
+      certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem(name))).map { .certificate($0) },
+      privateKey: .privateKey(try NIOSSLPrivateKey(bytes: Array(certificates.key(name).utf8), format: .pem)))
     if asksForCertificate {
       tls.certificateVerification = .noHostnameVerification
       tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("authority"))))
@@ -92,7 +93,7 @@ struct TLSTests {
     var request = HTTPRequest(purpose: .token, method: "POST", url: url)
     request.tls = choice
     do throws(TransportError) {
-      return .success(String(decoding: try await transport.send(request).body, as: UTF8.self))
+      return .success(String(decoding: try await transport.send(request, over: .test).body, as: UTF8.self))
     } catch {
       return .failure(error)
     }
@@ -115,6 +116,20 @@ struct TLSTests {
       }
       // What one choice opened is not used for another.
       #expect(await ask(transport, url, named) == .success("nobody"))
+    }
+    await transport.close()
+  }
+
+  @Test("A name that was looked up before is still the one in the certificate")
+  func name() async throws {
+    let transport = HTTPTransport(
+      userAgent: "test", names: NameLookups(["provider.test": ["127.0.0.1"], "other.test": ["127.0.0.1"]]))
+    let choice = try choice()
+    try await SecureServer.with(certificates, as: "named-server", asksForCertificate: false) { url in
+      func named(_ host: String) throws -> URL { try #require(URL(string: "https://\(host):\(url.port ?? 0)/token")) }
+      #expect(await ask(transport, try named("provider.test"), choice) == .success("nobody"))
+      let error = error(await ask(transport, try named("other.test"), choice))
+      #expect(error?.cause == .certificate && error?.kind == .notSent, "\(String(describing: error))")
     }
     await transport.close()
   }
@@ -170,28 +185,31 @@ struct TLSTests {
   @Test("Clients are few: the one that was unused the longest makes room, and one in use never goes")
   func bounded() async throws {
     let clients = Clients(most: 2)
-    let choices = [try choice(), try choice(client: "client"), try choice(client: "other-client")]
-    let first = try clients.take(choices[0])
-    _ = try clients.take(choices[1])
-    #expect(throws: TransportError(.notSent, "2 different certificates are in use at once")) {
-      try clients.take(choices[2])
+    let keys = [
+      Clients.Key(pool: .test), .init(pool: .test, tls: try choice(client: "client")),
+      .init(pool: .pool("b", .callers)),
+    ]
+    let first = try clients.take(keys[0])
+    _ = try clients.take(keys[1])
+    #expect(throws: TransportError(.notSent, "2 pools of connections are in use at once")) {
+      try clients.take(keys[2])
     }
-    clients.giveBack(choices[0])
-    #expect(try clients.take(choices[0]) === first)
-    clients.giveBack(choices[0])
-    _ = try clients.take(choices[2])
+    clients.giveBack(keys[0])
+    #expect(try clients.take(keys[0]) === first)
+    clients.giveBack(keys[0])
+    _ = try clients.take(keys[2])
     #expect(clients.count == 2)
-    clients.giveBack(choices[1])
-    #expect(try clients.take(choices[0]) !== first)
+    clients.giveBack(keys[1])
+    #expect(try clients.take(keys[0]) !== first)
     await clients.close()
     #expect(clients.count == 0)
-    #expect(throws: TransportError(.notSent, "the broker is ending")) { try clients.take(choices[0]) }
+    #expect(throws: TransportError(.notSent, "the broker is ending")) { try clients.take(keys[0]) }
   }
 
   @Test("A client that nobody uses is closed after a time")
   func closes() async throws {
     let clients = Clients(idle: .milliseconds(20))
-    let choice = try choice()
+    let choice = Clients.Key(pool: .test, tls: try choice())
     let used = try clients.take(choice)
     clients.giveBack(choice)
     // Taken again before the time is over, or after: it stays as long as it is used.

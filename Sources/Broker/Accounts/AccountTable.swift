@@ -115,6 +115,9 @@ final class AccountTable {
     }
   }
 
+  /// The grants that are whole in memory.
+  var whole: [Grant] { rows.values.compactMap { $0.live?.grant } }
+
   // MARK: The clock
 
   /// The whole ones go with it at once.

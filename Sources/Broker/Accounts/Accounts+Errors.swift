@@ -50,9 +50,16 @@ extension Accounts {
 
   func unavailable(_ grant: Grant, _ failure: Failure, retryAt: Timestamp) -> RPCError {
     let wait = max(1, (retryAt - now).wholeSeconds)
+    let next =
+      if case .overdue = grant.phase {
+        "the answer is still waited for, as it may hold the only refresh token, but no longer than "
+          + "\(Limit.lateAnswer.words); then the broker tries again by itself."
+      } else {
+        "the broker tries again by itself in \(wait) s."
+      }
     return RPCError(
       .temporarilyUnavailable, "no fresh token for account \(grant.saved.account): \(failure.message)",
-      hint: "Nothing to do: the broker tries again by itself in \(wait) s.", retryAfter: Double(wait),
+      hint: "Nothing to do: \(next)", retryAfter: Double(wait),
       oauth: failure.oauth.map { OAuthDetail($0) })
   }
 }

@@ -15,7 +15,7 @@ extension Accounts {
     }
     switch (grant.phase, grant.saved.standing) {
     case (.refreshing, .good), (.committing, .good): return .refreshing
-    case (_, .failing): return .degraded
+    case (_, .failing), (.overdue, _): return .degraded
     case (.idle, _): return heldUp(grant) == nil ? .ok : .degraded
     case (.refreshing, .loginRequired), (.refreshing, .misconfigured), (.committing, .loginRequired),
       (.committing, .misconfigured):

@@ -333,6 +333,17 @@ final class Accounts: Piece {
     return [grant.intent.map { .putIntent($0) } ?? .removeIntent(grant.saved.account)]
   }
 
+  /// Accounts whose renewals are on their way to the disk, as they are once they are there.
+  func uncommitted() -> [any PackedAccount] {
+    table.whole.compactMap { grant in
+      guard case .committing(let attempt, _) = grant.phase else { return nil }
+      var renewed = grant
+      guard renewed.committed(attempt, jitter: 0) else { return nil }
+      return journal.store.pack(
+        StoredAccount(grant: renewed.saved, tokens: renewed.livingTokens, intent: renewed.intent))
+    }
+  }
+
   /// What should be on disk of the account.
   func packed(_ account: AccountName) -> (any PackedAccount)? { table.packed(account) }
 

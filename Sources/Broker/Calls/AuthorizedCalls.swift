@@ -44,7 +44,7 @@ final class AuthorizedCalls: Piece {
     let key = waiters.newWork()
     let box = Answer<Output>()
     Task {
-      let result = await providers.converse(step, with: name)
+      let result = await providers.converse(step, with: name, for: .callers)
       box.result = result
       waiters.wake(key)
     }

@@ -38,21 +38,21 @@ extension ProviderExaminer {
     var probes: [ProviderProbe] = []
     var examination: Examination?
     if let request = provider.probe() {
-      probes.append(await probe(request))
+      probes.append(await probe(request, connection))
       if let response = probes.last?.response { examination = provider.examine(response) }
     } else {
       examination = provider.examine(nil)
     }
     found += (examination?.findings ?? []).map(ProviderCheck.Check.init)
     if let metadata = examination?.metadata {
-      found.append(await keys(of: provider, metadata, &probes))
+      found.append(await keys(of: provider, metadata, connection, &probes))
       // Refreshes go there, and it need not be where the metadata are.
       if let url = metadata.tokenEndpoint, !probes.contains(where: { $0.origin == ProviderProbe.origin(url) }) {
-        probes.append(await probe(HTTPRequest(purpose: .discovery, method: "GET", url: url)))
+        probes.append(await probe(HTTPRequest(purpose: .discovery, method: "GET", url: url), connection))
       }
     }
     found += [connectionCheck(probes, provider: name), clock(probes, tolerance: provider.clockTolerance)]
-    found.append(await redirect(provider.authorizationTraits))
+    found.append(await redirect(provider.authorizationTraits, connection))
     found += await accountChecks(provider)
     let why = examination == nil ? "without an answer" : "without metadata that can be used"
     return Checked(connection: connection, settings: settings, at: now, checks: Self.ordered(found, missing: why))
@@ -67,12 +67,12 @@ extension ProviderExaminer {
     }
   }
 
-  private func probe(_ request: HTTPRequest) async -> ProviderProbe {
-    let started = surroundings.uptime()
+  private func probe(_ request: HTTPRequest, _ connection: ProviderConnection) async -> ProviderProbe {
+    let (started, pool) = (surroundings.uptime(), connection.pool(.logins))
     let result = await withTaskGroup(of: Result<HTTPResponse, TransportError>.self) { [transport, surroundings] group in
       group.addTask {
         do throws(TransportError) {
-          return .success(try await transport.send(request))
+          return .success(try await transport.send(request, over: pool, late: nil))
         } catch {
           return .failure(error)
         }
@@ -127,7 +127,8 @@ extension ProviderExaminer {
   }
 
   private func keys(
-    of provider: any Provider, _ metadata: ServerMetadata, _ probes: inout [ProviderProbe]
+    of provider: any Provider, _ metadata: ServerMetadata, _ connection: ProviderConnection,
+    _ probes: inout [ProviderProbe]
   ) async -> ProviderCheck.Check {
     let request: HTTPRequest?
     do throws(ProviderFailure) {
@@ -138,7 +139,7 @@ extension ProviderExaminer {
     guard let request else {
       return .init(name: .keys, result: .skipped, message: "no ID tokens are asked for, so none are needed")
     }
-    let probe = await probe(request)
+    let probe = await probe(request, connection)
     probes.append(probe)
     guard let response = probe.response else {
       return .init(name: .keys, result: .skipped, message: "not looked at: connection has why")
@@ -175,7 +176,9 @@ extension ProviderExaminer {
         + (isTooMuch ? "Until then ID tokens are refused." : "More than \(tolerance.wholeSeconds) s would be refused."))
   }
 
-  private func redirect(_ traits: AuthorizationTraits) async -> ProviderCheck.Check {
+  private func redirect(
+    _ traits: AuthorizationTraits, _ connection: ProviderConnection
+  ) async -> ProviderCheck.Check {
     let url = addresses.redirectAddress(traits)
     let port: Int
     switch traits.redirect {
@@ -205,18 +208,21 @@ extension ProviderExaminer {
         message: "port \(port) of \(url) is not the broker's: another program has it",
         hint: "`ss -ltnp 'sport = :\(port)'` names that program: stop it. The broker tries the port again itself.")
     }
-    return await callback(url, port: port)
+    return await callback(url, port: port, connection)
   }
 
   /// A path that no login has: any answer shows that a browser of this machine gets there.
-  private func callback(_ url: String, port: Int) async -> ProviderCheck.Check {
+  private func callback(
+    _ url: String, port: Int, _ connection: ProviderConnection
+  ) async -> ProviderCheck.Check {
     let host = URL(string: url)?.host.map { $0.contains(":") ? "[\($0)]" : $0 } ?? "127.0.0.1"
     guard let address = URL(string: "http://\(host):\(port)/check") else {
       return .init(
         name: .redirect_uri, result: .failed, message: "\(url) is no address",
         hint: "Mend redirect_uri in the configuration, then `grantctl reload`.")
     }
-    if case .failure(let error) = await probe(HTTPRequest(purpose: .discovery, method: "GET", url: address)).result {
+    let request = HTTPRequest(purpose: .discovery, method: "GET", url: address)
+    if case .failure(let error) = await probe(request, connection).result {
       return .init(
         name: .redirect_uri, result: .failed,
         message: "the broker does not reach its own callback endpoint at \(host):\(port): \(error.message)",

@@ -118,7 +118,7 @@ final class Revocations: Piece {
     var revocation = revocation
     var (token, hint) = (revocation.token, revocation.hint)
     if let refresh = provider.tokenToRevoke(for: token, hint: hint, metadata: metadata) {
-      switch await connection.converse(refresh) {
+      switch await connection.converse(refresh, for: .logins) {
       case .success(let issued):
         (token, hint) = (issued.accessToken, "access_token")
         await keep(issued.refreshToken, for: &revocation)
@@ -132,7 +132,7 @@ final class Revocations: Piece {
       await drop(revocation)
       return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
     }
-    switch await connection.send(request) {
+    switch await connection.send(request, for: .logins) {
     case .success(let response): return await settle(revocation, step, provider.revocationOutcome(response), nil)
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }

@@ -51,7 +51,7 @@ extension ProviderConnection {
   private func fetchMetadata(_ provider: any Provider) async -> Result<ServerMetadata, ProviderFailure> {
     var response: HTTPResponse?
     if let request = provider.discovery() {
-      switch await send(request) {
+      switch await send(request, for: .refreshes) {
       case .success(let answer): response = answer
       case .failure(let failure): return .failure(failure)
       }
@@ -122,7 +122,7 @@ extension ProviderConnection {
         guard let request = try provider.keysRequest(metadata) else {
           return .failure(.misconfigured(message: "provider \(provider.name) has no signing keys", nil))
         }
-        switch await send(request) {
+        switch await send(request, for: .refreshes) {
         case .failure(let failure): return .failure(failure)
         case .success(let response): return parseKeys(response)
         }

@@ -20,6 +20,8 @@ final class ProviderConnection: Piece {
   private(set) var oddities: [String] = []
   /// Which refreshes it gets, and how fast.
   var gate = ProviderGate()
+  /// How many refreshes may be in flight.
+  var refreshesAtOnce: Int
   /// How old its refresh tokens get.
   var learned: LearnedLifetime
   /// What servers want in the next DPoP proof, by origin (RFC 9449 §8).
@@ -55,10 +57,11 @@ final class ProviderConnection: Piece {
   }
 
   init(
-    _ provider: any Provider, learned: LearnedLifetime = LearnedLifetime(), _ transport: any Transport,
-    _ runtime: Runtime
+    _ provider: any Provider, learned: LearnedLifetime = LearnedLifetime(), refreshesAtOnce: Int,
+    _ transport: any Transport, _ runtime: Runtime
   ) {
     self.provider = provider
+    self.refreshesAtOnce = refreshesAtOnce
     self.learned = learned
     self.transport = transport
     self.runtime = runtime
@@ -154,10 +157,24 @@ final class ProviderConnection: Piece {
 
   // MARK: Requests
 
+  /// The connections for a use.
+  func pool(_ use: ConnectionPool.Use) -> ConnectionPool {
+    let size =
+      switch use {
+      // Those that are late are no longer among the refreshes in flight; the metadata and the keys are one request each.
+      case .refreshes: refreshesAtOnce + Limit.lateAnswers + 2
+      case .logins: Limit.loginConnections
+      case .callers: Limit.callerConnections
+      }
+    return ConnectionPool(provider.name, use, size: size)
+  }
+
   /// Sends a request, signed for this one time where it has to be; once more with the nonce that the server wants in its
   /// proof (RFC 9449 §8), since it then did nothing else.
-  func send(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
-    guard !request.signatures.isEmpty else { return await sendOnce(request) }
+  func send(
+    _ request: HTTPRequest, for use: ConnectionPool.Use, late: LateAnswer? = nil
+  ) async -> Result<HTTPResponse, ProviderFailure> {
+    guard !request.signatures.isEmpty else { return await sendOnce(request, use, late) }
     let origin = request.origin
     var nonce = nonces[origin]
     for isLast in [false, true] {
@@ -167,7 +184,7 @@ final class ProviderConnection: Piece {
       } catch {
         return .failure(.misconfigured(message: error.description, nil))
       }
-      let result = await sendOnce(signed)
+      let result = await sendOnce(signed, use, late)
       guard case .success(let response) = result, let fresh = response.dpopNonce else { return result }
       if nonces[origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
       nonces[origin] = fresh
@@ -177,10 +194,12 @@ final class ProviderConnection: Piece {
     return .failure(.unclear(message: "the provider wants another DPoP nonce each time", retryAfter: nil))
   }
 
-  private func sendOnce(_ request: HTTPRequest) async -> Result<HTTPResponse, ProviderFailure> {
+  private func sendOnce(
+    _ request: HTTPRequest, _ use: ConnectionPool.Use, _ late: LateAnswer?
+  ) async -> Result<HTTPResponse, ProviderFailure> {
     let sent = now
     do throws(TransportError) {
-      let response = try await transport.send(request)
+      let response = try await transport.send(request, over: pool(use), late: late)
       measureSkew(response, sent: sent)
       return .success(response.withoutEchoes(of: request))
     } catch {
@@ -194,10 +213,12 @@ final class ProviderConnection: Piece {
 
   /// Runs an exchange to its end.
   ///
-  /// - Parameter isRefresh: use the signing keys at hand. An answer that may hold a rotated refresh token waits for no other
-  ///   request before it is on disk.
+  /// - Parameters:
+  ///   - use: a refresh uses the signing keys at hand. An answer that may hold a rotated refresh token waits for no other
+  ///     request before it is on disk.
+  ///   - late: how each answer is read on after its time is over.
   func converse<Output: Sendable>(
-    _ first: Step<Output>, isRefresh: Bool = false
+    _ first: Step<Output>, for use: ConnectionPool.Use, late: LateAnswer? = nil
   ) async -> Result<Output, ProviderFailure> {
     var step = first
     for _ in 0..<Limit.steps {
@@ -205,13 +226,13 @@ final class ProviderConnection: Piece {
       case .done(let issued): return .success(issued)
       case .failed(let failure): return .failure(failure)
       case .send(let request, let then):
-        switch await send(request) {
+        switch await send(request, for: use, late: late) {
         case .success(let response): step = then(response, now)
         case .failure(let failure): return .failure(failure)
         }
-      case .attempt(let request, let then): step = then(await send(request), now)
+      case .attempt(let request, let then): step = then(await send(request, for: use, late: late), now)
       case .keys(let unknown, let then):
-        let keys = isRefresh ? keysAtHand(unknown: unknown) : await fetchKeys(unknown: unknown)
+        let keys = use == .refreshes ? keysAtHand(unknown: unknown) : await fetchKeys(unknown: unknown)
         step = then(keys, now)
       }
     }

@@ -10,9 +10,14 @@ final class ProviderDirectory: Piece {
   private let transport: any Transport
   private let journal: Journal
   private var connections: [ProviderName: ProviderConnection] = [:]
+  private var refreshesAtOnce: Int
 
-  init(_ configured: [any Provider], _ transport: any Transport, journal: Journal, _ runtime: Runtime) {
+  init(
+    _ configured: [any Provider], refreshesAtOnce: Int, _ transport: any Transport, journal: Journal,
+    _ runtime: Runtime
+  ) {
     self.runtime = runtime
+    self.refreshesAtOnce = refreshesAtOnce
     self.transport = transport
     self.journal = journal
     for provider in configured { add(provider) }
@@ -39,7 +44,8 @@ final class ProviderDirectory: Piece {
 
   /// A connection to a provider that is not, or not yet, in force.
   func connection(to provider: any Provider) -> ProviderConnection {
-    ProviderConnection(provider, learned: learnedLifetime(of: provider.name), transport, runtime)
+    ProviderConnection(
+      provider, learned: learnedLifetime(of: provider.name), refreshesAtOnce: refreshesAtOnce, transport, runtime)
   }
 
   /// After a start: what earlier runs learned.
@@ -49,7 +55,9 @@ final class ProviderDirectory: Piece {
   }
 
   /// A reload.
-  func configure(_ providers: [any Provider]) {
+  func configure(_ providers: [any Provider], refreshesAtOnce: Int) {
+    self.refreshesAtOnce = refreshesAtOnce
+    for connection in connections.values { connection.refreshesAtOnce = refreshesAtOnce }
     let kept = Set(providers.map(\.name))
     for name in Array(connections.keys) where !kept.contains(name) { remove(name) }
     for provider in providers { (connections[provider.name] ?? add(provider)).configure(provider) }
@@ -63,10 +71,10 @@ final class ProviderDirectory: Piece {
   }
 
   func converse<Output: Sendable>(
-    _ step: Step<Output>, with name: ProviderName
+    _ step: Step<Output>, with name: ProviderName, for use: ConnectionPool.Use = .logins
   ) async -> Result<Output, ProviderFailure> {
     guard let connection = connections[name] else { return .failure(gone(name)) }
-    return await connection.converse(step)
+    return await connection.converse(step, for: use)
   }
 
   /// The metadata, once they name the endpoint; `unsupported_by_provider` where they do not.

@@ -67,7 +67,7 @@ final class Registrations: Piece {
       fixedRedirectURI: params.redirect_uri, initialAccessToken: params.initial_access_token.map { Secret($0.exposed) })
     let new: SavedRegistration
     switch await candidate.converse(
-      registrar.registration(asked, at: candidate.provider, metadata: metadata))
+      registrar.registration(asked, at: candidate.provider, metadata: metadata), for: .logins)
     {
     case .success(let registered): new = registered
     case .failure(let failure): throw rejected(failure, issuer: params.issuer)
@@ -162,7 +162,7 @@ final class Registrations: Piece {
     for candidate in candidates {
       guard let request = candidate.discovery() else { continue }
       let connection = providers.connection(to: candidate)
-      switch await connection.send(request) {
+      switch await connection.send(request, for: .logins) {
       case .failure(let failure): first = first ?? failure
       case .success(let response):
         do throws(ProviderFailure) {
@@ -193,7 +193,7 @@ final class Registrations: Piece {
     guard let registrar, let request = registrar.removal(of: registration) else {
       return .init(step: step, result: "unsupported", message: "the issuer gave no way to remove the client")
     }
-    switch await connection.send(request) {
+    switch await connection.send(request, for: .logins) {
     case .success(let response) where registrar.isRemoved(response): return .init(step: step, result: "done")
     case .success(let response):
       return .init(step: step, result: "refused", message: "the issuer answered \(response.status)")

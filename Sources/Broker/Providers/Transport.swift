@@ -1,8 +1,51 @@
+public import Grants
 public import OAuth
 
 /// Sends requests to providers. Redirects are never followed; bodies and times are bounded by the request's purpose.
 public protocol Transport: Sendable {
-  func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse
+  /// - Parameters:
+  ///   - pool: the connections that it may use.
+  ///   - late: the answer is read on after its time is over; nil: the request ends with its time.
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse
+}
+
+/// Connections that requests share. Each pool has its own, also to the same server: a provider that hangs stops no other
+/// one, and what callers ask for stops no refresh.
+public struct ConnectionPool: Sendable, Hashable {
+  public enum Use: Sendable, Hashable {
+    /// Refreshes, and the metadata and keys that they need.
+    case refreshes
+    /// Logins, logouts, registrations and checks.
+    case logins
+    /// What callers ask for by an account's token.
+    case callers
+  }
+
+  public var provider: ProviderName
+  public var use: Use
+  /// Connections to one server at once. Of HTTP/2 there is one, which takes many requests.
+  public var size: Int
+
+  public init(_ provider: ProviderName, _ use: Use, size: Int) {
+    self.provider = provider
+    self.use = use
+    self.size = size
+  }
+}
+
+/// An answer that cannot be asked for again, such as that to a refresh whose refresh token is good once.
+public struct LateAnswer: Sendable {
+  /// How long it is read for, from the request's beginning on.
+  public var limit: Duration
+  /// Called once, when the request's time is over.
+  public var isOverdue: @Sendable (TransportError) -> Void
+
+  public init(limit: Duration, isOverdue: @escaping @Sendable (TransportError) -> Void) {
+    self.limit = limit
+    self.isOverdue = isOverdue
+  }
 }
 
 /// No answer came. The text is for people and names no secret.

@@ -119,16 +119,23 @@ extension RefreshEngine {
 
   // MARK: What a request's end says of the provider
 
-  /// Counts how a refresh request went for its provider's limits and circuit, and frees its place; nil: it was not sent.
+  /// Counts how a refresh request went for its provider's limits and circuit, and frees its place.
+  ///
+  /// - Parameters:
+  ///   - ticket: nil: the place is free already, as the answer is late.
+  ///   - result: nil: it was not sent.
   func recordOutcome(
-    _ account: AccountName, _ ticket: ProviderGate.Ticket, _ result: Result<RefreshAnswer, ProviderFailure>?,
+    _ account: AccountName, _ ticket: ProviderGate.Ticket?, _ result: Result<RefreshAnswer, ProviderFailure>?,
     _ asked: Asked
   ) {
     let (connection, name) = (asked.connection, asked.provider.name)
     switch result?.flatMap(\.issued) {
     // Without the provider's own words it was not sent: a key cannot sign, the metadata are another's.
-    case nil, .failure(.blocked), .failure(.misconfigured(_, nil)): connection.gate.withdrawn(ticket, at: uptime)
+    case nil, .failure(.blocked), .failure(.misconfigured(_, nil)):
+      if let ticket { connection.gate.withdrawn(ticket, at: uptime) }
     case .failure(let failure) where failure.isOfProvider:
+      // That it had no answer in time was counted then.
+      guard let ticket else { return }
       if ticket.isProbe { queues[name, default: RefreshQueue()].probes[account, default: 0] += 1 }
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
       let turn = connection.gate.failed(

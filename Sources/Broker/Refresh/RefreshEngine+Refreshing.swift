@@ -32,8 +32,9 @@ extension RefreshEngine {
   ) async {
     let begun = uptime
     let before = accounts[account]?.saved
-    let (sent, result) = await ask(account, attempt, intent, asked)
-    recordOutcome(account, ticket, result, asked)
+    let (sent, result) = await ask(account, attempt, intent, asked, ticket)
+    let isPlaceFree = late.removeValue(forKey: key(account, attempt)) != nil
+    recordOutcome(account, isPlaceFree ? nil : ticket, result, asked)
     let outcome: RefreshOutcome
     switch result {
     case .success(.issued(let issued)): outcome = await renew(account, sent, issued, asked, before)
@@ -58,7 +59,8 @@ extension RefreshEngine {
 
   /// Nil: it was not sent, by our own choice.
   private func ask(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked,
+    _ ticket: ProviderGate.Ticket
   ) async -> (Grant.Attempt, Result<RefreshAnswer, ProviderFailure>?) {
     let (connection, provider) = (asked.connection, asked.provider)
     let metadata: ServerMetadata
@@ -84,10 +86,12 @@ extension RefreshEngine {
     }
     guard grant.saved.kind.isUnattended else {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
-      return (sent, await connection.converse(step, isRefresh: true))
+      let late = lateAnswer(account, sent, asked, ticket)
+      return (sent, await connection.converse(step, for: .refreshes, late: late))
     }
     switch issue(grant.saved, sent.key, asked, metadata) {
-    case .success(let step): return (sent, await connection.converse(step, isRefresh: true).map { .issued($0) })
+    case .success(let step):
+      return (sent, await connection.converse(step, for: .refreshes).map { .issued($0) })
     case .failure(let failure): return (sent, .failure(failure))
     }
   }
@@ -262,7 +266,7 @@ extension RefreshEngine {
     }
   }
 
-  private func unavailable(_ account: AccountName, _ failure: ProviderFailure, retryAt: Timestamp) -> RPCError {
+  func unavailable(_ account: AccountName, _ failure: ProviderFailure, retryAt: Timestamp) -> RPCError {
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     return accounts[account].map { accounts.unavailable($0, told, retryAt: retryAt) }
       ?? RPCError(.unknownAccount, failure.message)

@@ -26,6 +26,8 @@ final class RefreshEngine: Piece {
   var inFlight = 0
   /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
   var leases: [LeaseKey: Leased] = [:]
+  /// Refreshes whose answer is late and read on, and which have no place among the provider's requests.
+  var late: [LeaseKey: ProviderConnection] = [:]
   /// Accounts that another broker refreshes, until when since boot at most: it has their lease.
   var leasedElsewhere: [AccountName: Duration] = [:]
 

@@ -119,6 +119,9 @@ extension Grant {
     case .refreshing(var attempt):
       attempt.sentAt = attempt.sentAt + step
       phase = .refreshing(attempt)
+    case .overdue(var attempt, let failure):
+      attempt.sentAt = attempt.sentAt + step
+      phase = .overdue(attempt, failure)
     case .committing(let attempt, var renewal):
       renewal.token?.moves(by: step)
       if renewal.grant.refreshToken != saved.refreshToken || stamps.refreshToken {

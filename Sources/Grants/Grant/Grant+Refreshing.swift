@@ -50,8 +50,27 @@ extension Grant {
   public mutating func discarded(_ attempt: Attempt) {
     switch phase {
     case .idle: break
-    case .refreshing(let current), .committing(let current, _): if current == attempt { phase = .idle }
+    case .refreshing(let current), .overdue(let current, _), .committing(let current, _):
+      if current == attempt { phase = .idle }
     }
+  }
+
+  /// The attempt whose answer is taken.
+  private var unanswered: Attempt? {
+    switch phase {
+    case .refreshing(let attempt), .overdue(let attempt, _): attempt
+    case .idle, .committing: nil
+    }
+  }
+
+  /// The request has had no answer in time; one that comes late is taken as ever. Nil: it is no longer waited for.
+  public mutating func overdue(_ attempt: Attempt, _ failure: Failure, policy: RefreshPolicy) -> SavedGrant? {
+    guard phase == .refreshing(attempt) else { return nil }
+    phase = .overdue(attempt, failure)
+    waitsForProvider = true
+    // What a restart finds, which ends the exchange.
+    saved.standing = .failing(failure, count: failures + 1, retryAt: failure.at + policy.retryDelays[0])
+    return saved
   }
 
   public enum Answered: Sendable, Equatable {
@@ -69,7 +88,7 @@ extension Grant {
     isProlonged: Bool = false
   ) -> Answered {
     // The clock may have been set since: what counts is when it was sent by the clock of now.
-    guard case .refreshing(let sent) = phase, sent == attempt else { return .discard }
+    guard let sent = unanswered, sent == attempt else { return .discard }
     let attempt = sent
     let tokens = issued.tokens
     var grant = renewed(
@@ -94,7 +113,7 @@ extension Grant {
   public mutating func rotated(
     _ attempt: Attempt, to new: RotatedToken, rotation: Rotation, refreshTokenLifetime: Duration?
   ) -> Answered {
-    guard case .refreshing(let sent) = phase, sent == attempt else { return .discard }
+    guard let sent = unanswered, sent == attempt else { return .discard }
     let grant = renewed(
       sent, new.token, expiresIn: new.expiresIn, rotation: rotation, lifetime: refreshTokenLifetime, isProlonged: false)
     let renewal = Renewal(grant: grant, token: nil)
@@ -180,7 +199,7 @@ extension Grant {
     _ attempt: Attempt, _ failure: ProviderFailure, at now: Timestamp, policy: RefreshPolicy, jitter: Double,
     rotation: Rotation = .strict
   ) -> Failed {
-    guard phase == .refreshing(attempt) else { return .discard }
+    guard unanswered == attempt else { return .discard }
     phase = .idle
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     waitsForProvider = failure.isOfProvider
@@ -247,7 +266,7 @@ extension Grant {
     _ failure: Failure, at now: Timestamp, policy: RefreshPolicy, jitter: Double, retryAfter: Duration?, acted: Bool,
     rotation: Rotation = .strict
   ) -> Failed {
-    let count = if case .failing(_, let count, _) = saved.standing { count + 1 } else { 1 }
+    let count = failures + 1
     let planned = policy.retryDelays[min(count, policy.retryDelays.count) - 1]
     var wait = planned.scaled(by: 1 - policy.jitter * jitter)
     // A rotation whose answer was lost can be asked for again while the old refresh token is still taken; after that
@@ -261,6 +280,9 @@ extension Grant {
     if !acted { takeBackIntent() }
     return .retry(saved, at: retryAt)
   }
+
+  /// How often in a row it has failed.
+  private var failures: Int { if case .failing(_, let count, _) = saved.standing { count } else { 0 } }
 
   /// This request certainly changed nothing; whether an earlier one did is as open as before.
   private mutating func takeBackIntent() {

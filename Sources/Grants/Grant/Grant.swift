@@ -39,6 +39,9 @@ public struct Grant: Sendable {
     case idle
     /// The intent is being written, or the request is under way.
     case refreshing(Attempt)
+    /// The request had no answer in time, which callers are told. An answer that comes late is taken still, and nothing
+    /// else is sent before the exchange has ended: the refresh token may be spent.
+    case overdue(Attempt, Failure)
     /// The answer is here and not yet on disk: nobody has seen it, and it must not be lost.
     case committing(Attempt, Renewal)
   }
@@ -134,6 +137,8 @@ extension Grant {
     if let token, isUsable(token, minimumTTL: minimumTTL, at: now, policy: policy) { return .token(token) }
     switch phase {
     case .refreshing, .committing: return .wait
+    case .overdue(_, let failure):
+      return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: now + policy.retryDelays[0])
     case .idle: break
     }
     switch saved.standing {

@@ -62,9 +62,9 @@ public struct ProviderGate: Sendable {
     case recovered
   }
 
-  /// The provider answered, if only to refuse something.
-  public mutating func answered(_ ticket: Ticket, policy: RefreshPolicy) -> Turn {
-    leave()
+  /// The provider answered, if only to refuse something. Without a ticket: late, after the place was given back.
+  public mutating func answered(_ ticket: Ticket?, policy: RefreshPolicy) -> Turn {
+    if ticket != nil { leave() }
     return circuit.answered(most: policy.concurrentPerProvider) ? .recovered : .nothing
   }
 

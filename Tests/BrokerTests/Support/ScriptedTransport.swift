@@ -10,7 +10,9 @@ final class ScriptedTransport: Transport {
 
   private struct Held {
     var purpose: Purpose
-    var continuation: CheckedContinuation<Void, Never>
+    var late: LateAnswer?
+    /// With what ends the request instead of its answer, if anything does.
+    var continuation: CheckedContinuation<TransportError?, Never>
   }
 
   private struct State {
@@ -18,6 +20,7 @@ final class ScriptedTransport: Transport {
     var holding: Set<Purpose> = []
     var held: [Held] = []
     var requests: [HTTPRequest] = []
+    var pools: [ConnectionPool] = []
     var inFlight = 0
     var mostInFlight = 0
   }
@@ -43,7 +46,26 @@ final class ScriptedTransport: Transport {
       defer { state.held.removeAll { $0.purpose == purpose } }
       return state.held.filter { $0.purpose == purpose }
     }
-    for request in released { request.continuation.resume() }
+    for request in released { request.continuation.resume(returning: nil) }
+  }
+
+  /// The time of those that wait is over: they end, but for those whose late answer is waited for.
+  func timeOut(_ purpose: Purpose) {
+    let late = state.withLock { $0.held.filter { $0.purpose == purpose && $0.late != nil } }
+    for request in late { request.late?.isOverdue(TransportError(.timedOut, "no answer in time")) }
+    fail(purpose) { $0.late == nil }
+  }
+
+  /// Nobody waits any longer for late answers.
+  func giveUp(_ purpose: Purpose) { fail(purpose) { _ in true } }
+
+  private func fail(_ purpose: Purpose, _ isMeant: (Held) -> Bool) {
+    let failed = state.withLock { state in
+      let failed = state.held.filter { $0.purpose == purpose && isMeant($0) }
+      state.held.removeAll { $0.purpose == purpose && isMeant($0) }
+      return failed
+    }
+    for request in failed { request.continuation.resume(returning: TransportError(.timedOut, "no answer in time")) }
   }
 
   /// Lets the first or the last one go on that waits.
@@ -52,31 +74,41 @@ final class ScriptedTransport: Transport {
       let held = state.held.indices.filter { state.held[$0].purpose == purpose }
       return (last ? held.last : held.first).map { state.held.remove(at: $0) }
     }
-    released?.continuation.resume()
+    released?.continuation.resume(returning: nil)
   }
 
   func requests(_ purpose: Purpose) -> [HTTPRequest] {
     state.withLock { $0.requests.filter { $0.purpose == purpose } }
   }
+  /// Over which pools they went, in their order.
+  func pools(_ purpose: Purpose) -> [ConnectionPool] {
+    state.withLock { state in
+      zip(state.requests, state.pools).filter { $0.0.purpose == purpose }.map(\.1)
+    }
+  }
   func count(_ purpose: Purpose) -> Int { requests(purpose).count }
   func held(_ purpose: Purpose) -> Int { state.withLock { $0.held.filter { $0.purpose == purpose }.count } }
   var mostInFlight: Int { state.withLock { $0.mostInFlight } }
 
-  func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
     state.withLock { state in
       state.requests.append(request)
+      state.pools.append(pool)
       state.inFlight += 1
       state.mostInFlight = max(state.mostInFlight, state.inFlight)
     }
     defer { state.withLock { $0.inFlight -= 1 } }
-    await withCheckedContinuation { continuation in
+    let failure = await withCheckedContinuation { continuation in
       let goesOn = state.withLock { state in
         guard state.holding.contains(request.purpose) else { return true }
-        state.held.append(Held(purpose: request.purpose, continuation: continuation))
+        state.held.append(Held(purpose: request.purpose, late: late, continuation: continuation))
         return false
       }
-      if goesOn { continuation.resume() }
+      if goesOn { continuation.resume(returning: nil) }
     }
+    if let failure { throw failure }
     guard let answer = state.withLock({ $0.answers[request.purpose] }) else {
       throw TransportError(.notSent, "no script for \(request.purpose)")
     }

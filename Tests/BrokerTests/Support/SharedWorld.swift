@@ -133,7 +133,9 @@ final class StrictProvider: Transport {
     for continuation in waiting { continuation.resume() }
   }
 
-  func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
     let isLost = state.withLock { state in
       guard state.dropping > 0 else { return false }
       state.dropping -= 1

@@ -250,7 +250,7 @@ extension World {
   }
 
   func refreshIsOver(_ exchange: ModelNetwork.Exchange) {
-    exchange.provider.watch.underWay -= 1
+    if !exchange.isLate { exchange.provider.watch.underWay -= 1 }
     guard let token = exchange.refreshToken, let session = exchange.provider.session(token) else { return }
     session.refreshesUnderWay -= 1
     let newest = session.newest

@@ -19,6 +19,8 @@ final class ModelNetwork {
     let sentAt: Moment
     let answer: (Outcome) -> Void
     var isOver = false
+    /// Its time is over, and its answer is read on.
+    var isLate = false
     /// Until the provider reads it.
     var arrival: (timer: VirtualTime.TimerID, action: () -> Void)?
 
@@ -46,7 +48,7 @@ final class ModelNetwork {
     random = Randomness(seed: seed, .network)
   }
 
-  func send(_ request: HTTPRequest, run: Int, answer: @escaping (Outcome) -> Void) {
+  func send(_ request: HTTPRequest, _ late: LateAnswer?, run: Int, answer: @escaping (Outcome) -> Void) {
     let host = request.url.host ?? ""
     guard let provider = world.providers.first(where: { $0.host == host }) else {
       return answer(.failure(TransportError(.notSent, "no such host")))
@@ -70,7 +72,19 @@ final class ModelNetwork {
     let there = random.between(provider.latency.lowerBound, provider.latency.upperBound)
     let back = random.between(provider.latency.lowerBound, provider.latency.upperBound)
     let limit = request.purpose == .revocation ? Self.revocationDeadline : Self.deadline
-    world.time.at(world.now + limit) { self.end(exchange, .failure(TransportError(.timedOut, "no answer in time"))) }
+    let timedOut = TransportError(.timedOut, "no answer in time")
+    if let late {
+      world.time.at(world.now + limit) {
+        guard !exchange.isOver, exchange.run == self.world.run else { return }
+        exchange.isLate = true
+        exchange.provider.watch.underWay -= 1
+        exchange.provider.watch.lastTrouble = self.world.now
+        late.isOverdue(timedOut)
+      }
+    }
+    world.time.at(world.now + (late.map { $0.limit.wholeSeconds * second } ?? limit)) {
+      self.end(exchange, .failure(timedOut))
+    }
     if fault == .connectionRefused {
       world.time.after(there) { self.end(exchange, .failure(TransportError(.notSent, "connection refused"))) }
       return
@@ -191,12 +205,14 @@ final class ModelTransport: Transport, @unchecked Sendable {
     self.run = run
   }
 
-  func send(_ request: HTTPRequest) async throws(TransportError) -> HTTPResponse {
+  func send(
+    _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
+  ) async throws(TransportError) -> HTTPResponse {
     let outcome = await withUnsafeContinuation { (continuation: UnsafeContinuation<ModelNetwork.Outcome, Never>) in
       guard network.world.run == run else {
         return continuation.resume(returning: .failure(TransportError(.notSent, "the process ended")))
       }
-      network.send(request, run: run) { continuation.resume(returning: $0) }
+      network.send(request, late, run: run) { continuation.resume(returning: $0) }
     }
     return try outcome.get()
   }

@@ -1,0 +1,40 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+// Answers that come late. Where the provider rotates strictly, the refresh token may be spent: the answer holds the only
+// other one, and the old one presented again may end the grant. So it is read on after callers were told that there is
+// none, and nothing else is sent for the account before the exchange has ended.
+extension RefreshEngine {
+  /// How the answer is read after its time; nil: not at all, since the refresh can be asked for again.
+  func lateAnswer(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket
+  ) -> LateAnswer? {
+    guard asked.provider.refreshTraits.rotation == .strict else { return nil }
+    return LateAnswer(limit: Limit.lateAnswer) { [weak self] error in
+      Task { @BrokerActor in await self?.isOverdue(account, attempt, asked, ticket, error) }
+    }
+  }
+
+  /// There is no answer in time: callers are told, and the place is another's.
+  private func isOverdue(
+    _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket,
+    _ error: TransportError
+  ) async {
+    let told = Failure(message: error.message, at: now)
+    // The answer may have been quicker than this.
+    guard let saved = accounts[account]?.overdue(attempt, told, policy: accounts.refreshPolicy) else { return }
+    let (name, failure) = (asked.provider.name, ProviderFailure.lost(message: error.message))
+    asked.connection.lastError = error.message
+    // Those beyond the bound keep their places, so that no more requests are sent than can be read.
+    if late.values.count(where: { $0 === asked.connection }) < Limit.lateAnswers {
+      late[key(account, attempt)] = asked.connection
+      recordOutcome(account, ticket, .failure(failure), asked)
+    }
+    accounts.report(saved, unavailable(account, failure, retryAt: now), .tokenFailed)
+    accounts.changed(account)
+    if dispatch(name) != nil { wakeScheduler() }
+    await accounts.saveStanding(
+      of: account, "a refresh without an answer", leased: expectations(account, attempt))
+  }
+}

@@ -1,0 +1,156 @@
+import Broker
+import Foundation
+import Synchronization
+
+/// Looks up the addresses of names, each name apart: getaddrinfo(3) can hang for minutes, and holds up nothing here but who
+/// asks for that very name, for a time (docs/decisions/0041).
+///
+/// Each lookup has a thread. Whoever asks for a name that is being looked up waits for the same one, so that a name has one
+/// thread, however long it hangs.
+final class NameLookups: Sendable {
+  /// Names that are looked up at once.
+  static let most = 32
+  /// How long a caller waits.
+  static let timeout = Duration.seconds(10)
+  /// How long addresses are kept, and that there are none: who tries again in a second must not wait for that again.
+  static let kept = Duration.seconds(30)
+  static let failureKept = Duration.seconds(2)
+  /// Names that are kept.
+  static let mostKept = 512
+  /// Addresses of a name that are tried.
+  static let mostAddresses = 4
+
+  /// Blocks until the name's addresses are known: numeric, the best first.
+  typealias Resolver = @Sendable (String) -> Answer
+  typealias Answer = Result<[String], Failure>
+
+  struct Failure: Error, Equatable {
+    /// For people: `the name cannot be resolved (Name or service not known)`.
+    var message: String
+  }
+
+  private struct Waiter {
+    var host: String
+    var continuation: CheckedContinuation<Answer, Never>
+  }
+
+  private struct State {
+    /// Who waits, by number, and for which names there is a thread.
+    var waiters: [UInt64: Waiter] = [:]
+    var asking: Set<String> = []
+    var known: [String: (answer: Answer, until: ContinuousClock.Instant)] = [:]
+    /// The address that last worked, tried first while the name still has it.
+    var preferred: [String: String] = [:]
+    var number: UInt64 = 0
+  }
+
+  private let state = Mutex(State())
+  private let resolve: Resolver
+  private let hosts: Resolver
+  private let most: Int
+  private let timeout: Duration
+
+  /// - Parameter hosts: answers without waiting, where no thread is free.
+  init(
+    most: Int = NameLookups.most, timeout: Duration = NameLookups.timeout,
+    hosts: @escaping Resolver = { HostsFile.addresses(of: $0) },
+    resolve: @escaping Resolver = { SystemResolver.addresses(of: $0) }
+  ) {
+    self.most = most
+    self.timeout = timeout
+    self.hosts = hosts
+    self.resolve = resolve
+  }
+
+  /// The addresses in the order in which they are tried.
+  func addresses(of host: String) async throws(TransportError) -> [String] {
+    let known = state.withLock { state in
+      state.known[host].flatMap { $0.until > .now ? $0.answer : nil }
+    }
+    let answer: Answer = if let known { known } else { await look(up: host) }
+    switch answer {
+    case .success(let addresses):
+      let preferred = state.withLock { $0.preferred[host] }
+      let ordered = addresses.filter { $0 == preferred } + addresses.filter { $0 != preferred }
+      return Array(ordered.prefix(Self.mostAddresses))
+    case .failure(let failure):
+      throw TransportError(.notSent, "no connection to \(host): \(failure.message)", cause: .nameLookup)
+    }
+  }
+
+  /// A connection to the address could be made.
+  func works(_ address: String, of host: String) { state.withLock { $0.preferred[host] = address } }
+
+  /// How many lookups are under way.
+  var count: Int { state.withLock { $0.asking.count } }
+
+  // MARK: One lookup
+
+  private func look(up host: String) async -> Answer {
+    let number = state.withLock { state in
+      state.number += 1
+      return state.number
+    }
+    let timer = Task { [timeout] in
+      guard (try? await RunningTime().sleep(for: timeout)) != nil else { return }
+      end(number, .failure(Failure(message: "the name server did not answer in \(timeout.components.seconds) s")))
+    }
+    defer { timer.cancel() }
+    return await withTaskCancellationHandler {
+      await withCheckedContinuation { join(host, number, $0) }
+    } onCancel: {
+      end(number, .failure(Failure(message: "nobody waits for the name any longer")))
+    }
+  }
+
+  private func join(_ host: String, _ number: UInt64, _ continuation: CheckedContinuation<Answer, Never>) {
+    enum Turn { case begin, wait, full }
+    let turn = state.withLock { state -> Turn in
+      let isNew = !state.asking.contains(host)
+      guard !isNew || state.asking.count < most else { return .full }
+      state.asking.insert(host)
+      state.waiters[number] = Waiter(host: host, continuation: continuation)
+      return isNew ? .begin : .wait
+    }
+    switch turn {
+    case .begin: begin(host)
+    case .wait: break
+    case .full:
+      let message = "\(most) other names are being looked up: does the name server answer?"
+      continuation.resume(returning: hosts(host).mapError { _ in Failure(message: message) })
+    }
+    // Where that was before it waited, nobody else ends it.
+    if Task.isCancelled { end(number, .failure(Failure(message: "nobody waits for the name any longer"))) }
+  }
+
+  private func begin(_ host: String) {
+    let thread = Thread { [self] in
+      let answer = resolve(host)
+      let waiting = state.withLock { state in
+        keep(answer, of: host, &state)
+        state.asking.remove(host)
+        return state.waiters.filter { $0.value.host == host }.map(\.key)
+      }
+      for number in waiting { end(number, answer) }
+    }
+    thread.name = "lookup"
+    // The modules of nsswitch.conf(5) run on it.
+    thread.stackSize = 512 << 10
+    thread.start()
+  }
+
+  private func keep(_ answer: Answer, of host: String, _ state: inout State) {
+    let now = ContinuousClock.now
+    if state.known.count >= Self.mostKept {
+      state.known = state.known.filter { $0.value.until > now }
+      if state.known.count >= Self.mostKept { state.known = [:] }
+      state.preferred = state.preferred.filter { state.known[$0.key] != nil }
+    }
+    let isFailure = if case .failure = answer { true } else { false }
+    state.known[host] = (answer, now + (isFailure ? Self.failureKept : Self.kept))
+  }
+
+  private func end(_ number: UInt64, _ answer: Answer) {
+    state.withLock { $0.waiters.removeValue(forKey: number) }?.continuation.resume(returning: answer)
+  }
+}

@@ -1,0 +1,45 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// Which requests share connections.
+@Suite struct ConnectionPoolTests {
+  private func pool(_ use: ConnectionPool.Use, _ size: Int) -> ConnectionPool {
+    ConnectionPool(provider("example"), use, size: size)
+  }
+
+  @Test("What a caller asks for takes no refresh's connections, nor a login's")
+  func uses() async throws {
+    let store = try await MemoryStore.expired("work")
+    let settings = ProviderSettings.plain { $0.api.base = URL(string: "https://api.example/") }
+    let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
+    rig.transport.answer(.resource) { _ in reply("{}") }
+    _ = try await rig.call(RequestSend.self, .init(account: "work", method: "GET", url: "https://api.example/me"))
+    #expect(rig.transport.pools(.token) == [pool(.refreshes, 8 + Limit.lateAnswers + 2)])
+    #expect(rig.transport.pools(.resource) == [pool(.callers, Limit.callerConnections)])
+    let login = try await rig.call(LoginStart.self, .init(provider: "example", account: "home"))
+    _ = await rig.broker.handleCallback(url: login.callback(code: "home"))
+    #expect(rig.transport.pools(.token).last == pool(.logins, Limit.loginConnections))
+    _ = try await rig.call(AccountLogout.self, .init(account: "home"))
+    #expect(rig.transport.pools(.revocation).first == pool(.logins, Limit.loginConnections))
+  }
+
+  @Test("Metadata and keys are a refresh's, and the number of connections follows the configuration")
+  func sizes() async throws {
+    let store = try await MemoryStore.expired("work", "home")
+    let providers = [OAuthProvider(.discovered())]
+    let rig = try await Rig(store: store, configuration: .plain(providers) { $0.concurrentPerProvider = 64 })
+    _ = try await rig.token("work")
+    let first = pool(.refreshes, 64 + Limit.lateAnswers + 2)
+    #expect(rig.transport.pools(.discovery) == [first] && rig.transport.pools(.token) == [first])
+    rig.reading.value = .success(.plain(providers) { $0.concurrentPerProvider = 2 })
+    _ = try await rig.call(BrokerReload.self, .init())
+    _ = try await rig.token("home")
+    #expect(rig.transport.pools(.token).last == pool(.refreshes, 2 + Limit.lateAnswers + 2))
+  }
+}

@@ -1,0 +1,201 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// Answers to refreshes that come after their time, from a provider whose refresh tokens are good once.
+@Suite(.timeLimit(.minutes(1))) struct LateAnswerTests {
+  /// Its request is with the provider, and its caller waits.
+  private func asked(
+    _ rig: Rig, _ name: String = "work", as number: Int = 1
+  ) async -> Task<ErrorReason?, Never> {
+    rig.transport.hold(.token)
+    let caller = Task { await rig.reason { try await rig.token(name, timeout: 300) } }
+    #expect(await eventually { rig.transport.held(.token) == number })
+    return caller
+  }
+
+  private func phase(_ rig: Rig, _ name: String = "work") async -> Grant.Phase? {
+    await rig.broker.accounts[account(name)]?.phase
+  }
+
+  private func isOverdue(_ rig: Rig, _ name: String = "work") async -> Bool {
+    await eventually { if case .overdue? = await phase(rig, name) { true } else { false } }
+  }
+
+  @Test("Callers are told in time, nothing else is sent, and the answer that comes late is committed and handed out")
+  func taken() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let session = FakeSession(.root)
+    _ = try await rig.call(
+      EventsSubscribe.self, .init(events: ["token.failed", "token.refreshed", "login.required"]), on: session)
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    #expect(session.types == ["token.failed"])
+    // Neither its own wait, nor another caller, nor the network's return sends the refresh token again.
+    for _ in 0..<4 {
+      rig.clock.advance(.seconds(60))
+      await rig.broker.recheck(.networkUp)
+      _ = await rig.broker.tick()
+      #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+    }
+    #expect(rig.transport.count(.token) == 1)
+    #expect(try await rig.view("work").state == .degraded)
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(try await rig.view("work").state == .ok)
+    #expect(rig.store.intent("work") == nil && session.types == ["token.failed", "token.refreshed"])
+  }
+
+  @Test("What a caller is told of an answer that is late is true")
+  func told() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    _ = await caller.value
+    do {
+      _ = try await rig.token("work")
+      Issue.record("it got a token")
+    } catch let error as RPCError {
+      #expect(error.message == "no fresh token for account work: no answer in time")
+      #expect(error.hint?.contains("no longer than 5 min") == true, "\(error.hint ?? "")")
+    }
+    rig.transport.giveUp(.token)
+  }
+
+  @Test("A token with time left is handed out while the answer to its refresh is late")
+  func stillGood() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(3590))
+    let rig = try await Rig(store: store)
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == nil)
+    #expect(try await rig.token("work").access_token == "work-a1")
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+  }
+
+  @Test("Where no answer comes at all it is tried again")
+  func givenUp() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    rig.transport.giveUp(.token)
+    #expect(await eventually { await phase(rig) == .idle })
+    rig.transport.release(.token)
+    rig.clock.advance(.seconds(60))
+    #expect(try await rig.token("work").access_token == "work-a2")
+    #expect(rig.transport.count(.token) == 2)
+  }
+
+  @Test("A refusal that comes late ends the grant as ever")
+  func refused() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    rig.transport.release(.token)
+    #expect(await eventually { await rig.reason { try await rig.token("work") } == .loginRequired })
+  }
+
+  @Test("A logout ends the wait for a late answer, whose refresh token is revoked")
+  func loggedOut() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    _ = try await rig.call(AccountLogout.self, .init(account: "work"))
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.revocations.map(\.token) == [Secret("work-r2")] })
+    #expect(rig.store.grant("work") == nil)
+  }
+
+  @Test(
+    "Where the refresh can be asked for again the request ends with its time",
+    arguments: [Rotation.none, .grace(.seconds(30))])
+  func notStrict(_ rotation: Rotation) async throws {
+    let provider = OAuthProvider(.plain { $0.rotation = rotation })
+    let rig = try await Rig(store: .expired("work"), configuration: .plain([provider]))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    #expect(await phase(rig) == .idle)
+  }
+
+  @Test("Late answers take no other account's place, up to a bound; beyond it they keep theirs")
+  func places() async throws {
+    let names = (0..<Limit.lateAnswers + 12).map { "account-\($0)" }
+    let store = MemoryStore()
+    for name in names { try await store.signIn(name, age: .seconds(4000)) }
+    let rig = try await Rig(
+      store: store,
+      configuration: .plain {
+        $0.concurrentPerProvider = 4
+        $0.outageThreshold = .max
+      })
+    rig.transport.hold(.token)
+    let callers = names.map { name in Task { await rig.reason { try await rig.token(name, timeout: 300) } } }
+    var sent = 4
+    while sent < Limit.lateAnswers + 4 {
+      #expect(await eventually { rig.transport.held(.token) == sent })
+      rig.transport.timeOut(.token)
+      sent += 4
+    }
+    #expect(await eventually { rig.transport.held(.token) == Limit.lateAnswers + 4 })
+    rig.transport.timeOut(.token)
+    #expect(await eventually { await rig.broker.engine.late.count == Limit.lateAnswers })
+    await settle()
+    #expect(rig.transport.count(.token) == Limit.lateAnswers + 4)
+    // Each that ends frees its place, or none where it had none: never more than four besides those that are late.
+    rig.transport.release(.token)
+    for caller in callers { _ = await caller.value }
+    #expect(await eventually { await rig.broker.engine.inFlight == 0 })
+    #expect(await rig.broker.engine.late.isEmpty)
+    #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
+    for name in names { #expect(rig.store.grant(name)?.refreshToken == Secret("\(name)-r2")) }
+  }
+
+  @Test("An outage ends with a late answer")
+  func outage() async throws {
+    let names = (0..<6).map { "account-\($0)" }
+    let store = MemoryStore()
+    for name in names { try await store.signIn(name, age: .seconds(4000)) }
+    let rig = try await Rig(store: store)
+    rig.transport.hold(.token)
+    let callers = names.prefix(5).map { name in
+      Task { await rig.reason { try await rig.token(name, timeout: 300) } }
+    }
+    #expect(await eventually { rig.transport.held(.token) == 5 })
+    rig.transport.timeOut(.token)
+    for caller in callers { #expect(await caller.value == .temporarilyUnavailable) }
+    #expect(await rig.reason { try await rig.token("account-5") } == .temporarilyUnavailable)
+    #expect(rig.transport.count(.token) == 5)
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.grant("account-0")?.refreshToken == Secret("account-0-r2") })
+    // Not yet time for a probe, but for the first refreshes of a recovery.
+    rig.clock.advance(.seconds(1))
+    #expect(try await rig.token("account-5", timeout: 300).access_token == "account-5-a2")
+  }
+
+  @Test("A drain waits for a late answer, which reaches the disk")
+  func drained() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(35)) }
+    #expect(await eventually { rig.clock.sleepers == 1 })
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+    rig.clock.advance(.milliseconds(20))
+    await drained.value
+  }
+}

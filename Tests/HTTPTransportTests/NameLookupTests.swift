@@ -1,0 +1,163 @@
+import Broker
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import HTTPTransport
+
+/// A name service of a test: names of `slow` hang until it ends.
+private final class ScriptedNames: Sendable {
+  private struct State {
+    var asked: [String] = []
+    var answers: [String: [String]] = [:]
+    var hangs: Set<String> = []
+  }
+
+  private let state = Mutex(State())
+
+  init(_ answers: [String: [String]], hanging: String...) {
+    state.withLock { $0 = State(answers: answers, hangs: Set(hanging)) }
+  }
+
+  var asked: [String] { state.withLock { $0.asked } }
+
+  func answer(_ host: String, _ addresses: [String]) {
+    state.withLock { state in
+      state.answers[host] = addresses
+      state.hangs.remove(host)
+    }
+  }
+
+  var resolver: NameLookups.Resolver {
+    { [self] host in
+      state.withLock { $0.asked.append(host) }
+      while state.withLock({ $0.hangs.contains(host) }) { usleep(5000) }
+      return state.withLock { $0.answers[host] }.map { .success($0) } ?? .failure(.init(message: "no such name"))
+    }
+  }
+
+  func end() { state.withLock { $0.hangs = [] } }
+}
+
+@Suite("Names of providers")
+struct NameLookupTests {
+  private func message(_ error: TransportError) -> String { error.message }
+
+  private func ask(_ lookups: NameLookups, _ host: String) async -> Result<[String], TransportError> {
+    do throws(TransportError) {
+      return .success(try await lookups.addresses(of: host))
+    } catch {
+      return .failure(error)
+    }
+  }
+
+  @Test("A name that hangs holds up no other, has one thread for all who ask, and each is answered in time")
+  func hanging() async throws {
+    let names = ScriptedNames(["fast.test": ["192.0.2.1"]], hanging: "slow.test")
+    defer { names.end() }
+    let lookups = NameLookups(timeout: .seconds(1), resolve: names.resolver)
+    let started = ContinuousClock.now
+    let waiting = (0..<5).map { _ in Task { await ask(lookups, "slow.test") } }
+    #expect(await eventually { lookups.count == 1 })
+    #expect(await ask(lookups, "fast.test") == .success(["192.0.2.1"]))
+    #expect(ContinuousClock.now - started < .milliseconds(900))
+    let failure = TransportError(
+      .notSent, "no connection to slow.test: the name server did not answer in 1 s", cause: .nameLookup)
+    for task in waiting { #expect(await task.value == .failure(failure)) }
+    // Its thread hangs still; who asks now waits for that one.
+    #expect(await ask(lookups, "slow.test") == .failure(failure))
+    #expect(names.asked.filter { $0 == "slow.test" }.count == 1 && lookups.count == 1)
+    names.answer("slow.test", ["192.0.2.2"])
+    #expect(await eventually { lookups.count == 0 })
+    #expect(await ask(lookups, "slow.test") == .success(["192.0.2.2"]))
+    #expect(names.asked.filter { $0 == "slow.test" }.count == 1)
+  }
+
+  @Test("Lookups are bounded; beyond that a name is looked for in the hosts file alone, without a wait")
+  func bounded() async throws {
+    let names = ScriptedNames([:], hanging: "a.test", "b.test")
+    defer { names.end() }
+    let lookups = NameLookups(
+      most: 2, timeout: .seconds(30),
+      hosts: { $0 == "own.test" ? .success(["192.0.2.7"]) : .failure(.init(message: "")) },
+      resolve: names.resolver)
+    let waiting = ["a.test", "b.test"].map { name in Task { await ask(lookups, name) } }
+    #expect(await eventually { lookups.count == 2 })
+    #expect(await ask(lookups, "own.test") == .success(["192.0.2.7"]))
+    let refused = TransportError(
+      .notSent, "no connection to c.test: 2 other names are being looked up: does the name server answer?",
+      cause: .nameLookup)
+    #expect(await ask(lookups, "c.test") == .failure(refused))
+    // Who hangs up does not wait to the end.
+    for task in waiting { task.cancel() }
+    for task in waiting { #expect(await task.value != .success([])) }
+    #expect(lookups.count == 2)
+  }
+
+  @Test("Addresses and failures are kept for a while")
+  func kept() async throws {
+    let names = ScriptedNames(["known.test": ["192.0.2.1"]])
+    let lookups = NameLookups(resolve: names.resolver)
+    for _ in 0..<3 {
+      #expect(await ask(lookups, "known.test") == .success(["192.0.2.1"]))
+      guard case .failure(let error) = await ask(lookups, "other.test") else {
+        Issue.record("a name that there is not")
+        return
+      }
+      #expect(error.message == "no connection to other.test: no such name" && error.kind == .notSent)
+    }
+    #expect(names.asked.sorted() == ["known.test", "other.test"])
+    // A failure not so long: whoever mends the name server does not wait for it.
+    names.answer("other.test", ["192.0.2.9"])
+    #expect(await eventually { await ask(lookups, "other.test") == .success(["192.0.2.9"]) })
+  }
+
+  @Test("The address that worked is tried first, as long as the name has it, and few are tried at all")
+  func preferred() async throws {
+    let many = (1...9).map { "192.0.2.\($0)" }
+    let names = ScriptedNames(["a.test": many])
+    let lookups = NameLookups(resolve: names.resolver)
+    #expect(await ask(lookups, "a.test") == .success(Array(many.prefix(4))))
+    lookups.works("192.0.2.7", of: "a.test")
+    #expect(await ask(lookups, "a.test") == .success(["192.0.2.7", "192.0.2.1", "192.0.2.2", "192.0.2.3"]))
+    lookups.works("198.51.100.1", of: "a.test")
+    #expect(await ask(lookups, "a.test") == .success(Array(many.prefix(4))))
+  }
+
+  @Test("The system's resolver knows this machine, and not what there is not")
+  func system() throws {
+    let own = try SystemResolver.addresses(of: "localhost").get()
+    #expect(own.contains("127.0.0.1") || own.contains("::1"))
+    #expect(throws: NameLookups.Failure.self) { try SystemResolver.addresses(of: "no such name").get() }
+  }
+
+  @Test("The hosts file is read as hosts(5) says")
+  func hosts() throws {
+    let file = FileManager.default.temporaryDirectory.appending(path: "hosts-\(UUID().uuidString)")
+    defer { try? FileManager.default.removeItem(at: file) }
+    try Data(
+      """
+      # 192.0.2.1 id.test
+      192.0.2.2\tID.test other.test # 192.0.2.3 no.test
+      2001:db8::1 id.test
+      nonsense id.test
+
+      """.utf8
+    ).write(to: file)
+    let path = file.path(percentEncoded: false)
+    #expect(HostsFile.addresses(of: "id.TEST", in: path) == .success(["192.0.2.2", "2001:db8::1"]))
+    #expect(HostsFile.addresses(of: "other.test", in: path) == .success(["192.0.2.2"]))
+    for name in ["no.test", "192.0.2.2", "192.0.2.3"] {
+      #expect(throws: NameLookups.Failure.self) { try HostsFile.addresses(of: name, in: path).get() }
+    }
+    #expect(throws: NameLookups.Failure.self) { try HostsFile.addresses(of: "id.test", in: path + ".none").get() }
+  }
+}
+
+extension NameLookups {
+  /// A name service that knows these names alone.
+  convenience init(_ answers: [String: [String]]) {
+    self.init(resolve: { host in answers[host].map { .success($0) } ?? .failure(.init(message: "no such name")) })
+  }
+}

@@ -1,0 +1,75 @@
+import Synchronization
+import Testing
+
+@testable import HTTPTransport
+
+/// A clock whose sleeps end as late as a test says, each in its turn.
+private struct ScriptedClock: Clock {
+  struct Instant: InstantProtocol {
+    var passed: Duration
+
+    func advanced(by duration: Duration) -> Self { .init(passed: passed + duration) }
+    func duration(to other: Self) -> Duration { other.passed - passed }
+    static func < (one: Self, other: Self) -> Bool { one.passed < other.passed }
+  }
+
+  final class State: Sendable {
+    let now = Mutex(Duration.zero)
+    let delays: Mutex<[Duration]>
+
+    init(_ delays: [Duration]) { self.delays = Mutex(delays) }
+  }
+
+  let state: State
+
+  init(late delays: [Duration]) { state = State(delays) }
+
+  var now: Instant { .init(passed: state.now.withLock { $0 }) }
+  var minimumResolution: Duration { .zero }
+
+  func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+    let delay = state.delays.withLock { $0.isEmpty ? .zero : $0.removeFirst() }
+    state.now.withLock { $0 = deadline.passed + delay }
+  }
+}
+
+@Suite("Time in which this process ran")
+struct RunningTimeTests {
+  private func passed(_ duration: Duration, late delays: [Duration] = []) async throws -> Duration {
+    let clock = ScriptedClock(late: delays)
+    try await RunningTime(clock).sleep(for: duration)
+    return clock.now.passed
+  }
+
+  @Test(
+    "Without a freeze it is time that passes",
+    arguments: [Duration.zero, .milliseconds(500), .seconds(1), .milliseconds(2500), .seconds(30)])
+  func steady(_ duration: Duration) async throws {
+    #expect(try await passed(duration) == duration)
+  }
+
+  @Test("A tick that comes late by less than a tick is no freeze")
+  func slow() async throws {
+    #expect(try await passed(.seconds(3), late: [.milliseconds(900), .zero]) == .seconds(3))
+  }
+
+  @Test(
+    "A freeze counts as the tick that it fell into, and at the end another tick follows it",
+    arguments: [
+      ([Duration.seconds(40)], Duration.seconds(43)),
+      ([.zero, .seconds(3600)], .seconds(3603)),
+      // In the last tick: what came meanwhile is still to be read.
+      ([.zero, .zero, .seconds(40)], .seconds(44)),
+      ([.zero, .zero, .seconds(40), .seconds(40)], .seconds(85)),
+    ])
+  func frozen(late delays: [Duration], expected: Duration) async throws {
+    #expect(try await passed(.seconds(3), late: delays) == expected)
+  }
+
+  @Test("Whoever is cancelled does not sleep on")
+  func cancelled() async throws {
+    let sleep = Task { try await RunningTime().sleep(for: .seconds(3600)) }
+    sleep.cancel()
+    await #expect(throws: CancellationError.self) { try await sleep.value }
+  }
+}
