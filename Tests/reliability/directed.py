@@ -18,18 +18,22 @@ import traceback
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
-import cases_machine  # noqa: E402
+import cases_files  # noqa: E402
+import cases_providers  # noqa: E402
 import cases_refresh  # noqa: E402
+import cases_socket  # noqa: E402
 from judge import self_test  # noqa: E402
-from rig import Skip, Wrong, namespace, products, raise_files  # noqa: E402
+from rig import Skip, Wrong, loopback_up, namespace, products, raise_files  # noqa: E402
 from stage import Stage  # noqa: E402
 
 CASE_SECONDS = 180
-CASES = cases_refresh.CASES | cases_machine.CASES
+CASES = cases_refresh.CASES | cases_providers.CASES | cases_files.CASES | cases_socket.CASES
+ALONE = cases_providers.ALONE + cases_socket.ALONE
 
 
-async def run(name, programs, can_mount, tally):
-    began, stage = time.monotonic(), Stage(programs, can_mount)
+async def run(name, options, tally):
+    programs = products(options.products)
+    began, stage = time.monotonic(), Stage(programs, options.inside is not None, options.inside == "network")
     try:
         async with asyncio.timeout(CASE_SECONDS), stage:
             verdict, seen = "PASS", await CASES[name](stage)
@@ -46,18 +50,18 @@ async def run(name, programs, can_mount, tally):
     print(f"{verdict} {name}: {seen} [{time.monotonic() - began:.0f} s]", flush=True)
 
 
-async def run_all(names, programs, can_mount, jobs):
-    tally, room = {}, asyncio.Semaphore(jobs)
+async def run_all(names, options):
+    tally, room = {}, asyncio.Semaphore(options.jobs)
 
     async def one(name):
         async with room:
-            await run(name, programs, can_mount, tally)
+            await run(name, options, tally)
 
     # Those that wait the longest begin first.
-    await asyncio.gather(*(one(name) for name in names if name not in cases_machine.ALONE))
+    await asyncio.gather(*(one(name) for name in names if name not in ALONE))
     for name in names:
-        if name in cases_machine.ALONE:
-            await run(name, programs, can_mount, tally)
+        if name in ALONE:
+            await run(name, options, tally)
     return tally
 
 
@@ -66,17 +70,20 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--products", help="the folder with grantd and grantctl")
     parser.add_argument("--jobs", type=int, default=4, help="tests at once")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", choices=("mounts", "network"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := set(options.names) - set(CASES):
         parser.error(f"no test {', '.join(sorted(unknown))}; there are: {', '.join(CASES)}")
-    if not options.inside and (command := namespace()):
-        os.execvp(command[0], [*command, sys.executable, __file__, *sys.argv[1:], "--inside"])
+    if not options.inside:
+        for inside, more in (("network", ["-n"]), ("mounts", [])):
+            if command := namespace(*more):
+                os.execvp(command[0], [*command, sys.executable, __file__, *sys.argv[1:], "--inside", inside])
+    if options.inside == "network":
+        loopback_up()
     self_test()
     raise_files()
-    programs = products(options.products)
     began = time.monotonic()
-    tally = asyncio.run(run_all(options.names or list(CASES), programs, options.inside, options.jobs))
+    tally = asyncio.run(run_all(options.names or list(CASES), options))
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(tally.items()))
     print(f"# directed: {counts}; {time.monotonic() - began:.0f} s")
     sys.exit(1 if tally.get("FAIL") else 0)

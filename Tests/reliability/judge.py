@@ -17,8 +17,8 @@ class Judge:
         # By the number of the exchange.
         self.requests, self.spent, self.answers = {}, {}, {}
         self.revoked, self.reuses, self.unknown, self.lost = {}, {}, [], []
-        # When the daemon ended, each with whether that was orderly; when it was told to; when it could not work.
-        self.ends, self.terms, self.pauses = [], [], []
+        # When the daemon ended, each with whether that was orderly; started; was told to end; could not work.
+        self.ends, self.starts, self.terms, self.pauses = [], [], [], []
         began = {}
         for record in records:
             event = record["event"]
@@ -39,8 +39,8 @@ class Judge:
         what, at = record["what"], record["t"]
         if what in ("kill", "exited"):
             self.ends.append((at, what == "exited"))
-        elif what == "term":
-            self.terms.append(at)
+        elif what in ("term", "start"):
+            (self.terms if what == "term" else self.starts).append(at)
         elif what in ("stop", "disk-full"):
             began.setdefault(what, at)
         if what in ("cont", "kill", "exited") and "stop" in began:
@@ -57,8 +57,14 @@ class Judge:
                 idle, reached = idle + last - first, last
         return max(0.0, end - start - idle)
 
-    def first_end(self, start, until):
-        return next(((at, is_orderly) for at, is_orderly in self.ends if start <= at <= until), None)
+    def first_end(self, asked, until):
+        """Of the process that asked then. What it sent may be read a moment after its end."""
+        for at, is_orderly in self.ends:
+            if asked <= at <= until:
+                return at, is_orderly
+            if asked - MOMENT <= at < asked and not any(at < start <= asked for start in self.starts):
+                return at, is_orderly
+        return None
 
     def excuse(self, number, until):
         """Why the answer of that exchange could not be saved before `until`; None: it could be."""
@@ -123,12 +129,14 @@ def self_test():
         "a daemon that hung up on a late answer": story(closed=30.0, **late),
         "a daemon that asked again meanwhile": story(answered=None, again=31.0),
         "a kill long after the answer": story((10.0, "kill")),
+        "a kill of the process before": story((-0.3, "kill"), (-0.1, "start")),
         "an orderly end that did not wait": story((1.0, "term"), (3.0, "exited"), closed=3.0, **late)}
     excused = {
         "a cut answer": story(stop="cut", arrived=False),
         "no answer": story(stop="none", arrived=False, closed=30.0),
         "a kill before the answer": story((5.0, "kill"), closed=5.0, **late),
         "a kill before the answer, which is still to come": story((5.0, "kill"), answered=None),
+        "a kill before the request was read": story((-0.1, "kill"), answered=0.0, arrived=False, closed=0.0),
         "a kill with the answer": story((1.5, "kill")),
         "a kill of a stopped process": story((0.5, "stop"), (50.0, "kill")),
         "a kill while the disk is full": story((0.5, "disk-full"), (50.0, "kill"), (55.0, "disk-free")),

@@ -1,40 +1,28 @@
-"""The real grantd as a process, clients of its socket, and what both are run in."""
+"""The real grantd as a process, and what it is run in."""
 
 import asyncio
 import contextlib
 import ctypes
-import json
+import fcntl
 import os
 import pathlib
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import time
 
+from client import Client, Gone
 from web import sign_in
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 START_SECONDS = 30
-# What a call may take beyond the time-out that it names.
-SLACK_SECONDS = 3.0
-LINE_BYTES = 16 << 20
 FILL_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LIBC = ctypes.CDLL(None)
-
-
-class Gone(Exception):
-    """The daemon hung up, or there is none."""
-
-
-class Refused(Exception):
-    """The daemon's error answer."""
-
-    def __init__(self, error):
-        self.data = error.get("data") or {}
-        self.reason, self.detail = self.data.get("reason"), self.data.get("detail")
-        super().__init__(f"{self.reason or error.get('code')}: {error.get('message')}")
 
 
 class Wrong(Exception):
@@ -57,65 +45,6 @@ async def until(condition, seconds, what, pause=0.05):
         if time.monotonic() > end:
             raise Wrong(f"not within {seconds:g} s: {what}")
         await asyncio.sleep(pause)
-
-
-class Client:
-    """One connection to the daemon's socket; calls may be made at once."""
-
-    def __init__(self, reader, writer):
-        self.writer, self.waiting, self.last, self.events = writer, {}, 0, []
-        self.reading = asyncio.create_task(self.read(reader))
-
-    @classmethod
-    async def connect(cls, path):
-        try:
-            return cls(*await asyncio.open_unix_connection(str(path), limit=LINE_BYTES))
-        except OSError as error:
-            raise Gone(str(error)) from error
-
-    async def read(self, reader):
-        with contextlib.suppress(OSError, ValueError):
-            while line := await reader.readline():
-                answer = json.loads(line)
-                if answer.get("method") == "event":
-                    self.events.append(answer["params"])
-                waiter = self.waiting.pop(answer.get("id"), None)
-                if waiter and not waiter.done():
-                    waiter.set_result(answer)
-        waiting, self.waiting = self.waiting, None
-        for waiter in waiting.values():
-            if not waiter.done():
-                waiter.set_exception(Gone())
-                # Whoever waited may be gone too.
-                waiter.exception()
-
-    async def call(self, method, /, within=40.0, **params):
-        """The result; TimeoutError where there is no answer within that time."""
-        if self.waiting is None:
-            raise Gone()
-        self.last += 1
-        identifier, waiter = self.last, asyncio.get_running_loop().create_future()
-        self.waiting[identifier] = waiter
-        request = {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
-        try:
-            async with asyncio.timeout(within):
-                self.writer.write(json.dumps(request).encode() + b"\n")
-                await self.writer.drain()
-                answer = await waiter
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise Gone() from error
-        finally:
-            if self.waiting:
-                self.waiting.pop(identifier, None)
-        if "error" in answer:
-            raise Refused(answer["error"])
-        return answer["result"]
-
-    def close(self):
-        self.reading.cancel()
-        self.writer.close()
 
 
 class Program:
@@ -180,14 +109,14 @@ class Daemon:
         kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         return own | kept
 
-    def launch(self, files=None, socket=None):
+    def launch(self, files=None):
         self.starts += 1
         (self.runtime / "run").mkdir(mode=0o700, exist_ok=True)
         with open(self.log, "a") as log:
             log.write(f"---- start {self.starts}\n")
         self.process = Program(
             [self.products / "grantd", "--user", "--config", self.folder / "grantd.toml", "--state", self.state,
-             "--socket", socket or self.socket, "--log-level", "debug"], self.environment, self.log, files)
+             "--socket", self.socket, "--log-level", "debug"], self.environment, self.log, files)
         self.tell("start")
 
     def tell(self, what):
@@ -293,15 +222,23 @@ class SmallDisk:
         subprocess.run(["umount", "-l", str(self.folder)], check=False)
 
 
-def namespace():
+def namespace(*more):
     """The command that gives a process a mount namespace of its own; None: this machine does not."""
-    for flags in (["-m"], ["-r", "-m"]):
-        command = ["unshare", *flags, "--propagation", "private"]
+    for flags in ([], ["-r"]):
+        command = ["unshare", *flags, "-m", *more, "--propagation", "private"]
         test = [*command, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
         with contextlib.suppress(OSError):
             if subprocess.run(test, capture_output=True, check=False).returncode == 0:
                 return command
     return None
+
+
+def loopback_up():
+    """In a network namespace of its own nothing is up at first (netdevice(7))."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = struct.pack("16sh22x", b"lo", 0)
+        flags = struct.unpack("16sh22x", fcntl.ioctl(control, SIOCGIFFLAGS, request))[1]
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | IFF_UP))
 
 
 def products(argument):

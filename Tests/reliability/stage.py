@@ -7,16 +7,18 @@ import pathlib
 import tempfile
 import time
 
+from client import Gone, Refused
 from judge import Judge
 from ledger import Ledger
 from provider import Realm
-from rig import Daemon, Gone, Refused, Skip, SmallDisk, Wrong
+from rig import Daemon, Skip, SmallDisk, Wrong
 from web import Server
 
 
 class Stage:
-    def __init__(self, products, can_mount):
-        self.products, self.can_mount, self.open_ones = products, can_mount, contextlib.ExitStack()
+    def __init__(self, products, has_mounts, has_network):
+        self.products, self.has_mounts, self.has_network = products, has_mounts, has_network
+        self.open_ones = contextlib.ExitStack()
         self.accounts, self.daemons = {}, []
 
     async def __aenter__(self):
@@ -33,7 +35,7 @@ class Stage:
         self.open_ones.close()
 
     def disk(self):
-        if not self.can_mount:
+        if not self.has_mounts:
             raise Skip("this machine gives no mount namespace")
         disk = SmallDisk(self.folder / "disk")
         self.open_ones.callback(disk.close)
