@@ -9,6 +9,8 @@ from client import Refused
 from faults import ODD, Fault
 from rig import Wrong, until
 
+# The unit's TimeoutStopSec=.
+STOP_SECONDS = 45
 WIDE = "concurrent_per_provider = 64\n"
 # In these the access token is there, and nothing says that it is no bearer token.
 HARMLESS = (
@@ -117,6 +119,58 @@ async def harmless(stage):
     return f"the token is handed out after each of {len(HARMLESS)} harmless oddities"
 
 
+async def grace(stage):
+    """With a grace period answers that are lost in any way cost nothing."""
+    realm = stage.realm(grace=30)
+    daemon = stage.daemon(rotation="grace 30s")
+    client = await daemon.start()
+    faults = (Fault("reset"), Fault("cut"), Fault("none", delay=1), Fault("status", status=500))
+    names = await stage.sign_in(daemon, client, realm, len(faults))
+    for name, fault in zip(names, faults):
+        realm.scripted[name].append(fault)
+    await asyncio.gather(*(stage.attempt(client, name, timeout=3) for name in names))
+    await stage.prove(client, names, 30)
+    return f"{len(faults)} answers lost, no grant"
+
+
+async def stop_waits(stage):
+    """11: an orderly stop waits for an answer that is on its way."""
+    realm = stage.realm()
+    daemon = stage.daemon()
+    client = await daemon.start()
+    (name,) = await stage.sign_in(daemon, client, realm, 1)
+    realm.script.append(Fault(delay=15))
+    task = asyncio.create_task(stage.attempt(client, name, timeout=2))
+    await until(lambda: realm.in_flight, 10, "no refresh has begun")
+    began = time.monotonic()
+    status = await daemon.stop(STOP_SECONDS)
+    took = time.monotonic() - began
+    await asyncio.gather(task, return_exceptions=True)
+    await stage.prove(await daemon.start(), [name], 30)
+    if status:
+        raise Wrong(f"the grant is kept, but the exit status is {status}")
+    return f"the stop took {took:.1f} s, and the grant is kept"
+
+
+async def stop_unread(stage):
+    """11: an answer that does not come within the unit's stop time: it ends in time and says whose it is."""
+    realm = stage.realm()
+    daemon = stage.daemon()
+    client = await daemon.start()
+    (name,) = await stage.sign_in(daemon, client, realm, 1)
+    realm.script.append(Fault(delay=70))
+    task = asyncio.create_task(stage.attempt(client, name, timeout=2))
+    await until(lambda: realm.in_flight, 10, "no refresh has begun")
+    before, began = len(daemon.lines()), time.monotonic()
+    await daemon.stop(STOP_SECONDS)
+    took = time.monotonic() - began
+    await asyncio.gather(task, return_exceptions=True)
+    lines = [line for line in daemon.lines()[before:] if re.search(rf" (warning|error|critical) .*\b{name}\b", line)]
+    if not lines:
+        raise Wrong(f"the stop took {took:.1f} s, and no line says that the answer for {name} was not read")
+    return f"the stop took {took:.1f} s, and says: {lines[0][25:160]}"
+
+
 async def told(stage):
     """12: a lost grant is an event, a metric, a line of the log with reason and rule, and in the status."""
     realm = stage.realm()
@@ -154,4 +208,5 @@ async def told(stage):
 
 
 CASES = {
-    "freeze": freeze, "late-answer": late, "odd-members": odd, "odd-harmless": harmless, "lost-is-told": told}
+    "freeze": freeze, "late-answer": late, "odd-members": odd, "odd-harmless": harmless, "grace-period": grace,
+    "stop-waits": stop_waits, "stop-unread": stop_unread, "lost-is-told": told}
