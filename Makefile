@@ -24,7 +24,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run check test test-long bench simulate crash sanitize soak fuzz lint format docs install uninstall deb clean
+.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install uninstall deb clean
 # Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -76,6 +76,11 @@ crash: deps ## kill the broker at any moment: no grant, no key is lost (ROUNDS=5
 	@scripts/build-quietly grantd grantd-demo-provider
 	@Tests/crash/run --rounds $(or $(ROUNDS),500) $(ARGS)
 	@Tests/crash/rotate --runs $(or $(ROTATIONS),1000) $(ARGS)
+
+reliability: deps ## all faults at random, and each by itself: no grant lost that could be kept (SECONDS=600, ARGS='--seed 7')
+	@scripts/build-quietly grantd grantctl
+	@Tests/reliability/directed.py
+	@Tests/reliability/reliability.py --seconds $(or $(SECONDS),600) $(ARGS)
 
 sanitize: deps ## the tests under ThreadSanitizer and AddressSanitizer (ARGS=thread picks one)
 	@scripts/sanitize $(ARGS)

@@ -110,7 +110,7 @@ import Testing
       Issue.record("the late answer was not taken")
       return
     }
-    #expect(renewal.grant.standing == .good && renewal.token.issuedAt == at(2900))
+    #expect(renewal.grant.standing == .good && renewal.token?.issuedAt == at(2900))
   }
 
   @Test("An attempt of an earlier round is no attempt of this one")

@@ -1,0 +1,180 @@
+"""The state folder: files that are damaged or gone, a second broker, a full disk at the end."""
+
+import asyncio
+import contextlib
+import shutil
+
+from client import Gone, Refused
+from faults import Fault
+from rig import Wrong, until
+
+# "Every few seconds" the daemon looks whether its files are as it left them.
+LOOK_SECONDS = 8
+
+
+def overwrite(state):
+    with open(state / "grantd.db", "r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(size // 3)
+        file.write(b"\xa5" * (size // 3))
+
+
+def truncate(state):
+    with open(state / "grantd.db", "r+b") as file:
+        file.truncate(file.seek(0, 2) // 2)
+
+
+def empty_log(state):
+    with open(state / "grantd.db-wal", "r+b") as file:
+        file.truncate(0)
+
+
+def remove_key(state):
+    (state / "grantd.key").unlink()
+
+
+def damaged(damage, wait=0.0, is_killed=False):
+    """7: a file of the state is damaged while the daemon runs; then it is started again: nothing is lost."""
+    async def case(stage):
+        realm = stage.realm()
+        daemon = stage.daemon()
+        client = await daemon.start()
+        names = await stage.sign_in(daemon, client, realm, 12)
+        # What was written is in the database itself, and then something in the log.
+        client.close()
+        client = await stage.restart(daemon)
+        for name in names[:6]:
+            await stage.refresh(client, name)
+        damage(daemon.state)
+        await asyncio.sleep(wait)
+        client.close()
+        if is_killed:
+            daemon.kill()
+            client = await daemon.start()
+        else:
+            client = await stage.restart(daemon)
+        await stage.prove(client, names, 30)
+        return f"all of 12 accounts work after a {'kill' if is_killed else 'stop'} and a start"
+
+    return case
+
+
+def lock_removed(wait):
+    """7: the lock file is removed: a second broker must not start on the folder, at once or some seconds later."""
+    async def case(stage):
+        realm = stage.realm()
+        daemon = stage.daemon()
+        client = await daemon.start()
+        names = await stage.sign_in(daemon, client, realm, 2)
+        (daemon.state / "grantd.lock").unlink()
+        await asyncio.sleep(wait)
+        second_folder = stage.folder / "second"
+        second_folder.mkdir(mode=0o700)
+        second = stage.daemon(state=daemon.state, folder=second_folder)
+        second.launch()
+        if not await second.process.ended(8):
+            first = daemon.process.status
+            raise Wrong(
+                "a second broker starts on the folder; the first "
+                + ("goes on too, 8 s after" if first is None else f"has ended with {first}: {daemon.last_lines(2)}"))
+        if second.process.status == 0:
+            raise Wrong("the second broker ends with status 0")
+        if daemon.process.status is not None:
+            raise Wrong(f"the second broker ends, and the first has ended with status {daemon.process.status}")
+        await stage.prove(client, names, 30)
+        return f"the second ended with status {second.process.status}; the first serves"
+
+    return case
+
+
+async def folder_removed(stage):
+    """7: after rm -rf of the folder and a newer broker on it, the old one never replaces the new one's database."""
+    realm = stage.realm()
+    old = stage.daemon()
+    client = await old.start()
+    await stage.sign_in(old, client, realm, 2, prefix="old")
+    shutil.rmtree(old.state)
+    newer_folder = stage.folder / "newer"
+    newer_folder.mkdir(mode=0o700)
+    new = stage.daemon(state=old.state, folder=newer_folder)
+    new.launch()
+    try:
+        newer = await new.ready()
+    except Wrong:
+        # The old one was quicker: it has its folder again, and must keep what it had.
+        await stage.prove(await stage.restart(old), ["old-0", "old-1"], 30)
+        return "the old broker had written its folder anew before the newer one came, which ended"
+    names = await stage.sign_in(new, newer, realm, 2, prefix="new")
+    # Something to write for the old one, which it may not write.
+    with contextlib.suppress(Gone, Refused, TimeoutError):
+        await stage.attempt(client, "old-0", timeout=2)
+    ended = await old.process.ended(60)
+    await asyncio.sleep(1)
+    newer = await stage.restart(new)
+    there = {account["account"] for account in (await newer.call("account.list"))["accounts"]}
+    if not there >= set(names):
+        raise Wrong(f"the old broker replaced the newer one's database, which has {', '.join(sorted(there)) or 'none'}")
+    await stage.prove(newer, names, 30)
+    if not ended:
+        raise Wrong("the newer one's database stayed, but the old broker runs on after 60 s")
+    if not old.process.status:
+        raise Wrong("the newer one's database stayed; the old broker ended with status 0")
+    return f"the newer one's database stayed; the old broker ended with {old.process.status}: {old.last_lines(1)[:160]}"
+
+
+# The end, with a disk that is full
+
+async def renewal_in_memory(stage, runtime):
+    """A daemon that is ended with a renewal that it could not write; its account, status, and lines of its end."""
+    disk = stage.disk()
+    realm = stage.realm()
+    daemon = stage.daemon(folder=disk.folder)
+    daemon.runtime = runtime or disk.folder
+    client = await daemon.start()
+    (name,) = await stage.sign_in(daemon, client, realm, 1)
+    realm.script.append(Fault(delay=2))
+    task = asyncio.create_task(stage.attempt(client, name, timeout=8))
+    await until(lambda: realm.in_flight, 10, "no refresh has begun")
+    disk.fill()
+    await until(lambda: not realm.in_flight, 10, "the provider has not answered")
+
+    async def is_failing():
+        return (await client.call("broker.status"))["store"]["state"] == "failing"
+
+    await until(is_failing, 15, "the store does not fail on a full disk")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    before = len(daemon.lines())
+    status = await daemon.stop(60)
+    return disk, daemon, name, status, daemon.lines()[before:]
+
+
+async def unsaved(stage):
+    """8: SIGTERM, a full disk and a renewal in memory: the exit status is not 0, and a line says who is lost."""
+    _, _, name, status, lines = await renewal_in_memory(stage, None)
+    said = [line for line in lines if name in line and ("lost" in line or "sign in" in line or "login" in line)]
+    bad = [f"the exit status is {status}"] if status == 0 else []
+    bad += [] if said else ["no line names the account and what to do"]
+    if bad:
+        raise Wrong("; ".join(bad))
+    return f"status {status}: {said[0][25:200]}"
+
+
+async def taken_over(stage):
+    """8: the same with a runtime folder elsewhere: the next start takes the renewal over."""
+    runtime = stage.folder / "runtime"
+    runtime.mkdir(mode=0o700)
+    disk, daemon, name, status, _ = await renewal_in_memory(stage, runtime)
+    disk.free()
+    client = await daemon.start()
+    await stage.prove(client, [name], 30)
+    return f"the status was {status}, and the account works after the next start"
+
+
+CASES = {
+    "database-overwritten": damaged(overwrite), "database-overwritten-noticed": damaged(overwrite, LOOK_SECONDS),
+    "database-cut": damaged(truncate), "database-cut-noticed": damaged(truncate, LOOK_SECONDS),
+    "log-emptied": damaged(empty_log), "log-emptied-then-kill": damaged(empty_log, LOOK_SECONDS, True),
+    "key-removed": damaged(remove_key), "key-removed-then-kill": damaged(remove_key, LOOK_SECONDS, True),
+    "lock-removed": lock_removed(0), "lock-removed-noticed": lock_removed(LOOK_SECONDS),
+    "folder-removed": folder_removed, "unsaved-at-end": unsaved, "unsaved-taken-over": taken_over}

@@ -1,0 +1,280 @@
+"""Refreshes beside others: providers that hang, are out of order or have no name, callers that ask for much."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import time
+
+from client import Gone, Refused
+from faults import Fault
+from rig import Skip, Wrong, until
+
+WIDE = "concurrent_per_provider = 64\n"
+OBSERVATIONS = 60
+
+
+async def neighbour(stage):
+    """3: two providers at one host and port; one hangs, the other's refresh takes less than 2 s."""
+    hanging, other = stage.realm("hanging"), stage.realm("other")
+    daemon = stage.daemon(WIDE)
+    client = await daemon.start()
+    names = await stage.sign_in(daemon, client, hanging, 12)
+    quick = await stage.sign_in(daemon, client, other, 2, prefix="quick")
+    hanging.choose = lambda *_: Fault("none", True, delay=40)
+    tasks = [asyncio.create_task(stage.attempt(client, name, timeout=1)) for name in names]
+    await until(lambda: hanging.in_flight >= 8, 10, "8 refreshes do not hang")
+    took = []
+    for name in quick:
+        try:
+            took.append((await stage.refresh(client, name, timeout=10))[0])
+        except Refused as refusal:
+            raise Wrong(f"{hanging.in_flight} refreshes hang at one provider; at the other: {refusal}") from refusal
+    await asyncio.gather(*tasks)
+    if max(took) > 2:
+        raise Wrong(f"{hanging.in_flight} refreshes hang at one provider; one at the other took {max(took):.1f} s")
+    return f"{hanging.in_flight} refreshes hang at one provider; one at the other took {max(took):.2f} s"
+
+
+async def calls(stage):
+    """3: slow calls of one caller (request.send) stop no refresh of that provider."""
+    realm = stage.realm()
+    daemon = stage.daemon(WIDE, api_base=realm.issuer + "/api")
+    client = await daemon.start()
+    names = await stage.sign_in(daemon, client, realm, 2)
+    slow = [
+        asyncio.create_task(client.call(
+            "request.send", account=names[0], method="GET", url="/slow?seconds=20", timeout=15))
+        for _ in range(8)]
+    try:
+        await until(lambda: realm.calls >= 8, 10, "8 calls are not under way")
+        try:
+            took, _ = await stage.refresh(client, names[1], timeout=10)
+        except Refused as refusal:
+            raise Wrong(f"8 slow calls are under way; a refresh: {refusal}") from refusal
+    finally:
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+    if took > 2:
+        raise Wrong(f"8 slow calls are under way; a refresh took {took:.1f} s")
+    return f"8 slow calls are under way; a refresh took {took:.2f} s"
+
+
+async def concurrency(stage):
+    """3: concurrent_per_provider is what it says, above and below its default."""
+    realm = stage.realm()
+    seen = {}
+    for setting in (64, 3):
+        daemon = stage.daemon(f"concurrent_per_provider = {setting}\n")
+        client = await daemon.start()
+        names = list(stage.accounts) or await stage.sign_in(daemon, client, realm, 30)
+        realm.peak, realm.choose = 0, lambda *_: Fault(delay=2 if setting > 30 else 0.2)
+        await asyncio.gather(*(stage.attempt(client, name, timeout=20) for name in names))
+        seen[setting], realm.choose = realm.peak, None
+        await daemon.stop()
+    if seen[64] < 28 or seen[3] > 3:
+        raise Wrong(f"of 30 refreshes at once the provider saw {seen[64]} with 64, and {seen[3]} with 3")
+    return f"of 30 refreshes at once the provider saw {seen[64]} with 64, and {seen[3]} with 3"
+
+
+async def retry_after(stage):
+    """6: after a Retry-After of an hour the provider is back: four things that release it."""
+    ways = ("refresh", "check", "reload", "restart")
+    realms = {way: stage.realm(way) for way in ways}
+    daemon = stage.daemon()
+    client = await daemon.start()
+    bad, waits = [], []
+    for way, realm in realms.items():
+        await daemon.login(client, realm, way)
+        realm.script.append(Fault("status", True, status=429, retry_after=3600))
+        try:
+            await stage.refresh(client, way, timeout=5)
+        except Refused as refusal:
+            waits.append(refusal.data.get("retry_after") or 0)
+    if waits and max(waits) > 305:
+        bad.append(f"callers are told to come again after {max(waits):.0f} s")
+
+    async def works(way, client, seconds=8.0):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(Gone):
+                if await stage.attempt(client, way, timeout=2) and realms[way].asked[way] > 1:
+                    return
+            await asyncio.sleep(0.2)
+        bad.append(f"{way} does not release it")
+
+    status, output = await daemon.grantctl("refresh", "refresh")
+    if status:
+        bad.append(f"grantctl refresh: status {status}: {' '.join(output.split())[:160]}")
+    check = await client.call("provider.check", provider="check", timeout=20)
+    if not check["ok"]:
+        raise Wrong(f"provider.check is not ok: {check}")
+    await works("check", client)
+    await client.call("broker.reload")
+    await works("reload", client)
+    client.close()
+    await works("restart", await stage.restart(daemon))
+    if bad:
+        raise Wrong("; ".join(bad))
+    return f"released by each of {', '.join(ways)}; callers are told {max(waits, default=0):.0f} s at most"
+
+
+async def probe(stage):
+    """11: the first request after an outage is stuck; the others recover within some seconds."""
+    realm = stage.realm()
+    daemon = stage.daemon()
+    client = await daemon.start()
+    names = await stage.sign_in(daemon, client, realm, 6)
+    stage.server.refuse()
+
+    async def is_open():
+        await asyncio.gather(*(stage.attempt(client, name, timeout=1) for name in names))
+        conditions = (await client.call("broker.status")).get("provider_conditions") or []
+        return any(condition["condition"] == "unreachable" for condition in conditions)
+
+    await until(is_open, 40, "the provider does not count as unreachable")
+    realm.script.append(Fault("none", True, delay=60))
+    await stage.server.listen()
+    generations = {name: (await client.call("account.get", account=name))["generation"] for name in names}
+
+    async def caller(name):
+        while True:
+            with contextlib.suppress(Refused):
+                answer = await client.call("token.get", account=name, timeout=1)
+                if answer["generation"] > generations[name]:
+                    return
+            await asyncio.sleep(0.2)
+
+    callers = [asyncio.create_task(caller(name)) for name in names]
+    try:
+        await until(lambda: realm.in_flight, 40, "nobody tries the provider")
+        began = time.monotonic()
+        # All but the one whose request is stuck.
+        await until(lambda: sum(task.done() for task in callers) >= 5, 60, "5 of 6 accounts have no new token")
+        took = time.monotonic() - began
+    finally:
+        for task in callers:
+            task.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+    if took > 10:
+        raise Wrong(f"with the first request stuck, the other accounts had new tokens after {took:.1f} s")
+    return f"with the first request stuck, the other accounts had new tokens after {took:.1f} s"
+
+
+async def lists(stage):
+    """9: an observer that asks for all of 1,000 accounts again and again, and hangs up, delays nobody."""
+    realm = stage.realm()
+    daemon = stage.daemon()
+    client = await daemon.start()
+    room = asyncio.Semaphore(16)
+
+    async def one(number):
+        async with room:
+            await daemon.login(client, realm, f"account-{number}")
+
+    await asyncio.gather(*(one(number) for number in range(1000)))
+    names = (f"account-{number}" for number in range(1000))
+    over, slowest = asyncio.Event(), {}
+
+    async def measure(name, call):
+        while not over.is_set():
+            began = time.monotonic()
+            with contextlib.suppress(Refused, TimeoutError):
+                await call()
+            slowest[name] = max(slowest.get(name, 0), time.monotonic() - began)
+            await asyncio.sleep(0.1)
+
+    async def observe():
+        """As many at once as a connection may have."""
+        reader, writer = await asyncio.open_unix_connection(daemon.socket)
+        writer.write(b'{"jsonrpc":"2.0","id":1,"method":"account.list"}\n' * 64)
+        await writer.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await reader.read(1)
+        writer.transport.abort()
+
+    observer = await daemon.connect()
+    tasks = [
+        asyncio.create_task(measure("broker.status", lambda: observer.call("broker.status", within=60))),
+        # Another account each time: whose tokens are refused again and again is answered more and more slowly.
+        asyncio.create_task(measure("a refresh", lambda: stage.refresh(client, next(names), timeout=10)))]
+    for _ in range(OBSERVATIONS):
+        await observe()
+    await asyncio.sleep(3)
+    over.set()
+    await asyncio.gather(*tasks)
+    text = ", ".join(f"{name} took {took:.1f} s" for name, took in sorted(slowest.items()))
+    if max(slowest.values()) > 3:
+        raise Wrong(f"beside one observer of 1,000 accounts {text}")
+    return f"beside one observer of 1,000 accounts {text} at most"
+
+
+class SilentNames:
+    """A name server that never answers, and a hosts file beside it, for all that runs in this namespace."""
+
+    def __init__(self, stage):
+        if not stage.has_network:
+            raise Skip("this machine gives no network namespace")
+        self.hosts = stage.folder / "hosts"
+        servers = stage.folder / "resolv.conf"
+        servers.write_text("nameserver 127.0.0.1\n")
+        self.hosts.write_text("")
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        stage.open_ones.callback(self.socket.close)
+        self.socket.bind(("127.0.0.1", 53))
+        for file, place in ((servers, "/etc/resolv.conf"), (self.hosts, "/etc/hosts")):
+            subprocess.run(["mount", "--bind", file, place], check=True)
+            stage.open_ones.callback(subprocess.run, ["umount", "-l", place], check=False)
+
+    def know(self, *names):
+        self.hosts.write_text("".join(f"127.0.0.1 {name}\n" for name in ("localhost", *names)))
+
+    def asked(self):
+        """How many questions have come so far and were read away."""
+        count = 0
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while self.socket.recv(512):
+                count += 1
+        return count
+
+
+async def silent_names(stage):
+    """4: the name server answers nothing for four providers; a refresh at a fifth, in the hosts file, takes 2 s."""
+    names = SilentNames(stage)
+    hosts = [f"silent-{number}.test" for number in range(4)]
+    names.know("known.test", *hosts)
+    realms = [stage.realm(host.removesuffix(".test")) for host in ("known.test", *hosts)]
+    for realm in realms:
+        realm.issuer = f"http://{realm.name}.test:{stage.server.port}/{realm.name}"
+    daemon = stage.daemon(allow_insecure_http=True)
+    client = await daemon.start()
+    for realm in realms:
+        await daemon.login(client, realm, realm.name)
+    names.know("known.test")
+    for connection in list(stage.server.connections):
+        connection.reset()
+    names.asked()
+    silent = [asyncio.create_task(stage.attempt(client, realm.name, timeout=30)) for realm in realms[1:]]
+    await until(names.asked, 10, "nobody asks the name server")
+    await asyncio.sleep(0.5)
+    try:
+        took, _ = await stage.refresh(client, "known", timeout=30)
+    except Refused as refusal:
+        raise Wrong(f"the names of 4 providers are not answered; a refresh at another: {refusal}") from refusal
+    finally:
+        for task in silent:
+            task.cancel()
+        await asyncio.gather(*silent, return_exceptions=True)
+    if took > 2:
+        raise Wrong(f"the names of 4 providers are not answered; a refresh at another took {took:.1f} s")
+    return f"the names of 4 providers are not answered; a refresh at another took {took:.2f} s"
+
+
+CASES = {
+    "hanging-neighbour": neighbour, "slow-calls": calls, "concurrent-per-provider": concurrency,
+    "retry-after": retry_after, "stuck-probe": probe, "silent-names": silent_names, "account-lists": lists}
+# What needs the machine for itself: it measures.
+ALONE = ("account-lists",)

@@ -1,0 +1,171 @@
+"""Callers in crowds: descriptors, the limit of connections, lines that are never finished."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import time
+
+from client import Gone, Refused
+from rig import Wrong, until
+
+STATUS = b'{"jsonrpc":"2.0","id":1,"method":"broker.status"}\n'
+LIMIT = 160
+FLOOD = 400
+
+
+def connect(path, seconds=5.0):
+    """A blocking connection; also where the queue of those that are not accepted yet is full for a moment."""
+    end = time.monotonic() + seconds
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(seconds)
+    while True:
+        try:
+            connection.connect(str(path))
+            return connection
+        except BlockingIOError:
+            if time.monotonic() > end:
+                connection.close()
+                raise
+            time.sleep(0.01)
+
+
+def ask(path, seconds=5.0, pause=0.0):
+    """A client that writes first and reads then. What it is told: the result, or the error's reason."""
+    with connect(path, seconds) as connection:
+        time.sleep(pause)
+        connection.sendall(STATUS)
+        line = connection.makefile("rb").readline()
+    if not line:
+        return "hung up"
+    answer = json.loads(line)
+    return "result" if "result" in answer else answer["error"].get("data", {}).get("reason")
+
+
+async def descriptors(stage):
+    """5: clients take all the descriptors there are: refreshes work, nothing spins, the log says so."""
+    realm = stage.realm()
+    daemon = stage.daemon(more="[socket]\nconnections = 4096\nconnections_per_user = 4096\n")
+    said = "at the start"
+    daemon.launch(LIMIT)
+    try:
+        client = await daemon.ready()
+    except Wrong:
+        if not daemon.lines("connections"):
+            raise
+        # It says that so many connections do not fit.
+        daemon = stage.daemon(more="[socket]\nconnections = 100\nconnections_per_user = 100\n")
+        client = await daemon.start(LIMIT)
+    (name,) = await stage.sign_in(daemon, client, realm, 1)
+    before, crowd, bad = len(daemon.lines()), [], []
+    try:
+        for _ in range(FLOOD):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):
+                connection.connect(str(daemon.socket))
+            crowd.append(connection)
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(1)
+        cpu, began = daemon.process.cpu_seconds(), time.monotonic()
+        await asyncio.sleep(3)
+        share = (daemon.process.cpu_seconds() - cpu) / (time.monotonic() - began)
+        if share > 0.4:
+            bad.append(f"{100 * share:.0f} % CPU while nothing is asked")
+        # A connection of its own is needed: those to the provider that are kept are closed.
+        for connection in list(stage.server.connections):
+            connection.reset()
+        await asyncio.sleep(0.2)
+        try:
+            took, _ = await stage.refresh(client, name, timeout=8)
+        except (Refused, Gone, TimeoutError) as error:
+            bad.append(f"a refresh: {error or type(error).__name__}")
+        words = ("descriptor", "open files", "LimitNOFILE", "EMFILE", "too many files")
+        if not any(word in line for line in daemon.lines()[before:] for word in words):
+            if any(word in line for line in daemon.lines()[:before] for word in words):
+                said = "at the start"
+            else:
+                bad.append("no line of the log says it")
+        else:
+            said = "then"
+    finally:
+        for connection in crowd:
+            connection.close()
+    try:
+        await until(lambda: ask(daemon.socket, 2) == "result", 10, "a new client is answered", pause=0.5)
+    except (OSError, Wrong) as error:
+        bad.append(f"after the crowd has gone: {error}")
+    if bad:
+        raise Wrong("; ".join(bad))
+    return (
+        f"{FLOOD} connections with {LIMIT} descriptors: {100 * share:.0f} % CPU, a refresh took {took:.2f} s, "
+        f"said {said}")
+
+
+async def overloaded(stage):
+    """10: beyond the limit of connections a client that writes first reads `overloaded`."""
+    daemon = stage.daemon(more="[socket]\nconnections = 6\nconnections_per_user = 4\n")
+    (await daemon.start()).close()
+    await asyncio.sleep(0.2)
+    crowd = [connect(daemon.socket) for _ in range(12)]
+    told = {}
+    try:
+        for number in range(60):
+            try:
+                answer = ask(daemon.socket, pause=0.02 if number % 2 else 0)
+            except OSError as error:
+                answer = error.strerror or type(error).__name__
+            told[answer] = told.get(answer, 0) + 1
+            await asyncio.sleep(0)
+    finally:
+        for connection in crowd:
+            connection.close()
+    text = ", ".join(f"{count} {answer}" for answer, count in sorted(told.items()))
+    if set(told) != {"overloaded"}:
+        raise Wrong(f"60 clients too many were told: {text}")
+    return f"60 clients too many were told: {text}"
+
+
+async def half_lines(stage):
+    """10: a thousand half lines of one uid do not lock out its next caller."""
+    daemon = stage.daemon()
+    client = await daemon.start()
+    crowd, bad = [], []
+    try:
+        for _ in range(1000):
+            with contextlib.suppress(OSError):
+                connection = connect(daemon.socket, 1)
+                crowd.append(connection)
+                connection.sendall(STATUS[:20])
+            await asyncio.sleep(0)
+        began = time.monotonic()
+        try:
+            answer = ask(daemon.socket, 40)
+        except OSError as error:
+            answer = error.strerror or type(error).__name__
+        first = time.monotonic() - began
+        if answer != "result" or first > 2:
+            bad.append(f"the next caller is told after {first:.1f} s: {answer}")
+
+        def is_answered():
+            with contextlib.suppress(OSError):
+                return ask(daemon.socket, 5) == "result"
+
+        await until(is_answered, 60, "any caller is answered", pause=0.5)
+        if bad:
+            bad.append(f"the first one is let in after {time.monotonic() - began:.1f} s")
+        try:
+            await client.call("broker.status", within=5)
+        except (Gone, Refused, TimeoutError) as error:
+            bad.append(f"a connection of before: {error or type(error).__name__}")
+    finally:
+        for connection in crowd:
+            connection.close()
+    if bad:
+        raise Wrong("; ".join(bad))
+    return f"the next caller was answered after {first:.2f} s"
+
+
+CASES = {"descriptors": descriptors, "overloaded": overloaded, "half-lines": half_lines}
+# What needs the machine for itself: it measures, or blocks this process.
+ALONE = tuple(CASES)
