@@ -91,7 +91,7 @@ public final class Broker {
     let examiner = ProviderExaminer(
       runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
       transport: transport)
-    checks = ProviderChecks(runtime, examiner: examiner, providers: providers)
+    checks = ProviderChecks(runtime, examiner: examiner, providers: providers, engine: engine)
     backups = Backups(
       runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,
       revocations: revocations, authorizer: authorizer, audit: audit, identity: identity, vault: vault)
@@ -118,6 +118,7 @@ public final class Broker {
     registrations.takeOver(stored.registrations)
     providers.takeOver(reloading.configuration.providers + registrations.registered)
     try await loadAccounts(progress)
+    accounts.retryFailing()
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
     declared.configure(reloading.configuration.accounts)
@@ -176,7 +177,7 @@ public final class Broker {
     approvals.policyChanged()
     backups.policyChanged()
     accounts.serveAnew()
-    accounts.retryMisconfigured()
+    accounts.retryFailing()
     runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
     updateSummary()

@@ -3,7 +3,8 @@ public enum Methods {
   public static let all: [any RPCMethod.Type] = [
     TokenGet.self, TokenReportRejected.self, TokenExchange.self, TokenIntrospect.self, DPoPProof.self,
     RequestSend.self, AccountList.self, AccountGet.self, AccountUserinfo.self, AccountSessions.self,
-    AccountEndSession.self, AccountImport.self, AccountLogout.self, LoginStart.self, LoginPassword.self,
+    AccountEndSession.self, AccountRefresh.self, AccountImport.self, AccountLogout.self, LoginStart.self,
+    LoginPassword.self,
     LoginWait.self, LoginContinue.self, LoginHandleCallback.self, LoginCancel.self, LoginList.self,
     PolicyExplain.self, ReleaseList.self, ReleaseApprove.self, ReleaseDeny.self, ProviderList.self, ProviderGet.self,
     ProviderCheck.self, ProviderRegister.self,

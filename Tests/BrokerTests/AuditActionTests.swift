@@ -8,7 +8,8 @@ import Testing
   private static let expected: [AuditAction: [String]] = [
     .release: ["token.exchange", "token.get"],
     .use: [
-      "account.sessions", "account.userinfo", "dpop.proof", "request.send", "token.introspect", "token.report_rejected",
+      "account.refresh", "account.sessions", "account.userinfo", "dpop.proof", "request.send", "token.introspect",
+      "token.report_rejected",
     ],
     .login: ["account.import", "login.cancel", "login.continue", "login.password", "login.start"],
     .logout: ["account.end_session", "account.logout"],

@@ -144,6 +144,7 @@ import Testing
       refresh.jitter = 0
       refresh.minimum_ttl = 10
       refresh.retry_delays = ["1s", 2]
+      refresh.longest_retry_after = "10m"
       refresh.concurrent_per_provider = 3
       [socket]
       path = "/run/x.sock"
@@ -182,6 +183,7 @@ import Testing
     expected.refresh.jitter = 0
     expected.refresh.minimumTTL = .seconds(10)
     expected.refresh.retryDelays = [.seconds(1), .seconds(2)]
+    expected.refresh.longestRetryAfter = .seconds(600)
     expected.refresh.concurrentPerProvider = 3
     expected.socket.path = "/run/x.sock"
     expected.socket.mode = 0o660

@@ -353,9 +353,11 @@ final class Accounts: Piece {
     }
   }
 
-  /// A reload may have mended what kept these from being refreshed.
-  func retryMisconfigured() {
-    sweep(index.misconfigured, by: Slices.heavy) { [self] account in
+  /// After a start or a reload: what kept these from being refreshed may be mended, and nobody knows how long the waits
+  /// are that their failures asked for.
+  func retryFailing() {
+    sweep(names, by: Slices.heavy) { [self] account in
+      guard index.isFailing(account) else { return }
       self[account]?.retryNow(at: now)
       changed(account)
     }

@@ -83,6 +83,7 @@ final class AuditLog: Sendable {
     // What goes in pieces is recorded as it begins and as it takes effect.
     case StoreBackupPart.name, StoreRestorePart.name, StoreRestoreLook.name: nil
     case BrokerReload.name: .policy
+    case AccountRefresh.name: .use
     // Whatever uses the account's token, also to look.
     case _ where method is any TokenRelease.Type: .use
     default: auditAction(of: method.access)

@@ -15,6 +15,7 @@ final class ProviderChecks: Piece {
   let runtime: Runtime
   private let examiner: ProviderExaminer
   private let providers: ProviderDirectory
+  private let engine: RefreshEngine
   /// Bounded by the providers that are configured.
   private var runs: [ProviderName: Run] = [:]
   private var waiting = 0
@@ -24,10 +25,11 @@ final class ProviderChecks: Piece {
     case ended(ProviderExaminer.Checked, at: Duration)
   }
 
-  init(_ runtime: Runtime, examiner: ProviderExaminer, providers: ProviderDirectory) {
+  init(_ runtime: Runtime, examiner: ProviderExaminer, providers: ProviderDirectory, engine: RefreshEngine) {
     self.runtime = runtime
     self.examiner = examiner
     self.providers = providers
+    self.engine = engine
   }
 
   func check(_ params: ProviderCheck.Params, caller: Caller) async throws(RPCError) -> ProviderCheck.Result {
@@ -64,6 +66,7 @@ final class ProviderChecks: Piece {
     runs[name] = .underWay
     Task {
       let checked = await examiner.examine(name)
+      if let checked, checked.isAnswered, examiner.isCurrent(checked, of: name) { engine.answers(checked.connection) }
       runs[name] = checked.map { .ended($0, at: uptime) }
       waiters.wake(.check(name))
     }

@@ -4,7 +4,7 @@ import Grants
 import OAuth
 
 // provider.check: what can be known without a person and without a token. It asks anew and changes nothing, so that what
-// it finds is what the next login or refresh would find.
+// it finds is what the next login or refresh would find; where the provider answers, refreshes no longer wait for it.
 extension ProviderExaminer {
   /// What a check found, and the settings that it was about.
   struct Checked: Sendable {
@@ -12,6 +12,12 @@ extension ProviderExaminer {
     var settings: UInt64
     var at: Timestamp
     var checks: [ProviderCheck.Check]
+
+    /// Whether the provider was asked, and gave the answers that it should.
+    var isAnswered: Bool {
+      checks.contains { $0.name == .connection && $0.result == .ok }
+        && !checks.contains { [.discovery, .issuer, .endpoints].contains($0.name) && $0.result == .failed }
+    }
   }
 
   /// One request of a check may take so long.

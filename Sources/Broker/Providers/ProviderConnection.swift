@@ -105,6 +105,12 @@ final class ProviderConnection: Piece {
     return suspension.failure
   }
 
+  /// Somebody who may has it asked now.
+  func release() {
+    suspension = nil
+    recheck()
+  }
+
   /// The network is back, the machine woke up, or its clock was set.
   func recheck() {
     // Those of a portal before the network are no longer there.

@@ -213,6 +213,19 @@ final class RefreshEngine: Piece {
     }
   }
 
+  /// Somebody who manages the account has it tried now, whatever wait its last failure or the provider asked for.
+  func release(_ account: AccountName) {
+    guard let name = accounts[account]?.saved.provider else { return }
+    providers[name]?.release()
+    accounts[account]?.retryNow(at: now)
+  }
+
+  /// The provider answers, as a check found: what failed because of it is tried at once.
+  func answers(_ connection: ProviderConnection) {
+    connection.recheck()
+    retryStalled(at: connection.provider.name)
+  }
+
   private func retryMisconfigured(at name: ProviderName) {
     sweep(accounts.misconfiguredNames, by: Slices.heavy) { [self] account in
       guard accounts.peek(account, .moments)?.saved.provider == name else { return }

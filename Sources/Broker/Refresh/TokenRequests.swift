@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-/// `token.get` and `token.report_rejected`.
+/// `token.get`, `token.report_rejected` and `account.refresh`.
 @BrokerActor
 final class TokenRequests: Piece {
   let runtime: Runtime
@@ -71,6 +71,20 @@ final class TokenRequests: Piece {
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
+  /// `account.refresh`: what somebody asks for who manages the account waits for nothing.
+  func refresh(_ params: AccountRefresh.Params, for uid: UInt32) async throws(RPCError) -> AccountRefresh.Result {
+    let account = try accountName(params.account)
+    guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    guard grant.saved.isRenewable else {
+      throw RPCError(
+        .unsupportedByProvider, "provider \(grant.saved.provider) gives nothing to refresh account \(account) with",
+        hint: accounts.loginHint(grant.saved))
+    }
+    engine.release(account)
+    return try await reportRejected(
+      .init(account: params.account, generation: grant.mainGeneration, timeout: params.timeout), for: uid)
+  }
+
   /// Waits for what goes on by itself, and no longer: a slow disk keeps no caller beyond its time.
   private func finish(by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
     let key = waiters.newWork()
@@ -115,6 +129,13 @@ final class TokenRequests: Piece {
 extension TokenGet: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.tokens.token(call.params, call.permission)
+  }
+}
+
+extension AccountRefresh: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.tokens.refresh(call.params, for: call.session.caller.uid)
   }
 }
 

@@ -73,6 +73,10 @@ enum Sections {
         standard: "[\"5s\", \"15s\", \"1m\", \"5m\", \"15m\"]",
         "The waits after failed refreshes; the last one repeats."),
       Key(
+        "longest_retry_after", .duration(.seconds(1)...(.days(1))), \.longestRetryAfter, standard: "\"5m\"",
+        "No `Retry-After` of a provider is obeyed beyond this. `grantctl refresh`, `grantctl doctor`, a reload and a restart "
+          + "try sooner."),
+      Key(
         "concurrent_per_provider", .number(1...1024), \.concurrentPerProvider, standard: "8",
         "Refreshes in flight at one provider."),
       Key(

@@ -34,7 +34,7 @@ extension Grant {
   public var isTokenRejected: Bool { rejectedGeneration.map { $0 == mainGeneration } ?? false }
 
   /// The generation of the login's own token: that of the grant until narrowed ones have been had since.
-  var mainGeneration: Int64 {
+  public var mainGeneration: Int64 {
     if let token { return token.generation }
     return rejectedGeneration ?? saved.generation
   }

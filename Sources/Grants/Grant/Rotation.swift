@@ -22,8 +22,8 @@ public struct RefreshPolicy: Sendable, Equatable {
   public var minimumTTL: Duration = .seconds(30)
   /// The waits after failed refreshes; the last one repeats.
   public var retryDelays: [Duration] = [.seconds(5), .seconds(15), .seconds(60), .seconds(300), .seconds(900)]
-  /// No `Retry-After` is obeyed beyond this.
-  public var longestRetryAfter: Duration = .seconds(3600)
+  /// No `Retry-After` is obeyed beyond this: callers wait for it, and the provider may be back sooner than it said.
+  public var longestRetryAfter: Duration = .seconds(300)
   /// How many refreshes may be in flight at one provider.
   public var concurrentPerProvider: Int = 8
   /// So many requests in a row without an answer make an outage…
