@@ -82,6 +82,8 @@ extension RefreshEngine {
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
     }
+    awaited.insert(key(account, attempt))
+    defer { awaited.remove(key(account, attempt)) }
     guard grant.saved.kind.isUnattended else {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       return (sent, await connection.converse(step, isRefresh: true))

@@ -30,8 +30,13 @@ public struct RefreshPolicy: Sendable, Equatable {
   public var outageThreshold: Int = 5
   /// …in which one request at a time is let through, after these waits; the last one repeats.
   public var probeDelays: [Duration] = [.seconds(5), .seconds(10), .seconds(20), .seconds(30)]
+  /// One that has had no answer for so long leaves its place to another; its answer still counts.
+  public var probePatience: Duration = .seconds(5)
   /// How long before its end people are told that a refresh token will end.
   public var expiryNotice: Duration = .seconds(7 * 86_400)
 
   public init() {}
+
+  /// The wait after so many probes that failed.
+  func probeDelay(_ probes: Int) -> Duration { probeDelays[min(probes, probeDelays.count - 1)] }
 }
