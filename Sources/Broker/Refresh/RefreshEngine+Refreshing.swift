@@ -225,9 +225,7 @@ extension RefreshEngine {
     case .ended(let saved, let reason):
       await accounts.saveStanding(of: account, "the end of a grant", leased: leased)
       if reason == .refused || reason == .refreshTokenExpired { await refreshTokenEnded(saved) }
-      if let grant = accounts[account], case .loginRequired(_, let told) = grant.saved.standing {
-        accounts.report(saved, accounts.loginRequired(grant, reason, told), .loginRequired)
-      }
+      if let grant = accounts[account] { accounts.reportEnd(of: grant) }
       return .ended
     case .misconfigured(let saved):
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)

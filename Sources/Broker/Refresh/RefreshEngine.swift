@@ -194,12 +194,10 @@ final class RefreshEngine: Piece {
 
   /// The last token of a grant without a refresh token has ended.
   private func endIfDue(_ account: AccountName) {
-    guard case .ended(let saved) = accounts[account]?.due(at: now, policy: accounts.refreshPolicy) else { return }
+    guard case .ended = accounts[account]?.due(at: now, policy: accounts.refreshPolicy) else { return }
     Task {
       await accounts.saveStanding(of: account, "the end of a token")
-      if let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
-        accounts.report(saved, accounts.loginRequired(grant, reason, failure), .loginRequired)
-      }
+      if let grant = accounts[account] { accounts.reportEnd(of: grant) }
       accounts.changed(account)
     }
   }

@@ -1,3 +1,5 @@
+import OAuth
+
 /// What a provider does with the old refresh token when it hands out a new one.
 public enum Rotation: Sendable, Equatable {
   /// The same refresh token stays good, or the old one stays good beside the new.
@@ -6,6 +8,15 @@ public enum Rotation: Sendable, Equatable {
   case grace(Duration)
   /// The old one is dead at once; its reuse may kill the grant.
   case strict
+
+  /// As the configuration writes it.
+  public var rule: String {
+    switch self {
+    case .none: "none"
+    case .grace(let grace): "grace \(grace.wholeSeconds)s"
+    case .strict: "strict"
+    }
+  }
 }
 
 /// When tokens are refreshed. Every rule of it is here, so that it can be read aloud.
