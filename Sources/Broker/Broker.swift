@@ -233,7 +233,7 @@ public final class Broker {
   }
 
   /// Stops beginning things and waits for those under way: an answer that is lost now could be a grant lost. Callers
-  /// that wait for a refresh under way still get its token.
+  /// that wait for a refresh under way still get its token. What is unread at the end is said.
   ///
   /// - Parameter deadline: a time since boot.
   public func drain(until deadline: Duration) async {
@@ -248,6 +248,8 @@ public final class Broker {
     }
     await journal.mend()
     if !journal.unsaved.isEmpty { await journal.saveUnsaved() }
+    engine.reportUnread()
+    logins.reportUnread()
     lifecycle.stop()
     accounts.cache.close()
     runtime.waiters.wakeAll()

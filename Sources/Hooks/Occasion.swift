@@ -38,6 +38,8 @@ struct Occasion {
     variables["GRANTD_ACCOUNT"] = event.account
     variables["GRANTD_PROVIDER"] = event.provider
     variables["GRANTD_REASON"] = event.reason?.rawValue
+    variables["GRANTD_DETAIL"] = event.detail
+    variables["GRANTD_ROTATION"] = event.rotation
     variables["GRANTD_MESSAGE"] = event.message
     variables["GRANTD_HINT"] = event.hint
     variables["GRANTD_GENERATION"] = event.generation.map { String($0) }

@@ -20,7 +20,8 @@ import UnixSocket
 /// Everything wired together: store → broker → callback endpoint → socket → READY, and back in the other order.
 struct Daemon: Sendable {
   /// How long a refresh under way may hold up the end: its answer must reach the disk.
-  static let drainTime = Duration.seconds(35)
+  /// Nearly all of the unit's TimeoutStopSec (45 s).
+  static let drainTime = Duration.seconds(40)
   /// How long callers may wait for an answer once the end has begun.
   static let callersDrainTime = Duration.seconds(10)
 

@@ -1,6 +1,9 @@
 import BrokerAPI
 import Grants
+import Logging
 import OAuth
+import Providers
+import TestSupport
 import Testing
 
 @testable import Broker
@@ -40,6 +43,36 @@ import Testing
     await drained.value
     #expect(await waiting.value == .shuttingDown)
     rig.transport.release(.token)
+  }
+
+  @Test("What is unread at the end is said by account, with what that may cost")
+  func unread() async throws {
+    let logged = LoggedLines()
+    let store = try await MemoryStore.expired("work", "home")
+    let kept = ProviderSettings.plain("steady") { $0.rotation = .none }
+    try await store.signIn("robot", provider: "steady", age: .seconds(4000))
+    let rig = try await Rig(
+      store: store, configuration: .plain([OAuthProvider(.plain()), OAuthProvider(kept)]),
+      logger: logged.logger(.warning))
+    let login = try await rig.start(account: "new")
+    rig.transport.hold(.token)
+    let asked = ["work", "robot"].map { name in Task { try? await rig.token(name, timeout: 300) } }
+    let callback = Task { await rig.callBack(login) }
+    #expect(await eventually { rig.transport.held(.token) == 3 })
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
+    #expect(await eventually { rig.clock.sleepers == 3 })
+    rig.clock.advance(.seconds(40))
+    await drained.value
+    let lines = logged.all.map { "\($0.metadata["account"].map { "\($0)" } ?? "-"): \($0.text)" }
+    #expect(
+      lines.sorted() == [
+        "new: stopped before the answer to the sign-in of new was read",
+        "work: stopped before the answer to the refresh of work was read: its refresh token may be spent",
+      ])
+    #expect(logged.all.allSatisfy { "\($0.metadata["hint"] ?? "")".contains("grantctl login example") })
+    rig.transport.release(.token)
+    for task in asked { _ = await task.value }
+    _ = await callback.value
   }
 
   @Test("A token that is still valid is handed out until the end, even where a refresh would be due")

@@ -135,7 +135,8 @@ import Testing
       if isCurrent { demand(kept.contains(grant.saved.refreshToken), "a failure lost the refresh token") }
       switch outcome {
       case .retry(let saved, let retryAt):
-        demand(retryAt <= at(clock) + policy.longestRetryAfter, "a wait is too long")
+        let longest = max(policy.longestRetryAfter, policy.retryDelays.max() ?? .zero)
+        demand(retryAt <= at(clock) + longest, "a wait is too long")
         disk.grant = saved
         intent = grant.intent
       case .ended(let saved, _), .misconfigured(let saved), .refused(let saved):

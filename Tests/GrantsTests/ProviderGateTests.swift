@@ -48,14 +48,49 @@ extension ProviderGate {
     var gate = ProviderGate.inOutage()
     var sent: [Double] = []
     for second in 0...200 {
-      guard let ticket = gate.go(at: Double(second), wanted: second % 2 == 0, accounts: 1000) else { continue }
+      guard let ticket = gate.go(at: Double(second), accounts: 1000) else { continue }
       #expect(ticket.isProbe)
-      #expect(gate.admit(isWanted: true, accounts: 1000, at: up(Double(second)), policy: steady) == .full)
+      let after = ProviderGate.Admission.later(up(Double(second) + 5))
+      #expect(gate.admit(isWanted: true, accounts: 1000, at: up(Double(second)), policy: steady) == after)
       sent.append(Double(second))
       let turn = gate.failed(ticket, told, retryAfter: nil, at: up(Double(second)), policy: steady, jitter: 0)
       #expect(turn == .nothing)
     }
     #expect(sent == [5, 15, 35, 65, 95, 125, 155, 185])
+  }
+
+  @Test("A caller's question may try every five seconds, and what is stuck keeps it waiting no longer")
+  func wanted() {
+    var gate = ProviderGate.inOutage()
+    var sent: [Double] = []
+    var stuck: [ProviderGate.Ticket] = []
+    for second in 0...60 {
+      guard let ticket = gate.go(at: Double(second), wanted: true) else { continue }
+      sent.append(Double(second))
+      if second < 30 {
+        _ = gate.failed(ticket, told, retryAfter: nil, at: up(Double(second)), policy: steady, jitter: 0)
+      } else {
+        stuck.append(ticket)
+      }
+    }
+    #expect(sent == (1...12).map { Double($0) * 5 })
+    #expect(gate.inFlight == 7)
+    // Of those that are stuck the latest alone says something new, and any answer ends the outage.
+    for ticket in stuck.dropLast() {
+      _ = gate.failed(ticket, told, retryAfter: nil, at: up(60), policy: steady, jitter: 0)
+    }
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(61), policy: steady) == .later(up(65)))
+    #expect(gate.answered(stuck[6], policy: steady) == .recovered)
+  }
+
+  @Test("Probes that are stuck are followed at longer and longer intervals, until the provider's places are taken")
+  func stuck() {
+    var gate = ProviderGate.inOutage()
+    let sent = (0...600).filter { gate.go(at: Double($0)) != nil }
+    #expect(sent == [5, 10, 20, 40, 70, 100, 130, 160])
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(601), policy: steady) == .full)
+    gate.recheck(at: up(601))
+    #expect(gate.go(at: 601) != nil)
   }
 
   @Test("A week of outage is asked about twice a minute")
@@ -120,7 +155,8 @@ extension ProviderGate {
     _ = gate.answered(gate.go(at: 35)!, policy: steady)
     let again = gate.go(at: 36)!
     #expect(gate.failed(again, told, retryAfter: nil, at: up(36), policy: steady, jitter: 0) == .unreachable)
-    #expect(gate.admit(isWanted: true, accounts: 1, at: up(40), policy: steady) == .later(up(66)))
+    #expect(gate.admit(isWanted: false, accounts: 1, at: up(40), policy: steady) == .later(up(66)))
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(40), policy: steady) == .later(up(41)))
   }
 
   @Test("Whatever is known of an outage is asked anew when the network is back")
@@ -192,10 +228,11 @@ extension ProviderGate {
 
 @Suite struct CandidateTests {
   private func candidate(
-    _ name: String, place: Int? = nil, atRisk: Bool = false, ends: Double? = 0, probes: Int = 0
+    _ name: String, place: Int? = nil, canLose: Bool = true, atRisk: Bool = false, ends: Double? = 0, probes: Int = 0
   ) -> Candidate {
     Candidate(
-      account: AccountName(rawValue: name)!, place: place, isAtRisk: atRisk, expiresAt: ends.map(at), probes: probes)
+      account: AccountName(rawValue: name)!, place: place, canLose: canLose, isAtRisk: atRisk,
+      expiresAt: ends.map(at), probes: probes)
   }
 
   @Test("Whom callers wait for comes first, in the order in which they came; then whose token ends first")
@@ -205,6 +242,15 @@ extension ProviderGate {
       candidate("second", place: 1, ends: 99), candidate("first", place: 0, ends: 100),
     ]
     #expect(Candidate.inOrder(candidates).map(\.account.rawValue) == ["first", "second", "none", "soon", "late"])
+  }
+
+  @Test("Who has nothing to lose probes before one that is at risk, until its probes have failed three times")
+  func withoutLoss() {
+    var safe = candidate("safe", canLose: false, ends: 90)
+    let others = [candidate("sick", atRisk: true, ends: 50), candidate("wanted", place: 0)]
+    #expect(Candidate.probe(others + [safe])?.account.rawValue == "safe")
+    safe.probes = 3
+    #expect(Candidate.probe(others + [safe])?.account.rawValue == "sick")
   }
 
   @Test("Who probes is at risk already; after three failed probes it is somebody else's turn")

@@ -99,7 +99,10 @@ extension Accounts {
       return heldUp(grant).map { view(unavailable(grant, $0.failure, retryAt: $0.retryAt), $0.failure) }
     case .failing(let failure, _, let retryAt):
       return view(unavailable(grant, failure, retryAt: retryAt), failure)
-    case .loginRequired(let reason, let failure): return view(loginRequired(grant, reason, failure), failure)
+    case .loginRequired(let reason, let failure):
+      var error = view(loginRequired(grant, reason, failure), failure)
+      (error.detail, error.rotation) = (reason.rawValue, rotation(of: saved))
+      return error
     case .misconfigured(let failure): return view(misconfigured(grant, failure), failure)
     }
   }

@@ -1,5 +1,6 @@
 import BrokerAPI
 import Grants
+import Logging
 import OAuth
 
 // The exchange of what a callback brought. Each step returns the error that ended the login, or nil.
@@ -38,6 +39,20 @@ extension Logins {
     case .code:
       return await fail(
         login.id, RPCError(.providerError, "provider \(provider.name): one code was answered by another"))
+    }
+  }
+
+  /// The end has come: says whose exchange has no answer yet.
+  func reportUnread() {
+    for login in table.all {
+      guard case .exchanging = login.phase else { continue }
+      let (account, provider) = (login.saved.account, login.saved.provider)
+      logger.error(
+        "stopped before the answer to the sign-in of \(account) was read",
+        metadata: [
+          "account": "\(account)", "provider": "\(provider)",
+          "hint": "Sign in again with `grantctl login \(provider) \(account)`.",
+        ])
     }
   }
 

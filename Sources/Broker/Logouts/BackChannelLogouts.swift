@@ -104,10 +104,8 @@ final class BackChannelLogouts: Piece {
     accounts.changed(account)
     await accounts.saveStanding(of: account, "the end of a session")
     await revocations.queue(dead, revocations.context(of: saved), provider: saved.provider)
-    guard let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing else {
-      return
-    }
-    accounts.report(saved, accounts.loginRequired(grant, reason, failure), .loginRequired)
+    guard let grant = accounts[account] else { return }
+    accounts.reportEnd(of: grant)
     accounts.changed(account)
   }
 }

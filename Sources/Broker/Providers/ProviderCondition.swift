@@ -18,9 +18,9 @@ extension ProviderConnection {
     switch gate.circuit.state {
     case .closed: return .ok
     case .recovering: return .recovering
-    case .open(let outage, let retryAt):
+    case .open(let outage, let retryAt, _):
       return .unreachable(outage.failure, since: wall(outage.since), retryAt: max(now, wall(retryAt)))
-    case .probing(let outage, _): return .unreachable(outage.failure, since: wall(outage.since), retryAt: now)
+    case .probing(let outage, _, _): return .unreachable(outage.failure, since: wall(outage.since), retryAt: now)
     }
   }
 }

@@ -26,7 +26,7 @@ extension RefreshEngine {
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
     if let error = accounts.holdsBack(grant) { return .heldBack(error) }
-    if case .open(let outage, let retryAt) = connection.gate.circuit.state, retryAt > uptime {
+    if case .open(let outage, let retryAt, _) = connection.gate.circuit.state, !mayProbe(connection) {
       return .unreachable(outage.failure, retryAt: wall(retryAt))
     }
     accounts[account]?.wants(key)
@@ -61,8 +61,14 @@ extension RefreshEngine {
       }
     }
     // Nobody can try it yet: not before its own time.
-    if case .open(_, let retryAt) = connection.gate.circuit.state, retryAt > uptime { return wall(retryAt) }
-    return nil
+    let next = connection.gate.circuit.nextProbe(
+      isWanted: wantedCount(at: name) > 0, policy: accounts.refreshPolicy)
+    return next.flatMap { $0 > uptime ? wall($0) : nil }
+  }
+
+  /// Whether a caller's question may try a provider that does not answer.
+  func mayProbe(_ connection: ProviderConnection) -> Bool {
+    connection.gate.circuit.nextProbe(isWanted: true, policy: accounts.refreshPolicy).map { $0 <= uptime } ?? false
   }
 
   private func next(
@@ -89,16 +95,20 @@ extension RefreshEngine {
   private func prober(
     at name: ProviderName, _ connection: ProviderConnection, isFailing: Bool
   ) -> (account: AccountName, isWanted: Bool)? {
-    if case .open(_, let retryAt) = connection.gate.circuit.state, retryAt > uptime { return nil }
+    let isWanted = wantedCount(at: name) > 0
+    let next = connection.gate.circuit.nextProbe(isWanted: isWanted, policy: accounts.refreshPolicy)
+    if let next, next > uptime { return nil }
     let candidates = (queues[name]?.probers(withoutLossOnly: isFailing) ?? []).compactMap { account -> Candidate? in
       guard mayBegin(account, at: name), let grant = accounts[account], accounts.holdsBack(grant) == nil else {
         return nil
       }
       return Candidate(
-        account: account, place: queues[name]?.place(of: account), isAtRisk: grant.intent != nil,
+        account: account, place: queues[name]?.place(of: account), canLose: accounts.canLose(grant.saved),
+        isAtRisk: grant.intent != nil,
         expiresAt: grant.token?.expiresAt, probes: queues[name]?.probes[account] ?? 0)
     }
-    return Candidate.probe(candidates).map { ($0.account, $0.place != nil) }
+    // Whoever probes, callers wait for what it learns.
+    return Candidate.probe(candidates).map { ($0.account, isWanted) }
   }
 
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {

@@ -84,6 +84,8 @@ extension RefreshEngine {
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
     }
+    awaited.insert(key(account, attempt))
+    defer { awaited.remove(key(account, attempt)) }
     guard grant.saved.kind.isUnattended else {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       let late = lateAnswer(account, sent, asked, ticket)
@@ -227,9 +229,7 @@ extension RefreshEngine {
     case .ended(let saved, let reason):
       await accounts.saveStanding(of: account, "the end of a grant", leased: leased)
       if reason == .refused || reason == .refreshTokenExpired { await refreshTokenEnded(saved) }
-      if let grant = accounts[account], case .loginRequired(_, let told) = grant.saved.standing {
-        accounts.report(saved, accounts.loginRequired(grant, reason, told), .loginRequired)
-      }
+      if let grant = accounts[account] { accounts.reportEnd(of: grant) }
       return .ended
     case .misconfigured(let saved):
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)

@@ -15,6 +15,7 @@ extension RefreshEngine {
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
       let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key)
+      var isProbe = false
       switch answer {
       case .token(let token):
         if accounts[account]?.served(key) == true { wakeScheduler() }
@@ -22,7 +23,11 @@ extension RefreshEngine {
       case .loginRequired(let reason, let failure): throw accounts.loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt):
-        throw accounts.unavailable(grant, failure, retryAt: retryAt)
+        // In an outage the account's own wait does not count.
+        guard let connection = providers[grant.saved.provider], mayProbe(connection) else {
+          throw accounts.unavailable(grant, failure, retryAt: retryAt)
+        }
+        isProbe = true
       case .refused(let failure): throw accounts.notGranted(grant, key, failure)
       case .refresh, .wait: break
       }
@@ -33,7 +38,7 @@ extension RefreshEngine {
         {
           throw tooShort(grant)
         }
-        if answer == .refresh { try begin(account, grant, key) }
+        if answer == .refresh || isProbe { try begin(account, grant, key) }
         try await waitForRefresh(account, for: uid, until: deadline)
       } catch {
         // Less time than asked for is better than none.

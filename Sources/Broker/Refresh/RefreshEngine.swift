@@ -24,6 +24,8 @@ final class RefreshEngine: Piece {
   var fetching: Set<AccountName> = []
   var fetched: [AccountName: Duration] = [:]
   var inFlight = 0
+  /// Refreshes whose request was sent and whose answer has not come.
+  var awaited: Set<LeaseKey> = []
   /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
   var leases: [LeaseKey: Leased] = [:]
   /// Refreshes whose answer is late and read on, and which have no place among the provider's requests.
@@ -197,12 +199,10 @@ final class RefreshEngine: Piece {
 
   /// The last token of a grant without a refresh token has ended.
   private func endIfDue(_ account: AccountName) {
-    guard case .ended(let saved) = accounts[account]?.due(at: now, policy: accounts.refreshPolicy) else { return }
+    guard case .ended = accounts[account]?.due(at: now, policy: accounts.refreshPolicy) else { return }
     Task {
       await accounts.saveStanding(of: account, "the end of a token")
-      if let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
-        accounts.report(saved, accounts.loginRequired(grant, reason, failure), .loginRequired)
-      }
+      if let grant = accounts[account] { accounts.reportEnd(of: grant) }
       accounts.changed(account)
     }
   }
@@ -243,7 +243,7 @@ final class RefreshEngine: Piece {
   func retryStalled(at name: ProviderName) {
     reschedule()
     sweep(accounts.names(at: name), by: Slices.heavy) { [self] account in
-      guard queues[name]?.stalled.contains(account) == true else { return }
+      guard queues[name]?.isStalled(account) == true else { return }
       accounts[account]?.retryNow(at: now)
       wakeScheduler()
     }
@@ -257,5 +257,18 @@ final class RefreshEngine: Piece {
 
   func drain() {
     for name in queues.keys { wakeWanted(name) }
+  }
+
+  /// The end has come: says of which accounts an answer is unread that may cost the grant.
+  func reportUnread() {
+    for account in Set(awaited.map(\.account)).sorted() {
+      guard let saved = accounts.peek(account)?.saved, accounts.canLose(saved) else { continue }
+      logger.error(
+        "stopped before the answer to the refresh of \(account) was read: its refresh token may be spent",
+        metadata: [
+          "account": "\(account)", "provider": "\(saved.provider)",
+          "hint": "The next start tries again. If the account needs a login then: \(accounts.loginHint(saved))",
+        ])
+    }
   }
 }

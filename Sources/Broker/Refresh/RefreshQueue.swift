@@ -11,8 +11,9 @@ struct RefreshQueue: Sendable {
   /// store fails.
   private(set) var due = MomentHeap()
   private(set) var dueWithoutLoss = MomentHeap()
-  /// Those whose last failure was the provider's, by when their token ends: any of them can probe it.
-  private(set) var stalled = MomentHeap()
+  /// Those whose last failure was the provider's, by when their token ends: any of them can probe it. Apart likewise.
+  private var stalled = MomentHeap()
+  private var stalledWithoutLoss = MomentHeap()
   /// Those that are due, and good otherwise.
   private(set) var resting: Set<AccountName> = []
   /// Failed probes by account, in this outage.
@@ -40,11 +41,17 @@ struct RefreshQueue: Sendable {
     if isDue.safe { dueWithoutLoss.set(account, to: place.end) } else { dueWithoutLoss.remove(account) }
     if place.isDue, place.isGood { resting.insert(account) } else { resting.remove(account) }
     let urgent = Timestamp(milliseconds: .min)
-    if place.isStalled {
+    let isStalled = (risky: place.isStalled && place.canLose, safe: place.isStalled && !place.canLose)
+    if isStalled.risky {
       stalled.set(account, to: place.isAtRisk ? urgent : place.end)
     } else {
       stalled.remove(account)
     }
+    if isStalled.safe { stalledWithoutLoss.set(account, to: place.end) } else { stalledWithoutLoss.remove(account) }
+  }
+
+  func isStalled(_ account: AccountName) -> Bool {
+    stalled.contains(account) || stalledWithoutLoss.contains(account)
   }
 
   /// The account is gone, or at another provider.
@@ -53,6 +60,7 @@ struct RefreshQueue: Sendable {
     due.remove(account)
     dueWithoutLoss.remove(account)
     stalled.remove(account)
+    stalledWithoutLoss.remove(account)
     resting.remove(account)
     probes[account] = nil
   }
@@ -103,7 +111,7 @@ struct RefreshQueue: Sendable {
   /// first, as many as make sure that one is among them which has not failed too often.
   mutating func probers(withoutLossOnly: Bool) -> [AccountName] {
     let most = probes.count + 1
-    var found = Set(order).union(dueWithoutLoss.prefix(most))
+    var found = Set(order).union(dueWithoutLoss.prefix(most)).union(stalledWithoutLoss.prefix(most))
     guard !withoutLossOnly else { return Array(found) }
     found.formUnion(due.prefix(most))
     found.formUnion(stalled.prefix(most))

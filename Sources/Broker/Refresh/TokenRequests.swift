@@ -50,14 +50,13 @@ final class TokenRequests: Piece {
     var key = SavedToken.Key()
     switch accounts[account]?.rejected(generation: params.generation, at: now) {
     case .stale, nil: return .init(refreshed: false, generation: grant.token?.generation ?? grant.saved.generation)
-    case .ended(let saved):
+    case .ended:
       accounts.publish(account)
       await finish(by: deadline) { [accounts] in await accounts.saveStanding(of: account, "a refused token") }
       if let grant = accounts[account], case .loginRequired(let reason, let failure) = grant.saved.standing {
-        let error = accounts.loginRequired(grant, reason, failure)
-        accounts.report(saved, error, .loginRequired)
+        accounts.reportEnd(of: grant)
         accounts.changed(account)
-        throw error
+        throw accounts.loginRequired(grant, reason, failure)
       }
     case .refresh:
       accounts.publish(account)

@@ -20,6 +20,9 @@ final class Measures {
     var loginsCompleted: UInt64 = 0
     var loginsFailed: UInt64 = 0
     var unreachable: UInt64 = 0
+    var ended: [LoginReason: UInt64] = [:]
+    /// Those of them that nobody wanted and that were not announced.
+    var lost: UInt64 { ended.reduce(0) { $0 + ($1.key.isLoss ? $1.value : 0) } }
   }
 
   private(set) var providers: [ProviderName: Provider] = [:]
@@ -55,6 +58,11 @@ final class Measures {
   /// The provider stopped to answer: its refreshes become probes.
   func providerUnreachable(_ provider: ProviderName) {
     providers[provider, default: Provider()].unreachable += 1
+  }
+
+  /// A grant has ended.
+  func grantEnded(_ provider: ProviderName, _ reason: LoginReason) {
+    providers[provider, default: Provider()].ended[reason, default: 0] += 1
   }
 
   /// A subscriber did not take an event: it was too slow, and is cut off.

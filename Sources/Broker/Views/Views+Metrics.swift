@@ -58,6 +58,8 @@ extension Views {
     var logins = MetricFamily(.counter, "grantd_logins", "Logins that ended, by outcome.")
     var outages = MetricFamily(
       .counter, "grantd_provider_outages", "How often a provider stopped to answer.")
+    var lost = MetricFamily(
+      .counter, "grantd_lost_grants", "Grants that ended, so that a person must sign in again, by reason.")
     for name in Set(providers.names).union(measures.providers.keys).sorted() {
       let counted = measures.providers[name] ?? Measures.Provider()
       for outcome in RefreshOutcome.allCases {
@@ -68,8 +70,11 @@ extension Views {
       logins.add(counted.loginsCompleted, ["provider": name.rawValue, "outcome": "completed"])
       logins.add(counted.loginsFailed, ["provider": name.rawValue, "outcome": "failed"])
       outages.add(counted.unreachable, ["provider": name.rawValue])
+      for reason in LoginReason.allCases {
+        lost.add(counted.ended[reason, default: 0], ["provider": name.rawValue, "reason": reason.rawValue])
+      }
     }
-    return [refreshes, durations, logins, outages]
+    return [refreshes, durations, logins, outages, lost]
   }
 
   private func providerFamilies() -> [MetricFamily] {

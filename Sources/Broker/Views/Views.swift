@@ -169,7 +169,8 @@ final class Views: Piece {
       retry_at: retryAt?.seconds,
       skew_seconds: connection.skew.map { Double($0.offset.milliseconds) / 1000 },
       last_error: failure?.message ?? connection.lastError,
-      odd_answers: connection.oddities.isEmpty ? nil : connection.oddities)
+      odd_answers: connection.oddities.isEmpty ? nil : connection.oddities,
+      lost_grants: measures.providers[connection.provider.name].flatMap { $0.lost == 0 ? nil : Int($0.lost) })
   }
 
   func providerList() -> ProviderList.Result {

@@ -1,3 +1,5 @@
+import OAuth
+
 /// What a provider does with the old refresh token when it hands out a new one.
 public enum Rotation: Sendable, Equatable {
   /// The same refresh token stays good, or the old one stays good beside the new.
@@ -6,6 +8,15 @@ public enum Rotation: Sendable, Equatable {
   case grace(Duration)
   /// The old one is dead at once; its reuse may kill the grant.
   case strict
+
+  /// As the configuration writes it.
+  public var rule: String {
+    switch self {
+    case .none: "none"
+    case .grace(let grace): "grace \(grace.wholeSeconds)s"
+    case .strict: "strict"
+    }
+  }
 }
 
 /// When tokens are refreshed. Every rule of it is here, so that it can be read aloud.
@@ -30,8 +41,13 @@ public struct RefreshPolicy: Sendable, Equatable {
   public var outageThreshold: Int = 5
   /// …in which one request at a time is let through, after these waits; the last one repeats.
   public var probeDelays: [Duration] = [.seconds(5), .seconds(10), .seconds(20), .seconds(30)]
+  /// One that has had no answer for so long leaves its place to another; its answer still counts.
+  public var probePatience: Duration = .seconds(5)
   /// How long before its end people are told that a refresh token will end.
   public var expiryNotice: Duration = .seconds(7 * 86_400)
 
   public init() {}
+
+  /// The wait after so many probes that failed.
+  func probeDelay(_ probes: Int) -> Duration { probeDelays[min(probes, probeDelays.count - 1)] }
 }

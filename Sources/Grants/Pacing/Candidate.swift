@@ -5,6 +5,8 @@ public struct Candidate: Sendable, Equatable {
   public var account: AccountName
   /// Where it stands among those that callers wait for; nil: nobody waits.
   public var place: Int?
+  /// A lost answer could cost its grant.
+  public var canLose: Bool
   /// A request with its refresh token had no answer: it may have been rotated already.
   public var isAtRisk: Bool
   /// When its token ends; nil: unknown, or there is none.
@@ -12,9 +14,12 @@ public struct Candidate: Sendable, Equatable {
   /// How many probes with it have failed in this outage.
   public var probes: Int
 
-  public init(account: AccountName, place: Int?, isAtRisk: Bool, expiresAt: Timestamp?, probes: Int) {
+  public init(
+    account: AccountName, place: Int?, canLose: Bool = true, isAtRisk: Bool, expiresAt: Timestamp?, probes: Int
+  ) {
     self.account = account
     self.place = place
+    self.canLose = canLose
     self.isAtRisk = isAtRisk
     self.expiresAt = expiresAt
     self.probes = probes
@@ -28,14 +33,15 @@ public struct Candidate: Sendable, Equatable {
     candidates.sorted { ($0.place ?? .max, $0.end, $0.account) < ($1.place ?? .max, $1.end, $1.account) }
   }
 
-  /// Who tries a provider that does not answer. A request whose answer is lost may cost a grant, so it is one that is at
-  /// risk already; but one that fails for its own sake must not stand for all.
+  /// Who tries a provider that does not answer. A request whose answer is lost may cost a grant, so it is one that has
+  /// nothing to lose, else one that is at risk already; but one that fails for its own sake must not stand for all.
   public static func probe(_ candidates: [Candidate]) -> Candidate? {
     candidates.min {
-      ($0.probes / probesEach, $0.isAtRisk ? 0 : 1, $0.place ?? .max, $0.end, $0.account)
-        < ($1.probes / probesEach, $1.isAtRisk ? 0 : 1, $1.place ?? .max, $1.end, $1.account)
+      ($0.probes / probesEach, $0.risk, $0.place ?? .max, $0.end, $0.account)
+        < ($1.probes / probesEach, $1.risk, $1.place ?? .max, $1.end, $1.account)
     }
   }
 
+  private var risk: Int { !canLose ? 0 : isAtRisk ? 1 : 2 }
   private var end: Timestamp { expiresAt ?? Timestamp(milliseconds: .min) }
 }

@@ -12,10 +12,10 @@ public struct Circuit: Sendable, Equatable {
   public enum State: Sendable, Equatable {
     /// So many requests failed in a row.
     case closed(failures: Int)
-    /// From `retryAt` on one request may try.
-    case open(Outage, retryAt: Duration)
-    /// That one is under way.
-    case probing(Outage, ticket: UInt64)
+    /// From `retryAt` on one request may try, from `wantedAt` on one that a caller waits for.
+    case open(Outage, retryAt: Duration, wantedAt: Duration)
+    /// That one is under way since then.
+    case probing(Outage, ticket: UInt64, since: Duration)
     /// It answers again: so many requests may be under way at once.
     case recovering(Outage, window: Int)
   }
@@ -23,7 +23,7 @@ public struct Circuit: Sendable, Equatable {
   public struct Outage: Sendable, Equatable {
     public var failure: Failure
     public var since: Duration
-    /// How many probes failed.
+    /// How many probes failed, or had no answer for so long that others followed.
     public var probes: Int
   }
 
@@ -32,7 +32,18 @@ public struct Circuit: Sendable, Equatable {
   /// The outage that there is; nil: the provider answers, or has begun to.
   public var outage: Outage? {
     switch state {
-    case .open(let outage, _), .probing(let outage, _): outage
+    case .open(let outage, _, _), .probing(let outage, _, _): outage
+    case .closed, .recovering: nil
+    }
+  }
+
+  /// When the next request may try the provider; nil: there is no outage. One that is stuck leaves its place, to others
+  /// at longer and longer intervals: each may cost a grant.
+  public func nextProbe(isWanted: Bool, policy: RefreshPolicy) -> Duration? {
+    switch state {
+    case .open(_, let retryAt, let wantedAt): isWanted ? min(wantedAt, retryAt) : retryAt
+    case .probing(let outage, _, let since):
+      since + (isWanted ? policy.probePatience : max(policy.probePatience, policy.probeDelay(outage.probes)))
     case .closed, .recovering: nil
     }
   }
@@ -52,7 +63,7 @@ public struct Circuit: Sendable, Equatable {
     case .closed:
       state = .closed(failures: 0)
       return false
-    case .open(let outage, _), .probing(let outage, _):
+    case .open(let outage, _, _), .probing(let outage, _, _):
       state = .recovering(outage, window: min(2, most))
       return true
     case .recovering(let outage, let window):
@@ -62,8 +73,10 @@ public struct Circuit: Sendable, Equatable {
   }
 
   /// A request that was let through since the circuit last opened had no answer. True: an outage begins here.
+  ///
+  /// - Parameter ticket: the request's. A probe that others followed says nothing new.
   mutating func failed(
-    _ failure: Failure, probe: Bool, at now: Duration, retryAfter: Duration?, policy: RefreshPolicy, jitter: Double
+    _ failure: Failure, ticket: UInt64, at now: Duration, retryAfter: Duration?, policy: RefreshPolicy, jitter: Double
   ) -> Bool {
     switch state {
     case .closed(let failures) where failures + 1 < policy.outageThreshold:
@@ -77,8 +90,9 @@ public struct Circuit: Sendable, Equatable {
       open(
         Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
       return true
-    case .open(let outage, _), .probing(let outage, _):
-      guard probe else { return false }
+    case .open: return false
+    case .probing(let outage, let current, _):
+      guard ticket == current else { return false }
       open(
         Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
       return false
@@ -88,33 +102,39 @@ public struct Circuit: Sendable, Equatable {
   private mutating func open(
     _ outage: Outage, at now: Duration, _ retryAfter: Duration?, _ policy: RefreshPolicy, _ jitter: Double
   ) {
-    let planned = policy.probeDelays[min(outage.probes, policy.probeDelays.count - 1)]
-    let wait = max(
-      planned.scaled(by: 1 - policy.jitter * jitter), min(retryAfter ?? .zero, policy.longestRetryAfter))
+    func wait(_ planned: Duration) -> Duration {
+      max(planned.scaled(by: 1 - policy.jitter * jitter), min(retryAfter ?? .zero, policy.longestRetryAfter))
+    }
     openings += 1
-    state = .open(outage, retryAt: now + wait)
+    state = .open(
+      outage, retryAt: now + wait(policy.probeDelay(outage.probes)), wantedAt: now + wait(policy.probeDelay(0)))
   }
 
   /// The probe that this ticket names goes out.
-  mutating func probes(_ ticket: UInt64) {
-    guard case .open(let outage, _) = state else { return }
-    state = .probing(outage, ticket: ticket)
+  mutating func probes(_ ticket: UInt64, at now: Duration) {
+    switch state {
+    case .open(let outage, _, _): state = .probing(outage, ticket: ticket, since: now)
+    case .probing(var outage, _, _):
+      outage.probes += 1
+      state = .probing(outage, ticket: ticket, since: now)
+    case .closed, .recovering: break
+    }
   }
 
   /// The probe never went out: the next may.
   mutating func withdrawn(_ ticket: UInt64, at now: Duration) {
-    guard case .probing(let outage, ticket) = state else { return }
-    state = .open(outage, retryAt: now)
+    guard case .probing(let outage, ticket, _) = state else { return }
+    state = .open(outage, retryAt: now, wantedAt: now)
   }
 
   /// The network is back, or the settings changed: what was learned of the provider may be over.
   mutating func recheck(at now: Duration) {
     switch state {
-    case .open(var outage, _):
+    case .open(var outage, _, _), .probing(var outage, _, _):
       outage.probes = 0
-      state = .open(outage, retryAt: now)
+      state = .open(outage, retryAt: now, wantedAt: now)
     case .closed: state = .closed(failures: 0)
-    case .probing, .recovering: break
+    case .recovering: break
     }
   }
 }

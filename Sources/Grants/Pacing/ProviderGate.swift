@@ -31,14 +31,13 @@ public struct ProviderGate: Sendable {
   public mutating func admit(
     isWanted: Bool, accounts: Int, at now: Duration, policy: RefreshPolicy
   ) -> Admission {
-    switch circuit.state {
-    case .open(_, let retryAt):
-      guard retryAt <= now else { return .later(retryAt) }
+    if let next = circuit.nextProbe(isWanted: isWanted, policy: policy) {
+      guard next <= now else { return .later(next) }
+      // Those that are stuck count; those of before the outage keep nobody from trying.
+      if case .probing = circuit.state, inFlight >= policy.concurrentPerProvider { return .full }
       let ticket = place(isProbe: true)
-      circuit.probes(ticket.number)
+      circuit.probes(ticket.number, at: now)
       return .go(ticket)
-    case .probing: return .full
-    case .closed, .recovering: break
     }
     guard inFlight < circuit.window(most: policy.concurrentPerProvider) else { return .full }
     let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
@@ -77,7 +76,7 @@ public struct ProviderGate: Sendable {
     // Sent before the circuit opened: that is known already.
     guard ticket.openings == circuit.openings else { return .nothing }
     let isNew = circuit.failed(
-      failure, probe: ticket.isProbe, at: now, retryAfter: retryAfter, policy: policy, jitter: jitter)
+      failure, ticket: ticket.number, at: now, retryAfter: retryAfter, policy: policy, jitter: jitter)
     if isNew {
       // The recovery starts from nothing.
       background = Pace(at: now)

@@ -156,7 +156,7 @@ public enum Standing: Sendable, Equatable, Codable {
 }
 
 /// Why a grant has ended.
-public enum LoginReason: String, Sendable, Codable {
+public enum LoginReason: String, Sendable, Codable, CaseIterable {
   /// The provider said so, by one of its permanent codes.
   case refused
   /// The answer to a rotation was lost and the provider no longer takes the old refresh token.
@@ -171,6 +171,14 @@ public enum LoginReason: String, Sendable, Codable {
   case signedOut = "signed_out"
   /// What is on disk of it is damaged, or sealed under another key.
   case unreadable
+
+  /// Nobody wanted it and no end was announced.
+  public var isLoss: Bool {
+    switch self {
+    case .refused, .lostRotation, .identityChanged, .unreadable: true
+    case .noRefreshToken, .refreshTokenExpired, .signedOut: false
+    }
+  }
 }
 
 /// The latest failure, for people.

@@ -49,7 +49,9 @@ extension Shell {
   func notes(_ error: AccountView.LastError?) -> [String] {
     guard let error else { return [] }
     let when = TimeText.ago(error.at, now: now)
-    return ["\(error.message) (\(when))", adapted(error.hint)].filter { !$0.isEmpty }
+    let rule = error.rotation.map { "; the provider's refresh tokens: rotation = \"\($0)\"" } ?? ""
+    let end = error.detail.map { "the grant has ended: \($0.replacing("_", with: " "))\(rule)" } ?? ""
+    return ["\(error.message) (\(when))", end, adapted(error.hint)].filter { !$0.isEmpty }
   }
 
   /// What to do where there is no account.

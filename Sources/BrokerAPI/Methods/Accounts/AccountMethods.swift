@@ -83,8 +83,15 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     public var hint: String
     public var at: Int64
     public var oauth: OAuthDetail?
+    public var detail: String?
+    public var rotation: String?
 
-    public init(reason: ErrorReason, message: String, hint: String, at: Int64, oauth: OAuthDetail?) {
+    public init(
+      reason: ErrorReason, message: String, hint: String, at: Int64, oauth: OAuthDetail?, detail: String? = nil,
+      rotation: String? = nil
+    ) {
+      self.detail = detail
+      self.rotation = rotation
       self.reason = reason
       self.message = message
       self.hint = hint
@@ -98,6 +105,9 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
       "hint": "What a person should do.",
       "at": "When it happened, in Unix seconds.",
       "oauth": "The provider's own words, where it said any.",
+      "detail":
+        "Of `login_required`: why the grant has ended. `refused`: the provider says so; `lost_rotation`: after a refresh whose answer was lost; `no_refresh_token`: there was nothing to refresh it with; `refresh_token_expired`; `identity_changed`: the provider answered for another person; `signed_out`: the person did so at the provider; `unreadable`: what is saved of it is damaged.",
+      "rotation": "Of `login_required`: what the provider does with refresh tokens that were used, as configured.",
     ]
   }
 
@@ -138,7 +148,7 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "last_refresh_at": "When a token last came from the provider, in Unix seconds.",
     "logged_in_at": "When a person last signed in, in Unix seconds.",
     "last_error":
-      "The latest failure: `reason`, `message`, `hint` (what to do), `at` (Unix seconds), `oauth` (the provider's own words).",
+      "The latest failure: `reason`, `message`, `hint` (what to do), `at` (Unix seconds), `oauth` (the provider's own words), and of a grant that has ended `detail` and `rotation`.",
     "grant":
       "How the account was got: `authorization_code`, `device_code`, `client_credentials`, `jwt_bearer`, `token_exchange`, `import`.",
     "token_binding":

@@ -71,11 +71,13 @@ public struct Event: Codable, Sendable, Equatable, Documented {
   public var hint: String?
   public var refresh_expires_at: Int64?
   public var release: ReleaseView?
+  public var detail: String?
+  public var rotation: String?
 
   public init(
     type: EventType, at: Int64, account: String? = nil, provider: String? = nil, login_id: String? = nil,
     generation: Int64? = nil, reason: ErrorReason? = nil, message: String? = nil, hint: String? = nil,
-    refresh_expires_at: Int64? = nil, release: ReleaseView? = nil
+    refresh_expires_at: Int64? = nil, release: ReleaseView? = nil, detail: String? = nil, rotation: String? = nil
   ) {
     self.type = type
     self.at = at
@@ -88,6 +90,8 @@ public struct Event: Codable, Sendable, Equatable, Documented {
     self.hint = hint
     self.refresh_expires_at = refresh_expires_at
     self.release = release
+    self.detail = detail
+    self.rotation = rotation
   }
 
   /// The method name of the notification.
@@ -105,6 +109,8 @@ public struct Event: Codable, Sendable, Equatable, Documented {
     "hint": "What a person should do.",
     "refresh_expires_at": "When the account's refresh token will end, in Unix seconds.",
     "release": "The release that waits for a person's word, or did.",
+    "detail": "Of `login.required`: why the grant has ended, as `last_error` of the account says it.",
+    "rotation": "Of `login.required`: `rotation` of the provider at that time.",
   ]
 }
 

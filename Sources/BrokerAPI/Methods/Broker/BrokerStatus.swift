@@ -104,10 +104,11 @@ public enum BrokerStatus: RPCMethod {
     public var skew_seconds: Double?
     public var last_error: String?
     public var odd_answers: [String]?
+    public var lost_grants: Int?
 
     public init(
       provider: String, condition: String, since: Int64?, retry_at: Int64?, skew_seconds: Double?,
-      last_error: String?, odd_answers: [String]? = nil
+      last_error: String?, odd_answers: [String]? = nil, lost_grants: Int? = nil
     ) {
       self.provider = provider
       self.condition = condition
@@ -116,6 +117,7 @@ public enum BrokerStatus: RPCMethod {
       self.skew_seconds = skew_seconds
       self.last_error = last_error
       self.odd_answers = odd_answers
+      self.lost_grants = lost_grants
     }
 
     public static let docs = [
@@ -129,6 +131,8 @@ public enum BrokerStatus: RPCMethod {
       "last_error": "What the last failed request to it said.",
       "odd_answers":
         "What in its token answers was outside the specification and passed over. Absent: nothing, since the settings were read.",
+      "lost_grants":
+        "How many grants ended since the start that nobody wanted to end, and of which no end was announced. Absent: none. `grantd_lost_grants` has them by reason.",
     ]
   }
 

@@ -1,0 +1,117 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import TestSupport
+import Testing
+
+@testable import Broker
+
+/// Who tries a provider that does not answer, and how long that keeps others waiting.
+@Suite("Probes of a provider that does not answer", .timeLimit(.minutes(1))) struct ProbeTests {
+  private static let names = (0..<8).map { "account-\($0)" }
+
+  /// An outage that five lost answers made; whoever probes next comes five seconds later.
+  private func outage(_ change: (inout RefreshPolicy) -> Void = { _ in }) async throws -> Rig {
+    let store = MemoryStore()
+    for name in Self.names { try await store.signIn(name, age: .seconds(4000)) }
+    let rig = try await Rig(
+      store: store,
+      configuration: .plain {
+        $0.jitter = 0
+        change(&$0)
+      })
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    for name in Self.names.prefix(5) { _ = await rig.reason { try await rig.token(name) } }
+    return rig
+  }
+
+  private func tick(_ rig: Rig, after seconds: Int) async {
+    rig.clock.advance(.seconds(seconds))
+    _ = await rig.broker.tick()
+    // Whatever began has been sent, and has ended unless it is held.
+    #expect(await eventually { await rig.broker.engine.inFlight == rig.transport.held(.token) })
+  }
+
+  @Test("A probe that is stuck keeps nobody from trying for more than five seconds, and its answer is still read")
+  func stuck() async throws {
+    let rig = try await outage()
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.transport.hold(.token)
+    await tick(rig, after: 5)
+    #expect(rig.transport.held(.token) == 1)
+    await tick(rig, after: 4)
+    #expect(rig.transport.held(.token) == 1)
+    await tick(rig, after: 1)
+    #expect(rig.transport.held(.token) == 2)
+    let probes = rig.transport.requests(.token).suffix(2).compactMap { $0.form["refresh_token"] }
+    #expect(Set(probes).count == 2)
+    rig.transport.releaseOne(.token, last: true)
+    #expect(await eventually { await rig.broker.providers[provider("example")]?.gate.circuit.outage == nil })
+    rig.transport.release(.token)
+    #expect(await rig.isQuiet())
+    for name in probes.map({ String($0.dropLast(3)) }) {
+      #expect(rig.store.grant(name)?.refreshToken == Secret("\(name)-r2"))
+    }
+  }
+
+  @Test("Probes that are stuck are fewer and fewer, and no more than the provider has places")
+  func bounded() async throws {
+    let rig = try await outage { $0.concurrentPerProvider = 3 }
+    rig.transport.hold(.token)
+    var began: [Int] = []
+    for second in 1...120 {
+      await tick(rig, after: 1)
+      while began.count < rig.transport.held(.token) { began.append(second) }
+    }
+    #expect(began == [5, 10, 20])
+    rig.transport.release(.token)
+    #expect(await rig.isQuiet())
+  }
+
+  @Test("A caller's question probes five seconds after the last one failed, whatever its account's own wait")
+  func caller() async throws {
+    let rig = try await outage()
+    for wait in [5, 10, 20, 30] { await tick(rig, after: wait) }
+    #expect(await rig.isQuiet())
+    rig.transport.answer(.token, TokenServer.rotating)
+    let sent = rig.transport.count(.token)
+    rig.clock.advance(.seconds(4))
+    #expect(await rig.reason { try await rig.token("account-0") } == .temporarilyUnavailable)
+    #expect(rig.transport.count(.token) == sent)
+    rig.clock.advance(.seconds(1))
+    #expect(try await rig.token("account-0", timeout: 60).access_token == "account-0-a2")
+  }
+
+  @Test("A caller's question probes no sooner than the provider asked for")
+  func callerAndRetryAfter() async throws {
+    let rig = try await outage()
+    rig.transport.answer(.token) { _ in HTTPResponse(status: 503, headers: [.init("Retry-After", "120")]) }
+    await tick(rig, after: 5)
+    let sent = rig.transport.count(.token)
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.clock.advance(.seconds(119))
+    #expect(await rig.reason { try await rig.token("account-7") } == .temporarilyUnavailable)
+    #expect(rig.transport.count(.token) == sent)
+    rig.clock.advance(.seconds(1))
+    #expect(try await rig.token("account-7", timeout: 60).access_token == "account-7-a2")
+  }
+
+  @Test("Who loses nothing by a lost answer probes first, though another is at risk already and its token ends sooner")
+  func withoutLoss() async throws {
+    let store = MemoryStore()
+    for name in Self.names { try await store.signIn(name, age: .seconds(4000)) }
+    let declared = DeclaredAccount(
+      name: account("robot"), provider: provider("example"), source: .clientCredentials, scopes: ["read"])
+    var configuration = BrokerConfiguration.plain { $0.jitter = 0 }
+    configuration.accounts = [declared]
+    let rig = try await Rig(store: store, configuration: configuration)
+    rig.transport.answer(.token, TokenServer.failing(.lost))
+    for name in Self.names.prefix(5) { _ = await rig.reason { try await rig.token(name) } }
+    await tick(rig, after: 5)
+    #expect(await rig.isQuiet())
+    #expect(rig.transport.requests(.token).last?.form["grant_type"] == "client_credentials")
+    #expect(rig.transport.count(.token) == 6)
+  }
+}
