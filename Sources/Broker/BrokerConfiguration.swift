@@ -141,7 +141,7 @@ enum Limit {
   static let scopes = 64
   /// A commit that takes longer makes the store count as slow.
   static let slowCommit = Duration.seconds(5)
-  /// How long a refresh is leased at a store that several brokers share: longer than any request to a provider takes.
+  /// How long a refresh is leased at a store that several brokers share. The lease is prolonged as long as it takes.
   static let lease = Duration.seconds(120)
   /// How long the answer to a refresh is read for where the provider rotates strictly, and how many of a provider's are
   /// read after their time without a place among its requests.

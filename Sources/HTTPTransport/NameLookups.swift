@@ -1,5 +1,6 @@
 import Broker
 import Foundation
+import NIOCore
 import Synchronization
 
 /// Looks up the addresses of names, each name apart: getaddrinfo(3) can hang for minutes, and holds up nothing here but who
@@ -38,7 +39,7 @@ final class NameLookups: Sendable {
     /// Who waits, by number, and for which names there is a thread.
     var waiters: [UInt64: Waiter] = [:]
     var asking: Set<String> = []
-    var known: [String: (answer: Answer, until: ContinuousClock.Instant)] = [:]
+    var known: [String: (answer: Answer, until: NIODeadline)] = [:]
     /// The address that last worked, tried first while the name still has it.
     var preferred: [String: String] = [:]
     var number: UInt64 = 0
@@ -65,7 +66,7 @@ final class NameLookups: Sendable {
   /// The addresses in the order in which they are tried.
   func addresses(of host: String) async throws(TransportError) -> [String] {
     let known = state.withLock { state in
-      state.known[host].flatMap { $0.until > .now ? $0.answer : nil }
+      state.known[host].flatMap { $0.until > .now() ? $0.answer : nil }
     }
     let answer: Answer = if let known { known } else { await look(up: host) }
     switch answer {
@@ -140,14 +141,14 @@ final class NameLookups: Sendable {
   }
 
   private func keep(_ answer: Answer, of host: String, _ state: inout State) {
-    let now = ContinuousClock.now
+    let now = NIODeadline.now()
     if state.known.count >= Self.mostKept {
       state.known = state.known.filter { $0.value.until > now }
       if state.known.count >= Self.mostKept { state.known = [:] }
       state.preferred = state.preferred.filter { state.known[$0.key] != nil }
     }
     let isFailure = if case .failure = answer { true } else { false }
-    state.known[host] = (answer, now + (isFailure ? Self.failureKept : Self.kept))
+    state.known[host] = (answer, now + TimeAmount(isFailure ? Self.failureKept : Self.kept))
   }
 
   private func end(_ number: UInt64, _ answer: Answer) {

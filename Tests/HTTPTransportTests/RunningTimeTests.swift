@@ -1,35 +1,23 @@
+import NIOCore
 import Synchronization
 import Testing
 
 @testable import HTTPTransport
 
 /// A clock whose sleeps end as late as a test says, each in its turn.
-private struct ScriptedClock: Clock {
-  struct Instant: InstantProtocol {
-    var passed: Duration
+private final class ScriptedClock: Sendable {
+  private let state: Mutex<(passed: Duration, delays: [Duration])>
 
-    func advanced(by duration: Duration) -> Self { .init(passed: passed + duration) }
-    func duration(to other: Self) -> Duration { other.passed - passed }
-    static func < (one: Self, other: Self) -> Bool { one.passed < other.passed }
-  }
+  init(late delays: [Duration]) { state = Mutex((.zero, delays)) }
 
-  final class State: Sendable {
-    let now = Mutex(Duration.zero)
-    let delays: Mutex<[Duration]>
+  var passed: Duration { state.withLock { $0.passed } }
 
-    init(_ delays: [Duration]) { self.delays = Mutex(delays) }
-  }
-
-  let state: State
-
-  init(late delays: [Duration]) { state = State(delays) }
-
-  var now: Instant { .init(passed: state.now.withLock { $0 }) }
-  var minimumResolution: Duration { .zero }
-
-  func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-    let delay = state.delays.withLock { $0.isEmpty ? .zero : $0.removeFirst() }
-    state.now.withLock { $0 = deadline.passed + delay }
+  var time: RunningTime {
+    RunningTime(
+      now: { .uptimeNanoseconds(0) + TimeAmount(self.passed) },
+      pause: { duration in
+        self.state.withLock { $0.passed += duration + ($0.delays.isEmpty ? .zero : $0.delays.removeFirst()) }
+      })
   }
 }
 
@@ -37,8 +25,8 @@ private struct ScriptedClock: Clock {
 struct RunningTimeTests {
   private func passed(_ duration: Duration, late delays: [Duration] = []) async throws -> Duration {
     let clock = ScriptedClock(late: delays)
-    try await RunningTime(clock).sleep(for: duration)
-    return clock.now.passed
+    try await clock.time.sleep(for: duration)
+    return clock.passed
   }
 
   @Test(
