@@ -112,7 +112,7 @@ let package = Package(
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
     tests(
       "HTTPTransportTests", ["HTTPTransport", "TestSupport", "Broker", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
-    tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),
+    tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",

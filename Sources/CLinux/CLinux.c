@@ -65,14 +65,6 @@ int clinux_pidfd_alive(int pidfd) {
     return ready == 0;
 }
 
-int clinux_accept(int listener) {
-    int descriptor;
-    do {
-        descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    } while (descriptor < 0 && errno == EINTR);
-    return descriptor;
-}
-
 int clinux_is_unix_listener(int descriptor) {
     int domain = 0, type = 0, listening = 0;
     socklen_t length = sizeof domain;
