@@ -31,6 +31,16 @@ int clinux_pidfd_open(int32_t pid);
 /* 1 while the process behind a pidfd has not exited, 0 once it has, -1 with errno. */
 int clinux_pidfd_alive(int pidfd);
 
+/* PIDFD_GET_INFO (Linux 6.13): what runs behind a pidfd, in one piece. */
+struct clinux_process {
+    int32_t pid;
+    uint64_t control_group; /* of the unified tree; no other one ever has the same. 0 where it could not be had */
+};
+
+/* 0, or -1 with errno: ESRCH once the process has ended and was reaped, before which nobody else has its pid; ENOTTY
+   where the kernel lacks it. */
+int clinux_pidfd_info(int pidfd, struct clinux_process *process);
+
 /* accept4(2) with SOCK_CLOEXEC | SOCK_NONBLOCK, retried on EINTR. -1 with errno. Where the peer's address is wanted,
    `length` is the room for it before, and its length afterwards: more than the room where it did not fit. */
 int clinux_accept(int listener, void *address, uint32_t *length);

@@ -21,6 +21,31 @@ struct CallerOrigin: Equatable {
     self.executable = executable
   }
 
+  /// The same with one question in place of three where the group is known: what the kernel says of the process's
+  /// descriptor. Nil where it cannot say.
+  ///
+  /// - Parameters:
+  ///   - word: asked after each reading in `/proc`, for the same reason.
+  ///   - contents: of `/proc/PID/cgroup`.
+  init?(pid: Int32, _ groups: ControlGroups, word: () -> ControlGroups.Word, contents: () -> String?) {
+    guard pid > 0 else { return }
+    let executable = Self.target(of: "/proc/\(pid)/exe")
+    let before = word()
+    guard before != .unknown else { return nil }
+    guard case .holds(pid, let group) = before else { return }
+    var place = groups[group]
+    if place == nil {
+      place = contents().flatMap(groups.place)
+      let after = word()
+      guard case .holds(pid, _) = after else { return }
+      // It may have been moved meanwhile: then it is not known which group's this is.
+      if after == before, let place { groups.learn(group, place) }
+    }
+    unit = place?.unit
+    userUnit = place?.userUnit
+    self.executable = executable
+  }
+
   init() {}
 
   /// The kernel's longest path, and more than any cgroup file has.
@@ -53,6 +78,8 @@ struct CallerOrigin: Equatable {
 struct CGroup: Equatable {
   var unit: String?
   var userUnit: String?
+  /// Whether the kernel's number of the process's group is that of this place.
+  let isOfUnifiedTree: Bool
 
   /// Of the contents of `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older
   /// layout. Nil where there is none, or where the process is outside of what we can see.
@@ -63,6 +90,7 @@ struct CGroup: Equatable {
       let line = lines.first(where: { $0.starts(with: "0::".utf8) && !$0.elementsEqual("0::/".utf8) })
         ?? lines.first(where: Self.isOfSystemd) ?? lines.first(where: { $0.starts(with: "0::".utf8) })
     else { return nil }
+    isOfUnifiedTree = line.starts(with: "0::".utf8)
     let path = line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
     guard path.count == 3, path[2].first == UInt8(ascii: "/") else { return nil }
     let components = path[2].split(separator: UInt8(ascii: "/"))

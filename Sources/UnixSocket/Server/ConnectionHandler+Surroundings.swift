@@ -9,6 +9,7 @@ extension ConnectionHandler {
     let table: ConnectionTable
     let limits: SocketServer.Limits
     let logger: Logger
+    let groups = ControlGroups()
 
     init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger) {
       self.dispatcher = dispatcher

@@ -8,8 +8,8 @@ import NIOCore
 final class ConnectionHandler {
   let socket: Int32
   let token: LoopToken
-  /// It owns this one.
-  private unowned let loop: SocketLoop
+  /// It owns this one until it is closed.
+  private let loop: SocketLoop
   private let surroundings: Surroundings
 
   // One loop alone has them: what the runtime would check with each request cannot happen.
@@ -42,7 +42,7 @@ final class ConnectionHandler {
   ///
   /// - Parameter wanted: what it asks for if it is the service manager, which is bound to a name of its own.
   func start(_ wanted: CredentialName?) {
-    guard let peer = Peer(of: socket) else {
+    guard let peer = Peer(of: socket, groups: surroundings.groups) else {
       surroundings.logger.warning("a connection was refused: the kernel does not say whose it is")
       return close()
     }
