@@ -11,15 +11,14 @@ import Testing
   private static let a = "0::/system.slice/a.service\n"
   private static let b = "0::/system.slice/b.service\n"
 
-  /// A process as the kernel tells of it, one word after the other, the last one again and again; and how often it was
-  /// read.
+  /// The origin of this process with scripted answers, the last of which is repeated; and how often the text was read.
   private func origin(
-    _ groups: ControlGroups, _ words: [ControlGroups.Word], _ contents: String?
+    _ groups: ControlGroups, _ answers: [ControlGroups.PidfdInfo], _ contents: String?
   ) -> (origin: CallerOrigin?, reads: Int) {
-    var (rest, reads) = (words, 0)
+    var (rest, reads) = (answers, 0)
     let origin = CallerOrigin(
       pid: getpid(), groups,
-      word: { rest.count > 1 ? rest.removeFirst() : rest[0] },
+      info: { rest.count > 1 ? rest.removeFirst() : rest[0] },
       contents: {
         reads += 1
         return contents
@@ -27,7 +26,7 @@ import Testing
     return (origin, reads)
   }
 
-  private func own(_ group: UInt64) -> ControlGroups.Word { .holds(pid: getpid(), group: group) }
+  private func own(_ group: UInt64) -> ControlGroups.PidfdInfo { .exists(pid: getpid(), group: group) }
 
   @Test("a group is read once, and a process that was moved to another is found there") func moved() throws {
     let groups = ControlGroups()
@@ -48,15 +47,15 @@ import Testing
   }
 
   @Test("of a process that has ended, or whose number is another's, nothing counts") func ended() {
-    let other = ControlGroups.Word.holds(pid: 1, group: 7)
-    for words in [[.hasEnded], [own(7), .hasEnded], [other], [own(7), other]] as [[ControlGroups.Word]] {
+    let other = ControlGroups.PidfdInfo.exists(pid: 1, group: 7)
+    for answers in [[.ended], [own(7), .ended], [other], [own(7), other]] as [[ControlGroups.PidfdInfo]] {
       let groups = ControlGroups()
-      #expect(origin(groups, words, Self.a).origin == CallerOrigin(), "\(words)")
+      #expect(origin(groups, answers, Self.a).origin == CallerOrigin(), "\(answers)")
       #expect(groups[7] == nil)
     }
     let groups = ControlGroups()
     _ = origin(groups, [own(7)], Self.a)
-    #expect(origin(groups, [.hasEnded], Self.a).origin == CallerOrigin())
+    #expect(origin(groups, [.ended], Self.a).origin == CallerOrigin())
     #expect(origin(groups, [other], Self.a).origin == CallerOrigin())
   }
 
@@ -91,40 +90,40 @@ import Testing
 
   @Test("a kernel that cannot say is asked once, and the older way is taken") func unknown() {
     let groups = ControlGroups()
-    #expect(origin(groups, [.unknown], Self.a).origin == nil)
+    #expect(origin(groups, [.unsupported], Self.a).origin == nil)
     // No process: no kernel says anything of it.
     let file = open("/dev/null", O_RDONLY | O_CLOEXEC)
     defer { close(file) }
-    #expect(groups.word(of: file) == .unknown && groups.isWordUnknown)
+    #expect(groups.info(of: file) == .unsupported && groups.lacksInfo)
   }
 
   @Test("both ways tell the same of this process, and an end is noticed") func kernel() throws {
     let groups = ControlGroups()
     let pidfd = clinux_pidfd_open(getpid())
     defer { close(pidfd) }
-    let word = groups.word(of: pidfd)
+    let answer = groups.info(of: pidfd)
     // Before Linux 6.13 there is nothing to compare.
-    guard case .holds(let pid, _) = word else {
-      #expect(word == .unknown)
+    guard case .exists(let pid, _) = answer else {
+      #expect(answer == .unsupported)
       return
     }
     #expect(pid == getpid())
     let contents = { CallerOrigin.contents(of: "/proc/self/cgroup") }
     let old = CallerOrigin(pid: getpid()) { true }
-    #expect(CallerOrigin(pid: getpid(), groups, word: { groups.word(of: pidfd) }, contents: contents) == old)
-    #expect(CallerOrigin(pid: getpid(), groups, word: { groups.word(of: pidfd) }, contents: contents) == old)
+    #expect(CallerOrigin(pid: getpid(), groups, info: { groups.info(of: pidfd) }, contents: contents) == old)
+    #expect(CallerOrigin(pid: getpid(), groups, info: { groups.info(of: pidfd) }, contents: contents) == old)
     let child = Process()
     child.executableURL = URL(fileURLWithPath: "/bin/sleep")
     child.arguments = ["600"]
     try child.run()
     let childs = clinux_pidfd_open(child.processIdentifier)
     defer { close(childs) }
-    guard case .holds(child.processIdentifier, _) = groups.word(of: childs) else {
+    guard case .exists(child.processIdentifier, _) = groups.info(of: childs) else {
       Issue.record("it runs")
       return
     }
     kill(child.processIdentifier, SIGKILL)
     child.waitUntilExit()
-    #expect(groups.word(of: childs) == .hasEnded && !groups.isWordUnknown)
+    #expect(groups.info(of: childs) == .ended && !groups.lacksInfo)
   }
 }

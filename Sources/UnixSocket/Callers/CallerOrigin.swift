@@ -21,24 +21,24 @@ struct CallerOrigin: Equatable {
     self.executable = executable
   }
 
-  /// The same with one question in place of three where the group is known: what the kernel says of the process's
-  /// descriptor. Nil where it cannot say.
+  /// The same by PIDFD_GET_INFO, without reading `/proc/PID/cgroup` where the group is cached. Nil where the kernel lacks
+  /// it.
   ///
   /// - Parameters:
-  ///   - word: asked after each reading in `/proc`, for the same reason.
+  ///   - info: asked after each reading in `/proc`, for the same reason.
   ///   - contents: of `/proc/PID/cgroup`.
-  init?(pid: Int32, _ groups: ControlGroups, word: () -> ControlGroups.Word, contents: () -> String?) {
+  init?(pid: Int32, _ groups: ControlGroups, info: () -> ControlGroups.PidfdInfo, contents: () -> String?) {
     guard pid > 0 else { return }
     let executable = Self.target(of: "/proc/\(pid)/exe")
-    let before = word()
-    guard before != .unknown else { return nil }
-    guard case .holds(pid, let group) = before else { return }
+    let before = info()
+    guard before != .unsupported else { return nil }
+    guard case .exists(pid, let group) = before else { return }
     var place = groups[group]
     if place == nil {
       place = contents().flatMap(groups.place)
-      let after = word()
-      guard case .holds(pid, _) = after else { return }
-      // It may have been moved meanwhile: then it is not known which group's this is.
+      let after = info()
+      guard case .exists(pid, _) = after else { return }
+      // If it was moved in between, the text may be of either group.
       if after == before, let place { groups.learn(group, place) }
     }
     unit = place?.unit
@@ -78,7 +78,7 @@ struct CallerOrigin: Equatable {
 struct CGroup: Equatable {
   var unit: String?
   var userUnit: String?
-  /// Whether the kernel's number of the process's group is that of this place.
+  /// Whether it was read from the unified hierarchy, whose ids PIDFD_GET_INFO returns.
   let isOfUnifiedTree: Bool
 
   /// Of the contents of `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older

@@ -34,9 +34,9 @@ struct Peer: ~Copyable {
   }
 
   private static func origin(_ pid: Int32, _ pidfd: Int32, _ known: ControlGroups?) -> CallerOrigin {
-    if let known, !known.isWordUnknown {
+    if let known, !known.lacksInfo {
       let told = CallerOrigin(
-        pid: pid, known, word: { known.word(of: pidfd) }, contents: { CallerOrigin.contents(of: "/proc/\(pid)/cgroup") }
+        pid: pid, known, info: { known.info(of: pidfd) }, contents: { CallerOrigin.contents(of: "/proc/\(pid)/cgroup") }
       )
       if let told { return told }
     }

@@ -2,8 +2,8 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// What other threads have to say to the loop. A connection is in it once at most until the loop has looked at it; commands
-/// come from the server alone, a few in its life.
+/// Messages of other threads to the loop. Bounded: a connection is in it at most once, and the only commands are the
+/// server's, at its start and end.
 final class LoopInbox: Sendable {
   typealias Command = @Sendable (SocketLoop) -> Void
 
@@ -14,13 +14,13 @@ final class LoopInbox: Sendable {
 
   private struct State {
     var content = Content()
-    /// Whether the loop has been woken and has not taken the content since.
+    /// The loop was woken and has not taken the content yet.
     var isSignalled = false
     var hasEnded = false
   }
 
   private let state = Mutex(State())
-  /// Readable when there is something.
+  /// An eventfd(2).
   let wakeup: Int32
 
   init() throws(SocketLoop.Failure) {
@@ -30,7 +30,7 @@ final class LoopInbox: Sendable {
 
   deinit { close(wakeup) }
 
-  /// The connection has something in its outbox.
+  /// Has the loop send the connection's outbox.
   func add(_ connection: LoopToken) { put { $0.connections.append(connection) } }
 
   /// False: the loop has ended, and the command will not run.
@@ -62,7 +62,7 @@ final class LoopInbox: Sendable {
       defer { state.isSignalled = true }
       return (true, !state.isSignalled)
     }
-    // It is never read: the poller tells of each change. It cannot overflow within the life of the machine.
+    // Never read, as it is edge-triggered. The 64-bit counter cannot overflow.
     if wake { _ = clinux_wake(wakeup) }
     return isTaken
   }

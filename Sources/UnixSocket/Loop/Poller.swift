@@ -1,20 +1,20 @@
 import CLinux
 import Glibc
 
-/// epoll(7), level-triggered: what was not taken is told of again at the next turn.
+/// epoll(7), level-triggered: a descriptor that was not read to its end is reported again at the next turn.
 struct Poller: ~Copyable {
   struct Readiness: OptionSet {
     var rawValue: UInt32
 
     static let input = Self(rawValue: CLINUX_INPUT)
     static let output = Self(rawValue: CLINUX_OUTPUT)
-    /// Nobody reads any more what is written. The kernel tells this unasked.
+    /// The peer has closed, or the socket failed. Reported whether it was asked for or not.
     static let end = Self(rawValue: CLINUX_HUNG_UP | CLINUX_ERROR)
-    /// Told once after each change.
+    /// Reported once per change.
     static let edge = Self(rawValue: CLINUX_EDGE)
   }
 
-  /// Descriptors that one wait tells of; the others' turn is the next one.
+  /// Descriptors reported by one wait; the rest are reported by the next.
   static let readyAtOnce = Int(CLINUX_READY_AT_ONCE)
 
   private let descriptor: Int32
@@ -43,14 +43,14 @@ struct Poller: ~Copyable {
   /// Until something is ready, or for so many milliseconds at most (negative: without end).
   func wait(milliseconds: Int32) -> UnsafeBufferPointer<clinux_ready> {
     let count = clinux_poller_wait(descriptor, ready.baseAddress, Int32(ready.count), milliseconds)
-    // The descriptor is our own and the memory too: nothing else can fail.
+    // EINTR is handled; the other errors of epoll_wait(2) are bad arguments.
     precondition(count >= 0, "epoll_wait: \(String(cString: strerror(errno)))")
     return UnsafeBufferPointer(rebasing: ready[..<Int(count)])
   }
 }
 
-/// A descriptor, and which of those that had its number: after a close(2), an event of the one before may still come
-/// while a child process that is being started has a copy of it.
+/// A descriptor with a generation. While a child process is being started it has copies of all descriptors, so epoll can
+/// report an event of a closed connection after its number was reused.
 struct LoopToken: Hashable, Sendable {
   let rawValue: UInt64
 

@@ -3,11 +3,11 @@ import Glibc
 import Logging
 import NIOCore
 
-/// The thread that serves the socket: accepts, reads, answers what is cached and writes. Everything here stays on it; what
-/// others have to say comes through the inbox.
+/// The thread that serves the socket: accepts, reads, answers what is cached and writes. It alone touches what is here;
+/// other threads post to the inbox.
 ///
-/// One thread: a cached token costs it a few microseconds, most of them the kernel's, so that it answers more than any
-/// machine's programs ask; and nothing on the way of a request needs a lock.
+/// One thread is enough: a cached token costs it a few microseconds, most of them in the kernel. With a second one each
+/// request would need locks.
 final class SocketLoop {
   /// A system call without which there is no loop.
   struct Failure: Error {
@@ -40,15 +40,15 @@ final class SocketLoop {
   var timers = Timers()
   private var isEnding = false
 
-  /// How many connections are accepted before the others' turn. It grows while more wait each time: to find that none is
-  /// left costs a call.
+  /// How many connections are accepted in this turn. Doubled while more are waiting in each turn, since a call that finds
+  /// none is wasted.
   private var accepts = 1
   private var turn: UInt64 = 0
   private var lastAccepting: UInt64 = 0
   private var isAcceptingPaused = false
   private var refusedDescriptors = Refusals()
 
-  /// What was read last. One for all connections: what is left over of it is copied.
+  /// The last read, of whichever connection. An unfinished line is copied out of it.
   private let received: UnsafeMutableRawBufferPointer
   private var hasReceived = false
   /// Memory for the replies of a turn.
@@ -163,7 +163,7 @@ final class SocketLoop {
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
   }
 
-  /// Forgets what was received and answered: a token, or what a login brought back.
+  /// Overwrites the requests and replies in the shared buffers, which may hold tokens and authorization responses.
   func wipe() {
     spare = ByteBuffer()
     guard hasReceived, let start = received.baseAddress else { return }
@@ -190,7 +190,7 @@ final class SocketLoop {
     listeners = []
   }
 
-  /// False: none is left, or none can be had.
+  /// False: none is waiting, or accept4(2) failed.
   private func accept(from listener: Int32, atMost limit: Int) -> Bool {
     for _ in 0..<limit {
       var address = sockaddr_un()
@@ -202,7 +202,7 @@ final class SocketLoop {
       }
       switch errno {
       case EAGAIN: return false
-      // This one hung up; others may wait.
+      // This client hung up; others may be waiting.
       case ECONNABORTED: continue
       case let code:
         pauseAccepting(code)
@@ -220,7 +220,7 @@ final class SocketLoop {
     handler.start(wanted)
   }
 
-  /// Clients wait in the kernel's queue. Without the pause the loop would be told of them again and again.
+  /// Clients wait in the kernel's queue. The listeners stay readable, so that without the pause the loop would spin.
   private func pauseAccepting(_ code: Int32) {
     guard !isAcceptingPaused else { return }
     isAcceptingPaused = true

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// What the loop does later. There are few: two that repeat, and one for each closing connection whose client does not
-/// read. So all are looked at, but only when the earliest is due.
+/// The loop's timers: the time-outs' tick, the watchdog, and one for each closing connection whose client does not read.
+/// They are few, so all are searched when the earliest is due.
 struct Timers {
   typealias Action = (SocketLoop) -> Void
 
@@ -14,7 +14,7 @@ struct Timers {
 
   private var timers: [UInt64: Timer] = [:]
   private var lastKey: UInt64 = 0
-  /// The earliest that there was: a cancelled one may have been it. Nil: there is none.
+  /// When to look next. It may be that of a cancelled timer. Nil: never.
   private(set) var earliest: NIODeadline?
 
   @discardableResult
@@ -29,7 +29,7 @@ struct Timers {
 
   mutating func cancelAll() { (timers, earliest) = ([:], nil) }
 
-  /// Takes what is due, in its order.
+  /// Removes the due timers, or schedules them again, and returns their actions in order.
   mutating func takeDue(at now: NIODeadline) -> [Action] {
     guard let earliest, now >= earliest else { return [] }
     let due = timers.filter { $0.value.due <= now }.sorted { ($0.value.due, $0.key) < ($1.value.due, $1.key) }

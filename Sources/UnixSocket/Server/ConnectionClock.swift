@@ -1,11 +1,11 @@
 import NIOCore
 
-/// How long one client has been silent, or busy with the same line: looked at now and then, as to note the time with each
-/// request would cost more than it is worth.
+/// The idle and partial-line time-outs of one connection. They are checked at the tick, so that no request has to read
+/// the clock.
 struct ConnectionClock {
   enum Verdict {
     case good
-    /// A line was begun and not finished in time.
+    /// The current line was not finished in time.
     case unfinished
     case idle
   }

@@ -10,7 +10,7 @@ final class ConnectionHandler {
   let token: LoopToken
   /// It owns this one until it is closed.
   private let loop: SocketLoop
-  private let surroundings: Surroundings
+  private let shared: Shared
 
   // One loop alone has them: what the runtime would check with each request cannot happen.
   @exclusivity(unchecked) private var connection: Connection?
@@ -18,23 +18,23 @@ final class ConnectionHandler {
   @exclusivity(unchecked) private var framer: LineFramer
   @exclusivity(unchecked) private var outgoing = Outgoing()
   private var clock = ConnectionClock(at: .now())
-  /// What the loop is asked to tell of; nil: it has not been asked.
+  /// What epoll reports of the socket; nil: not registered yet.
   private var watched: Poller.Readiness?
   private var isOpen = true
   private var hasInputEnded = false
   private var isClosing = false
   private var lingering: UInt64?
 
-  init(socket: Int32, token: LoopToken, loop: SocketLoop, surroundings: Surroundings) {
+  init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.socket = socket
     self.token = token
     self.loop = loop
-    self.surroundings = surroundings
-    framer = LineFramer(limit: surroundings.limits.line)
+    self.shared = shared
+    framer = LineFramer(limit: shared.limits.line)
   }
 
-  private var table: ConnectionTable { surroundings.table }
-  private var limits: SocketServer.Limits { surroundings.limits }
+  private var table: ConnectionTable { shared.table }
+  private var limits: SocketServer.Limits { shared.limits }
 
   // MARK: beginning and end
 
@@ -42,8 +42,8 @@ final class ConnectionHandler {
   ///
   /// - Parameter wanted: what it asks for if it is the service manager, which is bound to a name of its own.
   func start(_ wanted: CredentialName?) {
-    guard let peer = Peer(of: socket, groups: surroundings.groups) else {
-      surroundings.logger.warning("a connection was refused: the kernel does not say whose it is")
+    guard let peer = Peer(of: socket, groups: shared.groups) else {
+      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
       return close()
     }
     let connection = Connection(peer: peer, token: token, inbox: loop.inbox, table: table, limits: limits)
@@ -53,14 +53,14 @@ final class ConnectionHandler {
       refuse(Answering.shuttingDown)
     } else if let limit = table.admit(connection) {
       if let others = table.refused(at: .now()) {
-        surroundings.logger.warning(
+        shared.logger.warning(
           "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
           metadata: ["uid": "\(connection.caller.uid)"])
       }
       refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
     } else {
       self.connection = connection
-      tokens = surroundings.dispatcher.cachedTokens(for: connection.caller)
+      tokens = shared.dispatcher.cachedTokens(for: connection.caller)
       // Most clients have asked by now.
       read()
     }
@@ -73,7 +73,7 @@ final class ConnectionHandler {
     self.connection = connection
     if let others = table.refused(at: .now()) {
       let before = others > 0 ? " (\(others) more refused before it)" : ""
-      surroundings.logger.warning(
+      shared.logger.warning(
         "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
         metadata: ["uid": "\(connection.caller.uid)", "unit": "\(wanted.unit)"])
     }
@@ -105,7 +105,7 @@ final class ConnectionHandler {
 
   func take(_ readiness: Poller.Readiness) {
     if isPaused || hasInputEnded {
-      // Nobody reads what is still to come, and no more is read from it either.
+      // The client has closed: no reply can reach it, and nothing more is read from it.
       guard readiness.isDisjoint(with: .end) else { return close() }
       catchUp()
     } else if readiness.isDisjoint(with: [.input, .end]) {
@@ -126,7 +126,7 @@ final class ConnectionHandler {
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
       if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
     } else if errno != EAGAIN {
-      surroundings.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
+      shared.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
       return close()
     }
     catchUp()
@@ -165,7 +165,7 @@ final class ConnectionHandler {
     }
     guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
     connection.begin(1)
-    surroundings.answering.start([UInt8](line), on: connection)
+    shared.answering.start([UInt8](line), on: connection)
   }
 
   // MARK: writing
@@ -175,7 +175,7 @@ final class ConnectionHandler {
     guard let connection else { return }
     let (outbox, isOverflown) = connection.takeOutbox()
     if isOverflown {
-      surroundings.logger.notice(
+      shared.logger.notice(
         "a client does not read its notifications: closed", metadata: ["pid": "\(connection.caller.pid)"])
       return close()
     }
@@ -212,7 +212,7 @@ final class ConnectionHandler {
     if outgoing.count > 0 { wanted.insert(.output) }
     guard wanted != watched else { return }
     guard loop.watch(self, for: wanted, isNew: watched == nil) else {
-      surroundings.logger.warning("a connection was closed: epoll_ctl: \(String(cString: strerror(errno)))")
+      shared.logger.warning("a connection was closed: epoll_ctl: \(String(cString: strerror(errno)))")
       return close()
     }
     watched = wanted
@@ -258,7 +258,7 @@ final class ConnectionHandler {
     case .good: break
     case .unfinished: refuse(.invalidRequest("the line was not finished within \(limits.partialLine)"))
     case .idle:
-      surroundings.logger.debug("a connection was idle: closed", metadata: ["pid": "\(connection.caller.pid)"])
+      shared.logger.debug("a connection was idle: closed", metadata: ["pid": "\(connection.caller.pid)"])
       closeWhenAnswered()
     }
   }

@@ -3,15 +3,15 @@ import CLinux
 import Glibc
 import NIOCore
 
-/// What one client is owed, in order and in one piece: small pieces that wait cost several times their size.
+/// The unsent output of one connection, in one buffer: many small ones would cost several times their size.
 struct Outgoing {
-  /// Bytes sent already that may lie before those that wait.
+  /// Sent bytes that are kept at the front of the buffer before the rest is moved.
   private static let keptSent = 64 * 1024
-  /// Memory that is used again for other replies.
+  /// The largest buffer that is reused.
   private static let keptCapacity = 32 * 1024
 
   private var bytes = ByteBuffer()
-  /// How many of them are notifications, at most.
+  /// How many of the bytes are notifications, at most.
   private var notificationBytes = 0
 
   var count: Int { bytes.readableBytes }
@@ -29,16 +29,16 @@ struct Outgoing {
     if count == 0 { bytes = more } else { bytes.writeImmutableBuffer(more) }
   }
 
-  /// Takes memory to write to, where it has none; it is given back when all is sent.
+  /// Takes the loop's buffer where this has none. It is given back when everything is sent.
   mutating func borrow(_ spare: inout ByteBuffer) {
     if bytes.capacity == 0 { swap(&bytes, &spare) }
   }
 
   enum Sent {
     case everything
-    /// The kernel takes no more for now.
+    /// The socket's buffer is full.
     case some
-    /// Nobody will read it.
+    /// The client has closed.
     case failed
   }
 
@@ -47,7 +47,7 @@ struct Outgoing {
       let sent = bytes.withUnsafeReadableBytes { clinux_send(socket, $0.baseAddress, $0.count) }
       guard sent >= 0 else { return errno == EAGAIN ? keepRest() : .failed }
       bytes.moveReaderIndex(forwardBy: sent)
-      // Less than all: the kernel's buffer is full, and to ask once more would only say so.
+      // A partial write: the socket's buffer is full, and another call would return EAGAIN.
       if count > 0 { return keepRest() }
     }
     if bytes.capacity <= Self.keptCapacity, spare.capacity == 0 {

@@ -48,7 +48,7 @@ public final class SocketServer: Sendable {
   private static let drainGrace = Duration.milliseconds(250)
 
   private let configuration: Configuration
-  private let surroundings: ConnectionHandler.Surroundings
+  private let shared: ConnectionHandler.Shared
   private let accept: SocketLoop.Accept
   private let state = Mutex(State())
 
@@ -61,7 +61,7 @@ public final class SocketServer: Sendable {
   ) {
     self.configuration = configuration
     self.accept = accept
-    surroundings = ConnectionHandler.Surroundings(
+    shared = ConnectionHandler.Shared(
       dispatcher: dispatcher, table: ConnectionTable(limits: configuration.limits), limits: configuration.limits,
       logger: logger)
   }
@@ -71,7 +71,7 @@ public final class SocketServer: Sendable {
     state.withLock { $0.loop }?.add { $0.end() }
   }
 
-  private var table: ConnectionTable { surroundings.table }
+  private var table: ConnectionTable { shared.table }
 
   /// Open connections, and closed ones whose requests still run.
   public var connectionCount: Int { table.count }
@@ -99,15 +99,15 @@ public final class SocketServer: Sendable {
   }
 
   private func startLoop() throws(SocketServerError) -> LoopInbox {
-    let surroundings = surroundings
+    let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(accept: accept, logger: surroundings.logger) { socket, token, loop in
-        ConnectionHandler(socket: socket, token: token, loop: loop, surroundings: surroundings)
+      let loop = try SocketLoop.start(accept: accept, logger: shared.logger) { socket, token, loop in
+        ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
       }
       state.withLock { $0.loop = loop }
       let interval = TimeAmount(configuration.limits.tick)
       loop.add { loop in
-        loop.timers.add(at: .now() + interval, every: interval) { Self.tick($0, surroundings) }
+        loop.timers.add(at: .now() + interval, every: interval) { Self.tick($0, shared) }
       }
       return loop
     } catch {
@@ -115,10 +115,10 @@ public final class SocketServer: Sendable {
     }
   }
 
-  private static func tick(_ loop: SocketLoop, _ surroundings: ConnectionHandler.Surroundings) {
+  private static func tick(_ loop: SocketLoop, _ shared: ConnectionHandler.Shared) {
     let now = NIODeadline.now()
-    if let refused = surroundings.table.untoldRefusals(at: now) {
-      surroundings.logger.warning("\(refused) more connections were refused")
+    if let refused = shared.table.untoldRefusals(at: now) {
+      shared.logger.warning("\(refused) more connections were refused")
     }
     for connection in loop.connections { connection.tick(now) }
     // The last answer may have been a token.

@@ -3,7 +3,7 @@ import Logging
 
 extension ConnectionHandler {
   /// What all connections share.
-  final class Surroundings: Sendable {
+  final class Shared: Sendable {
     let dispatcher: any Dispatcher
     let answering: Answering
     let table: ConnectionTable
