@@ -114,7 +114,7 @@ let package = Package(
     tests(
       "HTTPTransportTests",
       ["HTTPTransport", "TestSupport", "Broker", "Grants", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
-    tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", nioCore, nioPosix, logging]),
+    tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -65,12 +66,23 @@ int clinux_pidfd_alive(int pidfd) {
     return ready == 0;
 }
 
-int clinux_accept(int listener) {
-    int descriptor;
-    do {
-        descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    } while (descriptor < 0 && errno == EINTR);
-    return descriptor;
+/* As in <linux/pidfd.h> of Linux 6.13, which the build may not have. Later kernels append to it. */
+struct pidfd_info_64 {
+    uint64_t mask;
+    uint64_t cgroupid;
+    uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid;
+    int32_t exit_code;
+};
+_Static_assert(sizeof(struct pidfd_info_64) == 64, "PIDFD_INFO_SIZE_VER0");
+#define PIDFD_GET_INFO_64 _IOWR(0xFF, 11, struct pidfd_info_64)
+#define PIDFD_INFO_CGROUPID_64 (UINT64_C(1) << 2)
+
+int clinux_pidfd_info(int pidfd, struct clinux_process *process) {
+    struct pidfd_info_64 info = {.mask = PIDFD_INFO_CGROUPID_64};
+    if (ioctl(pidfd, PIDFD_GET_INFO_64, &info) != 0) return -1;
+    process->pid = (int32_t)info.tgid;
+    process->control_group = info.mask & PIDFD_INFO_CGROUPID_64 ? info.cgroupid : 0;
+    return 0;
 }
 
 int clinux_is_unix_listener(int descriptor) {

@@ -7,8 +7,6 @@ import Grants
 import HTTPTransport
 import Hooks
 import Logging
-import NIOCore
-import NIOPosix
 import OAuth
 import Providers
 import SQLiteStore
@@ -61,8 +59,7 @@ struct Daemon: Sendable {
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let server = SocketServer(
-      configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker),
-      group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
+      configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker), logger: logger)
     do throws(SocketServerError) {
       try await server.start()
     } catch {
@@ -164,10 +161,9 @@ struct Daemon: Sendable {
   }
 
   /// Fed by the loop that serves: where that hangs, systemd starts the service again.
-  private func feedWatchdog(_ server: SocketServer) -> RepeatedTask? {
-    guard let interval = WatchdogInterval.current(), let loop = server.eventLoops.first else { return nil }
-    let pause = TimeAmount.milliseconds(interval.milliseconds / 2)
-    return loop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [notifier] _ in notifier.watchdog() }
+  private func feedWatchdog(_ server: SocketServer) -> SocketServer.Repetition? {
+    guard let interval = WatchdogInterval.current() else { return nil }
+    return server.repeating(every: interval / 2) { [notifier] in notifier.watchdog() }
   }
 
   // MARK: Parts

@@ -2,7 +2,6 @@ import ArgumentParser
 import BrokerAPI
 import Foundation
 import Logging
-import NIOPosix
 import Synchronization
 import UnixSocket
 
@@ -138,7 +137,7 @@ final class ScriptedBroker: Dispatcher {
     let broker = ScriptedBroker(path: folder + "/s", replies)
     let server = SocketServer(
       configuration: .init(endpoint: .path(broker.path), mode: mode), dispatcher: broker,
-      group: MultiThreadedEventLoopGroup.singleton, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     try await server.start()
     do {
       try await body(broker, server)

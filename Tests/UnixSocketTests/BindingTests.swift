@@ -109,10 +109,13 @@ import Testing
       let descriptors = try paths.map { path in
         let bound = try ListeningSocket.bound(at: path, mode: 0o600, folderMode: 0o700)
         listen(bound.descriptor, 8)
+        // A unit may leave it so. The loop must never wait for one client.
+        _ = fcntl(bound.descriptor, F_SETFL, fcntl(bound.descriptor, F_GETFL) & ~O_NONBLOCK)
         return bound.descriptor
       }
       let server = Served.server(.inherited(descriptors))
       try await server.start()
+      for descriptor in descriptors { #expect(fcntl(descriptor, F_GETFL) & O_NONBLOCK != 0) }
       for path in paths {
         let client = try RawClient(path)
         try await client.send(tokenGet(1))

@@ -80,11 +80,11 @@ import Testing
 
     deinit { close(descriptor) }
 
-    func identified() throws -> Caller {
+    func identified(_ groups: ControlGroups?) throws -> Caller {
       let connection = accept(descriptor, nil, nil)
       try #require(connection >= 0)
       defer { close(connection) }
-      guard let peer = Peer(of: connection) else { throw RawClient.Ended() }
+      guard let peer = Peer(of: connection, groups: groups) else { throw RawClient.Ended() }
       return peer.caller
     }
   }
@@ -93,8 +93,9 @@ import Testing
 
   @Test(
     "a process that ends while it is identified is itself or nobody in particular, and its uid is known",
-    .enabled(if: hasPerl, "there is no perl here to connect and end at once"))
-  func leaving() async throws {
+    .enabled(if: hasPerl, "there is no perl here to connect and end at once"), arguments: [true, false])
+  func leaving(isKnown: Bool) async throws {
+    let groups = isKnown ? ControlGroups() : nil
     try await Served.inFolder { folder in
       let listener = try Listener(folder + "/l")
       let program = try Program(Self.perl, ["-e", Self.leaving, folder + "/l", "200"])
@@ -103,7 +104,7 @@ import Testing
       try #require(pids.count == 200)
       var seen: [Int32: Caller] = [:]
       for _ in pids {
-        let caller = try listener.identified()
+        let caller = try listener.identified(groups)
         #expect(caller.uid == getuid() && caller.gid == getgid())
         #expect([nil, Self.perl].contains(caller.executable))
         #expect([nil, Self.own.unit].contains(caller.unit) && [nil, Self.own.userUnit].contains(caller.userUnit))
@@ -136,8 +137,10 @@ import Testing
 
   @Test(
     "a process that has the number of the one that connected is not taken for it",
-    .enabled(if: hasPerl && choosesNumbers, "who runs this may not choose the number of a new process"))
-  func reused() async throws {
+    .enabled(if: hasPerl && choosesNumbers, "who runs this may not choose the number of a new process"),
+    arguments: [true, false])
+  func reused(isKnown: Bool) async throws {
+    let groups = isKnown ? ControlGroups() : nil
     try await Served.inFolder { folder in
       let listener = try Listener(folder + "/l")
       let program = try Program(Self.perl, ["-e", Self.reusing, folder + "/l"])
@@ -146,7 +149,7 @@ import Testing
         let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/exe")
         return path.flatMap { $0 == Self.perl ? nil : $0 }
       }
-      let caller = try listener.identified()
+      let caller = try listener.identified(groups)
       #expect(caller.pid == pid && caller.uid == getuid())
       #expect(caller.executable == nil && caller.unit == nil && caller.userUnit == nil, "it is not \(impostor)")
     }

@@ -1,5 +1,4 @@
 import BrokerAPI
-import NIOCore
 import TestSupport
 import Testing
 
@@ -11,10 +10,9 @@ import Testing
     var framer = LineFramer(limit: 32)
     var frames: [String] = []
     for read in reads {
-      framer.feed(ByteBuffer(bytes: read))
-      repeat {
+      func take(_ received: UnsafeRawBufferPointer?) {
         var taken = 0
-        framer.takeLines { frame in
+        framer.takeLines(of: received) { frame in
           switch frame {
           case .line(let line): frames.append(String(decoding: line, as: UTF8.self))
           case .tooLong: frames.append("!")
@@ -22,7 +20,9 @@ import Testing
           taken += 1
           return taken < stopAfter
         }
-      } while framer.isStopped
+      }
+      read.withUnsafeBytes { take($0) }
+      while framer.isStopped { take(nil) }
     }
     return frames
   }

@@ -14,6 +14,7 @@ struct Served: Sendable {
   let dispatcher: ScriptedDispatcher
   let server: SocketServer
 
+  /// For the credentials' socket.
   static let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
   static func with(
@@ -49,7 +50,7 @@ struct Served: Sendable {
     _ configuration: SocketServer.Configuration, _ dispatcher: ScriptedDispatcher = ScriptedDispatcher()
   ) -> SocketServer {
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-    return SocketServer(configuration: configuration, dispatcher: dispatcher, group: group, logger: logger)
+    return SocketServer(configuration: configuration, dispatcher: dispatcher, logger: logger)
   }
 
   static func inFolder(_ body: (String) async throws -> Void) async throws {

@@ -31,8 +31,51 @@ int clinux_pidfd_open(int32_t pid);
 /* 1 while the process behind a pidfd has not exited, 0 once it has, -1 with errno. */
 int clinux_pidfd_alive(int pidfd);
 
-/* accept4(2) with SOCK_CLOEXEC | SOCK_NONBLOCK, retried on EINTR. -1 with errno. */
-int clinux_accept(int listener);
+/* PIDFD_GET_INFO (Linux 6.13): what runs behind a pidfd, in one piece. */
+struct clinux_process {
+    int32_t pid;
+    uint64_t control_group; /* of the unified tree; no other one ever has the same. 0 where it could not be had */
+};
+
+/* 0, or -1 with errno: ESRCH once the process has ended and was reaped, before which nobody else has its pid; ENOTTY
+   where the kernel lacks it. */
+int clinux_pidfd_info(int pidfd, struct clinux_process *process);
+
+/* accept4(2) with SOCK_CLOEXEC | SOCK_NONBLOCK, retried on EINTR. -1 with errno. Where the peer's address is wanted,
+   `length` is the room for it before, and its length afterwards: more than the room where it did not fit. */
+int clinux_accept(int listener, void *address, uint32_t *length);
+
+/* recv(2), and send(2) without a signal; retried on EINTR. -1 with errno. */
+long clinux_receive(int socket, void *buffer, size_t capacity);
+long clinux_send(int socket, const void *bytes, size_t length);
+
+/* What a descriptor may be ready for, and is: an error and a hang-up are told unasked. */
+#define CLINUX_INPUT 0x1u
+#define CLINUX_OUTPUT 0x4u
+#define CLINUX_ERROR 0x8u
+#define CLINUX_HUNG_UP 0x10u /* both ways: nobody reads any more what is written */
+/* Told once after each change, and not for as long as it lasts. */
+#define CLINUX_EDGE 0x80000000u
+
+/* One that is ready, by the token that it was added with. */
+struct clinux_ready {
+    uint64_t token;
+    uint32_t events;
+};
+#define CLINUX_READY_AT_ONCE 128
+
+/* epoll_create1(2), close-on-exec; epoll_ctl(2), which adds or changes; epoll_wait(2), where a signal is a time-out.
+   -1 with errno. */
+int clinux_poller(void);
+int clinux_poller_set(int poller, int descriptor, int is_new, uint32_t events, uint64_t token);
+int clinux_poller_wait(int poller, struct clinux_ready *ready, int capacity, int milliseconds);
+
+/* PR_SET_NAME: what this thread is called where threads are shown; 15 bytes. */
+int clinux_name_thread(const char *name);
+
+/* eventfd(2), close-on-exec and non-blocking; and what makes it readable. -1 with errno. */
+int clinux_wakeup(void);
+int clinux_wake(int wakeup);
 
 /* 1 for a listening Unix stream socket, 0 for anything else, -1 with errno. */
 int clinux_is_unix_listener(int descriptor);

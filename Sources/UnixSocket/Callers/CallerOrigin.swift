@@ -21,6 +21,31 @@ struct CallerOrigin: Equatable {
     self.executable = executable
   }
 
+  /// The same by PIDFD_GET_INFO, without reading `/proc/PID/cgroup` where the group is cached. Nil where the kernel lacks
+  /// it.
+  ///
+  /// - Parameters:
+  ///   - info: asked after each reading in `/proc`, for the same reason.
+  ///   - contents: of `/proc/PID/cgroup`.
+  init?(pid: Int32, _ groups: ControlGroups, info: () -> ControlGroups.PidfdInfo, contents: () -> String?) {
+    guard pid > 0 else { return }
+    let executable = Self.target(of: "/proc/\(pid)/exe")
+    let before = info()
+    guard before != .unsupported else { return nil }
+    guard case .exists(pid, let group) = before else { return }
+    var place = groups[group]
+    if place == nil {
+      place = contents().flatMap(groups.place)
+      let after = info()
+      guard case .exists(pid, _) = after else { return }
+      // If it was moved in between, the text may be of either group.
+      if after == before, let place { groups.learn(group, place) }
+    }
+    unit = place?.unit
+    userUnit = place?.userUnit
+    self.executable = executable
+  }
+
   init() {}
 
   /// The kernel's longest path, and more than any cgroup file has.
@@ -53,6 +78,8 @@ struct CallerOrigin: Equatable {
 struct CGroup: Equatable {
   var unit: String?
   var userUnit: String?
+  /// Whether it was read from the unified hierarchy, whose ids PIDFD_GET_INFO returns.
+  let isOfUnifiedTree: Bool
 
   /// Of the contents of `/proc/PID/cgroup` (cgroups(7)): the line of the unified tree, or of systemd's own in the older
   /// layout. Nil where there is none, or where the process is outside of what we can see.
@@ -63,6 +90,7 @@ struct CGroup: Equatable {
       let line = lines.first(where: { $0.starts(with: "0::".utf8) && !$0.elementsEqual("0::/".utf8) })
         ?? lines.first(where: Self.isOfSystemd) ?? lines.first(where: { $0.starts(with: "0::".utf8) })
     else { return nil }
+    isOfUnifiedTree = line.starts(with: "0::".utf8)
     let path = line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
     guard path.count == 3, path[2].first == UInt8(ascii: "/") else { return nil }
     let components = path[2].split(separator: UInt8(ascii: "/"))

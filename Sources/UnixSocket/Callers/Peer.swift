@@ -11,15 +11,19 @@ struct Peer: ~Copyable {
 
   /// Nil where the kernel does not say who it is.
   ///
-  /// - Parameter orOpened: whether its pid will do where the kernel hands out no descriptor of the process itself. It may
-  ///   be another's by now if the process ended at once, so only where nobody gains by that.
-  init?(of socket: Int32, orOpened: Bool = false) {
+  /// - Parameters:
+  ///   - orOpened: whether its pid will do where the kernel hands out no descriptor of the process itself. It may be
+  ///     another's by now if the process ended at once, so only where nobody gains by that.
+  ///   - groups: where callers were found before, where there are many of them.
+  init?(of socket: Int32, orOpened: Bool = false, groups known: ControlGroups? = nil) {
     var credentials = clinux_peer(pid: 0, uid: 0, gid: 0)
     guard clinux_peer_credentials(socket, &credentials) == 0, let groups = Self.groups(of: socket) else { return nil }
     caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
     let own = clinux_peer_pidfd(socket)
     pidfd = own < 0 && orOpened ? clinux_pidfd_open(credentials.pid) : own
-    let origin = CallerOrigin(pid: credentials.pid) { [pidfd] in Self.isAlive(pidfd) }
+    // Nothing that is read in /proc counts without it.
+    guard pidfd >= 0 else { return }
+    let origin = Self.origin(credentials.pid, pidfd, known)
     caller.unit = origin.unit
     caller.userUnit = origin.userUnit
     caller.executable = origin.executable
@@ -27,6 +31,16 @@ struct Peer: ~Copyable {
 
   deinit {
     if pidfd >= 0 { close(pidfd) }
+  }
+
+  private static func origin(_ pid: Int32, _ pidfd: Int32, _ known: ControlGroups?) -> CallerOrigin {
+    if let known, !known.lacksInfo {
+      let told = CallerOrigin(
+        pid: pid, known, info: { known.info(of: pidfd) }, contents: { CallerOrigin.contents(of: "/proc/\(pid)/cgroup") }
+      )
+      if let told { return told }
+    }
+    return CallerOrigin(pid: pid) { isAlive(pidfd) }
   }
 
   /// Whether the process still runs; nil where the kernel cannot tell.

@@ -103,15 +103,16 @@ final class ClientHandler: ChannelInboundHandler {
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    framer.feed(unwrapInboundIn(data))
     var isBroken = false
-    framer.takeLines { frame in
-      guard case .line(let line) = frame, let message = try? ServerMessage.parse(line) else {
-        isBroken = true
-        return false
+    unwrapInboundIn(data).withUnsafeReadableBytes { received in
+      framer.takeLines(of: received) { frame in
+        guard case .line(let line) = frame, let message = try? ServerMessage.parse(line) else {
+          isBroken = true
+          return false
+        }
+        answers.received(message)
+        return true
       }
-      answers.received(message)
-      return true
     }
     if isBroken {
       answers.end(.malformed("no JSON-RPC message on the line"))

@@ -54,24 +54,26 @@ final class CredentialPeer {
   }
 
   /// Whose credential the other end asks for, by its own word; nil where it does not speak as systemd does.
-  static func name(of socket: Int32) -> CredentialName? { address(of: socket).flatMap { CredentialName($0) } }
+  static func name(of socket: Int32) -> CredentialName? {
+    var address = sockaddr_un()
+    var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let code = withUnsafeMutablePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(socket, $0, &length) }
+    }
+    return code == 0 ? name(address, length: Int(length)) : nil
+  }
+
+  /// The same, of what it is bound to as the kernel tells it; nil where it is bound to nothing.
+  static func name(_ address: sockaddr_un, length: Int) -> CredentialName? {
+    let head = MemoryLayout<sockaddr_un>.offset(of: \.sun_path) ?? 0
+    guard length > head, length <= MemoryLayout<sockaddr_un>.size, address.sun_family == sa_family_t(AF_UNIX) else {
+      return nil
+    }
+    return CredentialName(withUnsafeBytes(of: address.sun_path) { Array($0.prefix(length - head)) })
+  }
 
   var caller: Caller { peer.caller }
 
   /// Whether it is still there to be answered.
   var isAlive: Bool { peer.isAlive == true }
-
-  /// What the other end is bound to (getpeername(2)); nil where it is bound to nothing.
-  private static func address(of socket: Int32) -> [UInt8]? {
-    var raw = sockaddr_un()
-    var length = socklen_t(MemoryLayout<sockaddr_un>.size)
-    let code = withUnsafeMutablePointer(to: &raw) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getpeername(socket, $0, &length) }
-    }
-    let head = MemoryLayout<sockaddr_un>.offset(of: \.sun_path) ?? 0
-    guard code == 0, raw.sun_family == sa_family_t(AF_UNIX), Int(length) > head,
-      Int(length) <= MemoryLayout<sockaddr_un>.size
-    else { return nil }
-    return withUnsafeBytes(of: raw.sun_path) { Array($0.prefix(Int(length) - head)) }
-  }
 }

@@ -2,9 +2,9 @@ import BrokerAPI
 import NIOCore
 
 extension ByteBuffer {
-  private static let opening = Array(#"{"jsonrpc":"2.0","id":"#.utf8)
-  private static let result = Array(#","result":"#.utf8)
-  private static let closing = Array("}\n".utf8)
+  private static let opening: StaticString = #"{"jsonrpc":"2.0","id":"#
+  private static let result: StaticString = #","result":"#
+  private static let closing: StaticString = "}\n"
   /// Of an `Int64`, with its sign.
   private static let digits = 20
 
@@ -16,26 +16,33 @@ extension ByteBuffer {
   private mutating func write(
     _ head: UnsafeRawBufferPointer, _ expiresIn: Int64?, _ tail: UnsafeRawBufferPointer, id: UnsafeRawBufferPointer
   ) {
-    let room =
-      Self.opening.count + id.count + Self.result.count + head.count + Self.digits + tail.count + Self.closing.count
+    let fixed = Self.opening.utf8CodeUnitCount + Self.result.utf8CodeUnitCount + Self.closing.utf8CodeUnitCount
+    let room = fixed + id.count + head.count + Self.digits + tail.count
     writeWithUnsafeMutableBytes(minimumWritableBytes: room) { target in
-      var cursor = 0
-      func put(_ bytes: UnsafeRawBufferPointer) {
-        guard let source = bytes.baseAddress else { return }
-        target.baseAddress?.advanced(by: cursor).copyMemory(from: source, byteCount: bytes.count)
-        cursor += bytes.count
-      }
-      Self.opening.withUnsafeBytes(put)
-      put(id)
-      Self.result.withUnsafeBytes(put)
-      put(head)
+      guard let start = target.baseAddress else { return 0 }
+      var end = start
+      Self.put(Self.opening, at: &end)
+      Self.put(id, at: &end)
+      Self.put(Self.result, at: &end)
+      Self.put(head, at: &end)
       if let expiresIn {
-        cursor += Self.put(expiresIn, into: UnsafeMutableRawBufferPointer(rebasing: target[cursor...]))
-        put(tail)
+        end += Self.put(expiresIn, into: UnsafeMutableRawBufferPointer(start: end, count: Self.digits))
+        Self.put(tail, at: &end)
       }
-      Self.closing.withUnsafeBytes(put)
-      return cursor
+      Self.put(Self.closing, at: &end)
+      return start.distance(to: end)
     }
+  }
+
+  private static func put(_ text: StaticString, at end: inout UnsafeMutableRawPointer) {
+    put(UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount), at: &end)
+  }
+
+  /// Not by a closure that holds the end: the runtime would check each access.
+  private static func put(_ bytes: UnsafeRawBufferPointer, at end: inout UnsafeMutableRawPointer) {
+    guard let source = bytes.baseAddress else { return }
+    end.copyMemory(from: source, byteCount: bytes.count)
+    end += bytes.count
   }
 
   /// In decimal; returns how many bytes.

@@ -2,12 +2,11 @@ public import BrokerAPI
 import NIOCore
 import Synchronization
 
-/// One client, as the rest of the broker holds it. What tasks have to say to the client passes through here to the
-/// event loop that owns the channel.
+/// One client, as the rest of the broker holds it. What tasks have to say to the client passes through here to the loop,
+/// which alone touches its socket.
 public final class Connection: Session {
   private struct State {
-    /// Nil once the channel is closed: breaks the cycle with the handler.
-    var handler: NIOLoopBound<ConnectionHandler>?
+    var isOpen = true
     var outbox = Outbox()
     var isScheduled = false
     /// Bytes of notifications that the kernel has not taken yet.
@@ -29,7 +28,8 @@ public final class Connection: Session {
 
   public let caller: Caller
   private let peer: Peer
-  private let eventLoop: any EventLoop
+  private let token: LoopToken
+  private let inbox: LoopInbox
   private let table: ConnectionTable
   private let limits: SocketServer.Limits
   private let state: Mutex<State>
@@ -38,15 +38,15 @@ public final class Connection: Session {
   let pending = PendingCalls()
 
   init(
-    peer: consuming Peer, handler: ConnectionHandler, eventLoop: any EventLoop, table: ConnectionTable,
-    limits: SocketServer.Limits
+    peer: consuming Peer, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
   ) {
     caller = peer.caller
     self.peer = peer
-    self.eventLoop = eventLoop
+    self.token = token
+    self.inbox = inbox
     self.table = table
     self.limits = limits
-    state = Mutex(State(handler: NIOLoopBound(handler, eventLoop: eventLoop)))
+    state = Mutex(State())
   }
 
   /// Whether the process that connected still runs, by its pidfd; nil where the kernel has none (before Linux 6.5).
@@ -68,7 +68,7 @@ public final class Connection: Session {
   public func notify(method: String, params: JSON) -> Bool {
     let line = OutgoingCall(method: method, params: params, id: nil).line()
     let (taken, schedule): (Bool, Bool) = state.withLock { state in
-      guard state.handler != nil, !state.isOverflown else { return (false, false) }
+      guard state.isOpen, !state.isOverflown else { return (false, false) }
       guard state.notificationBytes + line.count <= limits.outbound else {
         state.isOverflown = true
         return (false, true)
@@ -79,14 +79,14 @@ public final class Connection: Session {
       defer { state.isScheduled = true }
       return (true, !state.isScheduled)
     }
-    if schedule { wakeLoop() }
+    if schedule { inbox.add(token) }
     return taken
   }
 
   public func onClose(_ action: @escaping @Sendable () -> Void) {
     let isOpen = state.withLock { state in
-      if state.handler != nil { state.onClose.append(action) }
-      return state.handler != nil
+      if state.isOpen { state.onClose.append(action) }
+      return state.isOpen
     }
     if !isOpen { action() }
   }
@@ -113,7 +113,7 @@ public final class Connection: Session {
   /// The reply, if there is one, and the places it gives back.
   func finish(_ reply: [UInt8]?, places: Int) {
     let (wake, leave): (Bool, Bool) = state.withLock { state in
-      guard state.handler != nil else {
+      guard state.isOpen else {
         requests.subtract(places, ordering: .relaxed)
         return (false, mayLeave(&state))
       }
@@ -122,7 +122,7 @@ public final class Connection: Session {
       defer { state.isScheduled = true }
       return (!state.isScheduled, false)
     }
-    if wake { wakeLoop() }
+    if wake { inbox.add(token) }
     if leave { table.leave(self) }
   }
 
@@ -141,11 +141,11 @@ public final class Connection: Session {
     state.withLock { $0.notificationBytes -= bytes }
   }
 
-  /// The channel is closed. The connection stays in the table until the requests it left behind have ended, so that
+  /// The socket is closed. The connection stays in the table until the requests it left behind have ended, so that
   /// hanging up gives no one more than their share.
   func closed() {
     let (actions, leave) = state.withLock { state in
-      state.handler = nil
+      state.isOpen = false
       requests.subtract(state.outbox.finished, ordering: .relaxed)
       state.outbox = Outbox()
       defer { state.onClose = [] }
@@ -154,14 +154,6 @@ public final class Connection: Session {
     if leave { table.leave(self) }
     for action in actions { action() }
   }
-
-  /// Runs on the loop with the handler, unless the channel is closed.
-  func onLoop(_ action: @escaping @Sendable (ConnectionHandler) -> Void) {
-    guard let handler = state.withLock({ $0.handler }) else { return }
-    eventLoop.execute { action(handler.value) }
-  }
-
-  private func wakeLoop() { onLoop { $0.sendOutbox() } }
 
   private func mayLeave(_ state: inout State) -> Bool {
     guard !state.hasLeft, running == 0 else { return false }

@@ -3,166 +3,155 @@ import Glibc
 import Logging
 import NIOCore
 
-/// One connection on its event loop. A plain cached `token.get` is answered here, in the turn that read it; every other
-/// line goes to ``Answering``. What a turn answers is written in one piece.
-final class ConnectionHandler: ChannelDuplexHandler {
-  typealias InboundIn = ByteBuffer
-  typealias OutboundIn = ByteBuffer
-  typealias OutboundOut = ByteBuffer
+/// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line goes
+/// to ``Answering``. What a turn answers is sent in one piece.
+final class ConnectionHandler {
+  let socket: Int32
+  let token: LoopToken
+  /// It owns this one until it is closed.
+  private let loop: SocketLoop
+  private let shared: Shared
 
-  /// Memory for replies that an idle connection keeps.
-  private static let keptCapacity = 32 * 1024
-
-  private let answering: Answering
-  private let dispatcher: any Dispatcher
-  private let table: ConnectionTable
-  private let limits: SocketServer.Limits
-  private let logger: Logger
-
-  private var context: ChannelHandlerContext?
-  private var connection: Connection?
-  private var tokens: (any CachedTokens)?
-  private var framer: LineFramer
-  private var outgoing = ByteBuffer()
-  /// How many of its bytes are notifications.
-  private var outgoingNotifications = 0
-  private var isWritable = true
-  /// The channel would read more; we have to catch up first.
-  private var isReadHeld = false
+  // One loop alone has them: what the runtime would check with each request cannot happen.
+  @exclusivity(unchecked) private var connection: Connection?
+  @exclusivity(unchecked) private var tokens: (any CachedTokens)?
+  @exclusivity(unchecked) private var framer: LineFramer
+  @exclusivity(unchecked) private var outgoing = Outgoing()
+  private var clock = ConnectionClock(at: .now())
+  /// What epoll reports of the socket; nil: not registered yet.
+  private var watched: Poller.Readiness?
+  private var isOpen = true
   private var hasInputEnded = false
   private var isClosing = false
+  private var lingering: UInt64?
 
-  private var activity = 0
-  private var idle = (activity: 0, since: NIODeadline.uptimeNanoseconds(0))
-  private var unfinished: (line: Int, since: NIODeadline)?
-
-  init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger) {
-    answering = Answering(dispatcher: dispatcher, table: table)
-    self.dispatcher = dispatcher
-    self.table = table
-    self.limits = limits
-    self.logger = logger
-    framer = LineFramer(limit: limits.line)
+  init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
+    self.socket = socket
+    self.token = token
+    self.loop = loop
+    self.shared = shared
+    framer = LineFramer(limit: shared.limits.line)
   }
 
-  // MARK: the channel's life
+  private var table: ConnectionTable { shared.table }
+  private var limits: SocketServer.Limits { shared.limits }
 
-  func handlerAdded(context: ChannelHandlerContext) { self.context = context }
-  func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+  // MARK: beginning and end
 
-  func channelActive(context: ChannelHandlerContext) {
-    idle.since = .now()
-    let identified = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
-      of: NIOBSDSocket.Handle.self
-    ) { socket -> (Connection, CredentialName?)? in
-      guard let peer = Peer(of: socket) else { return nil }
-      let connection = Connection(
-        peer: peer, handler: self, eventLoop: context.eventLoop, table: table, limits: limits)
-      return (connection, CredentialPeer.name(of: socket))
+  /// In the turn that accepted it: who connected is read now, as the process may become another program.
+  ///
+  /// - Parameter wanted: what it asks for if it is the service manager, which is bound to a name of its own.
+  func start(_ wanted: CredentialName?) {
+    guard let peer = Peer(of: socket, groups: shared.groups) else {
+      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
+      return close()
     }
-    guard let (connection, wanted) = identified ?? nil else {
-      logger.warning("a connection was refused: the kernel does not say whose it is")
-      isClosing = true
-      context.close(promise: nil)
-      return
-    }
+    let connection = Connection(peer: peer, token: token, inbox: loop.inbox, table: table, limits: limits)
     if let wanted {
-      refuse(wanted, connection, context)
+      refuse(wanted, connection)
     } else if table.isDraining {
-      refuse(Answering.shuttingDown, context)
+      refuse(Answering.shuttingDown)
     } else if let limit = table.admit(connection) {
       if let others = table.refused(at: .now()) {
-        logger.warning(
+        shared.logger.warning(
           "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
           metadata: ["uid": "\(connection.caller.uid)"])
       }
-      refuse(RPCError(.overloaded, "too many connections: \(limit) are open"), context)
+      refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
     } else {
       self.connection = connection
-      tokens = dispatcher.cachedTokens(for: connection.caller)
+      tokens = shared.dispatcher.cachedTokens(for: connection.caller)
+      // Most clients have asked by now.
+      read()
     }
   }
 
   /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
-  private func refuse(_ wanted: CredentialName, _ connection: Connection, _ context: ChannelHandlerContext) {
+  private func refuse(_ wanted: CredentialName, _ connection: Connection) {
     isClosing = true
-    guard table.admit(connection) == nil else { return context.close(promise: nil) }
+    guard table.admit(connection) == nil else { return close() }
     self.connection = connection
     if let others = table.refused(at: .now()) {
       let before = others > 0 ? " (\(others) more refused before it)" : ""
-      logger.warning(
+      shared.logger.warning(
         "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
         metadata: ["uid": "\(connection.caller.uid)", "unit": "\(wanted.unit)"])
     }
     let times = CredentialServer.Limits()
     let isManagers = [0, geteuid()].contains(connection.caller.uid)
-    closeWhenRead(context, CredentialHandler.refusal, within: isManagers ? times.write : times.foreignWrite)
+    outgoing.write(CredentialHandler.refusal)
+    closeWhenSent(within: isManagers ? times.write : times.foreignWrite)
   }
 
-  func channelInactive(context: ChannelHandlerContext) {
+  private func refuse(_ error: RPCError) {
+    outgoing.write(RPCReply.failure(.null, error).line())
+    closeWhenAnswered()
+  }
+
+  /// The descriptor is closed last, so that its number is nobody else's before.
+  func close() {
+    guard isOpen else { return }
+    isOpen = false
     isClosing = true
+    if let lingering { loop.timers.cancel(lingering) }
     connection?.closed()
     connection = nil
     tokens = nil
-    context.fireChannelInactive()
+    loop.forget(self)
+    Glibc.close(socket)
   }
 
-  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    guard case .some(.inputClosed) = event as? ChannelEvent else {
-      context.fireUserInboundEventTriggered(event)
-      return
+  // MARK: the loop's turn
+
+  func take(_ readiness: Poller.Readiness) {
+    if isPaused || hasInputEnded {
+      // The client has closed: no reply can reach it, and nothing more is read from it.
+      guard readiness.isDisjoint(with: .end) else { return close() }
+      catchUp()
+    } else if readiness.isDisjoint(with: [.input, .end]) {
+      catchUp()
+    } else {
+      read()
     }
-    hasInputEnded = true
-    // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
-    if !framer.isStopped, framer.isInsideLine { framer.feed(ByteBuffer(staticString: "\n")) }
-    takeLines()
-    catchUp(context)
   }
 
-  func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    logger.debug("a connection failed: \(error)")
-    context.close(promise: nil)
-  }
-
-  // MARK: reading
-
-  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    activity &+= 1
-    connection?.noteAsked()
-    framer.feed(unwrapInboundIn(data))
-    takeLines()
-  }
-
-  func channelReadComplete(context: ChannelHandlerContext) { catchUp(context) }
-
-  func read(context: ChannelHandlerContext) {
-    isReadHeld = isPaused
-    if !isReadHeld { context.read() }
-  }
-
-  func channelWritabilityChanged(context: ChannelHandlerContext) {
-    isWritable = context.channel.isWritable
-    if isWritable { catchUp(context) }
+  private func read() {
+    let (count, bytes) = loop.receive(from: socket)
+    if count > 0 {
+      clock.noteActivity()
+      connection?.noteAsked()
+      takeLines(of: bytes)
+    } else if count == 0 {
+      hasInputEnded = true
+      // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
+      if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
+    } else if errno != EAGAIN {
+      shared.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
+      return close()
+    }
+    catchUp()
   }
 
   /// Too much is unanswered or unread by the client: nothing more is taken from it.
   private var isFull: Bool {
-    guard let connection, !isClosing, isWritable else { return true }
+    guard let connection, !isClosing, outgoing.count <= limits.unread else { return true }
     return connection.running >= limits.requestsInFlight
   }
 
   private var isPaused: Bool { framer.isStopped || isFull }
 
-  private func takeLines() {
+  /// - Parameter received: nil: of what is left.
+  private func takeLines(of received: UnsafeRawBufferPointer? = nil) {
     guard let connection, !isClosing else { return }
-    framer.takeLines { frame in
+    outgoing.borrow(&loop.spare)
+    framer.takeLines(of: received) { frame in
       switch frame {
       case .line(let line): answer(line, connection)
       case .tooLong:
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
-        outgoing.writeBytes(RPCReply.failure(.null, error).line())
+        outgoing.write(RPCReply.failure(.null, error).line())
       }
-      return connection.running < limits.requestsInFlight && outgoing.readableBytes < limits.outbound
+      return connection.running < limits.requestsInFlight && outgoing.count < limits.outbound
     }
   }
 
@@ -176,134 +165,101 @@ final class ConnectionHandler: ChannelDuplexHandler {
     }
     guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
     connection.begin(1)
-    answering.start([UInt8](line), on: connection)
+    shared.answering.start([UInt8](line), on: connection)
   }
 
   // MARK: writing
 
   /// Takes the replies and notifications that tasks left in the outbox.
   func sendOutbox() {
-    guard let context, let connection else { return }
+    guard let connection else { return }
     let (outbox, isOverflown) = connection.takeOutbox()
     if isOverflown {
-      logger.notice(
+      shared.logger.notice(
         "a client does not read its notifications: closed", metadata: ["pid": "\(connection.caller.pid)"])
-      context.close(promise: nil)
-      return
+      return close()
     }
-    if outbox.finished > 0 { activity &+= 1 }
-    outgoingNotifications += outbox.notificationBytes
-    if outgoing.readableBytes == 0 {
-      outgoing = outbox.bytes
-    } else {
-      outgoing.writeImmutableBuffer(outbox.bytes)
-    }
-    catchUp(context)
+    if outbox.finished > 0 { clock.noteActivity() }
+    outgoing.write(outbox)
+    catchUp()
   }
 
-  /// Writes what was answered, then goes on where it was held up.
-  private func catchUp(_ context: ChannelHandlerContext) {
-    flush(context)
-    while framer.isStopped, !isFull {
+  /// Sends what was answered, goes on where it was held up, and waits for what comes next.
+  private func catchUp() {
+    send()
+    while isOpen, framer.isStopped, !isFull {
       takeLines()
-      flush(context)
+      send()
     }
-    if isReadHeld, !isPaused {
-      isReadHeld = false
-      context.read()
+    if isOpen, !isClosing, hasInputEnded, !framer.isStopped, connection?.running == 0 { return closeWhenAnswered() }
+    watch()
+  }
+
+  private func send() {
+    guard isOpen else { return }
+    switch outgoing.send(to: socket, giveBack: &loop.spare) {
+    case .failed: return close()
+    case .everything where isClosing: return close()
+    case .everything, .some: break
     }
-    if hasInputEnded, !framer.isStopped, connection?.running == 0 { closeWhenWritten(context) }
+    let notifications = outgoing.takeSentNotifications()
+    if notifications > 0 { connection?.notificationsWritten(notifications) }
   }
 
-  /// Writes what there is, unless the client has too much to read already.
-  private func flush(_ context: ChannelHandlerContext) {
-    guard outgoing.readableBytes > 0, isWritable || isClosing else { return }
-    // Taken out first: writing may call back into this handler.
-    var bytes = ByteBuffer()
-    swap(&bytes, &outgoing)
-    context.writeAndFlush(wrapOutboundOut(bytes), promise: notificationsWritten(context))
-    if outgoing.capacity == 0, bytes.capacity <= Self.keptCapacity {
-      bytes.clear()
-      outgoing = bytes
+  private func watch() {
+    guard isOpen else { return }
+    var wanted: Poller.Readiness = isPaused || hasInputEnded ? [] : .input
+    if outgoing.count > 0 { wanted.insert(.output) }
+    guard wanted != watched else { return }
+    guard loop.watch(self, for: wanted, isNew: watched == nil) else {
+      shared.logger.warning("a connection was closed: epoll_ctl: \(String(cString: strerror(errno)))")
+      return close()
     }
+    watched = wanted
   }
 
-  /// Counts the notifications that are written now as read, once the kernel has them.
-  private func notificationsWritten(_ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
-    guard outgoingNotifications > 0, let connection else { return nil }
-    let bytes = outgoingNotifications
-    outgoingNotifications = 0
-    let written = context.eventLoop.makePromise(of: Void.self)
-    written.futureResult.whenComplete { _ in connection.notificationsWritten(bytes) }
-    return written
-  }
-
-  private func refuse(_ error: RPCError, _ context: ChannelHandlerContext) {
-    outgoing.writeBytes(RPCReply.failure(.null, error).line())
-    closeWhenWritten(context)
-  }
-
-  /// Closes as soon as the client has read everything, or has had its time to.
-  private func closeWhenWritten(_ context: ChannelHandlerContext) {
+  /// Closes as soon as the kernel has everything, or the client has had its time to make room.
+  private func closeWhenAnswered() {
     guard !isClosing else { return }
     isClosing = true
-    flush(context)
-    closeWhenRead(context, ByteBuffer(), within: limits.linger)
+    closeWhenSent(within: limits.linger)
   }
 
-  private func closeWhenRead(_ context: ChannelHandlerContext, _ last: ByteBuffer, within limit: Duration) {
-    let channel = context.channel
-    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limit)) { channel.close(promise: nil) }
-    let written = context.eventLoop.makePromise(of: Void.self)
-    written.futureResult.whenComplete { _ in
-      lingering.cancel()
-      channel.close(promise: nil)
-    }
-    context.writeAndFlush(wrapOutboundOut(last), promise: written)
+  private func closeWhenSent(within limit: Duration) {
+    send()
+    guard isOpen else { return }
+    linger(limit)
+    watch()
+  }
+
+  private func linger(_ limit: Duration) {
+    guard lingering == nil else { return }
+    lingering = loop.timers.add(at: .now() + TimeAmount(limit)) { [weak self] _ in self?.close() }
   }
 
   /// The server has drained. From now on the client can send nothing more, and learns so at once; what it has sent
   /// before is still answered: the input ends behind it.
   func finish() {
-    guard let context, !isClosing else { return }
+    guard !isClosing else { return }
     sendOutbox()
-    guard !isPaused, stopReceiving(context) else { return closeWhenWritten(context) }
-    let channel = context.channel
-    let lingering = context.eventLoop.scheduleTask(in: TimeAmount(limits.linger)) { channel.close(promise: nil) }
-    channel.closeFuture.whenComplete { _ in lingering.cancel() }
-  }
-
-  /// Not by NIO, which would throw away what has come and was not read.
-  private func stopReceiving(_ context: ChannelHandlerContext) -> Bool {
-    let result = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
-      of: NIOBSDSocket.Handle.self
-    ) { socket in shutdown(socket, Int32(SHUT_RD)) }
-    return (result ?? nil) == 0
+    guard isOpen, !isClosing else { return }
+    guard !isPaused, shutdown(socket, Int32(SHUT_RD)) == 0 else { return closeWhenAnswered() }
+    linger(limits.linger)
   }
 
   // MARK: time-outs
 
   func tick(_ now: NIODeadline) {
-    guard let context, let connection, !isClosing else { return }
-    if limits.partialLine > .zero, framer.isInsideLine {
-      if let unfinished, unfinished.line == framer.lines {
-        if now - unfinished.since >= TimeAmount(limits.partialLine) {
-          return refuse(.invalidRequest("the line was not finished within \(limits.partialLine)"), context)
-        }
-      } else {
-        unfinished = (framer.lines, now)
-      }
-    } else {
-      unfinished = nil
-    }
-    // The last answer may have been a token: a quiet connection keeps no buffer.
-    if activity == idle.activity, outgoing.readableBytes == 0 { outgoing = ByteBuffer() }
-    let limit = connection.isHeldOpen ? limits.idleSubscribed : limits.idle
-    if connection.running > 0 || activity != idle.activity {
-      idle = (activity, now)
-    } else if limit > .zero, now - idle.since >= TimeAmount(limit) {
-      logger.debug("a connection was idle: closed", metadata: ["pid": "\(connection.caller.pid)"])
-      closeWhenWritten(context)
+    guard let connection, !isClosing else { return }
+    let unfinished = framer.isInsideLine ? framer.lines : nil
+    switch clock.look(
+      at: now, limits, isBusy: connection.running > 0, isHeldOpen: connection.isHeldOpen, unfinishedLine: unfinished)
+    {
+    case .good: break
+    case .unfinished: refuse(.invalidRequest("the line was not finished within \(limits.partialLine)"))
+    case .idle:
+      shared.logger.debug("a connection was idle: closed", metadata: ["pid": "\(connection.caller.pid)"])
+      closeWhenAnswered()
     }
   }
 }

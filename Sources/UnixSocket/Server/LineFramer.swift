@@ -28,39 +28,43 @@ struct LineFramer {
   /// Whether a line has begun and its newline has not come.
   var isInsideLine: Bool { !isStopped && (isDiscarding || buffer.readableBytes > 0) }
 
-  mutating func feed(_ received: ByteBuffer) {
-    if buffer.readableBytes == 0 {
-      buffer = received
-    } else {
-      var received = received
-      buffer.discardReadBytes()
-      buffer.writeBuffer(&received)
+  /// Hands over the whole lines in order, until none is left or `take` returns false: those that are left from earlier,
+  /// and then those of what was received. What is left now is copied.
+  mutating func takeLines(of received: UnsafeRawBufferPointer? = nil, _ take: (Frame) -> Bool) {
+    if let received, buffer.readableBytes == 0 {
+      let taken = cut(received, take)
+      if taken < received.count { buffer.writeBytes(UnsafeRawBufferPointer(rebasing: received[taken...])) }
+      return
     }
+    if let received {
+      buffer.discardReadBytes()
+      buffer.writeBytes(received)
+    }
+    // Another reference to the same storage, so that `self` may change while it is read.
+    let kept = buffer
+    let taken = kept.withUnsafeReadableBytes { cut($0, take) }
+    buffer.moveReaderIndex(forwardBy: taken)
+    // A connection without an unfinished line keeps no memory for one.
+    if buffer.readableBytes == 0 { buffer = ByteBuffer() }
   }
 
-  /// Hands over the whole lines in order, until none is left or `take` returns false.
-  mutating func takeLines(_ take: (Frame) -> Bool) {
+  /// Returns how many bytes are done with.
+  private mutating func cut(_ bytes: UnsafeRawBufferPointer, _ take: (Frame) -> Bool) -> Int {
     var start = 0
     isStopped = false
-    // Another reference to the same storage, so that `self` may change while it is read.
-    let received = buffer
-    received.withUnsafeReadableBytes { bytes in
-      guard let base = bytes.baseAddress else { return }
-      while !isStopped {
-        let from = start + scanned
-        guard let newline = memchr(base + from, 0x0A, bytes.count - from) else { break }
-        let end = base.distance(to: UnsafeRawPointer(newline))
-        let line = UnsafeRawBufferPointer(start: base + start, count: end - start)
-        start = end + 1
-        scanned = 0
-        lines &+= 1
-        isStopped = !finish(line, take)
-      }
-      if !isStopped { keepRest(of: bytes.count, &start, take) }
+    guard let base = bytes.baseAddress else { return 0 }
+    while !isStopped {
+      let from = start + scanned
+      guard let newline = memchr(base + from, 0x0A, bytes.count - from) else { break }
+      let end = base.distance(to: UnsafeRawPointer(newline))
+      let line = UnsafeRawBufferPointer(start: base + start, count: end - start)
+      start = end + 1
+      scanned = 0
+      lines &+= 1
+      isStopped = !finish(line, take)
     }
-    buffer.moveReaderIndex(forwardBy: start)
-    // A held buffer cannot be used again for the next read.
-    if buffer.readableBytes == 0 { buffer = ByteBuffer() }
+    if !isStopped { keepRest(of: bytes.count, &start, take) }
+    return start
   }
 
   private mutating func finish(_ line: UnsafeRawBufferPointer, _ take: (Frame) -> Bool) -> Bool {

@@ -1,8 +1,8 @@
 public import BrokerAPI
+import CLinux
 import Glibc
 public import Logging
-public import NIOCore
-import NIOPosix
+import NIOCore
 import Synchronization
 
 /// The broker's socket: JSON-RPC 2.0, one JSON text per line, for the callers that the kernel identifies.
@@ -35,41 +35,43 @@ public final class SocketServer: Sendable {
   private struct State {
     var hasStarted = false
     var sockets: [ListeningSocket] = []
-    var channels: [any Channel] = []
-    var tick: RepeatedTask?
+    var loop: LoopInbox?
   }
 
-  /// Connections accepted in one turn of the loop, so that a rush of new clients does not keep the others waiting.
-  private static let acceptsPerTurn: UInt = 16
   /// A drain looks so often whether all is done: rare enough to cost nothing, and nothing on the way of a request.
   private static let drainStep = Duration.milliseconds(5)
   /// For the request of a client that was connected the moment before the end.
   private static let firstWordsGrace = Duration.milliseconds(250)
-  /// So often the loops look for connections that nobody has accepted yet, before a socket is closed.
-  private static let acceptTurns = 8
+  /// In so many turns at most the loop accepts those that wait, before a socket is closed.
+  private static let acceptTurns = 64
   /// For the `shutting_down` answers to be written, after a drain's deadline.
   private static let drainGrace = Duration.milliseconds(250)
 
   private let configuration: Configuration
-  private let dispatcher: any Dispatcher
-  private let group: any EventLoopGroup
-  private let logger: Logger
-  private let table: ConnectionTable
+  private let shared: ConnectionHandler.Shared
+  private let accept: SocketLoop.Accept
   private let state = Mutex(State())
 
-  /// Each connection stays on one loop of the group; a group of one thread is enough.
-  public init(
-    configuration: Configuration, dispatcher: any Dispatcher, group: any EventLoopGroup, logger: Logger
-  ) {
-    self.configuration = configuration
-    self.dispatcher = dispatcher
-    self.group = group
-    self.logger = logger
-    table = ConnectionTable(limits: configuration.limits)
+  public convenience init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger) {
+    self.init(configuration: configuration, dispatcher: dispatcher, logger: logger) { clinux_accept($0, $1, $2) }
   }
 
-  /// The loops that serve, for the watchdog.
-  public var eventLoops: [any EventLoop] { group.makeIterator().map { $0 } }
+  init(
+    configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, accept: @escaping SocketLoop.Accept
+  ) {
+    self.configuration = configuration
+    self.accept = accept
+    shared = ConnectionHandler.Shared(
+      dispatcher: dispatcher, table: ConnectionTable(limits: configuration.limits), limits: configuration.limits,
+      logger: logger)
+  }
+
+  /// The thread ends with the server.
+  deinit {
+    state.withLock { $0.loop }?.add { $0.end() }
+  }
+
+  private var table: ConnectionTable { shared.table }
 
   /// Open connections, and closed ones whose requests still run.
   public var connectionCount: Int { table.count }
@@ -92,8 +94,57 @@ public final class SocketServer: Sendable {
       return !state.hasStarted
     }
     guard isFirst else { throw .alreadyStarted }
-    for socket in try listeningSockets() { try await serve(socket) }
-    startTicking()
+    let loop = try startLoop()
+    for socket in try listeningSockets() { try await serve(socket, on: loop) }
+  }
+
+  private func startLoop() throws(SocketServerError) -> LoopInbox {
+    let shared = shared
+    do throws(SocketLoop.Failure) {
+      let loop = try SocketLoop.start(accept: accept, logger: shared.logger) { socket, token, loop in
+        ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
+      }
+      state.withLock { $0.loop = loop }
+      let interval = TimeAmount(configuration.limits.tick)
+      loop.add { loop in
+        loop.timers.add(at: .now() + interval, every: interval) { Self.tick($0, shared) }
+      }
+      return loop
+    } catch {
+      throw .cannotServe(path: "\(configuration.endpoint)", call: error.call, code: error.code)
+    }
+  }
+
+  private static func tick(_ loop: SocketLoop, _ shared: ConnectionHandler.Shared) {
+    let now = NIODeadline.now()
+    if let refused = shared.table.untoldRefusals(at: now) {
+      shared.logger.warning("\(refused) more connections were refused")
+    }
+    for connection in loop.connections { connection.tick(now) }
+    // The last answer may have been a token.
+    loop.wipe()
+  }
+
+  /// Runs `action` now and after each `interval`, on the loop that serves: where that hangs, it does not run. For a
+  /// watchdog. Nothing runs before the start.
+  public func repeating(every interval: Duration, _ action: @escaping @Sendable () -> Void) -> Repetition {
+    let repetition = Repetition(action)
+    let pause = TimeAmount(interval)
+    state.withLock { $0.loop }?.add { loop in
+      loop.timers.add(at: .now(), every: pause) { _ in repetition.run() }
+    }
+    return repetition
+  }
+
+  /// Runs until it is cancelled, or the server ends.
+  public final class Repetition: Sendable {
+    private let action: @Sendable () -> Void
+    private let isCancelled = Atomic(false)
+
+    fileprivate init(_ action: @escaping @Sendable () -> Void) { self.action = action }
+
+    public func cancel() { isCancelled.store(true, ordering: .relaxed) }
+    fileprivate func run() { if !isCancelled.load(ordering: .relaxed) { action() } }
   }
 
   private func listeningSockets() throws(SocketServerError) -> [ListeningSocket] {
@@ -108,42 +159,19 @@ public final class SocketServer: Sendable {
     }
   }
 
-  private func serve(_ socket: ListeningSocket) async throws(SocketServerError) {
-    let (dispatcher, table, limits, logger) = (dispatcher, table, configuration.limits, logger)
-    let marks = ChannelOptions.Types.WriteBufferWaterMark(low: limits.unread / 2, high: limits.unread)
-    let bootstrap = ServerBootstrap(group: group)
-      .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsPerTurn)
-      .childChannelOption(.allowRemoteHalfClosure, value: true)
-      .childChannelOption(.writeBufferWaterMark, value: marks)
-      .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(
-            ConnectionHandler(dispatcher: dispatcher, table: table, limits: limits, logger: logger))
-        }
-      }
-    do {
-      let channel = try await bootstrap.withBoundSocket(socket.descriptor).get()
-      // The channel listened with a backlog of its own choice; the last call counts.
-      listen(socket.descriptor, limits.backlog)
-      let socket = socket.left(with: configuration.keeper)
-      state.withLock { state in
-        state.sockets.append(socket)
-        state.channels.append(channel)
-      }
-    } catch {
+  private func serve(_ socket: ListeningSocket, on loop: LoopInbox) async throws(SocketServerError) {
+    let descriptor = socket.descriptor
+    // One that was inherited may be as its unit made it.
+    _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+    var code = Glibc.listen(descriptor, configuration.limits.backlog) == 0 ? 0 : errno
+    if code == 0 { code = await loop.run { $0.listen(on: descriptor) ? 0 : errno } ?? ECANCELED }
+    guard code == 0 else {
       socket.unlinkFile()
-      throw .cannotServe(path: "\(configuration.endpoint)", call: "listen", code: (error as? IOError)?.errnoCode ?? EIO)
+      close(descriptor)
+      throw .cannotServe(path: "\(configuration.endpoint)", call: "listen", code: code)
     }
-  }
-
-  private func startTicking() {
-    let interval = TimeAmount(configuration.limits.tick)
-    let tick = group.next().scheduleRepeatedTask(initialDelay: interval, delay: interval) { [table, logger] _ in
-      let now = NIODeadline.now()
-      if let refused = table.untoldRefusals(at: now) { logger.warning("\(refused) more connections were refused") }
-      for connection in table.connections { connection.onLoop { $0.tick(now) } }
-    }
-    state.withLock { $0.tick = tick }
+    let left = socket.left(with: configuration.keeper)
+    state.withLock { $0.sockets.append(left) }
   }
 
   /// Stops accepting and refuses new requests with `shutting_down`. Requests in flight may finish; those that have not
@@ -157,28 +185,22 @@ public final class SocketServer: Sendable {
     await wait(atMost: deadline) { table in table.connections.allSatisfy { $0.running == 0 } }
     for connection in table.connections { connection.pending.answerAll(Answering.shuttingDown) }
     await wait(atMost: Self.drainGrace) { table in table.connections.allSatisfy { $0.running == 0 } }
-    for connection in table.connections { connection.onLoop { $0.finish() } }
+    _ = await state.withLock { $0.loop }?.run { loop in for connection in loop.connections { connection.finish() } }
     await wait(atMost: configuration.limits.linger + Self.drainGrace) { table in table.count == 0 }
-    state.withLock { $0.tick.take() }?.cancel()
   }
 
   private func stopAccepting() async {
-    let (channels, sockets) = state.withLock { state in
-      defer { (state.channels, state.sockets) = ([], []) }
-      return (state.channels, state.sockets)
+    let (loop, sockets) = state.withLock { state in
+      defer { state.sockets = [] }
+      return (state.loop, state.sockets)
     }
     // The file first: whoever binds the path next must find it gone, not ours.
     for socket in sockets { socket.unlinkFile() }
     // Clients that connected before that and wait in the kernel's queue are accepted: a closed socket would drop them.
-    for _ in 0..<Self.acceptTurns { await haveTurn() }
-    for channel in channels { try? await channel.close() }
-    // Those that were accepted last are in the table when their loops have had a turn.
-    await haveTurn()
-  }
-
-  /// Each loop looks at its sockets once.
-  private func haveTurn() async {
-    for loop in eventLoops { try? await loop.submit {}.get() }
+    for _ in 0..<Self.acceptTurns {
+      guard await loop?.run({ $0.acceptWaiting() }) == true else { break }
+    }
+    _ = await loop?.run { $0.stopListening() }
   }
 
   private func wait(atMost limit: Duration, until done: (ConnectionTable) -> Bool) async {

@@ -97,7 +97,13 @@ public final class RawClient: Sendable {
 
   private func takeLine() -> String? {
     received.withLock { bytes in
-      guard let newline = bytes.firstIndex(of: 0x0A) else { return nil }
+      // Looked at again with each read: for a long line an unoptimised loop over its bytes takes many seconds.
+      let found = bytes.withUnsafeBytes { all in
+        all.baseAddress.flatMap { start in
+          memchr(start, 0x0A, all.count).map { UnsafeRawPointer($0) - start }
+        }
+      }
+      guard let newline = found else { return nil }
       defer { bytes.removeFirst(newline + 1) }
       return String(decoding: bytes[..<newline], as: UTF8.self)
     }

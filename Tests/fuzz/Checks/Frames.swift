@@ -1,5 +1,3 @@
-import NIOCore
-
 @testable import UnixSocket
 
 extension Target {
@@ -26,9 +24,9 @@ extension Target {
   ) -> ([Frame], isInside: Bool) {
     var framer = LineFramer(limit: limit)
     var frames: [Frame] = []
-    func take() {
+    func take(_ received: UnsafeRawBufferPointer? = nil) {
       var taken = 0
-      framer.takeLines { frame in
+      framer.takeLines(of: received) { frame in
         switch frame {
         case .line(let line): frames.append(.line(Array(line)))
         case .tooLong: frames.append(.tooLong)
@@ -40,10 +38,10 @@ extension Target {
     var rest = stream[...]
     while !rest.isEmpty {
       let count = Int.random(in: 0...min(rest.count, 24), using: &chosen)
-      framer.feed(ByteBuffer(bytes: rest.prefix(count)))
+      // A stopped taker may be given more before it goes on.
+      rest.prefix(count).withUnsafeBytes { take($0) }
       rest = rest.dropFirst(count)
-      // A stopped taker may be fed before it goes on.
-      if Bool.random(using: &chosen) || !framer.isStopped { take() }
+      if Bool.random(using: &chosen) { take() }
     }
     while framer.isStopped { take() }
     return (frames, framer.isInsideLine)

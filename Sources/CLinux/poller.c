@@ -1,0 +1,72 @@
+#define _GNU_SOURCE
+#include "CLinux.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+_Static_assert(CLINUX_INPUT == (unsigned)EPOLLIN && CLINUX_OUTPUT == (unsigned)EPOLLOUT, "as the kernel has them");
+_Static_assert(CLINUX_ERROR == (unsigned)EPOLLERR && CLINUX_HUNG_UP == (unsigned)EPOLLHUP, "as the kernel has them");
+_Static_assert(CLINUX_EDGE == (unsigned)EPOLLET, "as the kernel has them");
+
+int clinux_poller(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+int clinux_poller_set(int poller, int descriptor, int is_new, uint32_t events, uint64_t token) {
+    struct epoll_event event = {.events = events, .data.u64 = token};
+    return epoll_ctl(poller, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
+}
+
+int clinux_poller_wait(int poller, struct clinux_ready *ready, int capacity, int milliseconds) {
+    struct epoll_event events[CLINUX_READY_AT_ONCE];
+    if (capacity > CLINUX_READY_AT_ONCE) capacity = CLINUX_READY_AT_ONCE;
+    int count = epoll_wait(poller, events, capacity, milliseconds);
+    /* A signal ends the wait as a time-out does. */
+    if (count < 0 && errno == EINTR) return 0;
+    for (int i = 0; i < count; i++) {
+        ready[i].token = events[i].data.u64;
+        ready[i].events = events[i].events;
+    }
+    return count;
+}
+
+int clinux_name_thread(const char *name) { return prctl(PR_SET_NAME, name, 0, 0, 0); }
+
+int clinux_wakeup(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
+
+int clinux_wake(int wakeup) {
+    const uint64_t one = 1;
+    ssize_t count;
+    do {
+        count = write(wakeup, &one, sizeof one);
+    } while (count < 0 && errno == EINTR);
+    return count < 0 ? -1 : 0;
+}
+
+int clinux_accept(int listener, void *address, uint32_t *length) {
+    const uint32_t room = length ? *length : 0;
+    int descriptor;
+    do {
+        if (length) *length = room;
+        descriptor = accept4(listener, address, length, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    } while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+}
+
+long clinux_receive(int socket, void *buffer, size_t capacity) {
+    ssize_t count;
+    do {
+        count = recv(socket, buffer, capacity, 0);
+    } while (count < 0 && errno == EINTR);
+    return count;
+}
+
+long clinux_send(int socket, const void *bytes, size_t length) {
+    ssize_t count;
+    do {
+        count = send(socket, bytes, length, MSG_NOSIGNAL);
+    } while (count < 0 && errno == EINTR);
+    return count;
+}

@@ -1,0 +1,22 @@
+import BrokerAPI
+import Logging
+
+extension ConnectionHandler {
+  /// What all connections share.
+  final class Shared: Sendable {
+    let dispatcher: any Dispatcher
+    let answering: Answering
+    let table: ConnectionTable
+    let limits: SocketServer.Limits
+    let logger: Logger
+    let groups = ControlGroups()
+
+    init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger) {
+      self.dispatcher = dispatcher
+      answering = Answering(dispatcher: dispatcher, table: table)
+      self.table = table
+      self.limits = limits
+      self.logger = logger
+    }
+  }
+}
