@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import UnixSocket
 
 struct TokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
