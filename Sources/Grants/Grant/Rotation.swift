@@ -50,4 +50,6 @@ public struct RefreshPolicy: Sendable, Equatable {
 
   /// The wait after so many probes that failed.
   func probeDelay(_ probes: Int) -> Duration { probeDelays[min(probes, probeDelays.count - 1)] }
+  /// The same where a caller waits: the second wait repeats, so that callers make no more than some probes a minute.
+  func wantedProbeDelay(_ probes: Int) -> Duration { probeDelay(min(probes, 1)) }
 }

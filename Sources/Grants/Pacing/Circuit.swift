@@ -43,7 +43,10 @@ public struct Circuit: Sendable, Equatable {
     switch state {
     case .open(_, let retryAt, let wantedAt): isWanted ? min(wantedAt, retryAt) : retryAt
     case .probing(let outage, _, let since):
-      since + (isWanted ? policy.probePatience : max(policy.probePatience, policy.probeDelay(outage.probes)))
+      since
+        + max(
+          policy.probePatience,
+          isWanted ? policy.wantedProbeDelay(outage.probes) : policy.probeDelay(outage.probes))
     case .closed, .recovering: nil
     }
   }
@@ -107,7 +110,8 @@ public struct Circuit: Sendable, Equatable {
     }
     openings += 1
     state = .open(
-      outage, retryAt: now + wait(policy.probeDelay(outage.probes)), wantedAt: now + wait(policy.probeDelay(0)))
+      outage, retryAt: now + wait(policy.probeDelay(outage.probes)),
+      wantedAt: now + wait(policy.wantedProbeDelay(outage.probes)))
   }
 
   /// The probe that this ticket names goes out.

@@ -169,7 +169,7 @@ struct DropboxRowTests {
       rig.provider.refresh(
         rig.grant(issued, login), token: Secret("r"), key: SavedToken.Key(), metadata: rig.metadata),
       [.success(json(tokens.replacing("dbid:1", with: "dbid:2")))])
-    guard case .failure(.ended(.identityChanged, _, _)) = end else {
+    guard case .failure(.ended(.identityChanged, _, _)) = end.flatMap(\.issued) else {
       Issue.record("\(end)")
       return
     }
