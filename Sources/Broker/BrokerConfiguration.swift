@@ -143,10 +143,12 @@ enum Limit {
   static let slowCommit = Duration.seconds(5)
   /// How long a refresh is leased at a store that several brokers share. The lease is prolonged as long as it takes.
   static let lease = Duration.seconds(120)
-  /// How long the answer to a refresh is read for where the provider rotates strictly, and how many of a provider's are
+  /// How long the answer to a refresh is read for where it cannot be sent again, and how many of a provider's are
   /// read after their time without a place among its requests.
   static let lateAnswer = Duration.seconds(300)
   static let lateAnswers = 64
+  /// Beyond this a provider's grace is long enough for a request's time, the wait after it and another request.
+  static let retriedGrace = Duration.seconds(60)
   /// Connections of one provider to one server, for logins and their like, and for what callers ask.
   static let loginConnections = 8
   static let callerConnections = 16

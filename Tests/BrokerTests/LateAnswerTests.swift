@@ -120,7 +120,7 @@ import Testing
 
   @Test(
     "Where the refresh can be asked for again the request ends with its time",
-    arguments: [Rotation.none, .grace(.seconds(30))])
+    arguments: [Rotation.none, .grace(.seconds(90))])
   func notStrict(_ rotation: Rotation) async throws {
     let provider = OAuthProvider(.plain { $0.rotation = rotation })
     let rig = try await Rig(store: .expired("work"), configuration: .plain([provider]))
@@ -128,6 +128,18 @@ import Testing
     rig.transport.timeOut(.token)
     #expect(await caller.value == .temporarilyUnavailable)
     #expect(await phase(rig) == .idle)
+  }
+
+  @Test("A grace that is over before the request could be sent again is none")
+  func shortGrace() async throws {
+    let provider = OAuthProvider(.plain { $0.rotation = .grace(.seconds(30)) })
+    let rig = try await Rig(store: .expired("work"), configuration: .plain([provider]))
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    rig.transport.release(.token)
+    #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+    #expect(rig.transport.count(.token) == 1)
   }
 
   @Test("Late answers take no other account's place, up to a bound; beyond it they keep theirs")

@@ -2,15 +2,20 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// Answers that come late. Where the provider rotates strictly, the refresh token may be spent: the answer holds the only
-// other one, and the old one presented again may end the grant. So it is read on after callers were told that there is
-// none, and nothing else is sent for the account before the exchange has ended.
+// Answers that come late. Where the provider rotates strictly, or has a grace that is over by then, the refresh token may
+// be spent: the answer holds the only other one, and the old one presented again may end the grant. So it is read on after
+// callers were told that there is none, and nothing else is sent for the account before the exchange has ended.
 extension RefreshEngine {
   /// How the answer is read after its time; nil: not at all, since the refresh can be asked for again.
   func lateAnswer(
     _ account: AccountName, _ attempt: Grant.Attempt, _ asked: Asked, _ ticket: ProviderGate.Ticket
   ) -> LateAnswer? {
-    guard asked.provider.refreshTraits.rotation == .strict else { return nil }
+    switch asked.provider.refreshTraits.rotation {
+    case .none: return nil
+    // It is sent again while the old refresh token is still taken.
+    case .grace(let grace) where grace > Limit.retriedGrace: return nil
+    case .grace, .strict: break
+    }
     return LateAnswer(limit: Limit.lateAnswer) { [weak self] error in
       Task { @BrokerActor in await self?.isOverdue(account, attempt, asked, ticket, error) }
     }

@@ -77,6 +77,7 @@ final class ModelNetwork {
       world.time.at(world.now + limit) {
         guard !exchange.isOver, exchange.run == self.world.run else { return }
         exchange.isLate = true
+        self.world.counts.add("answers overdue")
         exchange.provider.watch.underWay -= 1
         exchange.provider.watch.lastTrouble = self.world.now
         late.isOverdue(timedOut)
@@ -117,7 +118,8 @@ final class ModelNetwork {
       }
     case .silentBefore, .silentAfter: break
     case .slow:
-      let wait = random.between(2 * second, 29 * second)
+      // Some come after the request's time.
+      let wait = random.chance(0.3) ? random.between(31 * second, 4 * minute) : random.between(2 * second, 29 * second)
       world.time.after(wait) { self.deliver(exchange, response) }
     case .tooLargeAfter:
       world.time.after(back) { self.end(exchange, .failure(TransportError(.tooLarge, "more than a MiB"))) }
@@ -139,6 +141,7 @@ final class ModelNetwork {
     if let offset = exchange.provider.dateOffset {
       response.headers.append(.init("Date", httpDate(world.trueTime.seconds + offset / 1000)))
     }
+    if exchange.isLate { world.counts.add("answers overdue that came") }
     end(exchange, .success(response))
   }
 
