@@ -111,6 +111,8 @@ private struct Credentialed: Sendable {
     let asked = Mutex(0)
     let manager: CredentialServer.Manager = isSystem ? .system : .user(geteuid())
     try await Credentialed.with(
+      // A refusal is 1 MiB to read, and other tests may have the processors.
+      { $0.foreignWrite = .seconds(60) },
       judge: { name, caller throws(CredentialRefusal) in try manager.request(name, from: caller) },
       source: { _ in
         asked.withLock { $0 += 1 }
@@ -136,10 +138,13 @@ private struct Credentialed: Sendable {
   @Test("Who sends something is not systemd")
   func talks() async throws {
     let gate = Gate()
-    try await Credentialed.with(source: { _ in
-      await gate.wait()
-      return .success(SecretText("late"))
-    }) { served in
+    try await Credentialed.with(
+      { $0.foreignWrite = .seconds(60) },
+      source: { _ in
+        await gate.wait()
+        return .success(SecretText("late"))
+      }
+    ) { served in
       let reader = try CredentialReader(
         served.path, as: "\(String(Int.random(in: 1...Int.max), radix: 16))/unit/a.service/x")
       reader.send("GET / HTTP/1.1\r\n")
