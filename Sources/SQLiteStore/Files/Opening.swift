@@ -1,6 +1,7 @@
 import Broker
 import Foundation
 import GRDB
+import Glibc
 import Grants
 import OAuth
 import Sealing
@@ -89,23 +90,25 @@ struct Opening {
     _ configuration: Configuration
   ) throws {
     let sealer = key.sealer
+    var status = stat()
+    // The file was made just now.
+    let now = Timestamp(seconds: stat(path, &status) == 0 ? Int64(status.st_mtim.tv_sec) : 0)
     let database = try DatabaseQueue(path: path, configuration: configuration)
     try Schema.migrate(database)
     try database.inTransaction(.immediate) { db in
       for change in state.changes { try change.apply(to: db, sealer: sealer) }
-      for account in accounts { try readable(account).put(in: db, sealer: sealer) }
+      for account in accounts { try readable(account, at: now).put(in: db, sealer: sealer) }
       return try putKeyNote(in: db, sealer)
     }
     _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
     try database.close()
   }
 
-  private static func readable(_ account: any PackedAccount) throws -> StoredAccount {
+  private static func readable(_ account: any PackedAccount, at now: Timestamp) throws -> StoredAccount {
     do throws(StoreError) {
       return try account.read(.whole)
     } catch {
       let rest = try (try? account.read(.facts)) ?? account.read(.moments)
-      let now = Timestamp(seconds: Int64(Date().timeIntervalSince1970))
       return StoredAccount(grant: rest.grant.unreadable(error.message, at: now), tokens: [], intent: nil)
     }
   }

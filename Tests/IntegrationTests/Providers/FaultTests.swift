@@ -234,7 +234,8 @@ struct FaultTests {
       #expect((error.retry_after ?? 0) >= 1)
       rig.demo.reset()
       try await rig.relay?.start()
-      try await rig.wait(toBe: .ok)
+      // By itself it tries every 30 seconds, once the outage has lasted.
+      try await rig.wait(toBe: .ok, within: .seconds(40))
       #expect(try await rig.token().generation > 1)
     }
   }
