@@ -65,6 +65,9 @@ extension SQLiteStore {
     }
   }
 
+  /// More could not have been unsaved: a refresh waits for the disk before the next begins.
+  private static let rescuedMost = 100_000
+
   private func rescued(at path: String) throws(StoreError) -> [StoredAccount] {
     let key = home.withLock { $0.key }
     do {
@@ -75,7 +78,7 @@ extension SQLiteStore {
         guard let note, (try? Keyring(key).find(note)) != nil else {
           throw StoreError.wrongKey(path: path, keySource: key.source)
         }
-        return try PackedRows.page(of: db, after: nil, most: .max, sealer: key.sealer).map { try $0.read(.whole) }
+        return try PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: key.sealer).map { try $0.read(.whole) }
       }
     } catch {
       throw .reading(error, at: path)

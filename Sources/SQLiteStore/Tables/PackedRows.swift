@@ -180,7 +180,6 @@ extension PackedRows {
     var tokens = try RowScan(SavedToken.self, after: first, db)
     var intents = try RowScan(RefreshIntent.self, after: first, db)
     var found: [PackedRows] = []
-    found.reserveCapacity(most)
     var (columns, ofTokens) = (PackedColumns(), PackedColumns())
     while try grants.next() {
       guard let account = AccountName(rawValue: grants.account) else {
