@@ -74,11 +74,14 @@ extension SQLiteStore {
       let database = try DatabaseQueue(path: path, configuration: Opening.looking)
       defer { try? database.close() }
       return try database.read { db in
-        let note = try Data.fetchOne(db, sql: "SELECT value FROM meta WHERE name = ?", arguments: [Keyring.noteName])
+        let sql = "SELECT value FROM meta WHERE name = ?"
+        let note = try Data.fetchOne(db, sql: sql, arguments: [Keyring.noteName])
         guard let note, (try? Keyring(key).find(note)) != nil else {
           throw StoreError.wrongKey(path: path, keySource: key.source)
         }
-        return try PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: key.sealer).map { try $0.read(.whole) }
+        return try PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: key.sealer).map {
+          try $0.read(.whole)
+        }
       }
     } catch {
       throw .reading(error, at: path)
