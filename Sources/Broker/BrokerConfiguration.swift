@@ -60,6 +60,8 @@ enum Limit {
   static let verificationDelay = Duration.seconds(2)
   /// Accounts of one answer of `account.list`.
   static let listedAccounts = 10_000
+  /// `account.list` of one user that wait for the one that is being made.
+  static let waitingLists = 64
   /// Accounts that are read from the store at a time, at start.
   static let loadedAccounts = 1024
   static let pendingLogins = 256

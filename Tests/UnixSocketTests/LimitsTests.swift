@@ -1,4 +1,5 @@
 import BrokerAPI
+import Glibc
 import NIOCore
 import Synchronization
 import TestSupport
@@ -24,6 +25,71 @@ import Testing
       try await next.send(tokenGet(2))
       #expect(try await next.json()["id"] == 2)
       #expect(served.server.figures == .init(connections: 2, accepted: 3, refused: 1))
+    }
+  }
+
+  @Test("a refused client that writes first, and more than it is told, finds its refusal to read")
+  func refusedWriter() async throws {
+    try await Served.with({ $0.connectionsPerUser = 1 }) { served in
+      let first = try served.client()
+      try await served.turn(for: first)
+      let refused = try served.client()
+      #expect(await eventually { served.server.figures.refused == 1 })
+      for id in 0..<100 { try await refused.send(tokenGet(id)) }
+      try await served.turn(for: first)
+      try await refused.send(tokenGet(100))
+      let lines = try await refused.linesToEnd()
+      #expect(lines.count == 1 && lines[0].contains(#""reason":"overloaded""#), "\(lines)")
+      try await served.turn(for: first)
+    }
+  }
+
+  @Test("a refused client that writes without end is closed, and those past the bound at once")
+  func refusedFlood() async throws {
+    try await Served.with({ $0.connectionsPerUser = 1 }) { served in
+      let first = try served.client()
+      try await served.turn(for: first)
+      let waiting = try (0..<SocketLoop.absorbedAtOnce).map { _ in try served.client() }
+      #expect(await eventually { served.server.figures.refused == UInt64(waiting.count) })
+      // Nobody listens to this one: it is told, and its end has come.
+      #expect(try await served.client().linesToEnd().count == 1)
+      let flood = Array(String(repeating: "x", count: 64 * 1024).utf8)
+      let pipe = waiting[0]
+      #expect(
+        await eventually {
+          let sent = pipe.sendSome(flood)
+          return sent < 0 && errno == EPIPE
+        })
+      try await served.turn(for: first)
+    }
+  }
+
+  @Test("who has not finished a line loses its place first, the oldest before the others, and is told why")
+  func halfLines() async throws {
+    try await Served.with({ $0.connectionsPerUser = 4 }) { served in
+      let whole = try served.client()
+      try await served.turn(for: whole)
+      let running = try served.client()
+      try await running.send(call(1, "wait") + #"{"jsonrpc":"#)
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.running } == 1 })
+      let halves = try (0..<2).map { _ in try served.client() }
+      for half in halves {
+        try await half.send(#"{"jsonrpc":"#)
+        try await served.turn(for: whole)
+      }
+      let next = try served.client()
+      try await served.turn(for: next)
+      let told = try await halves[0].linesToEnd()
+      #expect(told.count == 1 && told[0].contains(#""reason":"overloaded""#) && told[0].contains("not finished"))
+      let afterwards = try served.client()
+      try await served.turn(for: afterwards)
+      #expect(try await halves[1].linesToEnd().count == 1)
+      // Nobody else is in the middle of a line and idle.
+      #expect(try await served.client().linesToEnd().count == 1)
+      served.dispatcher.gate.open()
+      #expect(try await running.json()["result"] == "waited")
+      try await served.turn(for: whole)
+      #expect(served.server.connectionCount == 4)
     }
   }
 

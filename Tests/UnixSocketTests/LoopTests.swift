@@ -100,6 +100,23 @@ import Testing
     }
   }
 
+  @Test("connections leave descriptors to the rest of the process: the next ones wait, and the log says so")
+  func keptBack() async throws {
+    let last = SocketServer.descriptorLimit - SocketServer.keptBackDescriptors
+    let (accepting, log) = (Accepting(least: Int32(clamping: last)), LoggedLines())
+    try await with(accepting, ScriptedDispatcher(), log) { path, server in
+      let clients = try (0..<4).map { _ in try RawClient(path) }
+      let begun = NIODeadline.now()
+      for (number, client) in clients.enumerated() {
+        try await client.send(tokenGet(number))
+        #expect(try await client.json()["id"] == .integer(number))
+      }
+      // One for each pause.
+      #expect(NIODeadline.now() - begun >= SocketLoop.acceptPause * 3)
+      #expect(log.all.first?.text.contains(String(cString: strerror(EMFILE))) == true)
+    }
+  }
+
   @Test("a client that gave up before it was accepted is no reason to pause") func aborted() async throws {
     let accepting = Accepting(failing: ECONNABORTED)
     try await with(accepting) { path, _ in

@@ -29,7 +29,7 @@ final class Journal: Piece {
   private var notices: [String] = []
   /// The look is under way.
   private var isExamining = false
-  private var locks = AccountLocks()
+  private var locks = Locks<AccountName>()
   private var source: (any JournalSource)?
 
   private enum Recovery {

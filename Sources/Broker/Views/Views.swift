@@ -21,6 +21,7 @@ final class Views: Piece {
   let reloading: Reloading
   let requests: RequestTally
   private(set) var startedAt: Timestamp
+  private var lists = Locks<UInt32>()
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, logins: Logins,
@@ -116,8 +117,21 @@ final class Views: Piece {
 
   // MARK: Accounts
 
-  /// `account.list`.
-  func list(_ params: AccountList.Params, caller: Caller) async throws(RPCError) -> AccountList.Result {
+  /// `account.list`. One at a time for each user: none of them keeps another user waiting.
+  func list(_ params: AccountList.Params, for session: any Session) async throws(RPCError) -> AccountList.Result {
+    let uid = session.caller.uid
+    guard lists.waiting(for: uid) < Limit.waitingLists else {
+      throw RPCError(.overloaded, "too many lists are waited for", hint: "Ask again when one of them has come.")
+    }
+    if !lists.take(uid) { await withCheckedContinuation { lists.wait(for: uid, $0) } }
+    defer { lists.leave(uid) }
+    return try await makeList(params, for: session)
+  }
+
+  private func makeList(
+    _ params: AccountList.Params, for session: any Session
+  ) async throws(RPCError) -> AccountList.Result {
+    let caller = session.caller
     let most = params.limit ?? Limit.listedAccounts
     guard (1...Limit.listedAccounts).contains(most) else {
       throw .invalidParams("params.limit: expected 1 to \(Limit.listedAccounts)")
@@ -125,7 +139,7 @@ final class Views: Piece {
     var last = try params.after.map { name throws(RPCError) in try accountName(name) }
     let names = try names(at: params.provider)
     var views: [AccountView] = []
-    while true {
+    while session.isReading {
       let page = names.after(last, most: Slices.medium)
       let seen = page.filter { account in
         authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller)
@@ -138,6 +152,7 @@ final class Views: Piece {
       guard let end = page.last else { return .init(accounts: views) }
       last = end
     }
+    throw RPCError(.overloaded, "the answers before are unread", hint: "Read them, then ask again.")
   }
 
   private func names(at provider: String?) throws(RPCError) -> SortedNames {
@@ -225,7 +240,7 @@ final class Views: Piece {
 
 extension AccountList: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.views.list(call.params, caller: call.caller)
+    try await broker.views.list(call.params, for: call.session)
   }
 }
 

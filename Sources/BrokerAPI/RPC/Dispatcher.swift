@@ -35,6 +35,8 @@ public protocol Session: AnyObject, Sendable {
   var caller: Caller { get }
   /// Queues a notification to this connection. False: the connection is gone, or its queue is full and it is closed.
   func notify(method: String, params: JSON) -> Bool
+  /// Whether the client is still there, and reads what it is sent: else nothing long is begun for it.
+  var isReading: Bool { get }
   /// The connection may be silent from now on for as long as its client likes: it was promised notifications.
   func holdOpen()
   /// Runs once when the connection ends; at once where it has ended.

@@ -24,10 +24,14 @@ final class SocketLoop {
   static let acceptsPerTurn = 16
   /// Bytes taken of one connection in one turn, and so the lines answered in it.
   static let receivedPerTurn = 64 * 1024
+  /// Refused clients that have time to read why; the others are closed at once.
+  static let absorbedAtOnce = 64
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
   static let acceptPause = TimeAmount.milliseconds(100)
 
   let inbox: LoopInbox
+  /// From this number on descriptors are for the rest of the process.
+  private let lastDescriptor = Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors)
   private let poller: Poller
   private let acceptOne: Accept
   private let makeHandler: MakeHandler
@@ -147,6 +151,19 @@ final class SocketLoop {
   /// Those that are open.
   var connections: [ConnectionHandler] { handlers.compactMap { $0 } }
 
+  /// Of the user, or of all but root: the one that came first of those in the middle of a line loses its place.
+  func giveUpUnfinished(of uid: UInt32?) -> Bool {
+    var first: ConnectionHandler?
+    for case let handler? in handlers where handler.isUnfinished(of: uid) {
+      if first.map({ handler.token.generation < $0.token.generation }) ?? true { first = handler }
+    }
+    first?.giveUpPlace()
+    return first != nil
+  }
+
+  /// Whether one more refused client may be listened to until it has read why.
+  var mayAbsorb: Bool { handlers.count { $0?.isAbsorbing == true } < Self.absorbedAtOnce }
+
   func watch(_ handler: ConnectionHandler, for wanted: Poller.Readiness, isNew: Bool) -> Bool {
     isNew
       ? poller.add(handler.socket, handler.token, for: wanted)
@@ -198,6 +215,11 @@ final class SocketLoop {
       let socket = acceptOne(listener, &address, &length)
       if socket >= 0 {
         serve(socket, CredentialPeer.name(address, length: Int(length)))
+        // The lowest free number is given out: as many are taken.
+        guard socket < lastDescriptor else {
+          pauseAccepting(EMFILE)
+          return false
+        }
         continue
       }
       switch errno {
@@ -235,6 +257,12 @@ final class SocketLoop {
   }
 
   private func goOnAccepting() {
+    let free = fcntl(inbox.wakeup, F_DUPFD_CLOEXEC, 0)
+    if free >= 0 { close(free) }
+    guard free >= 0, free < lastDescriptor else {
+      timers.add(at: .now() + Self.acceptPause) { $0.goOnAccepting() }
+      return
+    }
     isAcceptingPaused = false
     for listener in listeners { _ = poller.change(listener, LoopToken(listener, generation: 0), to: .input) }
   }

@@ -11,6 +11,8 @@ public final class Connection: Session {
     var isScheduled = false
     /// Bytes of notifications that the kernel has not taken yet.
     var notificationBytes = 0
+    /// Bytes that the loop has taken and the kernel has not.
+    var unread = 0
     var isOverflown = false
     var hasLeft = false
     var isHeldOpen = false
@@ -62,6 +64,10 @@ public final class Connection: Session {
 
   /// Whether it was promised notifications.
   var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
+
+  public var isReading: Bool {
+    state.withLock { $0.isOpen && $0.outbox.bytes.readableBytes + $0.unread <= limits.outbound }
+  }
 
   public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
 
@@ -136,6 +142,9 @@ public final class Connection: Session {
       return (state.outbox, state.isOverflown)
     }
   }
+
+  /// So many bytes wait for the client to read.
+  func waits(_ bytes: Int) { state.withLock { $0.unread = bytes } }
 
   func notificationsWritten(_ bytes: Int) {
     state.withLock { $0.notificationBytes -= bytes }

@@ -23,7 +23,12 @@ final class ConnectionHandler {
   private var isOpen = true
   private var hasInputEnded = false
   private var isClosing = false
+  /// Bytes that are still read and thrown away, so that a client which writes first finds its refusal to read: where they
+  /// stayed unread, its next write would fail (unix(7)).
+  private var absorbing: Int?
   private var lingering: UInt64?
+  /// Bytes that the client has not read, as the connection knows it.
+  private var waiting = 0
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.socket = socket
@@ -51,7 +56,7 @@ final class ConnectionHandler {
       refuse(wanted, connection)
     } else if table.isDraining {
       refuse(Answering.shuttingDown)
-    } else if let limit = table.admit(connection) {
+    } else if let limit = admit(connection) {
       if let others = table.refused(at: .now()) {
         shared.logger.warning(
           "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
@@ -64,6 +69,30 @@ final class ConnectionHandler {
       // Most clients have asked by now.
       read()
     }
+  }
+
+  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first.
+  private func admit(_ connection: Connection) -> String? {
+    guard let limit = table.admit(connection) else { return nil }
+    let uid = connection.caller.uid
+    guard loop.giveUpUnfinished(of: uid) || (uid != 0 && loop.giveUpUnfinished(of: nil)) else { return limit }
+    return table.admit(connection)
+  }
+
+  /// Whether it has said a part of a line and nothing of it runs.
+  ///
+  /// - Parameter uid: nil: of anybody but root, who has places of its own.
+  func isUnfinished(of uid: UInt32?) -> Bool {
+    guard let connection, !isClosing, framer.isInsideLine, connection.running == 0 else { return false }
+    return uid.map { $0 == connection.caller.uid } ?? (connection.caller.uid != 0)
+  }
+
+  /// Another connection gets its place now.
+  func giveUpPlace() {
+    connection?.closed()
+    connection = nil
+    tokens = nil
+    refuse(RPCError(.overloaded, "the line was not finished, and too many connections are open"))
   }
 
   /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
@@ -85,7 +114,23 @@ final class ConnectionHandler {
 
   private func refuse(_ error: RPCError) {
     outgoing.write(RPCReply.failure(.null, error).line())
+    if loop.mayAbsorb { absorbing = Self.absorbed }
     closeWhenAnswered()
+  }
+
+  /// Bytes of a refused client that are read at most.
+  private static let absorbed = 1024 * 1024
+
+  /// Whether it is open for its client's sake alone.
+  var isAbsorbing: Bool { isOpen && absorbing != nil }
+
+  /// What a refused client sends.
+  private func absorb() {
+    let (count, _) = loop.receive(from: socket)
+    if count > 0 { absorbing = absorbing.map { $0 - count } }
+    guard count > 0 && (absorbing ?? 0) > 0 || count < 0 && errno == EAGAIN else { return close() }
+    send()
+    watch()
   }
 
   /// The descriptor is closed last, so that its number is nobody else's before.
@@ -104,7 +149,9 @@ final class ConnectionHandler {
   // MARK: the loop's turn
 
   func take(_ readiness: Poller.Readiness) {
-    if isPaused || hasInputEnded {
+    if absorbing != nil {
+      absorb()
+    } else if isPaused || hasInputEnded {
       // The client has closed: no reply can reach it, and nothing more is read from it.
       guard readiness.isDisjoint(with: .end) else { return close() }
       catchUp()
@@ -199,8 +246,13 @@ final class ConnectionHandler {
     guard isOpen else { return }
     switch outgoing.send(to: socket, giveBack: &loop.spare) {
     case .failed: return close()
+    case .everything where absorbing != nil: shutdown(socket, Int32(SHUT_WR))
     case .everything where isClosing: return close()
     case .everything, .some: break
+    }
+    if outgoing.count != waiting {
+      waiting = outgoing.count
+      connection?.waits(waiting)
     }
     let notifications = outgoing.takeSentNotifications()
     if notifications > 0 { connection?.notificationsWritten(notifications) }
@@ -208,7 +260,7 @@ final class ConnectionHandler {
 
   private func watch() {
     guard isOpen else { return }
-    var wanted: Poller.Readiness = isPaused || hasInputEnded ? [] : .input
+    var wanted: Poller.Readiness = absorbing == nil && (isPaused || hasInputEnded) ? [] : .input
     if outgoing.count > 0 { wanted.insert(.output) }
     guard wanted != watched else { return }
     guard loop.watch(self, for: wanted, isNew: watched == nil) else {

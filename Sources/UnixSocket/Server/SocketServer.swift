@@ -71,6 +71,19 @@ public final class SocketServer: Sendable {
     state.withLock { $0.loop }?.add { $0.end() }
   }
 
+  /// Files that this process may have open (`RLIMIT_NOFILE`).
+  public static var descriptorLimit: Int {
+    var limit = rlimit()
+    guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }
+    return Int(clamping: limit.rlim_cur)
+  }
+
+  /// Descriptors that no connection gets, for refreshes, the store and the log: a quarter, but 32 to 256.
+  static var keptBackDescriptors: Int { min(max(descriptorLimit / 4, 32), 256) }
+
+  /// Connections for which there are descriptors: each takes two.
+  public static var connectionsWithDescriptors: Int { max(0, descriptorLimit - keptBackDescriptors) / 2 }
+
   private var table: ConnectionTable { shared.table }
 
   /// Open connections, and closed ones whose requests still run.

@@ -32,6 +32,7 @@ final class FakeSession: Session {
 
   init(_ caller: Caller) { self.caller = caller }
 
+  var isReading: Bool { state.withLock { !$0.isGone } }
   var told: [JSON] { state.withLock { $0.told } }
   var types: [String] { told.compactMap { $0["type"]?.string } }
   var closing: Int { state.withLock { $0.closing.count } }

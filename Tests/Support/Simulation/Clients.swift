@@ -9,6 +9,7 @@ final class Client: Session {
   static let process = Caller(uid: 1000, gid: 1000, groups: [], pid: 100)
   let caller = Client.process
 
+  var isReading: Bool { true }
   func notify(method: String, params: JSON) -> Bool { true }
   func onClose(_ action: @escaping @Sendable () -> Void) {}
   func holdOpen() {}

@@ -1,0 +1,36 @@
+import BrokerAPI
+import Testing
+
+@testable import Broker
+
+@Suite("account.list", .timeLimit(.minutes(1))) struct ListTests {
+  private func rig(_ count: Int) async throws -> Rig {
+    let store = MemoryStore()
+    for number in 0..<count { try await store.signIn("a\(number)") }
+    return try await Rig(store: store, wholeAccounts: 1)
+  }
+
+  @Test("is made for one client of a user at a time, waited for by so many, and by no more")
+  func waiting() async throws {
+    let rig = try await rig(2000)
+    let asked = Limit.waitingLists + 20
+    let outcomes = await withTaskGroup(of: ErrorReason?.self) { group in
+      for _ in 0..<asked {
+        group.addTask { await rig.reason { try await rig.call(AccountList.self, .init(), as: .user(0)) } }
+      }
+      return await group.reduce(into: [ErrorReason?]()) { $0.append($1) }
+    }
+    #expect(outcomes.count { $0 == nil } > Limit.waitingLists)
+    #expect(outcomes.contains(.overloaded) && outcomes.allSatisfy { $0 == nil || $0 == .overloaded })
+    #expect(try await rig.call(AccountList.self, .init()).accounts.count == 2000)
+  }
+
+  @Test("is not made for a client that has gone")
+  func gone() async throws {
+    let rig = try await rig(3)
+    let session = FakeSession(.root)
+    #expect(try await rig.call(AccountList.self, .init(), on: session).accounts.count == 3)
+    session.close()
+    #expect(await rig.reason { try await rig.call(AccountList.self, .init(), on: session) } == .overloaded)
+  }
+}
