@@ -37,7 +37,7 @@ struct Daemon: Sendable {
     let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
-    await takeRescued(store)
+    await rescue.takeOver(into: store, logger)
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
@@ -100,58 +100,12 @@ struct Daemon: Sendable {
     await broker.finishTrail()
     await audit.close()
     let failure = await broker.loss.map(DaemonFailure.init)
-    let unsaved = await failure == nil ? rescue(broker, store) : nil
+    let unsaved = await failure == nil ? rescue.save(broker.unsaved(), of: store, because: broker.storeFailure) : nil
     await store.close()
     await transport.close()
     if failure == nil, unsaved == nil { logger.notice("stopped") }
     await notifier.settle(within: .seconds(1))
     if let failure = failure ?? unsaved { throw failure }
-  }
-
-  // MARK: What the state folder does not take
-
-  /// Beside the socket: that is on another file system than the state, as a rule in memory.
-  private var rescuePath: String {
-    let socket = places.socketPath(settings)
-    let folder = socket.contains("/") ? String(socket[..<(socket.lastIndex(of: "/") ?? socket.startIndex)]) : "."
-    return (folder.isEmpty ? "/" : folder) + "/grantd.unsaved.db"
-  }
-
-  private func takeRescued(_ store: SQLiteStore) async {
-    do throws(StoreError) {
-      let accounts = try await store.takeRescued(from: rescuePath)
-      guard !accounts.isEmpty else { return }
-      logger.notice("took over what could not be saved at the last stop: \(Self.list(accounts))")
-    } catch {
-      logger.error(
-        "what could not be saved at the last stop was not taken over: \(error.message)",
-        metadata: ["hint": "\(error.hint)"])
-    }
-  }
-
-  /// Nil: all is on disk.
-  private func rescue(_ broker: Broker, _ store: SQLiteStore) async -> DaemonFailure? {
-    let unsaved = await broker.unsaved()
-    guard !unsaved.isEmpty else { return nil }
-    let message = "the latest tokens of \(Self.list(unsaved.map(\.account))) could not be saved in \(store.location)"
-    let why = await broker.storeFailure
-    do throws(StoreError) {
-      try await store.rescue(unsaved, to: rescuePath)
-      return DaemonFailure(
-        message: "\(message)\(why.map { ": \($0.message)" } ?? ""); they are in \(rescuePath)",
-        hint: "The next start takes them over from there; do not restart the machine before it. \(why?.hint ?? "")",
-        status: 1)
-    } catch {
-      return DaemonFailure(
-        message: "\(message), nor anywhere else: \(error.message)",
-        hint: "If these accounts need a login after the next start: grantctl login. \(why?.hint ?? error.hint)",
-        status: 1)
-    }
-  }
-
-  private static func list(_ accounts: [AccountName]) -> String {
-    let names = accounts.prefix(20).map(\.rawValue).joined(separator: ", ")
-    return accounts.count > 20 ? "\(names) and \(accounts.count - 20) more" : names
   }
 
   private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {
@@ -181,6 +135,12 @@ struct Daemon: Sendable {
   ) -> SocketServer.Configuration {
     var limits = SocketServer.Limits()
     limits.connections = settings.socket.connections
+    let most = SocketServer.connectionsWithDescriptors
+    if limits.connections > most {
+      logger.warning(
+        "[socket] connections = \(limits.connections): there are descriptors for \(most); more will have to wait",
+        metadata: ["hint": "Raise LimitNOFILE= of the service, or lower the setting."])
+    }
     limits.connectionsPerUser = settings.socket.connectionsPerUser
     limits.requestsInFlight = settings.socket.requestsPerConnection
     limits.idle = settings.socket.idleTimeout
@@ -192,6 +152,13 @@ struct Daemon: Sendable {
       mode: settings.socket.mode ?? (isSystem ? 0o666 : 0o600), folderMode: isSystem ? 0o755 : 0o700, limits: limits)
     if listeners.isEmpty { configuration.keeper = kept.keeper("grantd") }
     return configuration
+  }
+
+  private var rescue: Rescue {
+    let folders = [places.socketPath(settings), places.defaultSocket].map { socket in
+      socket.contains("/") ? String(socket[..<(socket.lastIndex(of: "/") ?? socket.startIndex)]) : "."
+    }
+    return Rescue(in: folders, state: places.stateFolder(settings))
   }
 
   private func openStore() throws -> SQLiteStore {

@@ -152,7 +152,7 @@ async def renewal_in_memory(stage, runtime):
 async def unsaved(stage):
     """8: SIGTERM, a full disk and a renewal in memory: the exit status is not 0, and a line says who is lost."""
     _, _, name, status, lines = await renewal_in_memory(stage, None)
-    said = [line for line in lines if name in line and ("lost" in line or "sign in" in line or "login" in line)]
+    said = [line for line in lines if name in line and "could not be saved" in line and "sign in again" in line]
     bad = [f"the exit status is {status}"] if status == 0 else []
     bad += [] if said else ["no line names the account and what to do"]
     if bad:
