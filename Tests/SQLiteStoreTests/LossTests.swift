@@ -49,6 +49,8 @@ struct LossTests {
   func lost(_ loss: Loss) async throws {
     let store = try folder.open()
     try await store.commit(Sample.everything)
+    // Read on the writer's queue: it has ended, and the look is not left out for its sake.
+    #expect(try await store.load() == Sample.state)
     try await store.examine()
     try inflict(loss)
     let seen = await #expect(throws: StoreError.self) { try await store.examine() }
@@ -152,6 +154,16 @@ struct LossTests {
     #expect(throws: StoreError.owned(path: folder.state, pid: getpid())) { try folder.open() }
     #expect(try await store.examine() == [])
     await store.close()
+  }
+
+  @Test("stays its owner's while the file of the lock is gone")
+  func lockFileGone() async throws {
+    let store = try folder.open()
+    unlink(folder.state + "/grantd.lock")
+    #expect(throws: StoreError.owned(path: folder.state, pid: nil)) { try folder.open() }
+    await store.close()
+    let again = try folder.open()
+    await again.close()
   }
 
   @Test("has another owner where its lock was removed and taken: it is not touched again")

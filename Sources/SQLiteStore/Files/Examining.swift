@@ -41,6 +41,10 @@ extension SQLiteStore {
     try owning.withLock { _ throws(StoreError) in
       let held = home.withLock { $0.lock }
       guard !held.isIn(folder.lock) else { return false }
+      if held.owns(folder.path) {
+        try held.lockFile(folder.lock, owning: folder.path)
+        return true
+      }
       let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
       home.withLock { $0.lock = lock }
       held.release()

@@ -2,48 +2,78 @@ import Broker
 import Glibc
 import Synchronization
 
-/// That one process has the store. The kernel takes the lock back when the process ends, however it ends.
+/// That one process has the store: a lock of the folder itself, and one of a file in it that names the owner. Who removes
+/// the file does not let another process in. The kernel takes the locks back when the process ends, however it ends.
 final class OwnerLock: Sendable {
-  private let descriptor: Mutex<Int32>
-
-  private init(_ descriptor: Int32) {
-    self.descriptor = Mutex(descriptor)
+  private struct Descriptors {
+    var folder: Int32
+    var file: Int32 = -1
   }
+
+  private let descriptors: Mutex<Descriptors>
+
+  private init(folder: Int32) { descriptors = Mutex(Descriptors(folder: folder)) }
 
   deinit { release() }
 
   /// - Parameters:
   ///   - path: the lock's file, which stays: removing it would let two processes lock two files.
-  ///   - folder: what is owned, for the error.
+  ///   - folder: what is owned.
   static func acquire(_ path: String, owning folder: String) throws(StoreError) -> OwnerLock {
+    let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw .unreadable(path: folder, detail: systemError(errno)) }
+    let lock = OwnerLock(folder: descriptor)
+    guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+      let code = errno
+      guard code == EWOULDBLOCK else { throw .unreadable(path: folder, detail: systemError(code)) }
+      let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+      defer { close(file) }
+      throw .owned(path: folder, pid: owner(in: file))
+    }
+    try lock.lockFile(path, owning: folder)
+    return lock
+  }
+
+  /// Makes and locks the file, also where it was removed.
+  func lockFile(_ path: String, owning folder: String) throws(StoreError) {
     let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { throw .unreadable(path: path, detail: systemError(errno)) }
-    let lock = OwnerLock(descriptor)
+    var isTaken = false
+    defer { if !isTaken { close(descriptor) } }
     guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
       let code = errno
       guard code == EWOULDBLOCK else { throw .unreadable(path: path, detail: systemError(code)) }
-      throw .owned(path: folder, pid: owner(in: descriptor))
+      throw .owned(path: folder, pid: Self.owner(in: descriptor))
     }
     let line = Array("\(getpid())\n".utf8)
     guard fchmod(descriptor, 0o600) == 0, ftruncate(descriptor, 0) == 0,
       pwrite(descriptor, line, line.count, 0) == line.count
     else { throw .unreadable(path: path, detail: systemError(errno)) }
-    return lock
+    isTaken = true
+    let old = descriptors.withLock { descriptors in
+      defer { descriptors.file = descriptor }
+      return descriptors.file
+    }
+    if old >= 0 { close(old) }
   }
 
   /// Whether the lock's file is still the one that is locked: another process would lock another one.
-  func isIn(_ path: String) -> Bool {
+  func isIn(_ path: String) -> Bool { descriptors.withLock { Self.isSame($0.file, path) } }
+
+  /// Whether this is still the folder that is locked.
+  func owns(_ folder: String) -> Bool { descriptors.withLock { Self.isSame($0.folder, folder) } }
+
+  private static func isSame(_ descriptor: Int32, _ path: String) -> Bool {
     var held = stat()
     var found = stat()
-    return descriptor.withLock { fstat($0, &held) } == 0 && stat(path, &found) == 0
+    return fstat(descriptor, &held) == 0 && stat(path, &found) == 0
       && held.st_dev == found.st_dev && held.st_ino == found.st_ino
   }
 
   func release() {
-    descriptor.withLock { descriptor in
-      guard descriptor >= 0 else { return }
-      close(descriptor)
-      descriptor = -1
+    descriptors.withLock { descriptors in
+      for descriptor in [descriptors.file, descriptors.folder] where descriptor >= 0 { close(descriptor) }
+      descriptors = Descriptors(folder: -1)
     }
   }
 
