@@ -26,7 +26,7 @@ struct NameServerTests {
   }()
 
   /// Eleven providers: one whose name is in the hosts file, and ten that the name server would have to know. Each has an
-  /// account that needs nobody.
+  /// unattended account.
   private static func configuration(_ folder: Folder) throws -> String {
     let secret = try folder.write("a-secret\n", to: "secret")
     let providers = [("strict", "strict.test")] + (0..<10).map { ("lost-\($0)", "lost-\($0).test") }

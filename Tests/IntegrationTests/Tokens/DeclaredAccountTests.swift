@@ -9,7 +9,7 @@ struct DeclaredAccountTests {
   private static let secret = "a-secret-of-more-than-thirty-two-bytes-for-HS256"
   private static let robot = "[account.robot]\nprovider = \"demo\"\ngrant = \"client_credentials\"\nscopes = [\"read\"]"
 
-  /// A confidential client whose account needs nobody.
+  /// A confidential client whose account is unattended.
   private static func clientCredentials(_ change: (inout Wish) -> Void = { _ in }) -> Wish {
     Wish.shortLived {
       $0.client = .init(id: "demo", secret: secret)

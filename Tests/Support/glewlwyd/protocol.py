@@ -251,7 +251,7 @@ class Protocol(Scene):
         self.check("a request in detail (RFC 9396)", self.details)
         self.check("a narrowed token beside the account's own", self.narrowed)
         self.check("introspection", self.introspection)
-        self.check("client credentials: an account that needs nobody", self.client_credentials)
+        self.check("client credentials: an unattended account", self.client_credentials)
         self.check("revocation: refresh token and access token", self.revocation)
         self.check("logout of a public client, which glewlwyd lets revoke nothing", self.public_revocation)
         self.check("keys that are rotated at run time: the next login and refresh verify", self.rotation)
