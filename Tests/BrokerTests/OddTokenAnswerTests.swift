@@ -215,13 +215,27 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     }
   }
 
-  @Test("A refresh token beside a permanent error, or beside another's ID token, is kept, and the grant ends")
-  func ended() async throws {
+  @Test(
+    "A token beside a permanent error ends no grant: the refresh token is kept, and the next answer decides",
+    arguments: [#""refresh_token":"work-r2""#, #""access_token":"work-a2","token_type":"Bearer""#])
+  func contradiction(member: String) async throws {
     let rig = try await Rig(store: .expired("work"))
-    rig.transport.answer(.token) { _ in reply(#"{"error":"invalid_grant","refresh_token":"work-r2"}"#) }
+    rig.transport.answer(.token) { _ in reply(#"{"error":"invalid_grant",\#(member)}"#) }
+    #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+    let kept = try #require(rig.store.grant("work"))
+    #expect(kept.refreshToken == Secret(member.contains("refresh_token") ? "work-r2" : "work-r1"))
+    guard case .failing(let failure, _, _) = kept.standing else {
+      Issue.record("\(kept.standing)")
+      return
+    }
+    #expect(failure.message.contains("a token and the error invalid_grant"))
+    rig.transport.answer(.token) { _ in reply(#"{"error":"invalid_grant"}"#, status: 400) }
+    rig.clock.advance(.seconds(60))
     #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
-    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
+  }
 
+  @Test("A refresh token beside another's ID token is kept, and the grant ends")
+  func ended() async throws {
     let openID = ProviderSettings.plain { settings in
       settings.kind = .oidc
       settings.scopes = ["openid"]

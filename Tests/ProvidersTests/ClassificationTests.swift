@@ -69,7 +69,7 @@ import Testing
       Answered(answer(#"{"access_token":"a","token_type":"Bearer"}"#, status: 201), "taken"),
       Answered(answer(#"{"access_token":"a","token_type":"mac","refresh_token":"r"}"#), "unclear, rotated"),
       Answered(answer(#"{"refresh_token":"r"}"#, status: 202), "unclear, rotated"),
-      Answered(answer(#"{"error":"invalid_grant","refresh_token":"r"}"#), "ended refused, rotated"),
+      Answered(answer(#"{"error":"invalid_grant","refresh_token":"r"}"#), "unclear, rotated"),
       Answered(answer(#"{"error":"invalid_grant","refresh_token":"r"}"#, status: 400), "ended refused"),
     ])
   func refresh(_ answered: Answered) {

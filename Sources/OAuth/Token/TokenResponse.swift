@@ -161,6 +161,10 @@ public struct TokenResponse: Sendable, Equatable {
       throw response.nonConforming("the body is not a JSON object of at most 1 MiB")
     }
     if let error = refusal {
+      // Whatever the error is, a grant that was just given a token has not ended.
+      guard !hasToken(outer, quirks) else {
+        throw response.nonConforming("it has a token and the error \(error.code.rawValue.printable(limit: 64)) in it")
+      }
       throw .oauth(error, status: response.status, retryAfter: response.retryAfter)
     }
     if let error = outer["error"], error != .null, error != .string("") {
@@ -177,6 +181,13 @@ public struct TokenResponse: Sendable, Equatable {
       return tokens
     } catch {
       throw response.nonConforming(error)
+    }
+  }
+
+  private static func hasToken(_ outer: [String: JSON], _ quirks: TokenResponseQuirks) -> Bool {
+    let members = quirks.path.reduce(outer) { $0[$1]?.members ?? $0 }
+    return ["access_token", "refresh_token"].contains { name in
+      if case .string(let text) = members[name] { !text.isEmpty } else { false }
     }
   }
 

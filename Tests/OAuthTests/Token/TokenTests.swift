@@ -276,10 +276,7 @@ struct TokenTests {
 
   @Test(
     "37. a 200 with error is a failure",
-    arguments: [
-      #"{"error":"bad_refresh_token","access_token":"a","token_type":"bearer"}"#,
-      #"{"ok":false,"error":"bad_refresh_token"}"#,
-    ])
+    arguments: [#"{"error":"bad_refresh_token","scope":""}"#, #"{"ok":false,"error":"bad_refresh_token"}"#])
   func errorAtSuccess(body: String) {
     let error = OAuthError(code: .init(rawValue: "bad_refresh_token"))
     #expect(throws: ResponseError.oauth(error, status: 200, retryAfter: nil)) {
@@ -287,6 +284,15 @@ struct TokenTests {
     }
     #expect(throws: ResponseError.self) { try parse(#","error":{"code":1}"#) }
     #expect(throws: Never.self) { try parse(#","error":null"#) }
+    // The grant has just been given a token: it has not ended.
+    let contradiction = #expect(throws: ResponseError.self) {
+      try parse(#","error":"invalid_grant""#)
+    }
+    guard case .nonConforming(200, _, let reason, _) = contradiction else {
+      Issue.record("\(String(describing: contradiction))")
+      return
+    }
+    #expect(reason.contains("a token and the error invalid_grant"))
   }
 
   @Test(

@@ -53,7 +53,11 @@ extension World {
     _ method: M.Type, _ params: M.Params, account: ModelAccount, timeout: Double? = nil, hasDeadline: Bool = false,
     then: @escaping (Result<M.Result, RPCError>, Calls.Call) -> Void
   ) {
-    guard let machine, machine.isServing else { return }
+    guard
+      isRunning({
+        self.call(method, params, account: account, timeout: timeout, hasDeadline: hasDeadline, then: then)
+      }), let machine, machine.isServing
+    else { return }
     let run = run
     let limit = hasDeadline ? Moment(min(timeout ?? 30, 300) * 1000) : nil
     let id = calls.begin(
@@ -87,13 +91,21 @@ extension World {
       time.at(resumedAt + Self.slack) { self.checkDeadline(id, method, account) }
       return
     }
+    // It was asked for as the process was stopped, and came to it when it went on.
+    if let deadline = call.deadline, call.startedAt == stillness.began {
+      let due = resumedAt + deadline - call.startedAt + Self.slack
+      guard due <= now else { return _ = time.at(due) { self.checkDeadline(id, method, account) } }
+    }
     violated(.deadline, "\(method) of \(account.name), asked at \(Trace.clock(call.startedAt)), has no answer yet")
   }
 
   // MARK: token.get
 
   func getToken(_ account: ModelAccount, minTTL: Double?, timeout: Double?, resource: String? = nil) {
-    guard let machine, machine.isServing else { return }
+    guard
+      isRunning({ self.getToken(account, minTTL: minTTL, timeout: timeout, resource: resource) }), let machine,
+      machine.isServing
+    else { return }
     account.askedAt.append(now)
     if let resource { return getToken(account, for: resource, minTTL: minTTL, timeout: timeout) }
     // As the socket does: what is plain is answered from the cache.
@@ -162,8 +174,8 @@ extension World {
   }
 
   private func checkExpiry(_ text: String, _ record: ModelProvider.AccessToken, _ account: ModelAccount) {
-    // A clock that was set is noticed within half a minute.
-    guard now - steppedAt > 31 * second else { return }
+    // A clock that was set is noticed within half a minute; and it may have been stopped with the token in its hand.
+    guard now - steppedAt > 31 * second, now > resumedAt else { return }
     if record.run == run, let end = record.expiresAt, now >= end + second {
       violated(.expired, "\(account.name) was handed \(text), which had expired \((now - end) / second) s before")
     }
@@ -198,8 +210,14 @@ extension World {
     guard let text, machine?.isServing == true else { return }
     account.reported.insert(text)
     // By the next moment it has been heard.
-    let run = run
-    time.after(1) { if run == self.run { account.rejected.insert(text) } }
+    isHeard(text, of: account, run: run)
+  }
+
+  private func isHeard(_ text: String, of account: ModelAccount, run: Int) {
+    time.after(1) {
+      guard run == self.run, self.isRunning({ self.isHeard(text, of: account, run: run) }) else { return }
+      account.rejected.insert(text)
+    }
   }
 
   private func refusedToken(

@@ -17,13 +17,15 @@ enum Fault: String, CaseIterable {
   case invalidClient
   /// A correct answer that comes late.
   case slow
+  /// An answer with the new refresh token, and with a member that is odd.
+  case odd
   case serverError, temporarilyUnavailable
 
   /// The provider did what it was asked to.
   var acts: Bool {
     switch self {
     case .lostAfter, .silentAfter, .errorAfter, .pageAt200After, .truncatedAfter, .wrongTypeAfter, .tooLargeAfter,
-      .slow:
+      .slow, .odd:
       true
     case .connectionRefused, .lostBefore, .silentBefore, .unavailable, .unavailableWithRetryAfter, .tooManyRequests,
       .badGateway, .errorBefore, .pageAt200, .pageAt400, .errorAt200, .invalidClient, .serverError,
@@ -32,13 +34,16 @@ enum Fault: String, CaseIterable {
     }
   }
 
+  /// The answer comes, with all that is in it.
+  var isAnswered: Bool { self == .slow || self == .odd }
+
   /// The provider names a wait, or makes the broker rest.
   var asksToWait: Bool {
     switch self {
     case .unavailableWithRetryAfter, .tooManyRequests, .invalidClient: true
     case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .unavailable, .badGateway,
       .errorBefore, .errorAfter, .pageAt200, .pageAt400, .pageAt200After, .errorAt200, .truncatedAfter,
-      .wrongTypeAfter, .tooLargeAfter, .slow, .serverError, .temporarilyUnavailable:
+      .wrongTypeAfter, .tooLargeAfter, .slow, .odd, .serverError, .temporarilyUnavailable:
       false
     }
   }

@@ -18,6 +18,12 @@ enum Sabotage: String, CaseIterable {
   case mixup
   /// A refresh token is given up though the provider never said so.
   case forgetful
+  /// Requests end by a clock that runs on while the process is stopped, and what came meanwhile is thrown away.
+  case frozen
+  /// An answer that comes after its request's time is thrown away.
+  case impatient
+  /// An answer with an odd member is refused whole.
+  case picky
 }
 
 /// What the command line asks for.

@@ -5,9 +5,9 @@ import OAuth
 
 /// What may go wrong in a run. A seed draws some; each can be left out to make a failing seed smaller.
 enum Hazard: String, CaseIterable {
-  case network, outage, longOutage, refusedClient
+  case network, outage, longOutage, refusedClient, oddAnswers, lateAnswers
   case diskFull, diskSlow, diskGone
-  case crash, crashAtCommit, restart, reboot, suspend, clockStep
+  case crash, crashAtCommit, restart, reboot, suspend, freeze, clockStep
   case withdrawal, logins, logouts, reloads, rechecks, refusals, dates
 }
 
@@ -39,6 +39,7 @@ struct Scenario {
     machine()
     people()
     programs()
+    world.healsAt = healsAt
     world.time.at(healsAt) { [world] in world.heal() }
   }
 
@@ -136,6 +137,9 @@ struct Scenario {
         }
         window(provider, world.plan.logarithmic(second, hour), kinds, share: world.plan.pick([0.05, 0.3, 0.7, 1]))
       }
+      for (hazard, kind) in [(Hazard.oddAnswers, Fault.odd), (.lateAnswers, .slow)] where times(hazard, 1) > 0 {
+        window(provider, healsAt, [kind], share: world.plan.pick([0.05, 0.2, 0.5]))
+      }
       for _ in 0..<times(.outage, 2) { outage(provider, world.plan.logarithmic(minute, hour)) }
       if times(.longOutage, 1) > 0, world.plan.chance(0.4) { outage(provider, healsAt / 2) }
       if times(.refusedClient, 1) > 0, world.plan.chance(0.4) {
@@ -178,6 +182,14 @@ struct Scenario {
     for _ in 0..<times(.suspend, 3) {
       let length = world.plan.logarithmic(10 * second, 12 * hour)
       world.time.at(moment()) { world.suspend(length) }
+    }
+    for _ in 0..<times(.freeze, 6) {
+      let length = world.plan.logarithmic(second, 6 * hour)
+      let jobs = Int(world.plan.between(0, 60))
+      let isAfterSending = world.plan.chance(0.7)
+      world.time.at(moment()) {
+        if isAfterSending { world.stillness.awaited = length } else { world.freeze(length, afterJobs: jobs) }
+      }
     }
     for _ in 0..<times(.clockStep, 4) {
       let step = world.plan.pick([

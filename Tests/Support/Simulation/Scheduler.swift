@@ -52,19 +52,28 @@ final class Scheduler: Sendable {
   func goesOutside() { state.withLock { $0.outside += 1 } }
   func isBack() { state.withLock { $0.outside -= 1 } }
 
-  /// Runs all that can run now. False: it does not end.
-  func drain(_ random: inout Randomness) -> Bool {
+  enum Drained {
+    /// All that could run has run: so many jobs.
+    case done(Int)
+    /// The process was stopped after so many jobs as were asked for.
+    case stopped
+    case endless
+  }
+
+  /// Runs what can run now. What is at the real disk comes back before a stop.
+  func drain(_ random: inout Randomness, atMost most: Int? = nil) -> Drained {
     var count = 0
-    while let job = next(&random) {
+    while true {
+      if let most, count >= most, state.withLock({ $0.outside == 0 }) { return .stopped }
+      guard let job = next(&random) else { return .done(count) }
       simulation_run(job.pointer)
       count += 1
       if count > Self.mostJobsAtOnce {
         // Never run: what goes on for ever is left where it is.
         state.withLock { $0.jobs = [] }
-        return false
+        return .endless
       }
     }
-    return true
   }
 
   private func next(_ random: inout Randomness) -> Job? {

@@ -21,14 +21,53 @@ extension World {
 
   /// Time passes, and nothing on the machine runs.
   func suspend(_ length: Moment) {
-    guard machine != nil else { return }
+    guard machine != nil, !stillness.isNow else { return }
     counts.add("suspends")
     trace.add(now, "the machine sleeps for \(length / second) s")
     time.leap(length)
+    stillness.passed(length)
     resumedAt = now
     trace.add(now, "the machine wakes up")
     network.suspend(0.7)
     if clients.chance(0.5) { recheck(.resumed) }
+  }
+
+  /// The broker's process is stopped between two of its steps, and everything else goes on.
+  func freeze(_ length: Moment, afterJobs jobs: Int) {
+    let length = min(length, healsAt - now)
+    guard machine != nil, !stillness.isNow, length > 0 else { return }
+    stillness.coming = (length, jobs)
+    if jobs == 0 { freeze() }
+  }
+
+  func freeze() {
+    guard let (length, _) = stillness.coming else { return }
+    counts.add("freezes")
+    trace.add(now, "the process is stopped for \(length / second) s")
+    stillness.begins(at: now)
+    // What it owes is due when it goes on.
+    resumedAt = now + length
+    let run = run
+    time.at(resumedAt) { if run == self.run { self.thaw() } }
+  }
+
+  func thaw() {
+    guard stillness.isNow else { return }
+    trace.add(now, "the process goes on")
+    stillness.ends(at: now)
+    resumedAt = now
+  }
+
+  func freeze(after wait: Moment, jobs: Int) {
+    guard let length = stillness.awaited else { return }
+    stillness.awaited = nil
+    time.after(wait) { self.freeze(length, afterJobs: jobs) }
+  }
+
+  /// False: the process is stopped, and the action comes when it goes on.
+  func isRunning(_ action: @escaping () -> Void) -> Bool {
+    if stillness.isNow { time.at(resumedAt + 1, action) }
+    return !stillness.isNow
   }
 
   /// Somebody sets the wall clock; no timer notices.
@@ -69,14 +108,14 @@ extension World {
 
   /// As the service does when the machine tells it.
   func recheck(_ cause: RecheckCause) {
-    guard let machine, machine.isServing else { return }
+    guard isRunning({ self.recheck(cause) }), let machine, machine.isServing else { return }
     counts.add("rechecks")
     for provider in providers { provider.watch.recheckedAt = now }
     Task { await machine.broker.recheck(cause) }
   }
 
   func reload() {
-    guard let machine, machine.isServing else { return }
+    guard isRunning({ self.reload() }), let machine, machine.isServing else { return }
     counts.add("reloads")
     trace.add(now, "broker.reload")
     Task { _ = try? await machine.broker.reload() }
@@ -94,7 +133,7 @@ extension World {
   }
 
   func logIn(_ account: ModelAccount) {
-    guard let machine, machine.isServing else { return }
+    guard isRunning({ self.logIn(account) }), let machine, machine.isServing else { return }
     call(
       LoginStart.self, .init(provider: account.provider.name.rawValue, account: account.name), account: account
     ) { result, _ in
@@ -110,6 +149,7 @@ extension World {
   }
 
   private func callBack(_ account: ModelAccount, _ url: String, tries: Int) {
+    guard isRunning({ self.callBack(account, url, tries: tries) }) else { return }
     guard let machine, machine.isServing else {
       if tries > 0 { time.after(20 * second) { self.callBack(account, url, tries: tries - 1) } }
       return
@@ -120,9 +160,39 @@ extension World {
   }
 
   func logOut(_ account: ModelAccount) {
-    guard machine?.isServing == true, account.session != nil else { return }
+    guard isRunning({ self.logOut(account) }), machine?.isServing == true, account.session != nil else { return }
     account.logoutsUnderWay += 1
     trace.add(now, "account.logout \(account.name)")
     call(AccountLogout.self, .init(account: account.name), account: account) { _, _ in account.logoutsUnderWay -= 1 }
+  }
+}
+
+/// When the broker's process did not run, and for how long in all.
+struct Stillness {
+  /// One that begins when the process has done so many jobs more.
+  var coming: (length: Moment, jobs: Int)?
+  private var since: Moment?
+  /// One that begins soon after the next refresh is sent.
+  var awaited: Moment?
+  private(set) var began: Moment = .min
+  private var before: Moment = 0
+
+  var isNow: Bool { since != nil }
+
+  func length(at now: Moment) -> Moment { before + (since.map { now - $0 } ?? 0) }
+
+  /// The whole machine was.
+  mutating func passed(_ length: Moment) { before += length }
+
+  mutating func begins(at now: Moment) {
+    coming = nil
+    since = now
+    began = now
+  }
+
+  mutating func ends(at now: Moment) {
+    before = length(at: now)
+    since = nil
+    coming = nil
   }
 }

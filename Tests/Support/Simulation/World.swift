@@ -42,6 +42,9 @@ final class World: @unchecked Sendable {
   var steppedAt: Moment = .min / 2
   var resumedAt: Moment = .min / 2
   var runningSince: Moment = .min / 2
+  var stillness = Stillness()
+  /// From then on nothing goes wrong.
+  var healsAt: Moment = 0
   var bootedAt: Moment = -1000
   /// Accounts that were looked at in the end.
   var concluded: Set<Int> = []
@@ -87,8 +90,12 @@ final class World: @unchecked Sendable {
   }
 
   private func settle() {
-    guard Scheduler.shared.drain(&order) else {
-      return violated(.progress, "the broker works and works, and no time passes")
+    guard !stillness.isNow else { return }
+    let jobs = stillness.coming?.jobs
+    switch Scheduler.shared.drain(&order, atMost: jobs) {
+    case .endless: violated(.progress, "the broker works and works, and no time passes")
+    case .done(let count): stillness.coming?.jobs -= count
+    case .stopped: freeze()
     }
   }
 
@@ -204,6 +211,7 @@ final class World: @unchecked Sendable {
     let wait = restartAfter ?? plan.logarithmic(100, 10 * minute)
     isLost()
     if machine.isServing { leaveFolder() }
+    stillness.ends(at: now)
     bury(machine)
     time.after(wait) { self.boot() }
   }
@@ -311,7 +319,12 @@ final class Sleeps: @unchecked Sendable {
     last += 1
     let id = last
     // Not within one job, or a loop of them could not be told from progress.
-    if isOver { return await Task.yield() }
+    if isOver {
+      // Task.yield() passes by the scheduler.
+      return await withUnsafeContinuation { continuation in
+        Task { continuation.resume() }
+      }
+    }
     await withTaskCancellationHandler {
       await withUnsafeContinuation { continuation in
         guard duration > .zero, cancelled.remove(id) == nil else { return continuation.resume() }

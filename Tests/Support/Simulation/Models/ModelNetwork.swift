@@ -17,6 +17,8 @@ final class ModelNetwork {
     let form: [String: String]
     let run: Int
     let sentAt: Moment
+    /// How long the process had stood still before.
+    let stillness: Moment
     let answer: (Outcome) -> Void
     var isOver = false
     /// Its time is over, and its answer is read on.
@@ -25,16 +27,19 @@ final class ModelNetwork {
     var arrival: (timer: VirtualTime.TimerID, action: () -> Void)?
 
     init(
-      _ provider: ModelProvider, _ request: HTTPRequest, run: Int, at now: Moment, answer: @escaping (Outcome) -> Void
+      _ provider: ModelProvider, _ request: HTTPRequest, in world: World, run: Int, answer: @escaping (Outcome) -> Void
     ) {
       self.provider = provider
       self.request = request
       self.run = run
-      sentAt = now
+      sentAt = world.now
+      stillness = world.stillness.length(at: world.now)
       form = request.purpose == .token || request.purpose == .revocation ? request.form : [:]
       self.answer = answer
     }
 
+    /// Until who asked is told that no answer came.
+    var limit: Moment { request.purpose == .revocation ? ModelNetwork.revocationDeadline : ModelNetwork.deadline }
     var isRefresh: Bool { form["grant_type"] == "refresh_token" }
     var refreshToken: Token? { form["refresh_token"].flatMap(Token.init) }
   }
@@ -53,9 +58,16 @@ final class ModelNetwork {
     guard let provider = world.providers.first(where: { $0.host == host }) else {
       return answer(.failure(TransportError(.notSent, "no such host")))
     }
-    let exchange = Exchange(provider, request, run: run, at: world.now, answer: answer)
+    let exchange = Exchange(provider, request, in: world, run: run, answer: answer)
     underWay.append(exchange)
-    if exchange.isRefresh { world.refreshIsSent(exchange) }
+    if exchange.isRefresh {
+      world.refreshIsSent(exchange)
+      if world.stillness.awaited != nil {
+        // Mostly while nothing of it runs, and the answer is on its way.
+        let jobs = random.chance(0.7) ? 0 : random.below(20)
+        world.freeze(after: random.between(0, provider.latency.upperBound * 2), jobs: jobs)
+      }
+    }
     if exchange.isRefresh || request.purpose == .discovery {
       provider.watch.sent(at: world.now)
       world.checkProbes(provider)
@@ -71,11 +83,9 @@ final class ModelNetwork {
     world.trace.add(world.now, "\(provider.name) ← \(describe(exchange))\(fault.map { " ⚡ \($0.rawValue)" } ?? "")")
     let there = random.between(provider.latency.lowerBound, provider.latency.upperBound)
     let back = random.between(provider.latency.lowerBound, provider.latency.upperBound)
-    let limit = request.purpose == .revocation ? Self.revocationDeadline : Self.deadline
     let timedOut = TransportError(.timedOut, "no answer in time")
-    if let late {
-      world.time.at(world.now + limit) {
-        guard !exchange.isOver, exchange.run == self.world.run else { return }
+    if let late, world.options.sabotage != .impatient {
+      lapse(exchange.limit, of: exchange) {
         exchange.isLate = true
         self.world.counts.add("answers overdue")
         exchange.provider.watch.underWay -= 1
@@ -83,9 +93,8 @@ final class ModelNetwork {
         late.isOverdue(timedOut)
       }
     }
-    world.time.at(world.now + (late.map { $0.limit.wholeSeconds * second } ?? limit)) {
-      self.end(exchange, .failure(timedOut))
-    }
+    let last = world.options.sabotage == .impatient ? nil : late.map { $0.limit.wholeSeconds * second }
+    lapse(last ?? exchange.limit, of: exchange) { self.end(exchange, .failure(timedOut)) }
     if fault == .connectionRefused {
       world.time.after(there) { self.end(exchange, .failure(TransportError(.notSent, "connection refused"))) }
       return
@@ -94,9 +103,28 @@ final class ModelNetwork {
     exchange.arrival = (world.time.after(there, action), action)
   }
 
+  /// As the real transport: counts the time in which the process runs, and reads what has come before it gives up.
+  private func lapse(_ limit: Moment, of exchange: Exchange, _ action: @escaping () -> Void) {
+    world.time.after(limit - age(exchange)) { [self] in
+      guard !exchange.isOver, exchange.run == world.run,
+        world.isRunning({ self.lapse(limit, of: exchange, action) })
+      else { return }
+      guard age(exchange) >= limit else { return lapse(limit, of: exchange, action) }
+      action()
+    }
+  }
+
+  /// How long the process has run since it was sent.
+  private func age(_ exchange: Exchange) -> Moment {
+    let missed = world.stillness.length(at: world.now) - exchange.stillness
+    return world.now - exchange.sentAt - (world.options.sabotage == .frozen ? 0 : missed)
+  }
+
   private func fault(_ provider: ModelProvider) -> Fault? {
     let now = world.now
-    for window in provider.faults where window.from <= now && now < window.until {
+    let windows = provider.faults.filter { $0.from <= now && now < $0.until }
+    // In an outage nothing else happens.
+    for window in windows.filter(\.isOutage) + windows {
       if random.chance(window.share) { return random.pick(window.kinds) }
     }
     return nil
@@ -107,9 +135,9 @@ final class ModelNetwork {
     exchange.arrival = nil
     let provider = exchange.provider
     let acts = fault?.acts ?? true
-    let isAnswered = fault == nil || fault == .slow
-    let response =
-      acts ? provider.act(exchange, at: world.now, isHeard: isAnswered && exchange.run == world.run) : nil
+    let isAnswered = fault?.isAnswered ?? true
+    let isHeard = isAnswered && !exchange.isOver && exchange.run == world.run
+    let response = acts ? provider.act(exchange, at: world.now, isHeard: isHeard) : nil
     if acts, !isAnswered { world.counts.add("answers lost after acting") }
     switch fault {
     case .lostBefore, .lostAfter:
@@ -121,6 +149,12 @@ final class ModelNetwork {
       // Some come after the request's time.
       let wait = random.chance(0.3) ? random.between(31 * second, 4 * minute) : random.between(2 * second, 29 * second)
       world.time.after(wait) { self.deliver(exchange, response) }
+    case .odd:
+      guard let response else { return }
+      let oddity = Oddity(response, &random)
+      if oddity.hidesLifetime { provider.hidesLifetime(ofTokenIn: oddity.response) }
+      let answer = world.options.sabotage == .picky ? json("{}") : oddity.response
+      world.time.after(back) { self.deliver(exchange, answer) }
     case .tooLargeAfter:
       world.time.after(back) { self.end(exchange, .failure(TransportError(.tooLarge, "more than a MiB"))) }
     case nil: world.time.after(back) { self.deliver(exchange, response) }
@@ -132,7 +166,8 @@ final class ModelNetwork {
 
   private func deliver(_ exchange: Exchange, _ response: HTTPResponse?) {
     guard !exchange.isOver else {
-      if let token = exchange.refreshToken, let session = exchange.provider.session(token) {
+      let isReadOn = exchange.provider.isStrict && age(exchange) < 5 * minute
+      if world.options.sabotage == nil, !isReadOn, let token = exchange.refreshToken, let session = exchange.provider.session(token) {
         world.answerIsLost(session)
       }
       return
@@ -142,6 +177,10 @@ final class ModelNetwork {
       response.headers.append(.init("Date", httpDate(world.trueTime.seconds + offset / 1000)))
     }
     if exchange.isLate { world.counts.add("answers overdue that came") }
+    if world.stillness.isNow {
+      world.counts.add("answers that came while the process was stopped")
+      if world.options.sabotage == .frozen, world.resumedAt - exchange.sentAt > exchange.limit { return }
+    }
     end(exchange, .success(response))
   }
 
@@ -152,8 +191,11 @@ final class ModelNetwork {
     // A crash has ended it already for who sent it.
     guard exchange.run == world.run else { return }
     world.trace.add(world.now, "\(exchange.provider.name) → \(describe(outcome))")
-    if case .failure(let error) = outcome, error.kind == .timedOut, exchange.isRefresh {
+    if case .failure(let error) = outcome, error.kind == .timedOut, let token = exchange.refreshToken {
       exchange.provider.watch.lastTrouble = world.now
+      // With a strict rotation an answer that is only late is no reason to lose a grant.
+      let isReadOn = exchange.provider.isStrict && !exchange.isLate
+      if world.options.sabotage == nil, !isReadOn { exchange.provider.session(token).map(world.answerIsLost) }
     }
     if exchange.isRefresh { world.refreshIsOver(exchange) }
     exchange.answer(outcome)

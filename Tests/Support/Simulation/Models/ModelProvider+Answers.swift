@@ -82,7 +82,7 @@ extension Fault {
   /// What comes instead of the correct answer.
   func response(_ random: inout Randomness, good: HTTPResponse?, longWaits: Bool) -> HTTPResponse? {
     switch self {
-    case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .slow, .tooLargeAfter: return nil
+    case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .slow, .odd, .tooLargeAfter: return nil
     case .unavailable: return page(503)
     case .unavailableWithRetryAfter:
       return page(503, [.init("Retry-After", "\(random.pick(longWaits ? [3600, 86_400] : [1, 30, 120, 600]))")])
@@ -100,6 +100,43 @@ extension Fault {
       return good.map { HTTPResponse(status: $0.status, headers: $0.headers, body: $0.body.prefix($0.body.count / 2)) }
     case .wrongTypeAfter: return json(#"{"access_token":17,"token_type":"Bearer","expires_in":3600}"#)
     }
+  }
+}
+
+/// What servers make of the members of a token response (RFC 6749 §5.1).
+struct Oddity {
+  let response: HTTPResponse
+  /// Nobody can read how long the access token lives.
+  var hidesLifetime = false
+
+  init(_ good: HTTPResponse, _ random: inout Randomness) {
+    let text = String(decoding: good.body, as: UTF8.self)
+    guard text.hasPrefix(#"{"access_token":"#), let comma = text.firstIndex(of: ",") else {
+      response = good
+      return
+    }
+    let type = #""token_type":"Bearer""#
+    let kind = random.below(16)
+    var (status, odd) = (good.status, text)
+    func member(_ text: String) -> String { "{" + text + "," + odd.dropFirst() }
+    switch kind {
+    case 0...4:
+      let value = ["-1", #""""#, #""abc""#, "true", "[]"][kind]
+      odd = odd.replacing(#/"expires_in":\d+/#, with: #""expires_in":\#(value)"#)
+      hidesLifetime = true
+    case 5: odd = odd.replacing(type, with: #""token_type":null"#)
+    case 6: odd = odd.replacing(type, with: #""token_type":"unknown""#)
+    case 7: odd = odd.replacing("," + type, with: "")
+    case 8: odd = member(#""scope":17"#)
+    case 9: odd = member(#""scope":{}"#)
+    case 10: odd = member(#""id_token":17"#)
+    case 11: odd = "{" + text[text.index(after: comma)...]
+    case 12: odd = member(type)
+    case 13: odd = member(#""error":"temporarily_unavailable""#)
+    case 14: odd = member(#""error":"invalid_grant""#)
+    default: status = 201
+    }
+    response = HTTPResponse(status: status, headers: good.headers, body: Data(odd.utf8))
   }
 }
 

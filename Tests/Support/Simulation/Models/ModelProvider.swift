@@ -74,6 +74,8 @@ final class ModelProvider {
 
   var isDeclaredToRotate: Bool { rotating != .never && rotating != .keepsOld }
 
+  var isStrict: Bool { if case .strict = rotating { true } else { false } }
+
   var metadata: String {
     #"{"issuer":"https://\#(host)","authorization_endpoint":"https://\#(host)/authorize","#
       + #""token_endpoint":"https://\#(host)/token","revocation_endpoint":"https://\#(host)/revoke"}"#
@@ -217,6 +219,17 @@ final class ModelProvider {
         sentAt: sentAt, expiresAt: accessLifetime.map { sentAt + $0 * second },
         refreshToken: withoutRefreshToken ? -1 : session.newest, run: run))
     return session.accessTokens.count - 1
+  }
+}
+
+extension ModelProvider {
+  /// The answer does not say how long this one lives.
+  func hidesLifetime(ofTokenIn answer: HTTPResponse) {
+    let text = String(decoding: answer.body, as: UTF8.self)
+    guard let match = text.firstMatch(of: #/"access_token":"([^"]+)"/#), let token = Token(String(match.1)),
+      let session = session(token)
+    else { return }
+    session.accessTokens[token.number].expiresAt = nil
   }
 }
 

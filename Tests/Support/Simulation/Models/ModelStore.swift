@@ -46,6 +46,8 @@ final class ModelStore: Store, @unchecked Sendable {
       guard disk.world.run == run else { return continuation.resume(returning: .fail(.closed)) }
       disk.write { continuation.resume(returning: $0) }
     }
+    // It was stopped, and killed before it went on.
+    guard disk.world.run == run else { throw .closed }
     switch verdict {
     case .fail(let error): throw error
     case .write:
