@@ -73,8 +73,8 @@ extension Counts {
     Fault.allCases.map { "fault \($0.rawValue)" } + [
       "refreshes sent", "rotations saved", "answers lost after acting", "crashes", "crashes before a commit",
       "crashes after a commit", "crashes with an answer in hand", "restarts", "reboots", "wrong clocks at boot",
-      "clock steps", "suspends", "freezes", "answers that came while the process was stopped", "answers overdue that came",
-      "outages", "probes seen", "recoveries seen", "disk: full", "disk: slow", "disk: gone",
+      "clock steps", "suspends", "freezes", "answers that came while the process was stopped",
+      "answers overdue that came", "outages", "probes seen", "recoveries seen", "disk: full", "disk: slow", "disk: gone",
       "disk: missing", "rebuilds", "logins saved", "accounts forgotten", "consents withdrawn", "reloads",
       "tokens handed out", "tokens for a resource", "token.get from the cache", "token.report_rejected",
       "ended by the provider",

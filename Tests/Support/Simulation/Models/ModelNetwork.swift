@@ -167,7 +167,9 @@ final class ModelNetwork {
   private func deliver(_ exchange: Exchange, _ response: HTTPResponse?) {
     guard !exchange.isOver else {
       let isReadOn = exchange.provider.isStrict && age(exchange) < 5 * minute
-      if world.options.sabotage == nil, !isReadOn, let token = exchange.refreshToken, let session = exchange.provider.session(token) {
+      if world.options.sabotage == nil, !isReadOn, let token = exchange.refreshToken,
+        let session = exchange.provider.session(token)
+      {
         world.answerIsLost(session)
       }
       return

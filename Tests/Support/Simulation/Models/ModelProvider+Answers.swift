@@ -82,7 +82,8 @@ extension Fault {
   /// What comes instead of the correct answer.
   func response(_ random: inout Randomness, good: HTTPResponse?, longWaits: Bool) -> HTTPResponse? {
     switch self {
-    case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .slow, .odd, .tooLargeAfter: return nil
+    case .connectionRefused, .lostBefore, .lostAfter, .silentBefore, .silentAfter, .slow, .odd, .tooLargeAfter:
+      return nil
     case .unavailable: return page(503)
     case .unavailableWithRetryAfter:
       return page(503, [.init("Retry-After", "\(random.pick(longWaits ? [3600, 86_400] : [1, 30, 120, 600]))")])
