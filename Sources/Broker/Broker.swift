@@ -243,11 +243,13 @@ public final class Broker {
     logins.wakeAll()
     approvals.wakeAll()
     engine.drain()
-    while engine.inFlight + logins.exchangesInFlight > 0, clock.uptime < deadline {
+    while isAwaitingAnswers, clock.uptime < deadline {
       await clock.surroundings.sleep(.milliseconds(20))
     }
-    await journal.mend()
-    if !journal.unsaved.isEmpty { await journal.saveUnsaved() }
+    await within(deadline) { [journal] in
+      await journal.mend()
+      await journal.saveUnsaved()
+    }
     engine.reportUnread()
     logins.reportUnread()
     lifecycle.stop()
@@ -269,11 +271,37 @@ public final class Broker {
   /// That another program has taken the state over.
   public var loss: StoreError? { runtime.lifecycle.loss }
 
-  /// Accounts whose latest tokens are in memory alone: as they should be on disk.
-  public func unsaved() -> [any PackedAccount] {
+  /// Answers that may come yet. Those that have come and cannot be saved wait for nothing where the store fails.
+  private var isAwaitingAnswers: Bool {
+    if journal.failure != nil { return !engine.awaited.isEmpty || logins.exchangesInFlight > 0 }
+    return engine.inFlight + logins.exchangesInFlight > 0
+  }
+
+  /// A disk that hangs keeps nobody for longer than ``Limit/lastCommits`` after the deadline.
+  private func within(_ deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
+    let clock = runtime.clock
+    let end = max(clock.uptime, deadline) + Limit.lastCommits
+    let race = Race()
+    Task {
+      await work()
+      race.end()
+    }
+    let timer = Task {
+      await clock.surroundings.sleep(end - clock.uptime)
+      race.end()
+    }
+    await race.wait()
+    timer.cancel()
+  }
+
+  /// Accounts whose latest tokens are in memory alone: as they should be on disk. All of them where the database is lost.
+  public func unsaved() async -> [any PackedAccount] {
     let uncommitted = accounts.uncommitted()
     let names = Set(uncommitted.map(\.account))
-    return uncommitted + journal.unsaved.keys.sorted().filter { !names.contains($0) }.compactMap { accounts.packed($0) }
+    let rest =
+      journal.failure?.isLoss == true
+      ? await accounts.packed() : journal.unsavedAccounts.compactMap { accounts.packed($0) }
+    return uncommitted + rest.filter { !names.contains($0.account) }
   }
 
   /// Why the state cannot be written; nil: it can.

@@ -148,6 +148,8 @@ enum Limit {
   /// How long the answer to a refresh is read for where it cannot be sent again, and how many of a provider's are
   /// read after their time without a place among its requests.
   static let lateAnswer = Duration.seconds(300)
+  /// What is left of a stop for the last commits after the time for answers: the service manager gives 45 seconds.
+  static let lastCommits = Duration.seconds(2)
   static let lateAnswers = 64
   /// Beyond this a provider's grace is long enough for a request's time, the wait after it and another request.
   static let retriedGrace = Duration.seconds(60)

@@ -103,10 +103,9 @@ extension TransportError {
       ? "what answers speaks no TLS" : reason.replacing("_", with: " ").lowercased()
   }
 
-  /// What connect(2) fails with, and no read or write does.
-  private static let connectFailures: Set<CInt> = [
-    ECONNREFUSED, ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EACCES, EPERM, ENETDOWN, EHOSTDOWN,
-  ]
+  /// What connect(2) fails with, and no read or write does. An open connection may end with EHOSTUNREACH and its like,
+  /// where what was sent is not acknowledged (tcp(7)): the request may have arrived.
+  private static let connectFailures: Set<CInt> = [ECONNREFUSED, EADDRNOTAVAIL, EACCES, EPERM]
 
   private static func cause(_ code: CInt) -> Cause {
     switch code {

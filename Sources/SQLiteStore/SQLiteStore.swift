@@ -27,6 +27,8 @@ public final class SQLiteStore: Store {
       didSet { sealer = key.sealer }
     }
     private(set) var sealer: Sealer
+    /// What is not in the database yet.
+    var rescued: [Rescued] = []
 
     init(database: DatabaseQueue?, files: OpenFiles?, lock: OwnerLock, key: SealingKey) {
       self.database = database
@@ -48,6 +50,8 @@ public final class SQLiteStore: Store {
   let looking = DispatchQueue(label: "grantd.store.looking")
   /// Makes and opens backups, one after the other: each takes memory and time to come from a passphrase to a key.
   let packing = DispatchQueue(label: "grantd.store.packing", qos: .utility)
+  /// At the end of a run, when the others may hang on a disk.
+  let rescuing = DispatchQueue(label: "grantd.store.rescuing")
   let home: Mutex<Home>
   /// While the lock's file is looked at, and made again.
   let owning = Mutex(())
@@ -91,12 +95,16 @@ public final class SQLiteStore: Store {
     location = opening.folder.database
   }
 
-  public func load() async throws(StoreError) -> StoredState { try await reading(StoredState.read) }
+  public func load() async throws(StoreError) -> StoredState {
+    if home.withLock({ !$0.rescued.isEmpty }) { try await commit([]) }
+    return try await reading(StoredState.read)
+  }
 
   public func loadRest() async throws(StoreError) -> StoredState { try await reading(StoredState.readRest) }
 
   public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
-    try await reading { try PackedRows.page(of: $0, after: account, most: most, sealer: $1) }
+    let page = try await reading { try PackedRows.page(of: $0, after: account, most: most, sealer: $1) }
+    return withRescued(page, after: account, most: most)
   }
 
   public func countAccounts() async throws(StoreError) -> Int {
@@ -215,15 +223,19 @@ public final class SQLiteStore: Store {
   }
 
   /// Looked at before and after: what was written into a file that is gone was not saved.
-  private func transaction(_ group: [Inbox.Commit]) throws {
+  func transaction(_ group: [Inbox.Commit]) throws {
     opening.onWritePoint?(.taken(commits: group.count))
     let database = try database()
     try opening.folder.withdrawSuccessor()
     try home.withLock { $0.files }?.examine()
     _ = try examineContents()
     let sealer = sealer
+    let rescued = home.withLock { $0.rescued }
+    // Also what is taken back is in the log.
+    defer { home.withLock { $0.files?.written() } }
     try database.writeWithoutTransaction { db in
       try db.inTransaction(.immediate) {
+        try put(rescued, in: db, sealer)
         for commit in group {
           for change in commit.changes { try change.apply(to: db, sealer: sealer) }
         }
@@ -232,7 +244,7 @@ public final class SQLiteStore: Store {
       }
     }
     try home.withLock { $0.files }?.examine()
-    home.withLock { $0.files?.written() }
+    forget(rescued)
     opening.onWritePoint?(.committed)
   }
 
@@ -243,8 +255,17 @@ public final class SQLiteStore: Store {
       return (home.database, home.files, home.lock)
     }
     // What is committed is safe in the WAL where this fails; the next start takes it from there.
-    if (try? files?.examine()) != nil { _ = try? database?.writeWithoutTransaction { try $0.checkpoint(.truncate) } }
-    try? database?.close()
+    if var files, (try? files.examine()) != nil, (try? files.examineContents()) == true {
+      _ = try? database?.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+      try? database?.close()
+    } else {
+      // What another program wrote there does not get into the database: the last to close it would put it there, unless
+      // it may only read.
+      let reader = try? DatabaseQueue(path: location, configuration: Opening.looking)
+      _ = try? reader?.read { try Row.fetchOne($0, sql: "SELECT * FROM sqlite_master") }
+      try? database?.close()
+      try? reader?.close()
+    }
     lock.release()
     for waiting in inbox.withLock({ $0.closed() }) { waiting.resume() }
   }

@@ -37,7 +37,7 @@ struct Daemon: Sendable {
     let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
-    await rescue.takeOver(into: store, logger)
+    try await rescue.takeOver(into: store, logger)
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
@@ -94,18 +94,23 @@ struct Daemon: Sendable {
         broker: broker, server: server, credentials: credentials, callbacks: callbacks, notifier: notifier,
         logger: logger),
       until: signals)
+    // First: the service manager gives the rest of the stop little time.
+    let loss = await broker.loss
+    let unsaved = await broker.unsaved()
+    let failure =
+      if let loss { rescue.lost(unsaved, to: loss) } else {
+        await rescue.save(unsaved, of: store, because: broker.storeFailure)
+      }
     await callbacks.close()
     await metrics.close()
     await hooks.stop()
     await broker.finishTrail()
     await audit.close()
-    let failure = await broker.loss.map(DaemonFailure.init)
-    let unsaved = await failure == nil ? rescue.save(broker.unsaved(), of: store, because: broker.storeFailure) : nil
     await store.close()
     await transport.close()
-    if failure == nil, unsaved == nil { logger.notice("stopped") }
+    if failure == nil { logger.notice("stopped") }
     await notifier.settle(within: .seconds(1))
-    if let failure = failure ?? unsaved { throw failure }
+    if let failure { throw failure }
   }
 
   private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {

@@ -1,4 +1,5 @@
 import Broker
+import Foundation
 import Glibc
 import Grants
 import Logging
@@ -19,16 +20,28 @@ struct Rescue {
     paths = folders.filter { seen.insert($0).inserted }.map { "\($0)/grantd-\(String(hash, radix: 16)).unsaved.db" }
   }
 
-  func takeOver(into store: SQLiteStore, _ logger: Logger) async {
+  /// - Throws: where a file is there and cannot be read now: its tokens are newer than those of the state.
+  func takeOver(into store: SQLiteStore, _ logger: Logger) async throws(DaemonFailure) {
     for path in paths {
       do throws(StoreError) {
-        let accounts = try await store.takeRescued(from: path)
-        guard !accounts.isEmpty else { continue }
-        logger.notice("took over what could not be saved at the last stop: \(Self.list(accounts))")
-      } catch {
+        let taken = try await store.takeRescued(from: path)
+        guard !taken.accounts.isEmpty else { continue }
+        logger.notice("took over what could not be saved at the last stop: \(Self.list(taken.accounts))")
+        guard let failure = taken.failure else { continue }
         logger.error(
-          "what could not be saved at the last stop was not taken over from \(path): \(error.message)",
-          metadata: ["hint": "\(error.hint)"])
+          "it is in memory and in \(path) until the state can be written: \(failure.message)",
+          metadata: ["hint": "\(failure.hint)"])
+      } catch {
+        let message = "what could not be saved at the last stop cannot be taken over: \(error.message)"
+        switch error {
+        case .newer, .corrupt, .wrongKey, .unreadableAccount:
+          logger.error(
+            "\(message)", metadata: ["hint": "It is in \(path).unreadable. Sign in again to accounts that need it."])
+        case .owned, .missing, .unusableKey, .unreadable, .unwritable, .conflict, .closed:
+          throw DaemonFailure(
+            message: message,
+            hint: "See why \(path) cannot be read, then start grantd again: it has the latest tokens.", status: 1)
+        }
       }
     }
   }
@@ -43,10 +56,8 @@ struct Rescue {
     let message = "the latest tokens of \(Self.list(accounts.map(\.account))) could not be saved\(why)"
     var errors: [String] = []
     for path in paths {
-      // The runtime directory is there, or can be made where its parent is.
-      mkdir(String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)]), 0o700)
       do throws(StoreError) {
-        try await store.rescue(accounts, to: path)
+        try await store.rescue(accounts, to: path, id: UUID().uuidString)
         return DaemonFailure(
           message: "\(message); they are in \(path)",
           hint: "Start grantd again before the machine is restarted: the next start takes them over.", status: 1)
@@ -57,6 +68,15 @@ struct Rescue {
     return DaemonFailure(
       message: "\(message), nor elsewhere: \(errors.joined(separator: "; "))",
       hint: "Make room, start grantd, and sign in again to those of these accounts that need it.", status: 1)
+  }
+
+  /// Another broker has the state: nothing is written that it would take over.
+  func lost(_ accounts: [any PackedAccount], to owner: StoreError) -> DaemonFailure {
+    var failure = DaemonFailure(owner)
+    if !accounts.isEmpty {
+      failure.message += "; the latest tokens of \(Self.list(accounts.map(\.account))) were not saved"
+    }
+    return failure
   }
 
   private static func list(_ accounts: [AccountName]) -> String {

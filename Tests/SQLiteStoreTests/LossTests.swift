@@ -179,19 +179,155 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("that another program has written to is read whole, and kept where it is sound")
-  func writtenByAnother() async throws {
+  @Test("whose log another program took in is read whole, and kept where it is sound")
+  func checkpointedByAnother() async throws {
     let store = try folder.open()
     try await store.commit(Sample.everything)
     let other = try DatabaseQueue(path: folder.database)
-    try await other.writeWithoutTransaction { db in
-      try db.execute(sql: "UPDATE meta SET value = value")
-      _ = try db.checkpoint(.full)
-    }
+    try await other.writeWithoutTransaction { _ = try $0.checkpoint(.full) }
     try other.close()
     #expect(try await store.examine() == [])
     try await store.commit([.putValue("after", "1")])
     #expect(try await store.examine() == [])
+    #expect(try folder.aside().isEmpty)
+    await store.close()
+  }
+
+  enum Overwriting: CaseIterable { case page, log, rows }
+
+  /// What stays the same file of the same size.
+  @Test(
+    "that another program has written to is damaged, also where a commit comes first",
+    arguments: Overwriting.allCases, [true, false])
+  func overwritten(_ what: Overwriting, commits: Bool) async throws {
+    try await folder.fill(Sample.everything)
+    let store = try folder.open()
+    if what != .page { try await store.commit([.putValue("before", "1")]) }
+    #expect(try await store.load().values["before"] == (what == .page ? nil : "1"))
+    switch what {
+    case .page, .log:
+      let file = folder.database + (what == .log ? "-wal" : "")
+      let size = try folder.contents(file).count
+      let handle = try #require(FileHandle(forWritingAtPath: file))
+      try handle.seek(toOffset: what == .log ? 0 : 4096)
+      try handle.write(contentsOf: Data(repeating: 0xa5, count: size - (what == .log ? 0 : 4096)))
+      try handle.close()
+    case .rows:
+      let other = try DatabaseQueue(path: folder.database)
+      try await other.write { try $0.execute(sql: "UPDATE grants SET created_at = created_at + 1") }
+      try other.close()
+    }
+    if commits { try? await store.commit([.putValue("store.tried", "1")]) }
+    var seen: StoreError?
+    // The look is left out while a commit ends.
+    for _ in 0..<100 where seen == nil {
+      do throws(StoreError) { try await store.examine() } catch { seen = error }
+      _ = try? await store.countAccounts()
+    }
+    guard case .corrupt = seen else {
+      Issue.record("\(String(describing: seen))")
+      return
+    }
+    try await store.rebuild(from: Sample.state)
+    try await store.examine()
+    await store.close()
+    let again = try folder.open()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  @Test("that is overwritten at the last moment is not taken into the database by the end")
+  func logAtEnd() async throws {
+    try await folder.fill(Sample.everything)
+    let store = try folder.open()
+    try await store.commit([.putValue("after", "1")])
+    let log = folder.database + "-wal"
+    let handle = try #require(FileHandle(forWritingAtPath: log))
+    try handle.write(contentsOf: Data(repeating: 0xa5, count: folder.contents(log).count))
+    try handle.close()
+    await store.close()
+    let again = try folder.open()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  @Test(
+    "and what it does not take at the end is kept in memory and in the file while the next run's disk is full as well",
+    arguments: [true, false])
+  func rescuedOnFullDisk(endsFull: Bool) async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let old = Sample.grant("b", refresh: "the older")
+    var new = old
+    new.generation += 1
+    // More than there is room for.
+    new.refreshToken = Secret(String(repeating: "n", count: 20_000))
+    let store = try folder.open()
+    try await store.commit(["a", "c"].map { .putGrant(Sample.grant($0, refresh: $0)) } + [.putGrant(old)])
+    try await store.rescue([store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: "1")
+    await store.close()
+    let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
+    let taken = try await full.takeRescued(from: path)
+    #expect(taken.accounts == [new.account])
+    guard case .unwritable = taken.failure else {
+      Issue.record("\(String(describing: taken.failure))")
+      return
+    }
+    for most in [1, 2, 3, 10] {
+      var names: [String] = []
+      var tokens: [Secret?] = []
+      var last: AccountName?
+      while case let page = try await full.accounts(after: last, most: most), let end = page.last {
+        names += page.map(\.account.rawValue)
+        tokens += try page.map { try $0.read(.whole).grant.refreshToken }
+        last = end.account
+      }
+      #expect(names == ["a", "b", "c"] && tokens == [Secret("a"), new.refreshToken, Secret("c")])
+    }
+    await #expect(throws: StoreError.self) { try await full.load() }
+    // It has nothing to save of its own, and leaves what is not saved yet.
+    if endsFull {
+      try await full.rescue(
+        [full.pack(StoredAccount(grant: Sample.grant("c", refresh: "c"), tokens: [], intent: nil))], to: path, id: "2")
+    }
+    await full.close()
+    #expect(FileManager.default.fileExists(atPath: path))
+    let again = try folder.open()
+    #expect(try await again.takeRescued(from: path).failure == nil)
+    #expect(!FileManager.default.fileExists(atPath: path))
+    #expect(try await again.load().grants.first { $0.account == new.account } == new)
+    await again.close()
+  }
+
+  @Test("and what was taken over once is not taken over again, though its file could not be removed")
+  func rescuedOnce() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let store = try folder.open()
+    let grant = Sample.grant("a", refresh: "the newest")
+    try await store.rescue([store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))], to: path, id: "3")
+    let copy = try folder.contents(path)
+    #expect(try await store.takeRescued(from: path).accounts == [grant.account])
+    try await store.commit([.removeGrant(grant.account)])
+    #expect(FileManager.default.createFile(atPath: path, contents: copy, attributes: [.posixPermissions: 0o600]))
+    #expect(try await store.takeRescued(from: path).accounts.isEmpty)
+    #expect(try await store.load().grants.isEmpty)
+    await store.close()
+  }
+
+  @Test("and what was put elsewhere is put aside where it can never be read, and not taken from where others may write")
+  func rescuedElsewhere() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let store = try folder.open()
+    #expect(
+      FileManager.default.createFile(
+        atPath: path, contents: Data("no database".utf8), attributes: [.posixPermissions: 0o600]))
+    await #expect(throws: StoreError.self) { try await store.takeRescued(from: path) }
+    #expect(FileManager.default.fileExists(atPath: path + ".unreadable"))
+    #expect(try await store.takeRescued(from: path).accounts.isEmpty)
+    let shared = folder.path + "/shared"
+    mkdir(shared, 0o777)
+    chmod(shared, 0o777)
+    await #expect(throws: StoreError.self) { try await store.rescue([], to: shared + "/grantd.unsaved.db", id: "4") }
+    #expect(try FileManager.default.contentsOfDirectory(atPath: shared).isEmpty)
     await store.close()
   }
 
@@ -201,18 +337,18 @@ struct LossTests {
     let store = try folder.open()
     let old = Sample.grant("a", refresh: "the older")
     var new = old
-    new.generation += isNewer ? 1 : 0
+    new.generation += isNewer ? 1 : -1
     new.refreshToken = Secret("the newest")
     try await store.commit([.putGrant(old)])
     let packed = store.pack(StoredAccount(grant: new, tokens: [Sample.token("a", access: "late")], intent: nil))
-    try await store.rescue([packed], to: path)
-    try await store.rescue([packed], to: path)
+    try await store.rescue([packed], to: path, id: "5")
+    try await store.rescue([packed], to: path, id: "6")
     await store.close()
     #expect(try folder.mode(path) == 0o600)
     #expect(try folder.contents(path).range(of: Data("the newest".utf8)) == nil)
     let again = try folder.open()
-    #expect(try await again.takeRescued(from: path) == (isNewer ? [new.account] : []))
-    #expect(try await again.takeRescued(from: path).isEmpty)
+    #expect(try await again.takeRescued(from: path).accounts == (isNewer ? [new.account] : []))
+    #expect(try await again.takeRescued(from: path).accounts.isEmpty)
     let found = try #require(try await again.load().accounts.first)
     #expect(found.grant == (isNewer ? new : old) && found.tokens.count == (isNewer ? 1 : 0))
     #expect(try await again.examine() == [])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shutil
+import time
 
 from client import Gone, Refused
 from faults import Fault
@@ -24,6 +25,13 @@ def truncate(state):
         file.truncate(file.seek(0, 2) // 2)
 
 
+def overwrite_log(state):
+    with open(state / "grantd.db-wal", "r+b") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        file.write(b"\xa5" * size)
+
+
 def empty_log(state):
     with open(state / "grantd.db-wal", "r+b") as file:
         file.truncate(0)
@@ -33,7 +41,7 @@ def remove_key(state):
     (state / "grantd.key").unlink()
 
 
-def damaged(damage, wait=0.0, is_killed=False):
+def damaged(damage, wait=0.0, is_killed=False, commits=False):
     """7: a file of the state is damaged while the daemon runs; then it is started again: nothing is lost."""
     async def case(stage):
         realm = stage.realm()
@@ -45,7 +53,12 @@ def damaged(damage, wait=0.0, is_killed=False):
         client = await stage.restart(daemon)
         for name in names[:6]:
             await stage.refresh(client, name)
+        if commits:
+            # The start has read all of it, and a look has found it sound.
+            await asyncio.sleep(LOOK_SECONDS)
         damage(daemon.state)
+        if commits:
+            await stage.attempt(client, names[0])
         await asyncio.sleep(wait)
         client.close()
         if is_killed:
@@ -160,21 +173,116 @@ async def unsaved(stage):
     return f"status {status}: {said[0][25:200]}"
 
 
-async def taken_over(stage):
-    """8: the same with a runtime folder elsewhere: the next start takes the renewal over."""
+def runtime_folder(stage):
     runtime = stage.folder / "runtime"
     runtime.mkdir(mode=0o700)
-    disk, daemon, name, status, _ = await renewal_in_memory(stage, runtime)
+    return runtime
+
+
+async def taken_over(stage):
+    """8: the same with a runtime folder elsewhere: the next start takes the renewal over."""
+    disk, daemon, name, status, _ = await renewal_in_memory(stage, runtime_folder(stage))
     disk.free()
     client = await daemon.start()
     await stage.prove(client, [name], 30)
     return f"the status was {status}, and the account works after the next start"
 
 
+def still_full(stops_again):
+    """8: the disk is full at the next start as well, and perhaps at another stop; the renewal is not forgotten."""
+    async def case(stage):
+        disk, daemon, name, _, _ = await renewal_in_memory(stage, runtime_folder(stage))
+        client = await daemon.start()
+        await stage.attempt(client, name, timeout=3)
+        if stops_again:
+            client.close()
+            await daemon.stop(60)
+            disk.free()
+            client = await daemon.start()
+        else:
+            disk.free()
+        await stage.prove(client, [name], 60)
+        client.close()
+        client = await stage.restart(daemon)
+        await stage.prove(client, [name], 30)
+        left = [path.name for path in stage.folder.rglob("*.unsaved.db*")]
+        if left:
+            raise Wrong(f"{', '.join(left)} stayed")
+        await client.call("account.logout", account=name)
+        client.close()
+        client = await stage.restart(daemon)
+        if (await client.call("account.list"))["accounts"]:
+            raise Wrong("the account came back after its logout")
+        return "the account works, and is gone after its logout"
+
+    return case
+
+
+async def lost_and_full(stage):
+    """7, 8: the database is cut while the disk is full: all that is in memory goes into the runtime folder."""
+    disk = stage.disk()
+    realm = stage.realm()
+    daemon = stage.daemon(folder=disk.folder)
+    daemon.runtime = runtime_folder(stage)
+    client = await daemon.start()
+    names = await stage.sign_in(daemon, client, realm, 3)
+    client.close()
+    client = await stage.restart(daemon)
+    truncate(daemon.state)
+    disk.fill()
+    await asyncio.sleep(LOOK_SECONDS)
+    client.close()
+    before = len(daemon.lines())
+    status = await daemon.stop(60)
+    said = [line for line in daemon.lines()[before:] if all(name in line for name in names)]
+    if status == 0 or not said:
+        raise Wrong(f"the exit status is {status}, and {len(said)} lines name the accounts")
+    disk.free()
+    # As the hint says of a damaged database.
+    for path in daemon.state.glob("grantd.db*"):
+        path.unlink()
+    client = await daemon.start()
+    await stage.prove(client, names, 30)
+    return f"status {status}: all of {len(names)} accounts work after the next start"
+
+
+async def slow_hook(stage):
+    """8: a hook that does not end takes none of the time that is left for the renewal."""
+    disk = stage.disk()
+    realm = stage.realm()
+    hook = ('\n[[on_event]]\ncommand = ["/bin/sh", "-c", "trap : TERM; sleep 100; sleep 100"]\n'
+            'timeout = "5m"\nevents = ["store.failed"]\n')
+    daemon = stage.daemon(folder=disk.folder, more=hook)
+    daemon.runtime = runtime_folder(stage)
+    client = await daemon.start()
+    (name,) = await stage.sign_in(daemon, client, realm, 1)
+    realm.script.append(Fault(delay=2))
+    task = asyncio.create_task(stage.attempt(client, name, timeout=8))
+    await until(lambda: realm.in_flight, 10, "no refresh has begun")
+    disk.fill()
+    await until(lambda: not realm.in_flight, 10, "the provider has not answered")
+    await asyncio.sleep(4)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    began = time.monotonic()
+    stop = asyncio.create_task(daemon.stop(80))
+    await until(lambda: list(daemon.runtime.rglob("*.unsaved.db")), 60, "nothing was put into the runtime folder")
+    took = time.monotonic() - began
+    await stop
+    if took > 10:
+        raise Wrong(f"the renewal was in the runtime folder {took:.0f} s after SIGTERM")
+    return f"the renewal was in the runtime folder {took:.1f} s after SIGTERM"
+
+
 CASES = {
     "database-overwritten": damaged(overwrite), "database-overwritten-noticed": damaged(overwrite, LOOK_SECONDS),
     "database-cut": damaged(truncate), "database-cut-noticed": damaged(truncate, LOOK_SECONDS),
+    "damage-then-commit": damaged(overwrite, LOOK_SECONDS, commits=True),
+    "log-overwritten": damaged(overwrite_log, LOOK_SECONDS), "log-overwritten-kill": damaged(overwrite_log, 12, True),
+    "log-overwritten-commit": damaged(overwrite_log, LOOK_SECONDS, True, commits=True),
     "log-emptied": damaged(empty_log), "log-emptied-then-kill": damaged(empty_log, LOOK_SECONDS, True),
     "key-removed": damaged(remove_key), "key-removed-then-kill": damaged(remove_key, LOOK_SECONDS, True),
     "lock-removed": lock_removed(0), "lock-removed-noticed": lock_removed(LOOK_SECONDS),
-    "folder-removed": folder_removed, "unsaved-at-end": unsaved, "unsaved-taken-over": taken_over}
+    "folder-removed": folder_removed, "unsaved-at-end": unsaved, "unsaved-taken-over": taken_over,
+    "unsaved-still-full": still_full(False), "unsaved-twice": still_full(True), "unsaved-database-lost": lost_and_full,
+    "unsaved-slow-hook": slow_hook}

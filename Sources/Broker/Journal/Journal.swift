@@ -18,6 +18,8 @@ final class Journal: Piece {
   private(set) var failingSince: Timestamp?
   /// Accounts that are newer in memory than on disk, with what this broker last knew to be there.
   private(set) var unsaved: [AccountName: Expectation] = [:]
+  /// Those of them that are being written.
+  private var saving: [AccountName: Expectation] = [:]
   /// Commits under way, by the time since boot at which they began.
   private var commits: [UInt64: Duration] = [:]
   private var isSavingSoon = false
@@ -162,16 +164,15 @@ final class Journal: Piece {
 
   /// The store could not do what it should.
   func failed(_ error: StoreError) {
-    if failure != error {
-      logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(error.hint)"])
-    }
+    let hint = error.isLoss ? "nothing to do: grantd writes it anew from memory, and says so" : error.hint
+    if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
     let isNew = failure == nil
     failure = error
     if isNew {
       failingSince = now
       emit(
         Event(
-          type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: error.hint))
+          type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: hint))
     }
     source?.storeChanged()
     // Whatever this broker wrote now would be written into another's state.
@@ -266,6 +267,10 @@ final class Journal: Piece {
 
   func examine() async {
     guard failure == nil, !isExamining else { return }
+    await look()
+  }
+
+  private func look() async {
     lastExamined = uptime
     isExamining = true
     defer { isExamining = false }
@@ -280,7 +285,9 @@ final class Journal: Piece {
 
   /// Before the end: what is gone or damaged is written anew, while memory still has it.
   func mend() async {
-    await examine()
+    for _ in 0..<Limit.rounds where isExamining { await surroundings.sleep(.milliseconds(100)) }
+    // Also where a full disk is known of: damage may have come since.
+    if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
     for _ in 0..<Limit.rounds where recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
     if failure?.isLoss == true, recovery != .rebuilding { await rebuild() }
   }
@@ -289,6 +296,9 @@ final class Journal: Piece {
   func clockStepped(by step: Duration) { failingSince = failingSince.map { $0 + step } }
 
   // MARK: Accounts that are newer in memory
+
+  /// Accounts that may be newer in memory than on disk.
+  var unsavedAccounts: [AccountName] { Set(unsaved.keys).union(saving.keys).sorted() }
 
   /// Writes what is newer in memory.
   func saveUnsaved() async {
@@ -323,6 +333,8 @@ final class Journal: Piece {
     guard let known = unsaved.removeValue(forKey: account), let changes = source?.changes(of: account) else {
       return true
     }
+    saving[account] = known
+    defer { saving[account] = nil }
     do throws(StoreError) {
       try await commit(changes, expecting: [known])
     } catch {

@@ -41,9 +41,7 @@ extension Grant {
   }
 
   /// Its secrets could not be opened: it has none of those that are on disk.
-  public var isUnreadable: Bool {
-    if case .loginRequired(.unreadable, _) = saved.standing { true } else { false }
-  }
+  public var isUnreadable: Bool { saved.isUnreadable }
 
   /// Every token, also one that was refused.
   public var tokens: [SavedToken] { (token.map { [$0] } ?? []) + narrowed.values.compactMap(\.token) }
@@ -68,6 +66,11 @@ extension Grant {
 }
 
 extension SavedGrant {
+  /// Its secrets could not be opened: it has none of those that are on disk.
+  public var isUnreadable: Bool {
+    if case .loginRequired(.unreadable, _) = standing { true } else { false }
+  }
+
   /// What is left of a grant whose secrets cannot be opened: people must sign in again.
   ///
   /// - Parameter message: why not, in a sentence without a full stop.

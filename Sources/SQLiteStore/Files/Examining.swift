@@ -73,8 +73,7 @@ extension SQLiteStore {
 
   /// False: another program wrote to the database.
   func examineContents() throws(StoreError) -> Bool {
-    guard let files = home.withLock({ $0.files }) else { return true }
-    return try files.examineContents()
+    try home.withLock { home throws(StoreError) in try home.files?.examineContents() ?? true }
   }
 
   // MARK: On the queue of long work
@@ -83,7 +82,7 @@ extension SQLiteStore {
     let files = home.withLock { $0.files }
     do throws(StoreError) {
       try opening.verify()
-      home.withLock { home in if home.files == files { home.files?.written() } }
+      home.withLock { home in if home.files == files { home.files?.isSound() } }
     } catch {
       guard case .corrupt = error else { throw error }
       home.withLock { home in if home.files == files { home.files?.isDamaged(error) } }

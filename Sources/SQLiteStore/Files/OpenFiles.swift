@@ -18,14 +18,17 @@ struct OpenFiles: Sendable, Equatable {
     /// Nanoseconds since 1970. SQLite writes to the database only when it takes the log in.
     var databaseModified = 0
     var logSize = 0
+    var logModified = 0
 
     fileprivate init(in folder: StateFolder) {
+      (databaseSize, databaseModified) = Self.look(at: folder.database)
+      (logSize, logModified) = Self.look(at: folder.log)
+    }
+
+    private static func look(at path: String) -> (size: Int, modified: Int) {
       var status = stat()
-      if stat(folder.database, &status) == 0 {
-        databaseSize = Int(status.st_size)
-        databaseModified = status.st_mtim.tv_sec * 1_000_000_000 + status.st_mtim.tv_nsec
-      }
-      logSize = folder.size(of: folder.log)
+      guard stat(path, &status) == 0 else { return (0, 0) }
+      return (Int(status.st_size), status.st_mtim.tv_sec * 1_000_000_000 + status.st_mtim.tv_nsec)
     }
   }
 
@@ -35,6 +38,8 @@ struct OpenFiles: Sendable, Equatable {
   private(set) var contents: Contents
   /// What was found by reading all of it.
   private(set) var damage: StoreError?
+  /// Another program wrote to the database, and it was not read whole since.
+  private var isChanged = false
 
   /// As they are now, just after the database was opened.
   init(in folder: StateFolder) {
@@ -63,17 +68,29 @@ struct OpenFiles: Sendable, Equatable {
     }
   }
 
-  /// That neither the database nor its log was cut since this program's last write. While it writes none.
+  /// That neither the database nor its log was cut since this program's last write, and that nobody else wrote to the
+  /// log: what is in it counts, and nothing looks at its checksums before the next start. While it writes none.
   ///
   /// - Returns: whether the database is as it was; else another program wrote to it.
-  func examineContents() throws(StoreError) -> Bool {
+  mutating func examineContents() throws(StoreError) -> Bool {
     let now = Contents(in: folder)
     if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     if now.logSize < contents.logSize { throw cut(folder.log, contents.logSize, now.logSize) }
-    return now.databaseModified == contents.databaseModified && now.databaseSize == contents.databaseSize
+    guard now.logSize == contents.logSize, now.logModified == contents.logModified else {
+      throw .corrupt(path: folder.log, detail: "another program wrote to it while grantd had it open")
+    }
+    isChanged =
+      isChanged || now.databaseModified != contents.databaseModified || now.databaseSize != contents.databaseSize
+    return !isChanged
   }
 
-  /// This program has written, or another one has and all could be read.
+  /// All of it was read, and is sound.
+  mutating func isSound() {
+    isChanged = false
+    written()
+  }
+
+  /// This program has written.
   mutating func written() { contents = Contents(in: folder) }
 
   mutating func isDamaged(_ error: StoreError) { damage = error }

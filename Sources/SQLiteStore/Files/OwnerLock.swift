@@ -72,7 +72,11 @@ final class OwnerLock: Sendable {
 
   func release() {
     descriptors.withLock { descriptors in
-      for descriptor in [descriptors.file, descriptors.folder] where descriptor >= 0 { close(descriptor) }
+      for descriptor in [descriptors.file, descriptors.folder] where descriptor >= 0 {
+        // A child that is being started has the descriptor as well, until its execve(2).
+        flock(descriptor, LOCK_UN)
+        close(descriptor)
+      }
       descriptors = Descriptors(folder: -1)
     }
   }

@@ -72,6 +72,8 @@ extension SQLiteStore {
       return home.database
     }
     try? old?.close()
+    // Memory has them, or has what came after them.
+    forget(home.withLock { $0.rescued })
     _ = try database()
   }
 

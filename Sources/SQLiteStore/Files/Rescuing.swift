@@ -7,97 +7,208 @@ import OAuth
 import Sealing
 import Synchronization
 
+/// Accounts that the state folder did not take at the end of a run, and that this run has in memory until it does.
+struct Rescued: Sendable {
+  /// The file that they are in.
+  let path: String
+  /// Of the file: what was taken over once is not taken over again.
+  let id: String
+  let accounts: [AccountName: StoredAccount]
+
+  /// The value of the state, and of the file, that has the ``id``.
+  static let value = "rescue"
+}
+
+/// What a start took over.
+public struct TakenOver: Sendable, Equatable {
+  public let accounts: [AccountName]
+  /// Why they are not in the state yet; nil: they are. Until then they are in memory and in the file.
+  public let failure: StoreError?
+}
+
 // Accounts that the state folder does not take at the end of a run go into a database beside the socket, sealed under
-// the same key. The next start takes them over.
+// the same key. The next start takes them over. Where the state folder takes nothing even then, they count as if they
+// were in the state, and go there with the first commit.
 extension SQLiteStore {
-  /// Writes the accounts into a new file, which replaces one that is there.
+  /// Writes the accounts into a file, with those that an earlier one still has, and replaces that one.
   ///
-  /// - Parameter path: in a folder of this user's, on another file system than the state.
-  public func rescue(_ accounts: [any PackedAccount], to path: String) async throws(StoreError) {
-    let key = home.withLock { $0.key }
-    try await on(packing) { () throws(StoreError) in
-      Self.removeRescued(path)
-      let descriptor = Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
-      guard descriptor >= 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
+  /// - Parameters:
+  ///   - path: in a folder of this user's, on another file system than the state.
+  ///   - id: another one each time: what was taken over once is not taken over again.
+  public func rescue(_ accounts: [any PackedAccount], to path: String, id: String) async throws(StoreError) {
+    let (key, rescued) = home.withLock { ($0.key, $0.rescued) }
+    let names = Set(accounts.map(\.account))
+    let rest = rescued.reduce(into: [:]) { all, one in
+      all.merge(one.accounts) { $0.grant.generation > $1.grant.generation ? $0 : $1 }
+    }
+    let all = accounts + rest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
+    try await on(rescuing) { () throws(StoreError) in
+      try Self.prepareFolder(of: path)
+      let draft = path + ".new"
+      Self.remove(draft)
+      let descriptor = Glibc.open(draft, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+      guard descriptor >= 0 else { throw .unwritable(path: draft, detail: systemError(errno)) }
       Glibc.close(descriptor)
+      var state = StoredState()
+      state.values[Rescued.value] = id
       do {
-        try Opening.write(StoredState(), accounts, under: key, to: path, Opening.writing("grantd.rescue"))
+        try Opening.write(state, all, under: key, to: draft, Opening.writing("grantd.rescue"))
       } catch {
-        Self.removeRescued(path)
+        Self.remove(draft)
         throw .writing(error, at: path)
       }
+      guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
     }
   }
 
-  /// Takes over what ``rescue(_:to:)`` wrote, where the state has an older generation of the same sign-in, or none. The
-  /// file is removed once that is on disk.
+  /// Takes over what ``rescue(_:to:)`` wrote, where the state has an older form of the same sign-in, or none. The file is
+  /// removed once that is in the state.
   ///
-  /// - Returns: the accounts that were taken over; none where there is no such file.
-  public func takeRescued(from path: String) async throws(StoreError) -> [AccountName] {
+  /// - Throws: where the file cannot be read. One that never can be is put aside first.
+  public func takeRescued(from path: String) async throws(StoreError) -> TakenOver {
     var status = stat()
-    guard lstat(path, &status) == 0 else { return [] }
+    guard lstat(path, &status) == 0 else { return TakenOver(accounts: [], failure: nil) }
+    try Self.prepareFolder(of: path)
     guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
       throw .unreadable(path: path, detail: "it is not this user's alone")
     }
     return try await on(queue) { () throws(StoreError) in
-      let accounts = try self.rescued(at: path)
-      let taken: [AccountName]
-      do {
-        let sealer = self.sealer
-        taken = try self.database().writeWithoutTransaction { db in
-          var taken: [AccountName] = []
-          try db.inTransaction(.immediate) {
-            for account in accounts where try account.isNewer(than: db) {
-              try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
-              try account.put(in: db, sealer: sealer)
-              taken.append(account.grant.account)
-            }
-            return .commit
-          }
-          return taken
-        }
+      let rescued: Rescued
+      do throws(StoreError) {
+        rescued = try self.rescued(at: path)
       } catch {
-        throw .writing(error, at: self.location)
+        if error.isForGood { rename(path, path + ".unreadable") }
+        throw error
       }
-      self.home.withLock { $0.files?.written() }
-      Self.removeRescued(path)
-      return taken
+      guard !rescued.accounts.isEmpty else {
+        Self.remove(path)
+        return TakenOver(accounts: [], failure: nil)
+      }
+      self.home.withLock { $0.rescued.append(rescued) }
+      var failure: StoreError?
+      do { try self.transaction([]) } catch { failure = .writing(error, at: self.location) }
+      return TakenOver(accounts: rescued.accounts.keys.sorted(), failure: failure)
     }
   }
 
-  /// More could not have been unsaved: a refresh waits for the disk before the next begins.
-  private static let rescuedMost = 100_000
+  // MARK: On the queue
 
-  private func rescued(at path: String) throws(StoreError) -> [StoredAccount] {
-    let key = home.withLock { $0.key }
+  /// More could not have been unsaved, but for a state that was lost whole.
+  private static let rescuedMost = 10_000_000
+
+  /// What the file has that is newer than the state.
+  private func rescued(at path: String) throws(StoreError) -> Rescued {
+    let database = try database()
     do {
-      let database = try DatabaseQueue(path: path, configuration: Opening.looking)
-      defer { try? database.close() }
-      return try database.read { db in
-        let sql = "SELECT value FROM meta WHERE name = ?"
-        let note = try Data.fetchOne(db, sql: sql, arguments: [Keyring.noteName])
-        guard let note, (try? Keyring(key).find(note)) != nil else {
-          throw StoreError.wrongKey(path: path, keySource: key.source)
-        }
-        return try PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: key.sealer).map {
-          try $0.read(.whole)
-        }
+      let file = try DatabaseQueue(path: path, configuration: Opening.writing("grantd.rescue"))
+      defer { try? file.close() }
+      let version = try file.read { try Int.fetchOne($0, sql: "PRAGMA user_version") ?? 0 }
+      guard version <= Schema.version else {
+        throw StoreError.newer(path: path, found: version, known: Schema.version)
       }
+      try Schema.migrate(file)
+      let (id, accounts) = try file.read { db in
+        let note = try Data.fetchOne(
+          db, sql: "SELECT value FROM meta WHERE name = ?", arguments: [Keyring.noteName])
+        let sealer = try self.sealer(of: note, at: path)
+        let id = try StoredState.readRest(db, sealer: sealer).values[Rescued.value]
+        return try (
+          id ?? "",
+          PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: sealer).map { try $0.read(.whole) }
+        )
+      }
+      let sealer = sealer
+      let newer = try database.read { db in
+        guard try StoredState.readRest(db, sealer: sealer).values[Rescued.value] != id else { return [StoredAccount]() }
+        return try accounts.filter { try $0.isNewer(than: db) }
+      }
+      return Rescued(path: path, id: id, accounts: Dictionary(newer.map { ($0.grant.account, $0) }) { $1 })
     } catch {
       throw .reading(error, at: path)
     }
   }
 
-  private static func removeRescued(_ path: String) {
+  private func sealer(of note: Data?, at path: String) throws(StoreError) -> Sealer {
+    guard let note else { throw .corrupt(path: path, detail: "it does not say what key it is sealed under") }
+    let key = home.withLock { $0.key }
+    do throws(Sealer.Failure) {
+      switch try Keyring(key, previous: [opening.keyring.key] + opening.keyring.previous).find(note) {
+      case .key: return key.sealer
+      case .next(let other), .previous(let other): return other.sealer
+      }
+    } catch {
+      throw error == .otherKey
+        ? .wrongKey(path: path, keySource: key.source)
+        : .corrupt(path: path, detail: "the note of its key is damaged")
+    }
+  }
+
+  /// Within the transaction of a commit, before its changes.
+  func put(_ rescued: [Rescued], in db: Database, _ sealer: Sealer) throws {
+    for one in rescued {
+      for account in one.accounts.values where try account.isNewer(than: db) {
+        try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
+        try account.put(in: db, sealer: sealer)
+      }
+      try Change.putValue(Rescued.value, one.id).apply(to: db, sealer: sealer)
+    }
+  }
+
+  /// They are on disk.
+  func forget(_ rescued: [Rescued]) {
+    guard !rescued.isEmpty else { return }
+    home.withLock { $0.rescued = [] }
+    for one in rescued { Self.remove(one.path) }
+  }
+
+  /// The accounts as they will be once the state takes a commit: a page, where `most` are wanted after a name.
+  func withRescued(
+    _ page: [any PackedAccount], after account: AccountName?, most: Int
+  ) -> [any PackedAccount] {
+    let rescued = home.withLock { $0.rescued }
+    guard !rescued.isEmpty else { return page }
+    var all = Dictionary(page.map { ($0.account, $0) }) { $1 }
+    for one in rescued {
+      for (name, stored) in one.accounts where account.map({ name > $0 }) ?? true {
+        if page.count == most, let last = page.last?.account, name > last { continue }
+        all[name] = pack(stored)
+      }
+    }
+    return Array(all.values.sorted { $0.account < $1.account }.prefix(most))
+  }
+
+  private static func prepareFolder(of path: String) throws(StoreError) {
+    let folder = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
+    do throws(SealingError) {
+      try PrivateFiles.prepareFolder(folder.isEmpty ? "/" : folder)
+    } catch {
+      throw StoreError(error)
+    }
+  }
+
+  private static func remove(_ path: String) {
     for suffix in [""] + StateFolder.companions { unlink(path + suffix) }
   }
 }
 
 extension StoredAccount {
+  /// One whose secrets could not be read takes no place of sealed ones.
   fileprivate func isNewer(than db: Database) throws -> Bool {
     let row = try Row.fetchOne(
       db, sql: "SELECT generation, logged_in_at FROM grants WHERE account = ?", arguments: [grant.account.rawValue])
     guard let row else { return true }
-    return row["logged_in_at"] == grant.loggedInAt.milliseconds && row["generation"] < grant.generation
+    let generation: Int64 = row["generation"]
+    guard row["logged_in_at"] == grant.loggedInAt.milliseconds else { return false }
+    return generation < grant.generation || generation == grant.generation && !grant.isUnreadable
+  }
+}
+
+extension StoreError {
+  /// Another attempt finds the same.
+  fileprivate var isForGood: Bool {
+    switch self {
+    case .newer, .corrupt, .wrongKey, .unreadableAccount: true
+    case .owned, .missing, .unusableKey, .unreadable, .unwritable, .conflict, .closed: false
+    }
   }
 }
