@@ -45,6 +45,45 @@ import Testing
     rig.transport.release(.token)
   }
 
+  @Test("A renewal that the disk does not take ends the wait for answers, and is among what is unsaved")
+  func unsaved() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.store.set(.fails, concerning: isRenewal)
+    let waiting = Task { await rig.reason { try await rig.token("work", timeout: 300) } }
+    #expect(
+      await eventually {
+        if case .committing = await rig.broker.accounts[account("work")]?.phase { true } else { false }
+      })
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
+    // Nothing has to pass but the turns of the loop that waits.
+    for _ in 0..<20 {
+      await settle()
+      rig.clock.advance(.milliseconds(20))
+    }
+    await drained.value
+    #expect(await waiting.value == .storeFailure)
+    let unsaved = try #require(await rig.broker.unsaved().first).read(.whole)
+    #expect(unsaved.grant.refreshToken == Secret("work-r2"))
+  }
+
+  @Test("A disk that hangs keeps the broker for two seconds after its deadline, and what it was given is unsaved")
+  func hangingDisk() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let rig = try await Rig(store: store)
+    rig.store.set(.hangs)
+    await rig.broker.journal.keep(account("work"), onDisk: 1)
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(10)) }
+    let ended = Task {
+      await drained.value
+      return rig.clock.elapsed
+    }
+    let end = await rig.clock.passes { await ended.value }
+    #expect(end <= .seconds(13))
+    #expect(await rig.broker.unsaved().map(\.account) == [account("work")])
+    rig.store.set(.works)
+  }
+
   @Test("What is unread at the end is said by account, with what that may cost")
   func unread() async throws {
     let logged = LoggedLines()
