@@ -84,6 +84,45 @@ import Testing
     #expect(try await rig.token("account-0", timeout: 60).access_token == "account-0-a2")
   }
 
+  @Test("Callers that ask while a probe is under way wait for what it learns, but not for one that is stuck")
+  func callers() async throws {
+    let rig = try await outage()
+    for wait in [5, 10, 20, 30] { await tick(rig, after: wait) }
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.transport.hold(.token)
+    rig.clock.advance(.seconds(10))
+    func ask(_ name: String) -> Task<String?, Never> {
+      Task { (try? await rig.token(name, timeout: 60))?.access_token }
+    }
+    let first = ask("account-0")
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    let others = ["account-1", "account-2"].map(ask)
+    #expect(await eventually { await rig.broker.runtime.waiters.count == 3 })
+    rig.transport.release(.token)
+    #expect(await rig.clock.passes { await first.value } == "account-0-a2")
+    for (number, other) in others.enumerated() {
+      #expect(await rig.clock.passes { await other.value } == "account-\(number + 1)-a2")
+    }
+
+    let stuck = try await outage()
+    for wait in [5, 10, 20, 30] { await tick(stuck, after: wait) }
+    stuck.transport.hold(.token)
+    stuck.clock.advance(.seconds(10))
+    let began = stuck.clock.elapsed
+    let waiting = Task { await stuck.reason { try await stuck.token("account-0", timeout: 60) } }
+    #expect(await eventually { stuck.transport.held(.token) == 1 })
+    let prober = try #require(stuck.transport.requests(.token).last?.form["refresh_token"]).dropLast(3)
+    let other = try #require(Self.names.last { $0 != prober && $0 != "account-0" })
+    let refused = Task {
+      let reason = await stuck.reason { try await stuck.token(other, timeout: 60) }
+      return (reason, stuck.clock.elapsed)
+    }
+    let (reason, end) = await stuck.clock.passes { await refused.value }
+    #expect(reason == .temporarilyUnavailable && end - began <= .seconds(7))
+    stuck.transport.release(.token)
+    _ = await stuck.clock.passes { await waiting.value }
+  }
+
   @Test("A caller's question probes no sooner than the provider asked for")
   func callerAndRetryAfter() async throws {
     let rig = try await outage()

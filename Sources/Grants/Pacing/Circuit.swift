@@ -51,6 +51,12 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
+  /// Until when the probe under way may be expected to be answered; nil: there is none.
+  public func probeEnd(policy: RefreshPolicy) -> Duration? {
+    guard case .probing(_, _, let since) = state else { return nil }
+    return since + policy.probePatience
+  }
+
   /// How many requests may be under way at once, of the `most` that the provider gets.
   func window(most: Int) -> Int {
     switch state {

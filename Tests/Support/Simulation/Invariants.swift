@@ -19,6 +19,7 @@ enum Invariant: String {
   case invisible = "a failing refresh is invisible while the token is valid"
   case probes = "an outage gets a few probes a minute"
   case stampede = "a recovery is no stampede"
+  case recovery = "after an outage who asks gets a token"
   case storm = "no grant is refreshed again and again"
   case revokedLater = "what was forgotten is revoked, or will be"
   case rest = "after the faults everything comes to rest in order"

@@ -1,7 +1,14 @@
+import BrokerAPI
+import Grants
+
 /// What a provider got lately, for the bounds on outages and recoveries.
 struct ProviderWatch {
   /// When the latest fault or crash concerned it.
   var lastTrouble: Moment = .min / 2
+  /// When it last did something else with a request than answer it.
+  var lastFault: Moment = .min / 2
+  /// When it last asked for a wait.
+  var lastWait: Moment = .min / 2
   /// When the first rotation was lost that is not yet made good, by session.
   var lostAt: [Int: Moment] = [:]
   var underWay = 0
@@ -11,7 +18,11 @@ struct ProviderWatch {
   /// When the broker first met the outage.
   var metOutageAt: Moment?
   /// A whole outage: everything fails in it.
-  var outage: (from: Moment, until: Moment)?
+  var outage: (from: Moment, until: Moment)? {
+    didSet { outageFailures = 0 }
+  }
+  /// Refreshes that were sent into it.
+  var outageFailures = 0
 
   mutating func sent(at now: Moment) {
     recent.append(now)
@@ -26,6 +37,45 @@ extension World {
   /// After so long an outage, so few requests a minute are sent into it.
   static let outageIsOld = 5 * minute
   static let probesEachMinute = 8
+
+  /// So long after an outage a question may try the provider: ten seconds after the last try that failed.
+  static let recovery = 12 * second
+  private static let askedRecovery = 15 * second
+  /// So many failures in a row tell the broker that the provider is out of order.
+  private static let knownOutage = 8
+
+  /// A request that is stuck since the outage keeps nobody but its own account.
+  func checkRecovery(_ provider: ModelProvider, from outage: FaultWindow) {
+    let end = outage.until
+    guard accounts.count <= 30, provider.watch.outageFailures >= Self.knownOutage,
+      max(runningSince, resumedAt, steppedAt) < outage.from, isQuiet(provider, since: end)
+    else { return }
+    for account in accounts where account.provider === provider {
+      guard let session = account.session, session.refreshesUnderWay == 0, fate(account, session) == .live,
+        let saved = disk.contents.tokens[account.key], saved.expiresAt.map({ $0 <= wall }) ?? false
+      else { continue }
+      counts.add("recoveries asked for")
+      account.askedAt.append(now)
+      let timeout = Double(Self.askedRecovery / second)
+      call(
+        TokenGet.self, .init(account: account.name, timeout: timeout), account: account, timeout: timeout,
+        hasDeadline: true
+      ) { result, _ in
+        guard case .failure(let error) = result, error.reason == .temporarilyUnavailable || error.reason == .timedOut,
+          self.isQuiet(provider, since: end)
+        else { return }
+        self.violated(
+          .recovery, "\(account.name), asked for \((self.now - end) / second) s after an outage: \(error.message)")
+      }
+    }
+  }
+
+  private func isQuiet(_ provider: ModelProvider, since end: Moment) -> Bool {
+    let watch = provider.watch
+    return machine?.isServing == true && disk.trouble == nil && !stillness.isNow && stillness.coming == nil
+      && max(watch.lastFault, runningSince, resumedAt, steppedAt, disk.lastTrouble, disk.slowUntil) < end
+      && watch.lastWait < end - 20 * minute && watch.recheckedAt < end - 20 * minute
+  }
 
   func checkProbes(_ provider: ModelProvider) {
     if let outage = provider.watch.outage, now >= outage.from,

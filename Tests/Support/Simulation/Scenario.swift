@@ -161,6 +161,7 @@ struct Scenario {
       world.trace.add(world.now, "\(provider.name) is out of order until \(Trace.clock(window.until))")
       provider.watch.outage = (window.from, window.until)
     }
+    world.time.at(window.until + World.recovery) { [world] in world.checkRecovery(provider, from: window) }
   }
 
   private func machine() {

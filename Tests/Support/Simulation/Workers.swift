@@ -74,7 +74,7 @@ extension Counts {
       "refreshes sent", "rotations saved", "answers lost after acting", "crashes", "crashes before a commit",
       "crashes after a commit", "crashes with an answer in hand", "restarts", "reboots", "wrong clocks at boot",
       "clock steps", "suspends", "freezes", "answers that came while the process was stopped",
-      "answers overdue that came", "outages", "probes seen", "recoveries seen",
+      "answers overdue that came", "outages", "probes seen", "recoveries seen", "recoveries asked for",
       "disk: full", "disk: slow", "disk: gone", "disk: missing", "rebuilds", "logins saved",
       "accounts forgotten", "consents withdrawn", "reloads", "tokens handed out", "tokens for a resource",
       "token.get from the cache", "token.report_rejected",

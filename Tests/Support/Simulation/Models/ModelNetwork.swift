@@ -79,6 +79,9 @@ final class ModelNetwork {
     if let fault {
       world.counts.add("fault \(fault.rawValue)")
       provider.watch.lastTrouble = world.now
+      provider.watch.lastFault = world.now
+      if fault.asksToWait { provider.watch.lastWait = world.now }
+      if exchange.isRefresh, Fault.outages.contains(fault) { provider.watch.outageFailures += 1 }
     }
     world.trace.add(world.now, "\(provider.name) ← \(describe(exchange))\(fault.map { " ⚡ \($0.rawValue)" } ?? "")")
     let there = random.between(provider.latency.lowerBound, provider.latency.upperBound)
