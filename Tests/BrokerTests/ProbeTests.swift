@@ -118,7 +118,9 @@ import Testing
       return (reason, stuck.clock.elapsed)
     }
     let (reason, end) = await stuck.clock.passes { await refused.value }
-    #expect(reason == .temporarilyUnavailable && end - began <= .seconds(7))
+    #expect(
+      reason == .temporarilyUnavailable && end - began <= .seconds(7),
+      "\(String(describing: reason)) after \(end - began)")
     stuck.transport.release(.token)
     _ = await stuck.clock.passes { await waiting.value }
   }

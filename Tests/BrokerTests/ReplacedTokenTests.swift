@@ -84,7 +84,8 @@ import Testing
     #expect(
       await eventually {
         _ = await rig.broker.tick()
-        return Set(rig.transport.requests(.revocation).map { $0.form["token"] }) == ["work-r1", "work-r2"]
+        // The one before too, unless the renewal was saved before the login.
+        return rig.transport.requests(.revocation).contains { $0.form["token"] == "work-r2" }
       })
   }
 

@@ -26,8 +26,10 @@ extension RefreshEngine {
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
     if let error = accounts.holdsBack(grant) { return .heldBack(error) }
-    if case .open(let outage, let retryAt, _) = connection.gate.circuit.state, !mayProbe(connection) {
-      return .unreachable(outage.failure, retryAt: wall(retryAt))
+    let circuit = connection.gate.circuit
+    if let outage = circuit.outage, !mayProbe(connection), !awaitsProbe(connection) {
+      let next = circuit.nextProbe(isWanted: false, policy: accounts.refreshPolicy) ?? uptime
+      return .unreachable(outage.failure, retryAt: wall(next))
     }
     accounts[account]?.wants(key)
     // Its lease's holder brings the token, or its end lets us try.
@@ -69,6 +71,13 @@ extension RefreshEngine {
   /// Whether a caller's question may try a provider that does not answer.
   func mayProbe(_ connection: ProviderConnection) -> Bool {
     connection.gate.circuit.nextProbe(isWanted: true, policy: accounts.refreshPolicy).map { $0 <= uptime } ?? false
+  }
+
+  /// Whether a probe is under way that may be answered at any moment.
+  func awaitsProbe(_ connection: ProviderConnection) -> Bool { probeEnd(connection).map { $0 > uptime } ?? false }
+
+  func probeEnd(_ connection: ProviderConnection) -> Duration? {
+    connection.gate.circuit.probeEnd(policy: accounts.refreshPolicy)
   }
 
   private func next(

@@ -16,7 +16,6 @@ extension RefreshEngine {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
       let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key)
       var isProbe = false
-      var end = deadline
       switch answer {
       case .token(let token):
         if accounts[account]?.served(key) == true { wakeScheduler() }
@@ -25,15 +24,8 @@ extension RefreshEngine {
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt):
         // In an outage the account's own wait does not count.
-        guard let connection = providers[grant.saved.provider] else {
+        guard let connection = providers[grant.saved.provider], mayProbe(connection) || awaitsProbe(connection) else {
           throw accounts.unavailable(grant, failure, retryAt: retryAt)
-        }
-        if !mayProbe(connection) {
-          // A probe under way may be answered at any moment; one that is stuck is not waited for.
-          guard let patience = connection.gate.circuit.probeEnd(policy: accounts.refreshPolicy), patience > uptime else {
-            throw accounts.unavailable(grant, failure, retryAt: retryAt)
-          }
-          end = min(end, patience)
         }
         isProbe = true
       case .refused(let failure): throw accounts.notGranted(grant, key, failure)
@@ -47,7 +39,9 @@ extension RefreshEngine {
           throw tooShort(grant)
         }
         if answer == .refresh || isProbe { try begin(account, grant, key) }
-        try await waitForRefresh(account, for: uid, until: end)
+        // Another account's probe that is stuck is not waited for.
+        let probe = accounts[account]?.phase == .idle ? providers[grant.saved.provider].flatMap(probeEnd) : nil
+        try await waitForRefresh(account, for: uid, until: min(deadline, probe ?? deadline))
       } catch {
         // Less time than asked for is better than none.
         guard case .token(let token) = accounts[account]?.lastResort(at: now, key: key) else { throw error }
