@@ -19,6 +19,7 @@ enum Invariant: String {
   case invisible = "a failing refresh is invisible while the token is valid"
   case probes = "an outage gets a few probes a minute"
   case stampede = "a recovery is no stampede"
+  case harmless = "an odd answer that can be used is used"
   case recovery = "after an outage who asks gets a token"
   case storm = "no grant is refreshed again and again"
   case revokedLater = "what was forgotten is revoked, or will be"
@@ -267,6 +268,26 @@ extension World {
         account.session === session, session.isAlive, account.newestSaved < newest
       else { return }
       violated(.loss, "\(account.name): an answer that came a minute ago is not on disk, which works")
+    }
+  }
+
+  /// The account's own token of a refresh whose answer is odd and whole.
+  func harmlessAnswer(_ answer: HTTPResponse, to exchange: ModelNetwork.Exchange) {
+    let provider = exchange.provider
+    guard exchange.isRefresh, exchange.form["resource"] == nil, exchange.form["scope"] == nil,
+      let token = provider.accessToken(in: answer), let session = provider.session(token),
+      let account = accounts.first(where: { $0.session === session })
+    else { return }
+    let (run, heardAt) = (run, now)
+    time.after(minute) { [self] in
+      guard run == self.run, disk.trouble == nil, max(disk.lastTrouble, disk.slowUntil, resumedAt) < heardAt,
+        account.session === session, session.isAlive, !account.reported.contains(token.text)
+      else { return }
+      counts.add("odd answers used")
+      let saved = disk.contents.tokens[account.key].flatMap { Token($0.accessToken.exposed) }
+      guard let saved, saved.session == token.session, saved.number >= token.number else {
+        return violated(.harmless, "\(account.name): \(token.text), which came a minute ago, is not on disk")
+      }
     }
   }
 

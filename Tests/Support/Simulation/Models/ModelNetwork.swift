@@ -157,7 +157,12 @@ final class ModelNetwork {
       let oddity = Oddity(response, &random)
       if oddity.hidesLifetime { provider.hidesLifetime(ofTokenIn: oddity.response) }
       let answer = world.options.sabotage == .picky ? json("{}") : oddity.response
-      world.time.after(back) { self.deliver(exchange, answer) }
+      world.time.after(back) {
+        if oddity.isHarmless, !exchange.isOver, exchange.run == self.world.run {
+          self.world.harmlessAnswer(answer, to: exchange)
+        }
+        self.deliver(exchange, answer)
+      }
     case .tooLargeAfter:
       world.time.after(back) { self.end(exchange, .failure(TransportError(.tooLarge, "more than a MiB"))) }
     case nil: world.time.after(back) { self.deliver(exchange, response) }

@@ -225,11 +225,13 @@ final class ModelProvider {
 extension ModelProvider {
   /// The answer does not say how long this one lives.
   func hidesLifetime(ofTokenIn answer: HTTPResponse) {
-    let text = String(decoding: answer.body, as: UTF8.self)
-    guard let match = text.firstMatch(of: #/"access_token":"([^"]+)"/#), let token = Token(String(match.1)),
-      let session = session(token)
-    else { return }
+    guard let token = accessToken(in: answer), let session = session(token) else { return }
     session.accessTokens[token.number].expiresAt = nil
+  }
+
+  func accessToken(in answer: HTTPResponse) -> Token? {
+    let text = String(decoding: answer.body, as: UTF8.self)
+    return text.firstMatch(of: #/"access_token":"([^"]+)"/#).flatMap { Token(String($0.1)) }
   }
 }
 
