@@ -68,7 +68,7 @@ public enum ErrorReason: String, Codable, Sendable, CaseIterable {
     case .loginRequired: "The grant has ended; only a person signing in can help."
     case .loginDenied: "The person or the provider refused the login."
     case .loginCancelled: "The login was cancelled."
-    case .loginExpired: "Nobody completed the login in time."
+    case .loginExpired: "The login was not completed in time."
     case .loginInProgress: "Another login has to end first."
     case .invalidCallback: "The address does not complete a login: forged, used before, late or unreadable."
     case .temporarilyUnavailable: "The provider cannot be reached or is failing; the broker tries again by itself."

@@ -100,7 +100,7 @@ final class NameLookups: Sendable {
     return await withTaskCancellationHandler {
       await withCheckedContinuation { join(host, number, $0) }
     } onCancel: {
-      end(number, .failure(Failure(message: "nobody waits for the name any longer")))
+      end(number, .failure(Failure(message: "the name is no longer needed")))
     }
   }
 
@@ -121,7 +121,7 @@ final class NameLookups: Sendable {
       continuation.resume(returning: hosts(host).mapError { _ in Failure(message: message) })
     }
     // Where that was before it waited, nobody else ends it.
-    if Task.isCancelled { end(number, .failure(Failure(message: "nobody waits for the name any longer"))) }
+    if Task.isCancelled { end(number, .failure(Failure(message: "the name is no longer needed"))) }
   }
 
   private func begin(_ host: String) {

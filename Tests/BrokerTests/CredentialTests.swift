@@ -237,7 +237,7 @@ import Testing
     #expect(forged.last?.entry.detail == "of several names")
     let unknown = try #require(records.first { $0.entry.who.uid == nil })
     #expect(unknown.entry.detail == "the \\u{1b}[2Jkernel does not say")
-    #expect(unknown.sentence == "refused credential to somebody whom the kernel does not name")
+    #expect(unknown.sentence == "refused credential to a process that the kernel does not name")
   }
 
   @Test("A credential that did not get to its unit is recorded beside its release, and among the refusals")

@@ -126,7 +126,7 @@ struct VMSProviderTests {
     ("cameras://sign-in?code=a&code=b", .refused(.duplicateParameter("code"))),
     (
       "cameras://sign-in?error=access_denied",
-      .refused(.unusable("it says access_denied, which anybody could have sent. Cancel the login if you declined it"))
+      .refused(.unusable("it says access_denied, which any site could have sent. Cancel the login if you declined it"))
     ),
   ]
 

@@ -65,7 +65,7 @@ final class DeclaredAccounts: Piece {
     if let saved = accounts[name]?.saved {
       guard saved.kind.isUnattended else {
         logger.warning(
-          "[account.\(name)] is not in force: somebody signed in to an account of that name",
+          "[account.\(name)] is not in force: a login made an account of that name",
           metadata: [
             "account": "\(name)", "hint": "Rename it, or `grantctl logout \(name)`, then reload.",
           ])

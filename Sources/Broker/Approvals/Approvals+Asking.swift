@@ -149,7 +149,7 @@ extension Approvals {
       }
       guard uptime < until else {
         throw RPCError(
-          .timedOut, "nobody allowed \(release.question.method) for account \(release.question.account) in time",
+          .timedOut, "\(release.question.method) for account \(release.question.account) was not confirmed in time",
           hint: "Rule \(confirmation.rule) has a person allow it: `grantctl approve --wait` asks them as requests come."
         )
       }

@@ -12,7 +12,7 @@ extension AuditRecord {
     let times = count > 1 ? " (\(count) times)" : ""
     let account = entry.account.map { " of account \($0.prefix(128))" } ?? ""
     // The broker refuses itself nothing.
-    let whom = entry.isRefusal && entry.who.uid == nil ? "somebody whom the kernel does not name" : entry.who.words
+    let whom = entry.isRefusal && entry.who.uid == nil ? "a process that the kernel does not name" : entry.who.words
     if entry.result == AuditEntry.notDelivered { return "\(entry.method)\(account) did not get to \(whom)\(times)" }
     if entry.isRefusal { return "refused \(entry.method)\(account) to \(whom)\(times)" }
     let end = entry.result == AuditEntry.ok ? "" : ": \(entry.result)"

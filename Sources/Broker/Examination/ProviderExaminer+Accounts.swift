@@ -40,15 +40,15 @@ extension ProviderExaminer {
       .init(name: .refresh_token, account: account, result: result, message: message, hint: hint)
     }
     if case .loginRequired = saved.standing { return check(.failed, "the grant has ended", accounts.loginHint(saved)) }
-    if saved.kind.isUnattended { return check(.ok, "needs none: nobody has to sign in (\(saved.kind.rawValue))") }
+    if saved.kind.isUnattended { return check(.ok, "needs none: it is issued without a login (\(saved.kind.rawValue))") }
     guard saved.refreshToken != nil else {
       let end = grant.token?.expiresAt.map { " in \(($0 - now).words)" } ?? ""
       guard provider.refreshTraits.isSupported else {
         return check(
-          .ok, "kind \(provider.description.kind) has none: somebody signs in again when the session ends\(end)")
+          .ok, "kind \(provider.description.kind) has none: a new login is needed when the session ends\(end)")
       }
       return check(
-        .warning, "there is none: somebody must sign in again when the access token ends\(end)",
+        .warning, "there is none: a new login is needed when the access token ends\(end)",
         "Does the provider want offline_access or a prompt for one? See scopes above; then sign in again with "
           + "`grantctl login \(saved.provider) \(account)`.")
     }

@@ -149,7 +149,7 @@ extension ProviderExaminer {
     } catch {
       return .init(
         name: .keys, result: .failed, message: "\(request.url.absoluteString): \(error.description)",
-        hint: "ID tokens cannot be verified without them, so nobody can sign in. Check jwks_uri and issuer in "
+        hint: "ID tokens cannot be verified without them, so every login fails. Check jwks_uri and issuer in "
           + "[provider.\(provider.name)], or wait if the provider is out of order.")
     }
   }

@@ -39,7 +39,7 @@ extension StoreError {
       "restore the key (32 bytes, or their base64 or hexadecimal text, mode 0600, owned by grantd's user) in \(source); "
         + "where it is lost, move the database away and sign in again"
     case .unreadable(let path, _):
-      "see that grantd's user owns \(path), that nobody else may write there, and that the disk is mounted read-write"
+      "see that grantd's user owns \(path), that no other user may write there, and that the disk is mounted read-write"
     case .unwritable(let path, _):
       "free space on the disk of \(path) and see that it is writable; what was saved before is unharmed, "
         + "and grantd tries again"

@@ -43,7 +43,7 @@ extension Logins {
     guard login.isPending else {
       throw RPCError(.loginInProgress, "the login goes on already", hint: "Wait for it with `login.wait`.")
     }
-    guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, "nobody completed the login in time") }
+    guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, "the login was not completed in time") }
     let input = try input(params, login.saved)
     let name = login.saved.provider
     guard let provider = providers[name]?.provider else { throw providerError(gone(name), provider: name) }

@@ -44,7 +44,7 @@ extension Logins {
       old.provider != login.provider || provider.tokenTraits.isAnotherPerson(issued.identity, than: old.identity)
     {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
-      let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "somebody else"
+      let signedIn = issued.identity.map { $0.email ?? $0.username ?? $0.subject } ?? "another person"
       let expected = old.identity.map { $0.email ?? $0.username ?? $0.subject } ?? old.provider.rawValue
       return RPCError(
         .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",

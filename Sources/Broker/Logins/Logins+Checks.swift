@@ -64,7 +64,7 @@ extension Logins {
   func checkName(_ account: AccountName, provider: ProviderName) throws(RPCError) {
     if let grant = accounts[account], grant.saved.kind.isUnattended {
       throw .invalidParams(
-        "account \(account) is declared in the configuration and needs nobody to sign in",
+        "account \(account) is declared in the configuration and needs no login",
         hint: "Choose another name, or remove [account.\(account)] from the configuration.")
     }
     if let grant = accounts[account], grant.saved.provider != provider {

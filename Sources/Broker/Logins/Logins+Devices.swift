@@ -60,7 +60,7 @@ extension Logins {
       let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
       await fail(login.id, error)
     case .success(.expired):
-      await fail(login.id, RPCError(.loginExpired, "nobody confirmed the code in time, or the provider forgot it"))
+      await fail(login.id, RPCError(.loginExpired, "the code was not confirmed in time, or the provider forgot it"))
     case .success(.issued(let issued)): await adoptPolled(issued, login, provider, sentAt: sentAt)
     }
     return nil

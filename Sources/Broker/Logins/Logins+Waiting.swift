@@ -87,7 +87,7 @@ extension Logins {
   /// Nobody came in time; one whose code is being traded is not ended by that.
   func expire(_ id: LoginID) async {
     guard table[id]?.isPending == true else { return }
-    await fail(id, RPCError(.loginExpired, "nobody completed the login in time"))
+    await fail(id, RPCError(.loginExpired, "the login was not completed in time"))
   }
 
   /// Ends a login with what it was for, which is on disk or handed out; the login is on disk no more.

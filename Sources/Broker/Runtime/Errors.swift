@@ -37,7 +37,7 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCErr
       .temporarilyUnavailable, message, retryAfter: retryAfter.map { Double($0.wholeSeconds) } ?? 30, oauth: oauth)
   case .lost, .notSent, .blocked: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
   case .denied:
-    return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as somebody else.")
+    return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as another person.")
   case .unsupported: return RPCError(.unsupportedByProvider, message)
   }
 }

@@ -31,7 +31,7 @@ extension Sections {
   static let account = Section<AccountDraft>(
     header: "[account.NAME]",
     meaning:
-      "An account that needs nobody to sign in. NAME is 1 to 128 characters of `A-Z a-z 0-9 . _ @ + -`. Accounts that "
+      "An account that needs no login. NAME is 1 to 128 characters of `A-Z a-z 0-9 . _ @ + -`. Accounts that "
       + "people sign in to are not declared: `grantctl login` makes them.",
     keys: anyGrant + jwtBearer + tokenExchange)
 

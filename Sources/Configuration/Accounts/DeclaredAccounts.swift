@@ -65,7 +65,7 @@ struct DeclaredAccounts {
       }
       if systems.contains(where: { $0.site.name == account.provider }) {
         report.problem(
-          "\(title) needs nobody to sign in, and [provider.\(account.provider)] gives nothing without a person",
+          "\(title) needs no login, and [provider.\(account.provider)] gives nothing without a person",
           at: place,
           suggestion: "remove it, and sign in with grantctl login \(account.provider) \(account.name)")
         continue

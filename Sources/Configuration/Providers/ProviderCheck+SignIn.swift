@@ -24,7 +24,7 @@ extension ProviderCheck {
     }
     if kind == .oidc {
       report.problem(
-        "\"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nobody proves for whom the "
+        "\"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nothing proves for whom the "
           + "token is", at: place(of: "response_type"),
         suggestion: "leave it out, or write kind = \"oauth2\" if the provider has nothing else")
     }

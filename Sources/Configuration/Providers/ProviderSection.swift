@@ -77,7 +77,7 @@ extension Sections {
     ),
     Key(
       "client_secret_file", .path, \.secretFile,
-      "The file with the client secret; nobody else may be able to read it. A newline at its end is left out."),
+      "The file with the client secret; no other user may be able to read it. A newline at its end is left out."),
     Key(
       "client_secret_credential", .name, \.secretCredential,
       "The systemd credential with the client secret (`LoadCredential=`, `LoadCredentialEncrypted=`)."),
@@ -90,7 +90,7 @@ extension Sections {
     ),
     Key(
       "client_key_file", .path, \.clientKey.file,
-      "The file with the client's private key, PEM or JWK (RFC 7523); nobody else may be able to read it."),
+      "The file with the client's private key, PEM or JWK (RFC 7523); no other user may be able to read it."),
     Key(
       "client_key_credential", .name, \.clientKey.credential, "The systemd credential with the client's private key."),
     Key(
@@ -119,7 +119,7 @@ extension Sections {
       "The client's certificate, PEM, and those between it and its authority (RFC 8705)."),
     Key(
       "tls_key_file", .path, \.tls.keyFile,
-      "The private key of that certificate, PEM; nobody else may be able to read it."),
+      "The private key of that certificate, PEM; no other user may be able to read it."),
     Key("tls_key_credential", .name, \.tls.keyCredential, "The systemd credential with that key."),
   ]
 }

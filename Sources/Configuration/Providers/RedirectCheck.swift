@@ -47,7 +47,7 @@ struct RedirectCheck {
     for system in settings.systems where !system.redirectsWithNonce && system.site.redirect.fixed?.origin == origin {
       report.warning(
         "[provider.\(system.site.name)] has its redirect_uri at public_url, and nothing in its answers names a login: "
-          + "whoever reaches the proxy can end another's", at: self.place(system.site.name))
+          + "every client of the proxy can end another's", at: self.place(system.site.name))
     }
   }
 

@@ -28,7 +28,7 @@ extension Sections {
   static let rule = Section<RuleDraft>(
     header: "[[rule]]",
     meaning:
-      "Who may do what. Without a rule nobody may do anything, but root in a system instance and the owner in a user one. "
+      "Who may do what. Without a rule only root (system instance) or the owner (user instance) may do anything. "
       + "All that a rule names of a caller must be so.",
     keys: [
       Key(
@@ -47,7 +47,7 @@ extension Sections {
       ),
       Key(
         "exe", .path, \.executable,
-        "The path of the caller's executable. Together with a user, a group or a unit: anybody can run a program with code "
+        "The path of the caller's executable. Together with a user, a group or a unit: any user can run a program with code "
           + "of their own in it. A system instance needs CAP_SYS_PTRACE to see that of other users."),
       Key(
         "anyone", .flag, \.anyone, standard: "false", "Must be true in a rule that names nothing of the caller."),

@@ -115,7 +115,7 @@ enum Sections {
     header: "[limits]",
     meaning:
       "How much each caller may ask: each user, and of one user each unit and each executable by itself. Tokens that are "
-      + "served from memory are not counted. Who asks too often gets `rate_limited` for a while, and keeps nobody waiting.",
+      + "served from memory are not counted. Who asks too often gets `rate_limited` for a while, and delays no other caller.",
     keys: [
       Key(
         "requests_per_second", .number(1...1_000_000), \.rate, standard: "2000",

@@ -20,7 +20,7 @@ extension Sections {
       Key(
         "replace_session", .word, \.replacing, standard: "none: the person is asked",
         "Which session to replace where the server allows no more. `oldest`: the one that was used the longest time "
-          + "ago; `offline`: one that nobody is using. At most three in one login; the person is asked where there is none "
+          + "ago; `offline`: one that is not in use. At most three in one login; the person is asked where there is none "
           + "such."
       ),
     ])
@@ -42,7 +42,7 @@ extension Sections {
         standard: "[]", "Those that a login may name; empty: any."),
       Key(
         "default_identity_provider", .pathSegment, \.standardIdentityProvider,
-        standard: "the only one of `identity_providers`", "Who signs people in where the login names nobody."),
+        standard: "the only one of `identity_providers`", "The identity provider where the login names none."),
       Key(
         "session_cookie", .cookieName, \.cookieName, standard: "\"blaize_session\"",
         "The cookie that a session goes by."),
@@ -57,7 +57,7 @@ extension Sections {
         standard: "`user_id`, `id`, `sub`, `identifiers.email_address`, `email_address`, `email`",
         "Where a profile says who the person is: dotted paths, the best first."),
       Key(
-        "logout_where", .word, \.logoutReach, standard: "\"JUST_HERE\"", "How far a logout goes where nobody says."),
+        "logout_where", .word, \.logoutReach, standard: "\"JUST_HERE\"", "How far a logout goes by default."),
       Key(
         "redirect_parameter", .name, \.redirectParameter, standard: "none: the server knows it",
         "The parameter that tells the server the redirect URI at the start of a login."),
@@ -97,7 +97,7 @@ extension Sections {
       "The client's certificate, PEM, and those between it and its authority."),
     Key(
       "tls_key_file", .path, \.tls.keyFile,
-      "The private key of that certificate, PEM; nobody else may be able to read it."
+      "The private key of that certificate, PEM; no other user may be able to read it."
     ),
     Key("tls_key_credential", .name, \.tls.keyCredential, "The systemd credential with that key."),
     Key(

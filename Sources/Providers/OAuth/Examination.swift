@@ -34,7 +34,7 @@ extension OAuthProvider {
     }
     let hint =
       settings.idToken.algorithms.isEmpty
-      ? "Ask the provider's operator: its ID tokens cannot be verified, so nobody can sign in."
+      ? "Ask the provider's operator: its ID tokens cannot be verified, so every login fails."
       : "Compare id_token_algorithms in [provider.\(name)] with what the provider signs with, then `grantctl reload`."
     return Finding(
       .keys, .failed(hint: hint), "none of the provider's \(keys.keys.count) keys can verify a signature by \(names)")

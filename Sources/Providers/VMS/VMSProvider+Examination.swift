@@ -37,7 +37,7 @@ extension VMSProvider {
     }
     let version = members.text("version").map { " \($0.printable(limit: 64))" } ?? ""
     guard members["is_external_auth_enabled"]?.flag != false else {
-      let hint = "Its operator can turn external login on; until then nobody can sign in here."
+      let hint = "Its operator can turn external login on; until then no login is possible here."
       return Finding(.endpoints, .failed(hint: hint), Self.disabled)
     }
     return Finding(.endpoints, .ok, "version\(version.isEmpty ? " not said" : version), external login is on")

@@ -51,7 +51,7 @@ extension VMSProvider {
   private func unavailable(_ response: HTTPResponse) -> ProviderFailure {
     switch response.status {
     case 409: return tooOld(response)
-    case 401, 403: return .denied(message: "the server lets nobody sign in: \(response.account)")
+    case 401, 403: return .denied(message: "the server has turned sign-in off: \(response.account)")
     case 404:
       return .misconfigured(message: "there is no video management system at base_url (HTTP 404)", nil)
     case 400..<500:
@@ -82,7 +82,7 @@ extension VMSProvider {
       guard let error = response.error else { return .refused(.neitherCodeNorError) }
       // Nothing proves whose word it is.
       return .refused(
-        .unusable("it says \(error.code), which anybody could have sent. Cancel the login if you declined it"))
+        .unusable("it says \(error.code), which any site could have sent. Cancel the login if you declined it"))
     }
   }
 

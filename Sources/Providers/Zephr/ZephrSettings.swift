@@ -16,7 +16,7 @@ public struct ZephrSettings: Sendable, Equatable {
   public var emailDomainStatus = 403
   /// Where a profile says who the person is, as dotted paths, the best first.
   public var subjectMembers = ["user_id", "id", "sub", "identifiers.email_address", "email_address", "email"]
-  /// How far a logout goes where nobody says.
+  /// How far a logout goes by default.
   public var logoutReach = Reach.justHere
   /// Each login has a redirect URI of its own, which the start tells the server.
   public var redirectsWithNonce = false

@@ -126,7 +126,7 @@ struct BackupCommand: BrokerCommand {
     let accounts = "\(made.accounts) account\(made.accounts == 1 ? "" : "s")"
     shell.terminal.say(SafeText.line("Backup of \(accounts): \(file) (\((made.size + 1023) / 1024) KiB)"))
     let what = secret.keyFile == nil ? "passphrase" : "key file"
-    shell.terminal.say("Keep the \(what): without it nobody opens the backup, you included.")
+    shell.terminal.say("Keep the \(what): the backup cannot be opened without it.")
     shell.terminal.say(SafeText.line("Take it back with: \(shell.command("restore \(ShellWord.quoted(file))"))"))
   }
 }

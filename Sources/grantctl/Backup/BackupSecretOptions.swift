@@ -36,7 +36,7 @@ struct BackupSecretOptions: ParsableArguments {
   func check(_ shell: Shell) throws(Failure) {
     guard isAsked, !shell.terminal.canAsk else { return }
     throw Failure(
-      .usage, "there is nobody to ask for the passphrase",
+      .usage, "there is no terminal to ask for the passphrase",
       hints: ["Give it with --passphrase-file FILE (“-” reads standard input), or a key with --key-file FILE."])
   }
 

@@ -42,7 +42,7 @@ struct RestoreCommand: BrokerCommand {
     try secret.check(shell)
     guard moved || shell.terminal.canAsk else {
       throw Failure(
-        .usage, "nobody has said that the broker of the backup no longer runs",
+        .usage, "it is not confirmed that the broker of the backup no longer runs",
         hints: [
           "Two brokers that refresh one grant end it. Stop the other one for good, then add --moved."
         ])

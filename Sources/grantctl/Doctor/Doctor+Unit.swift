@@ -93,7 +93,7 @@ extension Doctor {
     }
     if instance(of: path) == .user, file.uid != uid, file.uid != 0 {
       return Report.Item(
-        "socket", .failed, "\(path) belongs to uid \(file.uid), not to you: whoever that is gets your requests",
+        "socket", .failed, "\(path) belongs to uid \(file.uid), not to you: that user gets your requests",
         hint: "Stop what listens there, remove the file, and start your own broker again.")
     }
     return Report.Item("socket", .ok, "\(path)\(Self.facts(look))")
@@ -117,8 +117,8 @@ extension Doctor {
       return failed("there is none at \(path)\(others)", start)
     case (.notRunning, .found(let file)) where file.kind != .socket:
       return failed("\(path) is no socket", "Move it away. \(start)")
-    case (.notRunning, .found): return failed("\(path) is there, and nobody listens: the daemon has ended", start)
-    case (.notRunning, .hidden): return failed("nobody answers at \(path), whose folder you may not see", start)
+    case (.notRunning, .found): return failed("\(path) is there, but no process listens: the daemon has ended", start)
+    case (.notRunning, .hidden): return failed("no answer at \(path), whose folder you may not see", start)
     default: return failed(failure.message, failure.hints.joined(separator: "\n"))
     }
   }
@@ -145,7 +145,7 @@ extension Doctor {
       return item(.skipped, "only the daemon's user can check it", "`sudo grantd --system --check-config`")
     }
     guard let grantd = shell.terminal.find("grantd") else {
-      return file == nil ? item(.skipped, "grantd is not in PATH, so nobody can check it") : read
+      return file == nil ? item(.skipped, "grantd is not in PATH, so it cannot be checked") : read
     }
     let arguments = ["--\(instance.rawValue)", "--check-config"] + (file.map { ["--config", $0] } ?? [])
     guard let answer = await machine.run([grantd] + arguments, Self.childTimeout) else {

@@ -85,7 +85,7 @@ struct LoginWatch: Sendable {
     case .interrupted: Failure(.interrupted, "interrupted: the login is cancelled")
     case .inputEnded: Failure(.loginFailed, "no address was pasted that completes the login", hints: [again])
     case .timedOut, .expired, .answered, .typed, .tick:
-      Failure(.loginFailed, "nobody signed in in time", hints: [again])
+      Failure(.loginFailed, "the login was not completed in time", hints: [again])
     }
   }
 

@@ -30,7 +30,7 @@ struct SecretInput {
     let path = SafeText.line(path)
     return Failure(
       .usage, "every user of this machine can read \(path)",
-      hints: ["`chmod 600 \(path)`; and take another secret if somebody may have read it."])
+      hints: ["`chmod 600 \(path)`; and take another secret if another user may have read it."])
   }
 
   func readStandardInput() async throws(Failure) -> SecretText {

@@ -65,7 +65,7 @@ import Testing
         + "redirect_uri = \"https://broker.example.com/cameras\"\n"
         + "[callback]\nport = 1\npublic_url = \"https://broker.example.com\"",
       "grantd.toml:1: [provider.cameras] has its redirect_uri at public_url, and nothing in its answers names a login: "
-        + "whoever reaches the proxy can end another's"
+        + "every client of the proxy can end another's"
     ),
   ]
 

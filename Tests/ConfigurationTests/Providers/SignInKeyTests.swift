@@ -26,7 +26,7 @@ struct SignInKeyTests {
     ),
     (
       "response_type = \"token\"\nallow_implicit = true",
-      "4: \"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nobody proves for whom the "
+      "4: \"response_type\" in \(title) is \"token\", and its kind is \"oidc\": without a code nothing proves for whom the "
         + "token is: leave it out, or write kind = \"oauth2\" if the provider has nothing else"
     ),
     (

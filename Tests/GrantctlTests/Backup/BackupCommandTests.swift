@@ -99,7 +99,7 @@ import Testing
       #expect(
         recorder.out == """
           Backup of 13 accounts: b.out (196 KiB)
-          Keep the passphrase: without it nobody opens the backup, you included.
+          Keep the passphrase: the backup cannot be opened without it.
           Take it back with: grantctl restore b.out
 
           """)

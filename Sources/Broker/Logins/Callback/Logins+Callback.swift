@@ -98,7 +98,7 @@ extension Logins {
   private func receive(_ address: ReturnedAddress, of login: SavedLogin) async -> CallbackVerdict {
     if let spent = spent(login.id) { return spent }
     guard login.expiresAt > now else {
-      return .failed(await fail(login.id, RPCError(.loginExpired, "nobody completed the login in time")))
+      return .failed(await fail(login.id, RPCError(.loginExpired, "the login was not completed in time")))
     }
     // What came back has been taken, and a browser may show the page again. But where nothing in it names the login, it
     // may have been a stranger's.

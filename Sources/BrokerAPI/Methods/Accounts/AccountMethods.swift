@@ -143,7 +143,7 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "refresh_expires_at": "When the refresh token ends, in Unix seconds, where known: a person should sign in before.",
     "refresh_expiry_learned":
       "Whether that is a guess from when earlier ones ended, and not the provider's or the configuration's word.",
-    "refresh_expires_soon": "Whether that is soon or past: somebody should sign in again.",
+    "refresh_expires_soon": "Whether that is soon or past: a new login is needed.",
     "refresh_issued_at": "When the refresh token was first handed out, in Unix seconds, where known.",
     "last_refresh_at": "When a token last came from the provider, in Unix seconds.",
     "logged_in_at": "When a person last signed in, in Unix seconds.",

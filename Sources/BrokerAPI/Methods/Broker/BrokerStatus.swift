@@ -132,7 +132,7 @@ public enum BrokerStatus: RPCMethod {
       "odd_answers":
         "What in its token answers was outside the specification and passed over. Absent: nothing, since the settings were read.",
       "lost_grants":
-        "How many grants ended since the start that nobody wanted to end, and of which no end was announced. Absent: none. `grantd_lost_grants` has them by reason.",
+        "How many grants ended since the start that neither the person nor the provider had ended, and of which no end was announced. Absent: none. `grantd_lost_grants` has them by reason.",
     ]
   }
 

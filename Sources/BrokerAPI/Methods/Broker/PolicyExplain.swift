@@ -89,7 +89,7 @@ public enum PolicyExplain: RPCMethod {
   public static let paramDocs = [
     "account": "The account; absent: no account in particular.",
     "method": "The method. Default: `token.get`.",
-    "caller": "Who would call; asking of others takes `manage`. Default: whoever asks.",
+    "caller": "The caller to explain; naming another one takes `manage`. Default: the caller itself.",
   ]
   public static let resultDocs = [
     "allowed": "Whether the policy allows it.",

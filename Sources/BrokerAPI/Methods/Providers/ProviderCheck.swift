@@ -66,7 +66,7 @@ public enum ProviderCheck: RPCMethod {
     "provider": "The provider's name.",
     "ok": "Whether no check failed.",
     "checked_at":
-      "When the provider was asked, in Unix seconds. Whoever asks while a check runs, or within five seconds after, shares its result.",
+      "When the provider was asked, in Unix seconds. A request while a check runs, or within five seconds after it, gets the same result.",
     "checks": "In a fixed order, those about accounts last; accounts that the caller may not see are left out.",
   ]
   public static let example = MethodExample(

@@ -82,7 +82,7 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
       + "narrow tokens; the release has no more than these. Absent: all that the caller may have.",
     "resource": "The resource that was asked for (RFC 8707).", "caller": "Who called.",
     "rule": "The rule that has it wait.", "since": "Since when it waits, in Unix seconds.",
-    "until": "When it is refused if nobody has said anything, in Unix seconds.",
+    "until": "When it is refused without an answer, in Unix seconds.",
     "outcome":
       "How it ended: `approved`, `denied`, `timed_out`, `caller_gone`, `no_longer_needed`, `refused` (by a rule that "
       + "changed) or `shutting_down`; absent: it waits.",
