@@ -92,7 +92,8 @@ public struct KeyFile: Sendable, Equatable {
     if status.st_mode & S_IFMT != S_IFREG { return "it is no regular file" }
     if status.st_uid != geteuid() { return "it belongs to user \(status.st_uid), not to \(geteuid())" }
     if status.st_mode & 0o077 != 0 {
-      return "others may use it (mode \(String(status.st_mode & 0o777, radix: 8))): chmod 600, if no other user has read it"
+      let mode = String(status.st_mode & 0o777, radix: 8)
+      return "others may use it (mode \(mode)): chmod 600, if no other user has read it"
     }
     return nil
   }

@@ -40,7 +40,9 @@ extension ProviderExaminer {
       .init(name: .refresh_token, account: account, result: result, message: message, hint: hint)
     }
     if case .loginRequired = saved.standing { return check(.failed, "the grant has ended", accounts.loginHint(saved)) }
-    if saved.kind.isUnattended { return check(.ok, "needs none: it is issued without a login (\(saved.kind.rawValue))") }
+    if saved.kind.isUnattended {
+      return check(.ok, "needs none: it is issued without a login (\(saved.kind.rawValue))")
+    }
     guard saved.refreshToken != nil else {
       let end = grant.token?.expiresAt.map { " in \(($0 - now).words)" } ?? ""
       guard provider.refreshTraits.isSupported else {

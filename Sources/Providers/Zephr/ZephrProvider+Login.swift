@@ -171,7 +171,8 @@ extension ZephrProvider {
     let identity = identity(profile, identifier: memory[Memory.identifier]?.exposed)
     if identity == nil, memory[Memory.subject] != nil {
       return .failure(
-        .denied(message: "the profile does not say who signed in, and the account belongs to a person; see subject_members"))
+        .denied(
+          message: "the profile does not say who signed in, and the account belongs to a person; see subject_members"))
     }
     var extra: [String: JSONValue] = [:]
     // Exposed: the server's name for the sign-in, which is no secret.
