@@ -30,7 +30,9 @@ import Testing
 
   @Test("a refused client that writes first, and more than it is told, finds its refusal to read")
   func refusedWriter() async throws {
-    try await Served.with({ $0.connectionsPerUser = 1 }) { served in
+    let change = { (limits: inout SocketServer.Limits) in (limits.connectionsPerUser, limits.linger) = (1, .seconds(60))
+    }
+    try await Served.with(change) { served in
       let first = try served.client()
       try await served.turn(for: first)
       let refused = try served.client()

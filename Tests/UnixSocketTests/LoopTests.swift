@@ -61,7 +61,7 @@ import Testing
     try await Served.inFolder { folder in
       let server = SocketServer(
         configuration: .init(endpoint: .path(folder + "/s.sock"), limits: limits), dispatcher: dispatcher,
-        logger: log.logger(), accept: accepting.accept)
+        logger: log.logger(), system: SystemCalls(accept: accepting.accept))
       try await server.start()
       do {
         try await body(folder + "/s.sock", server)

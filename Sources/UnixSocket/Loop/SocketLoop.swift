@@ -15,8 +15,16 @@ final class SocketLoop {
     var code: Int32
   }
 
-  /// accept4(2) of a listener, with the peer's address and its length.
-  typealias Accept = @Sendable (Int32, UnsafeMutablePointer<sockaddr_un>, UnsafeMutablePointer<UInt32>) -> Int32
+  /// Whether clients of a listener can send descriptors along with their bytes (SCM_RIGHTS). Closing one takes as long as
+  /// its sender likes, such as with SO_LINGER, so the loop neither receives nor closes any.
+  private enum Descriptors {
+    /// Before Linux 6.16.
+    case passed
+    /// Those that connected before this process could forbid it, and may still be waiting.
+    case passedBefore
+    case refused
+  }
+
   typealias MakeHandler = @Sendable (Int32, LoopToken, SocketLoop) -> ConnectionHandler
 
   /// Connections accepted in one turn, so that a rush of new clients does not keep the others waiting, and those that
@@ -24,6 +32,8 @@ final class SocketLoop {
   static let acceptsPerTurn = 16
   /// Bytes taken of one connection in one turn, and so the lines answered in it.
   static let receivedPerTurn = 64 * 1024
+  /// Reads that empty a socket before it is closed, each of ``receivedPerTurn``: more than the kernel queues.
+  private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
   static let absorbedAtOnce = 64
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
@@ -33,13 +43,14 @@ final class SocketLoop {
   /// From this number on descriptors are for the rest of the process.
   private let lastDescriptor = Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors)
   private let poller: Poller
-  private let acceptOne: Accept
+  private let system: SystemCalls
+  private let closer = Closer()
   private let makeHandler: MakeHandler
   private let logger: Logger
 
   /// By descriptor.
   private var handlers: [ConnectionHandler?] = []
-  private var listeners: [Int32] = []
+  private var listeners: [Int32: Descriptors] = [:]
   private var generation: UInt32 = 0
   var timers = Timers()
   private var isEnding = false
@@ -58,12 +69,10 @@ final class SocketLoop {
   /// Memory for the replies of a turn.
   @exclusivity(unchecked) var spare = ByteBuffer()
 
-  private init(
-    accept: @escaping Accept, logger: Logger, makeHandler: @escaping MakeHandler
-  ) throws(Failure) {
+  private init(system: SystemCalls, logger: Logger, makeHandler: @escaping MakeHandler) throws(Failure) {
     inbox = try LoopInbox()
     poller = try Poller()
-    acceptOne = accept
+    self.system = system
     self.logger = logger
     self.makeHandler = makeHandler
     received = .allocate(byteCount: Self.receivedPerTurn, alignment: 16)
@@ -78,25 +87,12 @@ final class SocketLoop {
 
   /// Starts a thread that runs until ``end()``.
   static func start(
-    accept: @escaping Accept, logger: Logger, makeHandler: @escaping MakeHandler
+    system: SystemCalls, logger: Logger, makeHandler: @escaping MakeHandler
   ) throws(Failure) -> LoopInbox {
-    let loop = try SocketLoop(accept: accept, logger: logger, makeHandler: makeHandler)
+    let loop = try SocketLoop(system: system, logger: logger, makeHandler: makeHandler)
     let inbox = loop.inbox
-    let pointer = Unmanaged.passRetained(loop).toOpaque()
-    var thread = pthread_t()
-    let code = pthread_create(
-      &thread, nil,
-      { pointer in
-        guard let pointer else { return nil }
-        _ = clinux_name_thread("socket")
-        Unmanaged<SocketLoop>.fromOpaque(pointer).takeRetainedValue().run()
-        return nil
-      }, pointer)
-    guard code == 0 else {
-      Unmanaged<SocketLoop>.fromOpaque(pointer).release()
-      throw Failure(call: "pthread_create", code: code)
-    }
-    pthread_detach(thread)
+    let code = OwnThread.start("socket") { loop.run() }
+    guard code == 0 else { throw Failure(call: "pthread_create", code: code) }
     return inbox
   }
 
@@ -133,7 +129,7 @@ final class SocketLoop {
       let content = inbox.take()
       for connection in content.connections { handler(connection)?.sendOutbox() }
       for command in content.commands { command(self) }
-    } else if listeners.contains(token.descriptor) {
+    } else if listeners[token.descriptor] != nil {
       accepts = lastAccepting == turn &- 1 ? min(2 * accepts, Self.acceptsPerTurn) : accepts
       lastAccepting = turn
       if !accept(from: token.descriptor, atMost: accepts) { accepts = 1 }
@@ -174,10 +170,30 @@ final class SocketLoop {
   func forget(_ handler: ConnectionHandler) { handlers[Int(handler.socket)] = nil }
 
   /// recv(2). The bytes are valid until the next call.
-  func receive(from socket: Int32) -> (count: Int, bytes: UnsafeRawBufferPointer) {
+  ///
+  /// - Parameter withoutDescriptors: whether it fails with EPERM where a descriptor comes with the bytes.
+  func receive(from socket: Int32, withoutDescriptors: Bool) -> (count: Int, bytes: UnsafeRawBufferPointer) {
     hasReceived = true
-    let count = clinux_receive(socket, received.baseAddress, received.count)
+    let (start, room) = (received.baseAddress, received.count)
+    let count = withoutDescriptors ? clinux_receive_bytes(socket, start, room) : clinux_receive(socket, start, room)
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
+  }
+
+  /// Ends the input of a socket, and reads what is left of it. False: descriptors are in it.
+  func emptyInput(of socket: Int32) -> Bool {
+    shutdown(socket, Int32(SHUT_RD))
+    for _ in 0..<Self.lastReads {
+      let count = receive(from: socket, withoutDescriptors: true).count
+      if count <= 0 { return count == 0 }
+    }
+    return false
+  }
+
+  /// close(2) on a thread that may wait: with the socket the kernel closes the descriptors in its input.
+  func closeElsewhere(_ handler: ConnectionHandler, then action: @escaping @Sendable () -> Void) {
+    // A hang-up is reported whatever is asked for: only once from now on.
+    _ = poller.change(handler.socket, handler.token, to: .edge)
+    closer.close(handler.socket, then: action)
   }
 
   /// Overwrites the requests and replies in the shared buffers, which may hold tokens and authorization responses.
@@ -193,18 +209,19 @@ final class SocketLoop {
   /// The loop owns the descriptor from now on.
   func listen(on descriptor: Int32) -> Bool {
     guard poller.add(descriptor, LoopToken(descriptor, generation: 0), for: .input) else { return false }
-    listeners.append(descriptor)
+    listeners[descriptor] = system.refuseDescriptors(descriptor) ? .passedBefore : .passed
+    _ = accept(from: descriptor, atMost: Self.acceptsPerTurn)
     return true
   }
 
   /// Whether more may wait.
   func acceptWaiting() -> Bool {
-    listeners.map { accept(from: $0, atMost: Self.acceptsPerTurn) }.contains(true)
+    listeners.keys.map { accept(from: $0, atMost: Self.acceptsPerTurn) }.contains(true)
   }
 
   func stopListening() {
-    for listener in listeners { close(listener) }
-    listeners = []
+    for listener in listeners.keys { close(listener) }
+    listeners = [:]
   }
 
   /// False: none is waiting, or accept4(2) failed.
@@ -212,9 +229,9 @@ final class SocketLoop {
     for _ in 0..<limit {
       var address = sockaddr_un()
       var length = UInt32(MemoryLayout<sockaddr_un>.size)
-      let socket = acceptOne(listener, &address, &length)
+      let socket = system.accept(listener, &address, &length)
       if socket >= 0 {
-        serve(socket, CredentialPeer.name(address, length: Int(length)))
+        serve(socket, of: listener, CredentialPeer.name(address, length: Int(length)))
         // The lowest free number is given out: as many are taken.
         guard socket < lastDescriptor else {
           pauseAccepting(EMFILE)
@@ -223,7 +240,9 @@ final class SocketLoop {
         continue
       }
       switch errno {
-      case EAGAIN: return false
+      case EAGAIN:
+        if listeners[listener] == .passedBefore { listeners[listener] = .refused }
+        return false
       // This client hung up; others may be waiting.
       case ECONNABORTED: continue
       case let code:
@@ -234,12 +253,12 @@ final class SocketLoop {
     return true
   }
 
-  private func serve(_ socket: Int32, _ wanted: CredentialName?) {
+  private func serve(_ socket: Int32, of listener: Int32, _ wanted: CredentialName?) {
     generation = generation == .max ? 1 : generation + 1
     let handler = makeHandler(socket, LoopToken(socket, generation: generation), self)
     while handlers.count <= Int(socket) { handlers.append(nil) }
     handlers[Int(socket)] = handler
-    handler.start(wanted)
+    handler.start(wanted, mayReceiveDescriptors: listeners[listener] != .refused)
   }
 
   /// Clients wait in the kernel's queue. The listeners stay readable, so that without the pause the loop would spin.
@@ -252,7 +271,7 @@ final class SocketLoop {
         "connections have to wait: accept: \(String(cString: strerror(code)))\(others > 0 ? " (\(others) times)" : "")",
         metadata: ["hint": "See what holds so many files open, or raise LimitNOFILE= of the service."])
     }
-    for listener in listeners { _ = poller.change(listener, LoopToken(listener, generation: 0), to: []) }
+    for listener in listeners.keys { _ = poller.change(listener, LoopToken(listener, generation: 0), to: []) }
     timers.add(at: now + Self.acceptPause) { $0.goOnAccepting() }
   }
 
@@ -264,6 +283,6 @@ final class SocketLoop {
       return
     }
     isAcceptingPaused = false
-    for listener in listeners { _ = poller.change(listener, LoopToken(listener, generation: 0), to: .input) }
+    for listener in listeners.keys { _ = poller.change(listener, LoopToken(listener, generation: 0), to: .input) }
   }
 }

@@ -20,6 +20,8 @@ final class ConnectionHandler {
   private var clock = ConnectionClock(at: .now())
   /// What epoll reports of the socket; nil: not registered yet.
   private var watched: Poller.Readiness?
+  /// Whether the client can send descriptors.
+  private var mayReceiveDescriptors = false
   private var isOpen = true
   private var hasInputEnded = false
   private var isClosing = false
@@ -45,8 +47,11 @@ final class ConnectionHandler {
 
   /// In the turn that accepted it: who connected is read now, as the process may become another program.
   ///
-  /// - Parameter wanted: what it asks for if it is the service manager, which is bound to a name of its own.
-  func start(_ wanted: CredentialName?) {
+  /// - Parameters:
+  ///   - wanted: what it asks for if it is the service manager, which is bound to a name of its own.
+  ///   - mayReceiveDescriptors: whether the client can send descriptors.
+  func start(_ wanted: CredentialName?, mayReceiveDescriptors: Bool) {
+    if mayReceiveDescriptors { awaitDescriptors() }
     guard let peer = Peer(of: socket, groups: shared.groups) else {
       shared.logger.warning("a connection was refused: the kernel does not say whose it is")
       return close()
@@ -69,6 +74,13 @@ final class ConnectionHandler {
       // Most clients have asked by now.
       read()
     }
+  }
+
+  private func awaitDescriptors() {
+    mayReceiveDescriptors = true
+    var yes: Int32 = 1
+    // See `clinux_receive_bytes`.
+    setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
   }
 
   /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first.
@@ -126,7 +138,7 @@ final class ConnectionHandler {
 
   /// What a refused client sends.
   private func absorb() {
-    let (count, _) = loop.receive(from: socket)
+    let (count, _) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 { absorbing = absorbing.map { $0 - count } }
     guard count > 0 && (absorbing ?? 0) > 0 || count < 0 && errno == EAGAIN else { return close() }
     send()
@@ -139,9 +151,15 @@ final class ConnectionHandler {
     isOpen = false
     isClosing = true
     if let lingering { loop.timers.cancel(lingering) }
-    connection?.closed()
-    connection = nil
+    let connection = connection
+    self.connection = nil
     tokens = nil
+    guard !mayReceiveDescriptors || hasInputEnded || loop.emptyInput(of: socket) else {
+      loop.forget(self)
+      // It counts until then: hanging up frees no descriptor.
+      return loop.closeElsewhere(self) { connection?.closed() }
+    }
+    connection?.closed()
     loop.forget(self)
     Glibc.close(socket)
   }
@@ -163,7 +181,7 @@ final class ConnectionHandler {
   }
 
   private func read() {
-    let (count, bytes) = loop.receive(from: socket)
+    let (count, bytes) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 {
       clock.noteActivity()
       connection?.noteAsked()

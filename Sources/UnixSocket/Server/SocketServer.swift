@@ -1,5 +1,4 @@
 public import BrokerAPI
-import CLinux
 import Glibc
 public import Logging
 import NIOCore
@@ -49,18 +48,16 @@ public final class SocketServer: Sendable {
 
   private let configuration: Configuration
   private let shared: ConnectionHandler.Shared
-  private let accept: SocketLoop.Accept
+  private let system: SystemCalls
   private let state = Mutex(State())
 
   public convenience init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger) {
-    self.init(configuration: configuration, dispatcher: dispatcher, logger: logger) { clinux_accept($0, $1, $2) }
+    self.init(configuration: configuration, dispatcher: dispatcher, logger: logger, system: SystemCalls())
   }
 
-  init(
-    configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, accept: @escaping SocketLoop.Accept
-  ) {
+  init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, system: SystemCalls) {
     self.configuration = configuration
-    self.accept = accept
+    self.system = system
     shared = ConnectionHandler.Shared(
       dispatcher: dispatcher, table: ConnectionTable(limits: configuration.limits), limits: configuration.limits,
       logger: logger)
@@ -114,7 +111,7 @@ public final class SocketServer: Sendable {
   private func startLoop() throws(SocketServerError) -> LoopInbox {
     let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(accept: accept, logger: shared.logger) { socket, token, loop in
+      let loop = try SocketLoop.start(system: system, logger: shared.logger) { socket, token, loop in
         ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
       }
       state.withLock { $0.loop = loop }
