@@ -190,6 +190,39 @@ import Testing
     }
   }
 
+  @Test("a line is not late while the server does not read it") func aLineIsNotLateWhileTheServer() async throws {
+    try await Served.with({ $0.partialLine = .seconds(2) }) { served in
+      let (client, other) = (try served.client(), try served.client())
+      try await client.send(call(1, "subscribe"))
+      _ = try await client.line()
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      try await client.send(#"{"jsonrpc":"2.0","#)
+      try await served.turn(for: other)
+      // More than the kernel takes.
+      let filler = JSON.string(String(repeating: "x", count: 50_000))
+      for _ in 0..<8 { #expect(session.notify(method: "event", params: filler)) }
+      let end = ContinuousClock.now + .milliseconds(2800)
+      while ContinuousClock.now < end {
+        try await served.turn(for: other)
+        try await Task.sleep(for: .milliseconds(20))
+      }
+      for _ in 0..<8 { #expect(try await client.json()["method"] == "event") }
+      try await client.send(#""id":2,"method":"echo","params":[]}"# + "\n")
+      #expect(try await client.json()["id"] == 2)
+    }
+  }
+
+  @Test("blank lines keep no connection open") func blankLinesKeepNoConnectionOpen() async throws {
+    try await Served.with({ $0.idle = .seconds(1) }) { served in
+      let client = try served.client()
+      let drip = Task {
+        while !Task.isCancelled, client.sendSome([0x0A]) > 0 { try await Task.sleep(for: .milliseconds(5)) }
+      }
+      #expect(try await client.linesToEnd() == [])
+      drip.cancel()
+    }
+  }
+
   @Test("a client that does not read its replies is not read, and delays nobody") func aClientThatDoesNotReadIts()
     async throws
   {

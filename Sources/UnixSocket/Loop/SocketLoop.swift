@@ -30,8 +30,10 @@ final class SocketLoop {
   /// Connections accepted in one turn, so that a rush of new clients does not keep the others waiting, and those that
   /// ended meanwhile do not count for long.
   static let acceptsPerTurn = 16
-  /// Bytes taken of one connection in one turn, and so the lines answered in it.
+  /// Bytes taken of all connections in one turn, unless they are more than ``leastReceived`` allows.
   static let receivedPerTurn = 64 * 1024
+  /// The least that is taken of each where many connections are ready.
+  static let leastReceived = 4 * 1024
   /// Reads that empty a socket before it is closed, each of ``receivedPerTurn``: more than the kernel queues.
   private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
@@ -58,7 +60,9 @@ final class SocketLoop {
   /// How many connections are accepted in this turn. Doubled while more are waiting in each turn, since a call that finds
   /// none is wasted.
   private var accepts = 1
-  private var turn: UInt64 = 0
+  private(set) var turn: UInt64 = 0
+  /// Those that have lines left for the next turn.
+  private var resuming: [LoopToken] = []
   private var lastAccepting: UInt64 = 0
   private var isAcceptingPaused = false
   private var refusedDescriptors = Refusals()
@@ -66,6 +70,8 @@ final class SocketLoop {
   /// The last read, of whichever connection. An unfinished line is copied out of it.
   private let received: UnsafeMutableRawBufferPointer
   private var hasReceived = false
+  /// Of one connection in this turn.
+  private var receivedAtMost = receivedPerTurn
   /// Memory for the replies of a turn.
   @exclusivity(unchecked) var spare = ByteBuffer()
 
@@ -105,9 +111,12 @@ final class SocketLoop {
       let now = NIODeadline.now()
       for action in timers.takeDue(at: now) { action(self) }
       turn &+= 1
-      for one in poller.wait(milliseconds: wait(from: now)) {
-        take(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events))
-      }
+      let resumed = resuming
+      resuming = []
+      let ready = poller.wait(milliseconds: resumed.isEmpty ? wait(from: now) : 0)
+      receivedAtMost = max(Self.leastReceived, Self.receivedPerTurn / max(1, ready.count))
+      for one in ready { take(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events)) }
+      for token in resumed { handler(token)?.resume() }
     }
     stopListening()
     for handler in handlers { handler?.close() }
@@ -160,6 +169,9 @@ final class SocketLoop {
   /// Whether one more refused client may be listened to until it has read why.
   var mayAbsorb: Bool { handlers.count { $0?.isAbsorbing == true } < Self.absorbedAtOnce }
 
+  /// Calls it in the next turn, without an event.
+  func resume(_ handler: ConnectionHandler) { resuming.append(handler.token) }
+
   func watch(_ handler: ConnectionHandler, for wanted: Poller.Readiness, isNew: Bool) -> Bool {
     isNew
       ? poller.add(handler.socket, handler.token, for: wanted)
@@ -174,16 +186,17 @@ final class SocketLoop {
   /// - Parameter withoutDescriptors: whether it fails with EPERM where a descriptor comes with the bytes.
   func receive(from socket: Int32, withoutDescriptors: Bool) -> (count: Int, bytes: UnsafeRawBufferPointer) {
     hasReceived = true
-    let (start, room) = (received.baseAddress, received.count)
+    let (start, room) = (received.baseAddress, receivedAtMost)
     let count = withoutDescriptors ? clinux_receive_bytes(socket, start, room) : clinux_receive(socket, start, room)
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
   }
 
-  /// Ends the input of a socket, and reads what is left of it. False: descriptors are in it.
+  /// Ends the input of a socket, and receives what is left of it. False: descriptors are in it.
   func emptyInput(of socket: Int32) -> Bool {
     shutdown(socket, Int32(SHUT_RD))
+    hasReceived = true
     for _ in 0..<Self.lastReads {
-      let count = receive(from: socket, withoutDescriptors: true).count
+      let count = clinux_receive_bytes(socket, received.baseAddress, received.count)
       if count <= 0 { return count == 0 }
     }
     return false

@@ -17,6 +17,10 @@ final class ConnectionHandler {
   @exclusivity(unchecked) private var tokens: (any CachedTokens)?
   @exclusivity(unchecked) private var framer: LineFramer
   @exclusivity(unchecked) private var outgoing = Outgoing()
+  /// Lines that may still be taken in this turn.
+  private var linesLeft = 0
+  private var turn: UInt64 = 0
+  private var awaitsTurn = false
   private var clock = ConnectionClock(at: .now())
   /// What epoll reports of the socket; nil: not registered yet.
   private var watched: Poller.Readiness?
@@ -95,7 +99,7 @@ final class ConnectionHandler {
   ///
   /// - Parameter uid: nil: of anybody but root, who has places of its own.
   func isUnfinished(of uid: UInt32?) -> Bool {
-    guard let connection, !isClosing, framer.isInsideLine, connection.running == 0 else { return false }
+    guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return false }
     return uid.map { $0 == connection.caller.uid } ?? (connection.caller.uid != 0)
   }
 
@@ -129,6 +133,9 @@ final class ConnectionHandler {
     if loop.mayAbsorb { absorbing = Self.absorbed }
     closeWhenAnswered()
   }
+
+  /// Lines taken in one turn, blank ones too.
+  static let linesPerTurn = 256
 
   /// Bytes of a refused client that are read at most.
   private static let absorbed = 1024 * 1024
@@ -169,7 +176,9 @@ final class ConnectionHandler {
   func take(_ readiness: Poller.Readiness) {
     if absorbing != nil {
       absorb()
-    } else if isPaused || hasInputEnded {
+    } else if isResuming {
+      catchUp()
+    } else if isFull || hasInputEnded {
       // The client has closed: no reply can reach it, and nothing more is read from it.
       guard readiness.isDisjoint(with: .end) else { return close() }
       catchUp()
@@ -180,12 +189,22 @@ final class ConnectionHandler {
     }
   }
 
+  private func beginTurn() {
+    if turn != loop.turn { (turn, linesLeft) = (loop.turn, Self.linesPerTurn) }
+  }
+
+  /// The turn after the one in which it asked for that.
+  func resume() {
+    awaitsTurn = false
+    catchUp()
+  }
+
   private func read() {
     let (count, bytes) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 {
-      clock.noteActivity()
       connection?.noteAsked()
       takeLines(of: bytes)
+      if framer.isInsideLine { clock.noteActivity() }
     } else if count == 0 {
       hasInputEnded = true
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
@@ -203,20 +222,27 @@ final class ConnectionHandler {
     return connection.running >= limits.requestsInFlight
   }
 
-  private var isPaused: Bool { framer.isStopped || isFull }
+  /// Whether the client has to finish a line that is read as it comes.
+  private var isInsideLine: Bool { framer.isInsideLine && !isFull }
+
+  /// It has taken its lines of this turn, and goes on in the next.
+  private var isResuming: Bool { framer.isStopped && !isFull }
 
   /// - Parameter received: nil: of what is left.
   private func takeLines(of received: UnsafeRawBufferPointer? = nil) {
     guard let connection, !isClosing else { return }
+    beginTurn()
     outgoing.borrow(&loop.spare)
     framer.takeLines(of: received) { frame in
+      linesLeft -= 1
       switch frame {
       case .line(let line): answer(line, connection)
       case .tooLong:
+        clock.noteActivity()
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
-      return connection.running < limits.requestsInFlight && outgoing.count < limits.outbound
+      return linesLeft > 0 && connection.running < limits.requestsInFlight && outgoing.count < limits.unread
     }
   }
 
@@ -225,10 +251,11 @@ final class ConnectionHandler {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
-        return
+        return clock.noteActivity()
       }
     }
     guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
+    clock.noteActivity()
     connection.begin(1)
     shared.answering.start([UInt8](line), on: connection)
   }
@@ -251,10 +278,15 @@ final class ConnectionHandler {
 
   /// Sends what was answered, goes on where it was held up, and waits for what comes next.
   private func catchUp() {
+    beginTurn()
     send()
-    while isOpen, framer.isStopped, !isFull {
+    while isOpen, isResuming, linesLeft > 0 {
       takeLines()
       send()
+    }
+    if isOpen, isResuming, !awaitsTurn {
+      awaitsTurn = true
+      loop.resume(self)
     }
     if isOpen, !isClosing, hasInputEnded, !framer.isStopped, connection?.running == 0 { return closeWhenAnswered() }
     watch()
@@ -278,7 +310,7 @@ final class ConnectionHandler {
 
   private func watch() {
     guard isOpen else { return }
-    var wanted: Poller.Readiness = absorbing == nil && (isPaused || hasInputEnded) ? [] : .input
+    var wanted: Poller.Readiness = absorbing == nil && (isFull || hasInputEnded) ? [] : .input
     if outgoing.count > 0 { wanted.insert(.output) }
     guard wanted != watched else { return }
     guard loop.watch(self, for: wanted, isNew: watched == nil) else {
@@ -313,7 +345,7 @@ final class ConnectionHandler {
     guard !isClosing else { return }
     sendOutbox()
     guard isOpen, !isClosing else { return }
-    guard !isPaused, shutdown(socket, Int32(SHUT_RD)) == 0 else { return closeWhenAnswered() }
+    guard !isFull, shutdown(socket, Int32(SHUT_RD)) == 0 else { return closeWhenAnswered() }
     linger(limits.linger)
   }
 
@@ -321,7 +353,7 @@ final class ConnectionHandler {
 
   func tick(_ now: NIODeadline) {
     guard let connection, !isClosing else { return }
-    let unfinished = framer.isInsideLine ? framer.lines : nil
+    let unfinished = isInsideLine ? framer.lines : nil
     switch clock.look(
       at: now, limits, isBusy: connection.running > 0, isHeldOpen: connection.isHeldOpen, unfinishedLine: unfinished)
     {

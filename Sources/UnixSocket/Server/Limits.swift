@@ -11,11 +11,10 @@ extension SocketServer {
     public var connectionsPerUser = 256
     /// Requests of one connection that run at a time; then it is not read until one has ended.
     public var requestsInFlight = 64
-    /// Bytes of notifications waiting for one client to read them: beyond it it is closed. A turn of the loop answers no
-    /// more than that either.
+    /// Bytes of notifications waiting for one client to read them: beyond it it is closed.
     public var outbound = 1024 * 1024
     /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
-    /// one piece. Small pieces that wait cost several times their size.
+    /// one piece. Small pieces that wait cost several times their size. The loop answers no more than that at a time.
     public var unread = 32 * 1024
     /// Without a request in flight and nothing received for so long: closed. Zero: never.
     public var idle = Duration.seconds(600)
