@@ -38,6 +38,8 @@ final class SocketLoop {
   private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
   static let absorbedAtOnce = 64
+  /// Of one user but root.
+  static let absorbedPerUser = 8
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
   static let acceptPause = TimeAmount.milliseconds(100)
 
@@ -54,6 +56,8 @@ final class SocketLoop {
   private var handlers: [ConnectionHandler?] = []
   private var listeners: [Int32: Descriptors] = [:]
   private var generation: UInt32 = 0
+  /// Refused clients that are listened to, by uid.
+  private var absorbing: [UInt32: Int] = [:]
   var timers = Timers()
   private var isEnding = false
 
@@ -156,18 +160,29 @@ final class SocketLoop {
   /// Those that are open.
   var connections: [ConnectionHandler] { handlers.compactMap { $0 } }
 
-  /// Of the user, or of all but root: the one that came first of those in the middle of a line loses its place.
-  func giveUpUnfinished(of uid: UInt32?) -> Bool {
-    var first: ConnectionHandler?
-    for case let handler? in handlers where handler.isUnfinished(of: uid) {
-      if first.map({ handler.token.generation < $0.token.generation }) ?? true { first = handler }
+  /// The user's connection for which `since` gives the earliest turn loses its place. False: there is none.
+  func giveUpPlace(of uid: UInt32, _ why: String, _ since: (ConnectionHandler) -> UInt64?) -> Bool {
+    var first: (handler: ConnectionHandler, since: UInt64)?
+    for case let handler? in handlers where handler.uid == uid {
+      if let turn = since(handler), turn < first?.since ?? .max { first = (handler, turn) }
     }
-    first?.giveUpPlace()
+    first?.handler.giveUpPlace(why)
     return first != nil
   }
 
-  /// Whether one more refused client may be listened to until it has read why.
-  var mayAbsorb: Bool { handlers.count { $0?.isAbsorbing == true } < Self.absorbedAtOnce }
+  /// Whether one more refused client of the user may be listened to until it has read why.
+  func startAbsorbing(of uid: UInt32) -> Bool {
+    guard absorbing.values.reduce(0, +) < Self.absorbedAtOnce,
+      uid == 0 || absorbing[uid, default: 0] < Self.absorbedPerUser
+    else { return false }
+    absorbing[uid, default: 0] += 1
+    return true
+  }
+
+  func endAbsorbing(of uid: UInt32) {
+    let left = absorbing[uid, default: 0] - 1
+    absorbing[uid] = left > 0 ? left : nil
+  }
 
   /// Calls it in the next turn, without an event.
   func resume(_ handler: ConnectionHandler) { resuming.append(handler.token) }
@@ -245,6 +260,7 @@ final class SocketLoop {
       let socket = system.accept(listener, &address, &length)
       if socket >= 0 {
         serve(socket, of: listener, CredentialPeer.name(address, length: Int(length)))
+        if isAcceptingPaused { return false }
         // The lowest free number is given out: as many are taken.
         guard socket < lastDescriptor else {
           pauseAccepting(EMFILE)
@@ -275,13 +291,13 @@ final class SocketLoop {
   }
 
   /// Clients wait in the kernel's queue. The listeners stay readable, so that without the pause the loop would spin.
-  private func pauseAccepting(_ code: Int32) {
+  func pauseAccepting(_ code: Int32) {
     guard !isAcceptingPaused else { return }
     isAcceptingPaused = true
     let now = NIODeadline.now()
     if let others = refusedDescriptors.refused(at: now) {
       logger.warning(
-        "connections have to wait: accept: \(String(cString: strerror(code)))\(others > 0 ? " (\(others) times)" : "")",
+        "connections have to wait: \(String(cString: strerror(code)))\(others > 0 ? " (\(others) times)" : "")",
         metadata: ["hint": "See what holds so many files open, or raise LimitNOFILE= of the service."])
     }
     for listener in listeners.keys { _ = poller.change(listener, LoopToken(listener, generation: 0), to: []) }

@@ -29,7 +29,6 @@ public final class Connection: Session {
   }
 
   public let caller: Caller
-  private let peer: Peer
   private let token: LoopToken
   private let inbox: LoopInbox
   private let table: ConnectionTable
@@ -40,20 +39,15 @@ public final class Connection: Session {
   let pending = PendingCalls()
 
   init(
-    peer: consuming Peer, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
+    caller: Caller, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
   ) {
-    caller = peer.caller
-    self.peer = peer
+    self.caller = caller
     self.token = token
     self.inbox = inbox
     self.table = table
     self.limits = limits
     state = Mutex(State())
   }
-
-  /// Whether the process that connected still runs, by its pidfd; nil where the kernel has none (before Linux 6.5).
-  /// What was read in `/proc/PID` belongs to the caller only if this is true afterwards.
-  public var isPeerAlive: Bool? { peer.isAlive }
 
   /// Requests that run.
   var running: Int { requests.load(ordering: .relaxed) }

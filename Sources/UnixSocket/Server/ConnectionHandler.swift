@@ -1,4 +1,5 @@
 import BrokerAPI
+import CLinux
 import Glibc
 import Logging
 import NIOCore
@@ -8,6 +9,7 @@ import NIOCore
 final class ConnectionHandler {
   let socket: Int32
   let token: LoopToken
+  private(set) var uid = UInt32.max
   /// It owns this one until it is closed.
   private let loop: SocketLoop
   private let shared: Shared
@@ -21,7 +23,9 @@ final class ConnectionHandler {
   private var linesLeft = 0
   private var turn: UInt64 = 0
   private var awaitsTurn = false
-  private var clock = ConnectionClock(at: .now())
+  private var clock: ConnectionClock
+  /// The line that is not finished, and the turn in which it began.
+  private var unfinished: (line: Int, since: UInt64)?
   /// What epoll reports of the socket; nil: not registered yet.
   private var watched: Poller.Readiness?
   /// Whether the client can send descriptors.
@@ -42,6 +46,7 @@ final class ConnectionHandler {
     self.loop = loop
     self.shared = shared
     framer = LineFramer(limit: shared.limits.line)
+    clock = ConnectionClock(at: .now(), in: loop.turn)
   }
 
   private var table: ConnectionTable { shared.table }
@@ -56,28 +61,24 @@ final class ConnectionHandler {
   ///   - mayReceiveDescriptors: whether the client can send descriptors.
   func start(_ wanted: CredentialName?, mayReceiveDescriptors: Bool) {
     if mayReceiveDescriptors { awaitDescriptors() }
-    guard let peer = Peer(of: socket, groups: shared.groups) else {
-      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
-      return close()
-    }
-    let connection = Connection(peer: peer, token: token, inbox: loop.inbox, table: table, limits: limits)
-    if let wanted {
-      refuse(wanted, connection)
-    } else if table.isDraining {
-      refuse(Answering.shuttingDown)
-    } else if let limit = admit(connection) {
-      if let others = table.refused(at: .now()) {
-        shared.logger.warning(
-          "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
-          metadata: ["uid": "\(connection.caller.uid)"])
-      }
-      refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
-    } else {
+    guard let credentials = shared.system.credentials(socket) else { return refuse(.unidentified) }
+    uid = credentials.uid
+    if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
+    // First, so that who is refused costs no more than that.
+    if let limit = takePlace() { return wanted == nil ? refuse(limit) : close() }
+    do throws(Peer.Failure) {
+      let caller = try shared.system.caller(socket, credentials, shared.groups)
+      let connection = Connection(caller: caller, token: token, inbox: loop.inbox, table: table, limits: limits)
+      table.add(connection)
       self.connection = connection
-      tokens = shared.dispatcher.cachedTokens(for: connection.caller)
-      // Most clients have asked by now.
-      read()
+    } catch {
+      table.giveBackPlace(uid: uid)
+      return refuse(error)
     }
+    if let wanted { return refuse(wanted) }
+    tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.caller) }
+    // Most clients have asked by now.
+    read()
   }
 
   private func awaitDescriptors() {
@@ -87,50 +88,83 @@ final class ConnectionHandler {
     setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
   }
 
-  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first.
-  private func admit(_ connection: Connection) -> String? {
-    guard let limit = table.admit(connection) else { return nil }
-    let uid = connection.caller.uid
-    guard loop.giveUpUnfinished(of: uid) || (uid != 0 && loop.giveUpUnfinished(of: nil)) else { return limit }
-    return table.admit(connection)
+  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first: the user's own and,
+  /// where all places are taken, those of the user with the most. Then it is the latter's that is idle for longest.
+  private func takePlace() -> Tally.Limit? {
+    guard let limit = table.takePlace(uid: uid) else { return nil }
+    table.countRefused()
+    guard makeRoom(limit) else { return limit }
+    return table.takePlace(uid: uid)
   }
 
-  /// Whether it has said a part of a line and nothing of it runs.
-  ///
-  /// - Parameter uid: nil: of anybody but root, who has places of its own.
-  func isUnfinished(of uid: UInt32?) -> Bool {
-    guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return false }
-    return uid.map { $0 == connection.caller.uid } ?? (connection.caller.uid != 0)
+  private func makeRoom(_ limit: Tally.Limit) -> Bool {
+    if loop.giveUpPlace(of: uid, "the line was not finished", \.unfinishedSince) { return true }
+    guard case .ofAll = limit, let largest = table.largestUser(beside: uid) else { return false }
+    return loop.giveUpPlace(of: largest, "the line was not finished", \.unfinishedSince)
+      || loop.giveUpPlace(of: largest, "the connection was idle", \.idleSince)
+  }
+
+  /// The turn in which the line began that is not finished; nil: there is none, or requests run.
+  private var unfinishedSince: UInt64? {
+    guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return nil }
+    return unfinished?.since
+  }
+
+  /// The turn since which nothing was asked; nil: requests run, or events are sent to it.
+  private var idleSince: UInt64? {
+    guard let connection, !isClosing, connection.running == 0, !connection.isHeldOpen else { return nil }
+    return clock.lastActive
   }
 
   /// Another connection gets its place now.
-  func giveUpPlace() {
+  func giveUpPlace(_ why: String) {
     connection?.closed()
     connection = nil
     tokens = nil
-    refuse(RPCError(.overloaded, "the line was not finished, and too many connections are open"))
+    // It is counted nowhere any more: it does not wait for its client to read.
+    guard outgoing.count == 0 else { return close() }
+    refuse(RPCError(.overloaded, "\(why), and too many connections are open"))
+    if absorbing == nil { close() }
+  }
+
+  private func refuse(_ limit: Tally.Limit) {
+    if let others = table.refused(at: .now()) {
+      shared.logger.warning(
+        "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
+        metadata: ["uid": "\(uid)"])
+    }
+    refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
+  }
+
+  private func refuse(_ failure: Peer.Failure) {
+    switch failure {
+    case .unidentified:
+      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
+      close()
+    case .exhausted(let code):
+      loop.pauseAccepting(code)
+      refuse(RPCError(.overloaded, "the caller cannot be identified: \(String(cString: strerror(code)))"))
+    }
   }
 
   /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
-  private func refuse(_ wanted: CredentialName, _ connection: Connection) {
+  private func refuse(_ wanted: CredentialName) {
     isClosing = true
-    guard table.admit(connection) == nil else { return close() }
-    self.connection = connection
     if let others = table.refused(at: .now()) {
       let before = others > 0 ? " (\(others) more refused before it)" : ""
       shared.logger.warning(
         "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
-        metadata: ["uid": "\(connection.caller.uid)", "unit": "\(wanted.unit)"])
+        metadata: ["uid": "\(uid)", "unit": "\(wanted.unit)"])
     }
     let times = CredentialServer.Limits()
-    let isManagers = [0, geteuid()].contains(connection.caller.uid)
+    let isManagers = [0, geteuid()].contains(uid)
     outgoing.write(CredentialHandler.refusal)
     closeWhenSent(within: isManagers ? times.write : times.foreignWrite)
   }
 
   private func refuse(_ error: RPCError) {
     outgoing.write(RPCReply.failure(.null, error).line())
-    if loop.mayAbsorb { absorbing = Self.absorbed }
+    if loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
     closeWhenAnswered()
   }
 
@@ -139,9 +173,6 @@ final class ConnectionHandler {
 
   /// Bytes of a refused client that are read at most.
   private static let absorbed = 1024 * 1024
-
-  /// Whether it is open for its client's sake alone.
-  var isAbsorbing: Bool { isOpen && absorbing != nil }
 
   /// What a refused client sends.
   private func absorb() {
@@ -158,6 +189,7 @@ final class ConnectionHandler {
     isOpen = false
     isClosing = true
     if let lingering { loop.timers.cancel(lingering) }
+    if absorbing != nil { loop.endAbsorbing(of: uid) }
     let connection = connection
     self.connection = nil
     tokens = nil
@@ -204,7 +236,7 @@ final class ConnectionHandler {
     if count > 0 {
       connection?.noteAsked()
       takeLines(of: bytes)
-      if framer.isInsideLine { clock.noteActivity() }
+      if framer.isInsideLine { clock.noteActivity(in: loop.turn) }
     } else if count == 0 {
       hasInputEnded = true
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
@@ -238,12 +270,14 @@ final class ConnectionHandler {
       switch frame {
       case .line(let line): answer(line, connection)
       case .tooLong:
-        clock.noteActivity()
+        clock.noteActivity(in: loop.turn)
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
       return linesLeft > 0 && connection.running < limits.requestsInFlight && outgoing.count < limits.unread
     }
+    let line = framer.isInsideLine ? framer.lines : nil
+    if line != unfinished?.line { unfinished = line.map { ($0, loop.turn) } }
   }
 
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) {
@@ -251,11 +285,11 @@ final class ConnectionHandler {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
-        return clock.noteActivity()
+        return clock.noteActivity(in: loop.turn)
       }
     }
     guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
-    clock.noteActivity()
+    clock.noteActivity(in: loop.turn)
     connection.begin(1)
     shared.answering.start([UInt8](line), on: connection)
   }
@@ -271,7 +305,7 @@ final class ConnectionHandler {
         "a client does not read its notifications: closed", metadata: ["pid": "\(connection.caller.pid)"])
       return close()
     }
-    if outbox.finished > 0 { clock.noteActivity() }
+    if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
     outgoing.write(outbox)
     catchUp()
   }

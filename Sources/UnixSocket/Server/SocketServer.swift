@@ -48,7 +48,6 @@ public final class SocketServer: Sendable {
 
   private let configuration: Configuration
   private let shared: ConnectionHandler.Shared
-  private let system: SystemCalls
   private let state = Mutex(State())
 
   public convenience init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger) {
@@ -57,10 +56,9 @@ public final class SocketServer: Sendable {
 
   init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, system: SystemCalls) {
     self.configuration = configuration
-    self.system = system
     shared = ConnectionHandler.Shared(
       dispatcher: dispatcher, table: ConnectionTable(limits: configuration.limits), limits: configuration.limits,
-      logger: logger)
+      logger: logger, system: system)
   }
 
   /// The thread ends with the server.
@@ -78,8 +76,8 @@ public final class SocketServer: Sendable {
   /// Descriptors that no connection gets, for refreshes, the store and the log: a quarter, but 32 to 256.
   static var keptBackDescriptors: Int { min(max(descriptorLimit / 4, 32), 256) }
 
-  /// Connections for which there are descriptors: each takes two.
-  public static var connectionsWithDescriptors: Int { max(0, descriptorLimit - keptBackDescriptors) / 2 }
+  /// Connections for which there are descriptors.
+  public static var connectionsWithDescriptors: Int { max(0, descriptorLimit - keptBackDescriptors) }
 
   private var table: ConnectionTable { shared.table }
 
@@ -111,7 +109,7 @@ public final class SocketServer: Sendable {
   private func startLoop() throws(SocketServerError) -> LoopInbox {
     let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(system: system, logger: shared.logger) { socket, token, loop in
+      let loop = try SocketLoop.start(system: shared.system, logger: shared.logger) { socket, token, loop in
         ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
       }
       state.withLock { $0.loop = loop }
