@@ -13,6 +13,8 @@ public final class Connection: Session {
     var notificationBytes = 0
     /// Bytes that the loop has taken and the kernel has not.
     var unread = 0
+    /// Bytes of the outbox and unread ones, as the table counts them for the user.
+    var counted = 0
     var isOverflown = false
     var hasLeft = false
     var isHeldOpen = false
@@ -111,19 +113,40 @@ public final class Connection: Session {
   }
 
   /// The reply, if there is one, and the places it gives back.
-  func finish(_ reply: [UInt8]?, places: Int) {
+  ///
+  /// - Parameter instead: the reply where too much is unread already.
+  func finish(_ reply: [UInt8]?, places: Int, instead: () -> [UInt8]) {
     let (wake, leave): (Bool, Bool) = state.withLock { state in
       guard state.isOpen else {
         requests.subtract(places, ordering: .relaxed)
         return (false, mayLeave(&state))
       }
-      if let reply { state.outbox.bytes.writeBytes(reply) }
+      if let reply {
+        if mayOwe(reply.count, &state) {
+          state.outbox.bytes.writeBytes(reply)
+        } else {
+          let error = instead()
+          if mayOwe(error.count, times: 2, &state) {
+            state.outbox.bytes.writeBytes(error)
+          } else {
+            state.isOverflown = true
+          }
+        }
+      }
       state.outbox.finished += places
       defer { state.isScheduled = true }
       return (!state.isScheduled, false)
     }
     if wake { inbox.add(token) }
     if leave { table.leave(self) }
+  }
+
+  private func mayOwe(_ bytes: Int, times: Int = 1, _ state: inout State) -> Bool {
+    guard state.counted == 0 || state.counted + bytes <= times * limits.unsent else { return false }
+    let limit = times * (caller.uid == 0 ? limits.unsentOfRoot : limits.unsentOfUser)
+    guard table.addUnsent(bytes, of: caller.uid, atMost: limit) else { return false }
+    state.counted += bytes
+    return true
   }
 
   // MARK: for the handler, on its loop
@@ -138,7 +161,15 @@ public final class Connection: Session {
   }
 
   /// So many bytes wait for the client to read.
-  func waits(_ bytes: Int) { state.withLock { $0.unread = bytes } }
+  func waits(_ bytes: Int) {
+    let change = state.withLock { state in
+      state.unread = bytes
+      let before = state.counted
+      state.counted = bytes + state.outbox.bytes.readableBytes
+      return state.counted - before
+    }
+    if change != 0 { table.changeUnsent(by: change, of: caller.uid) }
+  }
 
   func notificationsWritten(_ bytes: Int) {
     state.withLock { $0.notificationBytes -= bytes }
@@ -149,6 +180,8 @@ public final class Connection: Session {
   func closed() {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
+      table.changeUnsent(by: -state.counted, of: caller.uid)
+      state.counted = 0
       requests.subtract(state.outbox.finished, ordering: .relaxed)
       state.outbox = Outbox()
       defer { state.onClose = [] }

@@ -37,8 +37,8 @@ final class ConnectionHandler {
   /// stayed unread, its next write would fail (unix(7)).
   private var absorbing: Int?
   private var lingering: UInt64?
-  /// Bytes that the client has not read, as the connection knows it.
-  private var waiting = 0
+  /// Bytes that the client has not read, as the connection knows it; nil: it has to be told.
+  private var waiting: Int? = 0
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.socket = socket
@@ -302,11 +302,12 @@ final class ConnectionHandler {
     let (outbox, isOverflown) = connection.takeOutbox()
     if isOverflown {
       shared.logger.notice(
-        "a client does not read its notifications: closed", metadata: ["pid": "\(connection.caller.pid)"])
+        "a client does not read what it is sent: closed", metadata: ["pid": "\(connection.caller.pid)"])
       return close()
     }
     if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
     outgoing.write(outbox)
+    waiting = nil
     catchUp()
   }
 
@@ -336,7 +337,7 @@ final class ConnectionHandler {
     }
     if outgoing.count != waiting {
       waiting = outgoing.count
-      connection?.waits(waiting)
+      connection?.waits(outgoing.count)
     }
     let notifications = outgoing.takeSentNotifications()
     if notifications > 0 { connection?.notificationsWritten(notifications) }

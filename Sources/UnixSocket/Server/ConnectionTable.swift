@@ -10,6 +10,8 @@ final class ConnectionTable: Sendable {
     var admitted: UInt64 = 0
     var refused: UInt64 = 0
     var refusals = Refusals()
+    /// Bytes of replies by uid.
+    var unsent: [UInt32: Int] = [:]
   }
 
   private let state: Mutex<State>
@@ -40,6 +42,24 @@ final class ConnectionTable: Sendable {
     state.withLock { state in
       state.admitted += 1
       state.connections[ObjectIdentifier(connection)] = connection
+    }
+  }
+
+  /// Counts bytes of a reply that a user has not read. False: there would be more than `limit`, and not of this one
+  /// alone; then they are not counted.
+  func addUnsent(_ bytes: Int, of uid: UInt32, atMost limit: Int) -> Bool {
+    state.withLock { state in
+      let before = state.unsent[uid, default: 0]
+      guard before == 0 || before + bytes <= limit else { return false }
+      state.unsent[uid] = before + bytes
+      return true
+    }
+  }
+
+  func changeUnsent(by bytes: Int, of uid: UInt32) {
+    state.withLock { state in
+      let left = state.unsent[uid, default: 0] + bytes
+      state.unsent[uid] = left > 0 ? left : nil
     }
   }
 

@@ -16,6 +16,12 @@ extension SocketServer {
     /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
     /// one piece. Small pieces that wait cost several times their size. The loop answers no more than that at a time.
     public var unread = 32 * 1024
+    /// Bytes of replies that wait for a client, for all clients of a user and for all of root's to read them, beyond what
+    /// the kernel takes. Beyond it a reply becomes the error `overloaded`, unless it is the only one that waits. Where
+    /// errors wait for twice as much, the connection is closed.
+    public var unsent = 4 * 1024 * 1024
+    public var unsentOfUser = 16 * 1024 * 1024
+    public var unsentOfRoot = 64 * 1024 * 1024
     /// Without a request in flight and nothing received for so long: closed. Zero: never.
     public var idle = Duration.seconds(600)
     /// The same for a connection that events are sent to. Zero: never.
