@@ -17,6 +17,8 @@ public final class Connection: Session {
     var counted = 0
     var isOverflown = false
     var hasLeft = false
+    /// The socket may be closed later than the connection ends.
+    var hasDescriptor = true
     var isHeldOpen = false
     var onClose: [@Sendable () -> Void] = []
   }
@@ -175,11 +177,12 @@ public final class Connection: Session {
     state.withLock { $0.notificationBytes -= bytes }
   }
 
-  /// The socket is closed. The connection stays in the table until the requests it left behind have ended, so that
-  /// hanging up gives no one more than their share.
-  func closed() {
+  /// The connection has ended. It stays in the table until the requests it left behind have ended and its socket is closed,
+  /// so that hanging up gives no one more than their share.
+  func ended(hasDescriptor: Bool) {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
+      state.hasDescriptor = hasDescriptor
       table.changeUnsent(by: -state.counted, of: caller.uid)
       state.counted = 0
       requests.subtract(state.outbox.finished, ordering: .relaxed)
@@ -191,8 +194,16 @@ public final class Connection: Session {
     for action in actions { action() }
   }
 
+  func descriptorClosed() {
+    let leave = state.withLock { state in
+      state.hasDescriptor = false
+      return mayLeave(&state)
+    }
+    if leave { table.leave(self) }
+  }
+
   private func mayLeave(_ state: inout State) -> Bool {
-    guard !state.hasLeft, running == 0 else { return false }
+    guard !state.hasLeft, !state.hasDescriptor, running == 0 else { return false }
     state.hasLeft = true
     return true
   }

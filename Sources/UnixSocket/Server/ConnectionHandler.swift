@@ -118,7 +118,7 @@ final class ConnectionHandler {
 
   /// Another connection gets its place now.
   func giveUpPlace(_ why: String) {
-    connection?.closed()
+    connection?.ended(hasDescriptor: false)
     connection = nil
     tokens = nil
     // It is counted nowhere any more: it does not wait for its client to read.
@@ -190,17 +190,17 @@ final class ConnectionHandler {
     isClosing = true
     if let lingering { loop.timers.cancel(lingering) }
     if absorbing != nil { loop.endAbsorbing(of: uid) }
+    let holdsDescriptors = mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
     let connection = connection
     self.connection = nil
     tokens = nil
-    guard !mayReceiveDescriptors || hasInputEnded || loop.emptyInput(of: socket) else {
-      loop.forget(self)
-      // It counts until then: hanging up frees no descriptor.
-      return loop.closeElsewhere(self) { connection?.closed() }
-    }
-    connection?.closed()
+    connection?.ended(hasDescriptor: holdsDescriptors)
     loop.forget(self)
-    Glibc.close(socket)
+    if holdsDescriptors {
+      loop.closeElsewhere(self) { connection?.descriptorClosed() }
+    } else {
+      Glibc.close(socket)
+    }
   }
 
   // MARK: the loop's turn
