@@ -211,6 +211,14 @@ import Testing
     }
   }
 
+  @Test("where nobody can be identified, no unit gets an error for its credential") func credential() async throws {
+    try await with({ _ in }) { served, users in
+      users.state.withLock { $0.failure = .exhausted(EMFILE) }
+      let reader = try CredentialReader(served.path, as: "1/unit/a.service/token")
+      #expect(isRefusedBySystemd(try await reader.readToEnd()))
+    }
+  }
+
   @Test("a process is not taken for nobody because there was no descriptor to look at it with") func noDescriptor()
     async throws
   {

@@ -17,7 +17,7 @@ final class SocketLoop {
 
   /// Whether clients of a listener can send descriptors along with their bytes (SCM_RIGHTS). Closing one takes as long as
   /// its sender likes, such as with SO_LINGER, so the loop neither receives nor closes any.
-  private enum Descriptors {
+  enum Descriptors {
     /// Before Linux 6.16.
     case passed
     /// Those that connected before this process could forbid it, and may still be waiting.
@@ -45,17 +45,17 @@ final class SocketLoop {
 
   let inbox: LoopInbox
   /// From this number on descriptors are for the rest of the process.
-  private let lastDescriptor = Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors)
-  private let poller: Poller
-  private let system: SystemCalls
+  let lastDescriptor = Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors)
+  let poller: Poller
+  let system: SystemCalls
   private let closer = Closer()
-  private let makeHandler: MakeHandler
-  private let logger: Logger
+  let makeHandler: MakeHandler
+  let logger: Logger
 
   /// By descriptor.
-  private var handlers: [ConnectionHandler?] = []
-  private var listeners: [Int32: Descriptors] = [:]
-  private var generation: UInt32 = 0
+  var handlers: [ConnectionHandler?] = []
+  var listeners: [Int32: Descriptors] = [:]
+  var generation: UInt32 = 0
   /// Refused clients that are listened to, by uid.
   private var absorbing: [UInt32: Int] = [:]
   var timers = Timers()
@@ -68,8 +68,8 @@ final class SocketLoop {
   /// Those that have lines left for the next turn.
   private var resuming: [LoopToken] = []
   private var lastAccepting: UInt64 = 0
-  private var isAcceptingPaused = false
-  private var refusedDescriptors = Refusals()
+  var isAcceptingPaused = false
+  var refusedDescriptors = Refusals()
 
   /// The last read, of whichever connection. An unfinished line is copied out of it.
   private let received: UnsafeMutableRawBufferPointer
@@ -230,88 +230,5 @@ final class SocketLoop {
     guard hasReceived, let start = received.baseAddress else { return }
     explicit_bzero(start, received.count)
     hasReceived = false
-  }
-
-  // MARK: accepting
-
-  /// The loop owns the descriptor from now on.
-  func listen(on descriptor: Int32) -> Bool {
-    guard poller.add(descriptor, LoopToken(descriptor, generation: 0), for: .input) else { return false }
-    listeners[descriptor] = system.refuseDescriptors(descriptor) ? .passedBefore : .passed
-    _ = accept(from: descriptor, atMost: Self.acceptsPerTurn)
-    return true
-  }
-
-  /// Whether more may wait.
-  func acceptWaiting() -> Bool {
-    listeners.keys.map { accept(from: $0, atMost: Self.acceptsPerTurn) }.contains(true)
-  }
-
-  func stopListening() {
-    for listener in listeners.keys { close(listener) }
-    listeners = [:]
-  }
-
-  /// False: none is waiting, or accept4(2) failed.
-  private func accept(from listener: Int32, atMost limit: Int) -> Bool {
-    for _ in 0..<limit {
-      var address = sockaddr_un()
-      var length = UInt32(MemoryLayout<sockaddr_un>.size)
-      let socket = system.accept(listener, &address, &length)
-      if socket >= 0 {
-        serve(socket, of: listener, CredentialPeer.name(address, length: Int(length)))
-        if isAcceptingPaused { return false }
-        // The lowest free number is given out: as many are taken.
-        guard socket < lastDescriptor else {
-          pauseAccepting(EMFILE)
-          return false
-        }
-        continue
-      }
-      switch errno {
-      case EAGAIN:
-        if listeners[listener] == .passedBefore { listeners[listener] = .refused }
-        return false
-      // This client hung up; others may be waiting.
-      case ECONNABORTED: continue
-      case let code:
-        pauseAccepting(code)
-        return false
-      }
-    }
-    return true
-  }
-
-  private func serve(_ socket: Int32, of listener: Int32, _ wanted: CredentialName?) {
-    generation = generation == .max ? 1 : generation + 1
-    let handler = makeHandler(socket, LoopToken(socket, generation: generation), self)
-    while handlers.count <= Int(socket) { handlers.append(nil) }
-    handlers[Int(socket)] = handler
-    handler.start(wanted, mayReceiveDescriptors: listeners[listener] != .refused)
-  }
-
-  /// Clients wait in the kernel's queue. The listeners stay readable, so that without the pause the loop would spin.
-  func pauseAccepting(_ code: Int32) {
-    guard !isAcceptingPaused else { return }
-    isAcceptingPaused = true
-    let now = NIODeadline.now()
-    if let others = refusedDescriptors.refused(at: now) {
-      logger.warning(
-        "connections have to wait: \(String(cString: strerror(code)))\(others > 0 ? " (\(others) times)" : "")",
-        metadata: ["hint": "See what holds so many files open, or raise LimitNOFILE= of the service."])
-    }
-    for listener in listeners.keys { _ = poller.change(listener, LoopToken(listener, generation: 0), to: []) }
-    timers.add(at: now + Self.acceptPause) { $0.goOnAccepting() }
-  }
-
-  private func goOnAccepting() {
-    let free = fcntl(inbox.wakeup, F_DUPFD_CLOEXEC, 0)
-    if free >= 0 { close(free) }
-    guard free >= 0, free < lastDescriptor else {
-      timers.add(at: .now() + Self.acceptPause) { $0.goOnAccepting() }
-      return
-    }
-    isAcceptingPaused = false
-    for listener in listeners.keys { _ = poller.change(listener, LoopToken(listener, generation: 0), to: .input) }
   }
 }

@@ -7,35 +7,38 @@ import NIOCore
 /// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line goes
 /// to ``Answering``. What a turn answers is sent in one piece.
 final class ConnectionHandler {
+  /// Lines taken in one turn, blank ones too.
+  static let linesPerTurn = 256
+
   let socket: Int32
   let token: LoopToken
   private(set) var uid = UInt32.max
   /// It owns this one until it is closed.
-  private let loop: SocketLoop
-  private let shared: Shared
+  let loop: SocketLoop
+  let shared: Shared
 
   // One loop alone has them: what the runtime would check with each request cannot happen.
-  @exclusivity(unchecked) private var connection: Connection?
-  @exclusivity(unchecked) private var tokens: (any CachedTokens)?
-  @exclusivity(unchecked) private var framer: LineFramer
-  @exclusivity(unchecked) private var outgoing = Outgoing()
+  @exclusivity(unchecked) var connection: Connection?
+  @exclusivity(unchecked) var tokens: (any CachedTokens)?
+  @exclusivity(unchecked) var framer: LineFramer
+  @exclusivity(unchecked) var outgoing = Outgoing()
   /// Lines that may still be taken in this turn.
   private var linesLeft = 0
   private var turn: UInt64 = 0
   private var awaitsTurn = false
-  private var clock: ConnectionClock
+  var clock: ConnectionClock
   /// The line that is not finished, and the turn in which it began.
-  private var unfinished: (line: Int, since: UInt64)?
+  var unfinished: (line: Int, since: UInt64)?
   /// What epoll reports of the socket; nil: not registered yet.
   private var watched: Poller.Readiness?
   /// Whether the client can send descriptors.
-  private var mayReceiveDescriptors = false
-  private var isOpen = true
+  var mayReceiveDescriptors = false
+  var isOpen = true
   private var hasInputEnded = false
-  private var isClosing = false
+  var isClosing = false
   /// Bytes that are still read and thrown away, so that a client which writes first finds its refusal to read: where they
   /// stayed unread, its next write would fail (unix(7)).
-  private var absorbing: Int?
+  var absorbing: Int?
   private var lingering: UInt64?
   /// Bytes that the client has not read, as the connection knows it; nil: it has to be told.
   private var waiting: Int? = 0
@@ -49,8 +52,8 @@ final class ConnectionHandler {
     clock = ConnectionClock(at: .now(), in: loop.turn)
   }
 
-  private var table: ConnectionTable { shared.table }
-  private var limits: SocketServer.Limits { shared.limits }
+  var table: ConnectionTable { shared.table }
+  var limits: SocketServer.Limits { shared.limits }
 
   // MARK: beginning and end
 
@@ -67,7 +70,11 @@ final class ConnectionHandler {
     // First, so that who is refused costs no more than that.
     if let limit = takePlace() { return wanted == nil ? refuse(limit) : close() }
     do throws(Peer.Failure) {
-      let caller = try shared.system.caller(socket, credentials, shared.groups)
+      // Whoever asks for a credential is refused whatever else they are.
+      let caller =
+        try wanted == nil
+        ? shared.system.caller(socket, credentials, shared.groups)
+        : Caller(uid: uid, gid: credentials.gid, groups: [], pid: credentials.pid)
       let connection = Connection(caller: caller, token: token, inbox: loop.inbox, table: table, limits: limits)
       table.add(connection)
       self.connection = connection
@@ -86,101 +93,6 @@ final class ConnectionHandler {
     var yes: Int32 = 1
     // See `clinux_receive_bytes`.
     setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
-  }
-
-  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first: the user's own and,
-  /// where all places are taken, those of the user with the most. Then it is the latter's that is idle for longest.
-  private func takePlace() -> Tally.Limit? {
-    guard let limit = table.takePlace(uid: uid) else { return nil }
-    table.countRefused()
-    guard makeRoom(limit) else { return limit }
-    return table.takePlace(uid: uid)
-  }
-
-  private func makeRoom(_ limit: Tally.Limit) -> Bool {
-    if loop.giveUpPlace(of: uid, "the line was not finished", \.unfinishedSince) { return true }
-    guard case .ofAll = limit, let largest = table.largestUser(beside: uid) else { return false }
-    return loop.giveUpPlace(of: largest, "the line was not finished", \.unfinishedSince)
-      || loop.giveUpPlace(of: largest, "the connection was idle", \.idleSince)
-  }
-
-  /// The turn in which the line began that is not finished; nil: there is none, or requests run.
-  private var unfinishedSince: UInt64? {
-    guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return nil }
-    return unfinished?.since
-  }
-
-  /// The turn since which nothing was asked; nil: requests run, or events are sent to it.
-  private var idleSince: UInt64? {
-    guard let connection, !isClosing, connection.running == 0, !connection.isHeldOpen else { return nil }
-    return clock.lastActive
-  }
-
-  /// Another connection gets its place now.
-  func giveUpPlace(_ why: String) {
-    connection?.ended(hasDescriptor: false)
-    connection = nil
-    tokens = nil
-    // It is counted nowhere any more: it does not wait for its client to read.
-    guard outgoing.count == 0 else { return close() }
-    refuse(RPCError(.overloaded, "\(why), and too many connections are open"))
-    if absorbing == nil { close() }
-  }
-
-  private func refuse(_ limit: Tally.Limit) {
-    if let others = table.refused(at: .now()) {
-      shared.logger.warning(
-        "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
-        metadata: ["uid": "\(uid)"])
-    }
-    refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
-  }
-
-  private func refuse(_ failure: Peer.Failure) {
-    switch failure {
-    case .unidentified:
-      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
-      close()
-    case .exhausted(let code):
-      loop.pauseAccepting(code)
-      refuse(RPCError(.overloaded, "the caller cannot be identified: \(String(cString: strerror(code)))"))
-    }
-  }
-
-  /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
-  private func refuse(_ wanted: CredentialName) {
-    isClosing = true
-    if let others = table.refused(at: .now()) {
-      let before = others > 0 ? " (\(others) more refused before it)" : ""
-      shared.logger.warning(
-        "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
-        metadata: ["uid": "\(uid)", "unit": "\(wanted.unit)"])
-    }
-    let times = CredentialServer.Limits()
-    let isManagers = [0, geteuid()].contains(uid)
-    outgoing.write(CredentialHandler.refusal)
-    closeWhenSent(within: isManagers ? times.write : times.foreignWrite)
-  }
-
-  private func refuse(_ error: RPCError) {
-    outgoing.write(RPCReply.failure(.null, error).line())
-    if loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
-    closeWhenAnswered()
-  }
-
-  /// Lines taken in one turn, blank ones too.
-  static let linesPerTurn = 256
-
-  /// Bytes of a refused client that are read at most.
-  private static let absorbed = 1024 * 1024
-
-  /// What a refused client sends.
-  private func absorb() {
-    let (count, _) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
-    if count > 0 { absorbing = absorbing.map { $0 - count } }
-    guard count > 0 && (absorbing ?? 0) > 0 || count < 0 && errno == EAGAIN else { return close() }
-    send()
-    watch()
   }
 
   /// The descriptor is closed last, so that its number is nobody else's before.
@@ -255,7 +167,7 @@ final class ConnectionHandler {
   }
 
   /// Whether the client has to finish a line that is read as it comes.
-  private var isInsideLine: Bool { framer.isInsideLine && !isFull }
+  var isInsideLine: Bool { framer.isInsideLine && !isFull }
 
   /// It has taken its lines of this turn, and goes on in the next.
   private var isResuming: Bool { framer.isStopped && !isFull }
@@ -327,7 +239,7 @@ final class ConnectionHandler {
     watch()
   }
 
-  private func send() {
+  func send() {
     guard isOpen else { return }
     switch outgoing.send(to: socket, giveBack: &loop.spare) {
     case .failed: return close()
@@ -343,7 +255,7 @@ final class ConnectionHandler {
     if notifications > 0 { connection?.notificationsWritten(notifications) }
   }
 
-  private func watch() {
+  func watch() {
     guard isOpen else { return }
     var wanted: Poller.Readiness = absorbing == nil && (isFull || hasInputEnded) ? [] : .input
     if outgoing.count > 0 { wanted.insert(.output) }
@@ -356,13 +268,13 @@ final class ConnectionHandler {
   }
 
   /// Closes as soon as the kernel has everything, or the client has had its time to make room.
-  private func closeWhenAnswered() {
+  func closeWhenAnswered() {
     guard !isClosing else { return }
     isClosing = true
     closeWhenSent(within: limits.linger)
   }
 
-  private func closeWhenSent(within limit: Duration) {
+  func closeWhenSent(within limit: Duration) {
     send()
     guard isOpen else { return }
     linger(limit)
