@@ -53,8 +53,8 @@ long clinux_send(int socket, const void *bytes, size_t length);
    EPERM. 0, or -1 with errno: ENOPROTOOPT where the kernel lacks it. */
 int clinux_refuse_descriptors(int listener);
 
-/* clinux_receive that receives no descriptor: where the next bytes come with one, all stays as it is, and errno is EPERM.
-   The kernel would close descriptors that are received without room for them, and a close may wait. The socket needs
+/* clinux_receive that receives no descriptor: where the next bytes come with one they stay, and errno is EPERM. The
+   kernel would close descriptors that are received without room for them, and a close may wait. The socket needs
    SO_OOBINLINE: else recv(2) throws an urgent byte away, and its descriptors with it. */
 long clinux_receive_bytes(int socket, void *buffer, size_t capacity);
 

@@ -177,8 +177,8 @@ public final class Connection: Session {
     state.withLock { $0.notificationBytes -= bytes }
   }
 
-  /// The connection has ended. It stays in the table until the requests it left behind have ended and its socket is closed,
-  /// so that hanging up gives no one more than their share.
+  /// The connection has ended. It stays in the table until the requests it left behind have ended and its socket is
+  /// closed, so that hanging up gives no one more than their share.
   func ended(hasDescriptor: Bool) {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
