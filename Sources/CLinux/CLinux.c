@@ -21,6 +21,9 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -94,6 +97,11 @@ int clinux_is_unix_listener(int descriptor) {
     length = sizeof listening;
     if (getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0) return -1;
     return domain == AF_UNIX && type == SOCK_STREAM && listening != 0;
+}
+
+int clinux_refuse_descriptors(int listener) {
+    const int no = 0;
+    return setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
 }
 
 int clinux_forbid_dumps(void) { return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }

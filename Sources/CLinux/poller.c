@@ -63,6 +63,22 @@ long clinux_receive(int socket, void *buffer, size_t capacity) {
     return count;
 }
 
+long clinux_receive_bytes(int socket, void *buffer, size_t capacity) {
+    struct iovec piece = {.iov_base = buffer, .iov_len = capacity};
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    ssize_t count;
+    do {
+        count = recvmsg(socket, &message, MSG_PEEK);
+    } while (count < 0 && errno == EINTR);
+    if (count <= 0) return count;
+    /* There is no room for control data, so the kernel says that some was cut off. What was looked at stays queued. */
+    if (message.msg_flags & MSG_CTRUNC) {
+        errno = EPERM;
+        return -1;
+    }
+    return clinux_receive(socket, buffer, (size_t)count);
+}
+
 long clinux_send(int socket, const void *bytes, size_t length) {
     ssize_t count;
     do {

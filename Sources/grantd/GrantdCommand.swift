@@ -98,7 +98,7 @@ struct GrantdCommand: AsyncParsableCommand {
     }
   }
 
-  /// Each connection takes two descriptors; the soft limit is 1,024 on most systems.
+  /// Each connection takes a descriptor; the soft limit is 1,024 on most systems.
   private func raiseDescriptorLimit() {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }

@@ -38,7 +38,7 @@ import Testing
     child.arguments = ["600"]
     try child.run()
     let path = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(child.processIdentifier)/exe")
-    let origin = CallerOrigin(pid: child.processIdentifier) {
+    let origin = try CallerOrigin(pid: child.processIdentifier) {
       // This one cannot be blocked.
       kill(child.processIdentifier, SIGKILL)
       child.waitUntilExit()
@@ -50,10 +50,10 @@ import Testing
   @Test("This process is seen as it is, and one that may have ended is not seen at all")
   func own() throws {
     let path = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-    #expect(CallerOrigin(pid: getpid()) { true }.executable == path)
-    #expect(CallerOrigin(pid: getpid()) { false } == CallerOrigin())
-    #expect(CallerOrigin(pid: getpid()) { nil } == CallerOrigin())
-    #expect(CallerOrigin(pid: 0) { true } == CallerOrigin())
+    #expect(try CallerOrigin(pid: getpid()) { true }.executable == path)
+    #expect(try CallerOrigin(pid: getpid()) { false } == CallerOrigin())
+    #expect(try CallerOrigin(pid: getpid()) { nil } == CallerOrigin())
+    #expect(try CallerOrigin(pid: 0) { true } == CallerOrigin())
     let caller = try #require(Caller(process: getpid()))
     #expect(caller.uid == geteuid() && caller.gid == getegid() && caller.executable == path)
     // Above the largest that Linux gives out.

@@ -16,7 +16,7 @@ import Testing
     _ groups: ControlGroups, _ answers: [ControlGroups.PidfdInfo], _ contents: String?
   ) -> (origin: CallerOrigin?, reads: Int) {
     var (rest, reads) = (answers, 0)
-    let origin = CallerOrigin(
+    let origin = try? CallerOrigin(
       pid: getpid(), groups,
       info: { rest.count > 1 ? rest.removeFirst() : rest[0] },
       contents: {
@@ -108,10 +108,10 @@ import Testing
       return
     }
     #expect(pid == getpid())
-    let contents = { CallerOrigin.contents(of: "/proc/self/cgroup") }
-    let old = CallerOrigin(pid: getpid()) { true }
-    #expect(CallerOrigin(pid: getpid(), groups, info: { groups.info(of: pidfd) }, contents: contents) == old)
-    #expect(CallerOrigin(pid: getpid(), groups, info: { groups.info(of: pidfd) }, contents: contents) == old)
+    let contents = { () throws(Peer.Failure) in try CallerOrigin.contents(of: "/proc/self/cgroup") }
+    let old = try CallerOrigin(pid: getpid()) { true }
+    #expect(try CallerOrigin(pid: getpid(), groups, info: { groups.info(of: pidfd) }, contents: contents) == old)
+    #expect(try CallerOrigin(pid: getpid(), groups, info: { groups.info(of: pidfd) }, contents: contents) == old)
     let child = Process()
     child.executableURL = URL(fileURLWithPath: "/bin/sleep")
     child.arguments = ["600"]

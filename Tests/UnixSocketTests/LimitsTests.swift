@@ -1,4 +1,5 @@
 import BrokerAPI
+import CLinux
 import Glibc
 import NIOCore
 import Synchronization
@@ -30,7 +31,9 @@ import Testing
 
   @Test("a refused client that writes first, and more than it is told, finds its refusal to read")
   func refusedWriter() async throws {
-    try await Served.with({ $0.connectionsPerUser = 1 }) { served in
+    let change = { (limits: inout SocketServer.Limits) in (limits.connectionsPerUser, limits.linger) = (1, .seconds(60))
+    }
+    try await Served.with(change) { served in
       let first = try served.client()
       try await served.turn(for: first)
       let refused = try served.client()
@@ -46,7 +49,10 @@ import Testing
 
   @Test("a refused client that writes without end is closed, and those past the bound at once")
   func refusedFlood() async throws {
-    try await Served.with({ $0.connectionsPerUser = 1 }) { served in
+    var system = SystemCalls()
+    // Of root so many are listened to.
+    system.credentials = { Peer.credentials(of: $0).map { .init(pid: $0.pid, uid: 0, gid: $0.gid) } }
+    try await Served.with({ $0.connectionsPerUser = 1 }, system: system) { served in
       let first = try served.client()
       try await served.turn(for: first)
       let waiting = try (0..<SocketLoop.absorbedAtOnce).map { _ in try served.client() }
@@ -114,11 +120,11 @@ import Testing
     limits.connectionsPerUser = 2
     var tally = Tally(limits: limits)
     #expect(tally.enter(uid: 2000) == nil)
-    #expect(tally.enter(uid: 2000) == "1 connections")
+    #expect(tally.enter(uid: 2000) == .ofAll(connections: 1))
     tally.leave(uid: 2000)
     let answers = (0..<3).map { _ in tally.enter(uid: uid) == nil }
     #expect(answers.filter(\.self).count == admitted)
-    #expect(tally.enter(uid: uid) == (uid == 0 ? "2 connections of uid 0" : "1 connections"))
+    #expect(tally.enter(uid: uid) == (uid == 0 ? .ofUser(0, connections: 2) : .ofAll(connections: 1)))
   }
 
   @Test("a connection runs so many requests and is not read until one has ended")
@@ -185,6 +191,39 @@ import Testing
       #expect(lines.count == 1 && lines[0].contains("-32600") && lines[0].contains("not finished"))
       try await other.send(tokenGet(1))
       #expect(try await other.json()["id"] == 1)
+    }
+  }
+
+  @Test("a line is not late while the server does not read it") func aLineIsNotLateWhileTheServer() async throws {
+    try await Served.with({ $0.partialLine = .seconds(2) }) { served in
+      let (client, other) = (try served.client(), try served.client())
+      try await client.send(call(1, "subscribe"))
+      _ = try await client.line()
+      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      try await client.send(#"{"jsonrpc":"2.0","#)
+      try await served.turn(for: other)
+      // More than the kernel takes.
+      let filler = JSON.string(String(repeating: "x", count: 50_000))
+      for _ in 0..<8 { #expect(session.notify(method: "event", params: filler)) }
+      let end = ContinuousClock.now + .milliseconds(2800)
+      while ContinuousClock.now < end {
+        try await served.turn(for: other)
+        try await Task.sleep(for: .milliseconds(20))
+      }
+      for _ in 0..<8 { #expect(try await client.json()["method"] == "event") }
+      try await client.send(#""id":2,"method":"echo","params":[]}"# + "\n")
+      #expect(try await client.json()["id"] == 2)
+    }
+  }
+
+  @Test("blank lines keep no connection open") func blankLinesKeepNoConnectionOpen() async throws {
+    try await Served.with({ $0.idle = .seconds(1) }) { served in
+      let client = try served.client()
+      let drip = Task {
+        while !Task.isCancelled, client.sendSome([0x0A]) > 0 { try await Task.sleep(for: .milliseconds(5)) }
+      }
+      #expect(try await client.linesToEnd() == [])
+      drip.cancel()
     }
   }
 

@@ -61,7 +61,7 @@ import Testing
     try await Served.inFolder { folder in
       let server = SocketServer(
         configuration: .init(endpoint: .path(folder + "/s.sock"), limits: limits), dispatcher: dispatcher,
-        logger: log.logger(), accept: accepting.accept)
+        logger: log.logger(), system: SystemCalls(accept: accepting.accept))
       try await server.start()
       do {
         try await body(folder + "/s.sock", server)
@@ -223,7 +223,40 @@ import Testing
       try await eventually("all of them are answered") { order.state.withLock { $0.accounts.count } == lines + 2 }
       let before = try #require(order.state.withLock { $0.accounts.firstIndex(of: "modest") })
       #expect(lines > 1000 && before < lines)
-      #expect(before <= 1 + SocketLoop.receivedPerTurn / tokenGet(1, "greedy").utf8.count)
+      #expect(before <= 1 + ConnectionHandler.linesPerTurn)
+    }
+  }
+
+  @Test("lines that ask for nothing are taken so many at a time, and what is left is taken without more input")
+  func blankLines() async throws {
+    let order = Order()
+    try await with(Accepting(), order) { path, server in
+      let (greedy, modest) = (try RawClient(path), try RawClient(path))
+      try await eventually("both are there") { server.connectionCount == 2 }
+      let blank = String(repeating: "\n", count: 20_000)
+      try await server.holdingUp {
+        try #require(greedy.sendSome(Array((blank + tokenGet(1, "greedy")).utf8)) > blank.utf8.count)
+        try #require(modest.sendSome(Array(tokenGet(2, "modest").utf8)) > 0)
+      }
+      #expect(try await greedy.json()["id"] == 1)
+      #expect(order.state.withLock { $0.accounts } == ["modest", "greedy"])
+    }
+  }
+
+  @Test("the more connections are ready, the less is taken of one in a turn") func manyReady() async throws {
+    let order = Order()
+    try await with(Accepting(), order) { path, server in
+      let clients = try (0..<32).map { _ in try RawClient(path) }
+      try await eventually("all are there") { server.connectionCount == clients.count }
+      try await server.holdingUp {
+        for (number, client) in clients.enumerated() {
+          _ = client.sendSome(Array((0..<300).map { tokenGet($0, "c\(number)") }.joined().utf8))
+        }
+      }
+      try await eventually("all was answered") { order.state.withLock { $0.accounts.count } == 300 * clients.count }
+      let before = order.state.withLock { $0.accounts.firstIndex(of: "c31") ?? 0 }
+      let inATurn = SocketLoop.leastReceived / tokenGet(0, "c0").utf8.count + 1
+      #expect(before <= 31 * inATurn)
     }
   }
 

@@ -1,8 +1,10 @@
 import BrokerAPI
 import Foundation
+import Glibc
 import Logging
 import NIOCore
 import NIOPosix
+import Synchronization
 import TestSupport
 import Testing
 
@@ -19,14 +21,15 @@ struct Served: Sendable {
 
   static func with(
     _ change: (inout SocketServer.Limits) -> Void = { _ in }, mode: UInt32 = 0o600,
-    _ body: (Served) async throws -> Void
+    system: SystemCalls = SystemCalls(), _ body: (Served) async throws -> Void
   ) async throws {
     var limits = SocketServer.Limits()
     change(&limits)
     try await inFolder { folder in
       let path = folder + "/s.sock"
       let dispatcher = ScriptedDispatcher()
-      let server = Self.server(.path(path), dispatcher, mode: mode, limits: limits)
+      let configuration = SocketServer.Configuration(endpoint: .path(path), mode: mode, limits: limits)
+      let server = Self.server(configuration, dispatcher, system)
       try await server.start()
       do {
         try await body(Served(path: path, dispatcher: dispatcher, server: server))
@@ -47,10 +50,11 @@ struct Served: Sendable {
   }
 
   static func server(
-    _ configuration: SocketServer.Configuration, _ dispatcher: ScriptedDispatcher = ScriptedDispatcher()
+    _ configuration: SocketServer.Configuration, _ dispatcher: ScriptedDispatcher = ScriptedDispatcher(),
+    _ system: SystemCalls = SystemCalls()
   ) -> SocketServer {
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-    return SocketServer(configuration: configuration, dispatcher: dispatcher, logger: logger)
+    return SocketServer(configuration: configuration, dispatcher: dispatcher, logger: logger, system: system)
   }
 
   static func inFolder(_ body: (String) async throws -> Void) async throws {
@@ -66,6 +70,28 @@ struct Served: Sendable {
   func turn(for client: RawClient) async throws {
     try await client.send(tokenGet(1))
     #expect(try await client.json()["id"] == 1)
+  }
+}
+
+extension SocketServer {
+  private final class Hold: Sendable {
+    let isHeld = Atomic(false)
+    let isReleased = Atomic(false)
+  }
+
+  /// Nothing is served while `body` runs.
+  func holdingUp(_ body: () throws -> Void) async throws {
+    let hold = Hold()
+    let repetition = repeating(every: .seconds(3600)) {
+      hold.isHeld.store(true, ordering: .relaxed)
+      while !hold.isReleased.load(ordering: .relaxed) { usleep(1000) }
+    }
+    defer {
+      repetition.cancel()
+      hold.isReleased.store(true, ordering: .relaxed)
+    }
+    try await eventually("the loop is held up") { hold.isHeld.load(ordering: .relaxed) }
+    try body()
   }
 }
 

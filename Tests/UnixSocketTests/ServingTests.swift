@@ -180,16 +180,6 @@ import Testing
     }
   }
 
-  @Test("a connection knows that its process still runs") func aConnectionKnowsThatItsProcessStill() async throws {
-    try await Served.with { served in
-      let client = try served.client()
-      try await client.send(call(1, "subscribe"))
-      _ = try await client.line()
-      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
-      #expect((session as? Connection)?.isPeerAlive != false)
-    }
-  }
-
   @Test("notifications reach the subscriber and its end is told") func notificationsReachTheSubscriberAndItsEnd()
     async throws
   {

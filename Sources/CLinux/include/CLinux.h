@@ -49,6 +49,15 @@ int clinux_accept(int listener, void *address, uint32_t *length);
 long clinux_receive(int socket, void *buffer, size_t capacity);
 long clinux_send(int socket, const void *bytes, size_t length);
 
+/* SO_PASSRIGHTS 0 (Linux 6.16): who sends descriptors to a connection that the listener gets from now on fails with
+   EPERM. 0, or -1 with errno: ENOPROTOOPT where the kernel lacks it. */
+int clinux_refuse_descriptors(int listener);
+
+/* clinux_receive that receives no descriptor: where the next bytes come with one they stay, and errno is EPERM. The
+   kernel would close descriptors that are received without room for them, and a close may wait. The socket needs
+   SO_OOBINLINE: else recv(2) throws an urgent byte away, and its descriptors with it. */
+long clinux_receive_bytes(int socket, void *buffer, size_t capacity);
+
 /* What a descriptor may be ready for, and is: an error and a hang-up are told unasked. */
 #define CLINUX_INPUT 0x1u
 #define CLINUX_OUTPUT 0x4u

@@ -31,7 +31,9 @@ enum Sections {
       Key(
         "mode", .mode, \.mode, standard: "\"0666\"; for a user \"0600\"",
         "Who may connect, as `chmod` writes it. Connecting alone allows nothing: rules do."),
-      Key("connections", .number(1...65536), \.connections, standard: "1024", "Connections at once, in all."),
+      Key(
+        "connections", .number(1...65536), \.connections, standard: "1024",
+        "Connections at once, in all. Beyond it the user with the most loses an idle one."),
       Key(
         "connections_per_user", .number(1...65536), \.connectionsPerUser, standard: "256",
         "Connections at once of one user."),

@@ -13,7 +13,7 @@ extension Caller {
     guard pidfd >= 0 else { return nil }
     defer { close(pidfd) }
     let limit = Caller.longestStatus
-    guard let status = CallerOrigin.contents(of: "/proc/\(pid)/status", atMost: limit) else { return nil }
+    guard let status = try? CallerOrigin.contents(of: "/proc/\(pid)/status", atMost: limit) else { return nil }
     func numbers(_ name: String) -> [UInt32] {
       let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") }
       return line?.dropFirst(name.utf8.count + 1).split { $0 == "\t" || $0 == " " }.compactMap { UInt32($0) } ?? []
@@ -21,7 +21,8 @@ extension Caller {
     // The second is the effective one, which SO_PEERCRED tells.
     let (uids, gids) = (numbers("Uid"), numbers("Gid"))
     guard uids.count > 1, gids.count > 1 else { return nil }
-    let origin = CallerOrigin(pid: pid) { clinux_pidfd_alive(pidfd) == 1 }
+    let alive = { clinux_pidfd_alive(pidfd) == 1 }
+    guard let origin = try? CallerOrigin(pid: pid, isAlive: alive) else { return nil }
     self.init(
       uid: uids[1], gid: gids[1], groups: numbers("Groups"), pid: pid, unit: origin.unit, userUnit: origin.userUnit,
       executable: origin.executable)

@@ -11,9 +11,9 @@ struct CallerOrigin: Equatable {
 
   /// - Parameter isAlive: whether the process that connected still runs: asked after the reading, since its pid could be
   ///   another's by then. Nil where the kernel cannot tell: then nothing that was read counts.
-  init(pid: Int32, isAlive: () -> Bool?) {
+  init(pid: Int32, isAlive: () -> Bool?) throws(Peer.Failure) {
     guard pid > 0 else { return }
-    let cgroup = Self.contents(of: "/proc/\(pid)/cgroup").flatMap(CGroup.init)
+    let cgroup = try Self.contents(of: "/proc/\(pid)/cgroup").flatMap(CGroup.init)
     let executable = Self.target(of: "/proc/\(pid)/exe")
     guard isAlive() == true else { return }
     unit = cgroup?.unit
@@ -27,7 +27,10 @@ struct CallerOrigin: Equatable {
   /// - Parameters:
   ///   - info: asked after each reading in `/proc`, for the same reason.
   ///   - contents: of `/proc/PID/cgroup`.
-  init?(pid: Int32, _ groups: ControlGroups, info: () -> ControlGroups.PidfdInfo, contents: () -> String?) {
+  init?(
+    pid: Int32, _ groups: ControlGroups, info: () -> ControlGroups.PidfdInfo,
+    contents: () throws(Peer.Failure) -> String?
+  ) throws(Peer.Failure) {
     guard pid > 0 else { return }
     let executable = Self.target(of: "/proc/\(pid)/exe")
     let before = info()
@@ -35,7 +38,7 @@ struct CallerOrigin: Equatable {
     guard case .exists(pid, let group) = before else { return }
     var place = groups[group]
     if place == nil {
-      place = contents().flatMap(groups.place)
+      place = try contents().flatMap(groups.place)
       let after = info()
       guard case .exists(pid, _) = after else { return }
       // If it was moved in between, the text may be of either group.
@@ -51,9 +54,12 @@ struct CallerOrigin: Equatable {
   /// The kernel's longest path, and more than any cgroup file has.
   private static let longest = 4096
 
-  static func contents(of path: String, atMost limit: Int = longest) -> String? {
+  static func contents(of path: String, atMost limit: Int = longest) throws(Peer.Failure) -> String? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
+    guard descriptor >= 0 else {
+      if let failure = Peer.Failure.exhausted(by: errno) { throw failure }
+      return nil
+    }
     defer { close(descriptor) }
     return text(limit) { read(descriptor, $0.baseAddress, limit) }
   }

@@ -4,43 +4,76 @@ import Glibc
 
 /// The process at the other end, as the kernel recorded it at connect(2).
 struct Peer: ~Copyable {
-  private(set) var caller: Caller
+  enum Failure: Error, Equatable {
+    /// The kernel does not say.
+    case unidentified
+    /// There is no descriptor or memory to ask with (errno): it may be known later.
+    case exhausted(Int32)
+
+    /// Nil where the answer is final.
+    static func exhausted(by code: Int32) -> Failure? {
+      switch code {
+      case EMFILE, ENFILE, ENOMEM: .exhausted(code)
+      default: nil
+      }
+    }
+  }
+
+  let caller: Caller
   /// A descriptor of the process itself (SO_PEERPIDFD, Linux 6.5), so that a reused pid cannot be mistaken for it.
   /// Negative where the kernel has none.
   private let pidfd: Int32
 
-  /// Nil where the kernel does not say who it is.
-  ///
+  static func credentials(of socket: Int32) -> clinux_peer? {
+    var credentials = clinux_peer(pid: 0, uid: 0, gid: 0)
+    return clinux_peer_credentials(socket, &credentials) == 0 ? credentials : nil
+  }
+
   /// - Parameters:
   ///   - orOpened: whether its pid will do where the kernel hands out no descriptor of the process itself. It may be
   ///     another's by now if the process ended at once, so only where nobody gains by that.
   ///   - groups: where callers were found before, where there are many of them.
-  init?(of socket: Int32, orOpened: Bool = false, groups known: ControlGroups? = nil) {
-    var credentials = clinux_peer(pid: 0, uid: 0, gid: 0)
-    guard clinux_peer_credentials(socket, &credentials) == 0, let groups = Self.groups(of: socket) else { return nil }
-    caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
-    let own = clinux_peer_pidfd(socket)
-    pidfd = own < 0 && orOpened ? clinux_pidfd_open(credentials.pid) : own
+  init(
+    of socket: Int32, _ credentials: clinux_peer, orOpened: Bool = false, groups known: ControlGroups? = nil
+  ) throws(Failure) {
+    guard let groups = Self.groups(of: socket) else { throw .unidentified }
+    var caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
+    let pidfd = try Self.pidfd(of: socket, credentials.pid, orOpened: orOpened)
     // Nothing that is read in /proc counts without it.
-    guard pidfd >= 0 else { return }
-    let origin = Self.origin(credentials.pid, pidfd, known)
-    caller.unit = origin.unit
-    caller.userUnit = origin.userUnit
-    caller.executable = origin.executable
+    if pidfd >= 0 {
+      do throws(Failure) {
+        let origin = try Self.origin(credentials.pid, pidfd, known)
+        caller.unit = origin.unit
+        caller.userUnit = origin.userUnit
+        caller.executable = origin.executable
+      } catch {
+        close(pidfd)
+        throw error
+      }
+    }
+    self.caller = caller
+    self.pidfd = pidfd
+  }
+
+  private static func pidfd(of socket: Int32, _ pid: Int32, orOpened: Bool) throws(Failure) -> Int32 {
+    var pidfd = clinux_peer_pidfd(socket)
+    if pidfd < 0, Failure.exhausted(by: errno) == nil, orOpened { pidfd = clinux_pidfd_open(pid) }
+    if pidfd < 0, let failure = Failure.exhausted(by: errno) { throw failure }
+    return pidfd
   }
 
   deinit {
     if pidfd >= 0 { close(pidfd) }
   }
 
-  private static func origin(_ pid: Int32, _ pidfd: Int32, _ known: ControlGroups?) -> CallerOrigin {
+  private static func origin(_ pid: Int32, _ pidfd: Int32, _ known: ControlGroups?) throws(Failure) -> CallerOrigin {
     if let known, !known.lacksInfo {
-      let told = CallerOrigin(
-        pid: pid, known, info: { known.info(of: pidfd) }, contents: { CallerOrigin.contents(of: "/proc/\(pid)/cgroup") }
-      )
+      let told = try CallerOrigin(
+        pid: pid, known, info: { known.info(of: pidfd) },
+        contents: { () throws(Failure) in try CallerOrigin.contents(of: "/proc/\(pid)/cgroup") })
       if let told { return told }
     }
-    return CallerOrigin(pid: pid) { isAlive(pidfd) }
+    return try CallerOrigin(pid: pid) { isAlive(pidfd) }
   }
 
   /// Whether the process still runs; nil where the kernel cannot tell.

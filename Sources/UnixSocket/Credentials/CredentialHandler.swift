@@ -70,16 +70,25 @@ final class CredentialHandler: ChannelInboundHandler {
   }
 
   func channelActive(context: ChannelHandlerContext) {
-    let found = try? context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
-      of: NIOBSDSocket.Handle.self
-    ) { CredentialPeer(of: $0) }
-    guard let peer = found ?? nil else { return refuse(.unidentified) }
-    self.peer = peer
     do throws(CredentialRefusal) {
+      let peer = try peer(context)
+      self.peer = peer
       ask(try judge(peer.name, peer.caller), context)
     } catch {
       refuse(error)
     }
+  }
+
+  private func peer(_ context: ChannelHandlerContext) throws(CredentialRefusal) -> CredentialPeer {
+    do {
+      let found = try context.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+        of: NIOBSDSocket.Handle.self
+      ) { try CredentialPeer(of: $0) }
+      if let found { return found }
+    } catch Peer.Failure.exhausted(let code) {
+      throw .exhausted(code)
+    } catch {}
+    throw .unidentified
   }
 
   func channelInactive(context: ChannelHandlerContext) {

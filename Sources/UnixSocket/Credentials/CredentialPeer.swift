@@ -46,10 +46,9 @@ final class CredentialPeer {
   private let peer: Peer
   let name: CredentialName?
 
-  /// Nil where the kernel does not say who it is.
-  init?(of socket: Int32) {
-    guard let peer = Peer(of: socket, orOpened: true) else { return nil }
-    self.peer = peer
+  init(of socket: Int32) throws(Peer.Failure) {
+    guard let credentials = Peer.credentials(of: socket) else { throw .unidentified }
+    peer = try Peer(of: socket, credentials, orOpened: true)
     name = Self.name(of: socket)
   }
 

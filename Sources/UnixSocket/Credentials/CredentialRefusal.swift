@@ -1,4 +1,5 @@
 import BrokerAPI
+import Glibc
 
 /// Why a connection gets no credential. Each says what a person can do.
 enum CredentialRefusal: Error, Equatable {
@@ -12,6 +13,8 @@ enum CredentialRefusal: Error, Equatable {
   case otherUnit(found: String)
   /// The kernel does not say who it is.
   case unidentified
+  /// There is no descriptor or memory to ask the kernel with (errno).
+  case exhausted(Int32)
   /// It sent something, which systemd never does.
   case talked
   /// It ended before it was answered.
@@ -29,7 +32,7 @@ enum CredentialRefusal: Error, Equatable {
   var cause: CredentialWithheld.Cause? {
     switch self {
     case .unnamed, .foreignUser, .unknownUnit, .otherUnit, .unidentified, .talked: .foreign
-    case .ended, .late, .unusable, .stopping: .undelivered
+    case .exhausted, .ended, .late, .unusable, .stopping: .undelivered
     case .denied: nil
     }
   }
@@ -41,6 +44,7 @@ enum CredentialRefusal: Error, Equatable {
     switch self {
     case .unnamed, .foreignUser, .unknownUnit, .otherUnit, .unidentified, .talked, .ended:
       ErrorReason.notPermitted.rawValue
+    case .exhausted: ErrorReason.overloaded.rawValue
     case .denied(let error): error.reason?.rawValue ?? "invalid_request"
     case .late: ErrorReason.timedOut.rawValue
     case .unusable: ErrorReason.providerError.rawValue
@@ -56,6 +60,7 @@ enum CredentialRefusal: Error, Equatable {
     case .unknownUnit: "the kernel does not say in which unit the asking process runs"
     case .otherUnit(let found): "the asking process runs in \(found.prefix(256)): the name is forged"
     case .unidentified: "the kernel does not say who asks"
+    case .exhausted(let code): "the asking process cannot be identified: \(String(cString: strerror(code)))"
     case .talked: "the asking process sent something, which systemd never does"
     case .ended: "the asking process has ended"
     case .denied(let error): String(error.message.prefix(512))
@@ -74,6 +79,7 @@ enum CredentialRefusal: Error, Equatable {
     case .foreignUser: "System units ask the system's broker, and a user's own units the user's."
     case .unknownUnit, .unidentified:
       "The broker must see /proc/PID/cgroup of others: keep ProtectProc=default and PrivateUsers=no in its unit."
+    case .exhausted: "Raise LimitNOFILE= of the broker's service, or free memory; then start the unit again."
     case .otherUnit: "See who runs there: it asks for another unit's credential."
     case .ended: "The unit was stopped, or its start took longer than TimeoutStartSec=."
     case .denied(let error): error.hint.map { String($0.prefix(512)) } ?? "See what the broker logged before."

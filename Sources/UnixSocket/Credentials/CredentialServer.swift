@@ -1,4 +1,5 @@
 public import BrokerAPI
+import CLinux
 import Glibc
 public import Logging
 public import NIOCore
@@ -152,6 +153,9 @@ public final class CredentialServer: Sendable {
           try channel.pipeline.syncOperations.addHandler(handler(table.value, nil))
         }
       }
+    // Closing a descriptor that a client sent may hold up the loop. Before Linux 6.16 they are taken: the socket's mode
+    // lets in its owner and root alone.
+    _ = clinux_refuse_descriptors(socket.descriptor)
     do {
       let channel = try await bootstrap.withBoundSocket(socket.descriptor).get()
       listen(socket.descriptor, limits.backlog)

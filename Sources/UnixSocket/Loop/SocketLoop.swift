@@ -15,55 +15,74 @@ final class SocketLoop {
     var code: Int32
   }
 
-  /// accept4(2) of a listener, with the peer's address and its length.
-  typealias Accept = @Sendable (Int32, UnsafeMutablePointer<sockaddr_un>, UnsafeMutablePointer<UInt32>) -> Int32
+  /// Whether clients of a listener can send descriptors along with their bytes (SCM_RIGHTS). Closing one takes as long as
+  /// its sender likes, such as with SO_LINGER, so the loop neither receives nor closes any.
+  enum Descriptors {
+    /// Before Linux 6.16.
+    case passed
+    /// Those that connected before this process could forbid it, and may still be waiting.
+    case passedBefore
+    case refused
+  }
+
   typealias MakeHandler = @Sendable (Int32, LoopToken, SocketLoop) -> ConnectionHandler
 
   /// Connections accepted in one turn, so that a rush of new clients does not keep the others waiting, and those that
   /// ended meanwhile do not count for long.
   static let acceptsPerTurn = 16
-  /// Bytes taken of one connection in one turn, and so the lines answered in it.
+  /// Bytes taken of all connections in one turn, unless they are more than ``leastReceived`` allows.
   static let receivedPerTurn = 64 * 1024
+  /// The least that is taken of each where many connections are ready.
+  static let leastReceived = 4 * 1024
+  /// Reads that empty a socket before it is closed, each of ``receivedPerTurn``: more than the kernel queues.
+  private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
   static let absorbedAtOnce = 64
+  /// Of one user but root.
+  static let absorbedPerUser = 8
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
   static let acceptPause = TimeAmount.milliseconds(100)
 
   let inbox: LoopInbox
   /// From this number on descriptors are for the rest of the process.
-  private let lastDescriptor = Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors)
-  private let poller: Poller
-  private let acceptOne: Accept
-  private let makeHandler: MakeHandler
-  private let logger: Logger
+  let lastDescriptor = Int32(clamping: SocketServer.descriptorLimit - SocketServer.keptBackDescriptors)
+  let poller: Poller
+  let system: SystemCalls
+  private let closer = Closer()
+  let makeHandler: MakeHandler
+  let logger: Logger
 
   /// By descriptor.
-  private var handlers: [ConnectionHandler?] = []
-  private var listeners: [Int32] = []
-  private var generation: UInt32 = 0
+  var handlers: [ConnectionHandler?] = []
+  var listeners: [Int32: Descriptors] = [:]
+  var generation: UInt32 = 0
+  /// Refused clients that are listened to, by uid.
+  private var absorbing: [UInt32: Int] = [:]
   var timers = Timers()
   private var isEnding = false
 
   /// How many connections are accepted in this turn. Doubled while more are waiting in each turn, since a call that finds
   /// none is wasted.
   private var accepts = 1
-  private var turn: UInt64 = 0
+  private(set) var turn: UInt64 = 0
+  /// Those that have lines left for the next turn.
+  private var resuming: [LoopToken] = []
   private var lastAccepting: UInt64 = 0
-  private var isAcceptingPaused = false
-  private var refusedDescriptors = Refusals()
+  var isAcceptingPaused = false
+  var refusedDescriptors = Refusals()
 
   /// The last read, of whichever connection. An unfinished line is copied out of it.
   private let received: UnsafeMutableRawBufferPointer
   private var hasReceived = false
+  /// Of one connection in this turn.
+  private var receivedAtMost = receivedPerTurn
   /// Memory for the replies of a turn.
   @exclusivity(unchecked) var spare = ByteBuffer()
 
-  private init(
-    accept: @escaping Accept, logger: Logger, makeHandler: @escaping MakeHandler
-  ) throws(Failure) {
+  private init(system: SystemCalls, logger: Logger, makeHandler: @escaping MakeHandler) throws(Failure) {
     inbox = try LoopInbox()
     poller = try Poller()
-    acceptOne = accept
+    self.system = system
     self.logger = logger
     self.makeHandler = makeHandler
     received = .allocate(byteCount: Self.receivedPerTurn, alignment: 16)
@@ -78,25 +97,12 @@ final class SocketLoop {
 
   /// Starts a thread that runs until ``end()``.
   static func start(
-    accept: @escaping Accept, logger: Logger, makeHandler: @escaping MakeHandler
+    system: SystemCalls, logger: Logger, makeHandler: @escaping MakeHandler
   ) throws(Failure) -> LoopInbox {
-    let loop = try SocketLoop(accept: accept, logger: logger, makeHandler: makeHandler)
+    let loop = try SocketLoop(system: system, logger: logger, makeHandler: makeHandler)
     let inbox = loop.inbox
-    let pointer = Unmanaged.passRetained(loop).toOpaque()
-    var thread = pthread_t()
-    let code = pthread_create(
-      &thread, nil,
-      { pointer in
-        guard let pointer else { return nil }
-        _ = clinux_name_thread("socket")
-        Unmanaged<SocketLoop>.fromOpaque(pointer).takeRetainedValue().run()
-        return nil
-      }, pointer)
-    guard code == 0 else {
-      Unmanaged<SocketLoop>.fromOpaque(pointer).release()
-      throw Failure(call: "pthread_create", code: code)
-    }
-    pthread_detach(thread)
+    let code = OwnThread.start("socket") { loop.run() }
+    guard code == 0 else { throw Failure(call: "pthread_create", code: code) }
     return inbox
   }
 
@@ -109,9 +115,12 @@ final class SocketLoop {
       let now = NIODeadline.now()
       for action in timers.takeDue(at: now) { action(self) }
       turn &+= 1
-      for one in poller.wait(milliseconds: wait(from: now)) {
-        take(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events))
-      }
+      let resumed = resuming
+      resuming = []
+      let ready = poller.wait(milliseconds: resumed.isEmpty ? wait(from: now) : 0)
+      receivedAtMost = max(Self.leastReceived, Self.receivedPerTurn / max(1, ready.count))
+      for one in ready { take(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events)) }
+      for token in resumed { handler(token)?.resume() }
     }
     stopListening()
     for handler in handlers { handler?.close() }
@@ -133,7 +142,7 @@ final class SocketLoop {
       let content = inbox.take()
       for connection in content.connections { handler(connection)?.sendOutbox() }
       for command in content.commands { command(self) }
-    } else if listeners.contains(token.descriptor) {
+    } else if listeners[token.descriptor] != nil {
       accepts = lastAccepting == turn &- 1 ? min(2 * accepts, Self.acceptsPerTurn) : accepts
       lastAccepting = turn
       if !accept(from: token.descriptor, atMost: accepts) { accepts = 1 }
@@ -151,18 +160,32 @@ final class SocketLoop {
   /// Those that are open.
   var connections: [ConnectionHandler] { handlers.compactMap { $0 } }
 
-  /// Of the user, or of all but root: the one that came first of those in the middle of a line loses its place.
-  func giveUpUnfinished(of uid: UInt32?) -> Bool {
-    var first: ConnectionHandler?
-    for case let handler? in handlers where handler.isUnfinished(of: uid) {
-      if first.map({ handler.token.generation < $0.token.generation }) ?? true { first = handler }
+  /// The user's connection for which `since` gives the earliest turn loses its place. False: there is none.
+  func giveUpPlace(of uid: UInt32, _ why: String, _ since: (ConnectionHandler) -> UInt64?) -> Bool {
+    var first: (handler: ConnectionHandler, since: UInt64)?
+    for case let handler? in handlers where handler.uid == uid {
+      if let turn = since(handler), turn < first?.since ?? .max { first = (handler, turn) }
     }
-    first?.giveUpPlace()
+    first?.handler.giveUpPlace(why)
     return first != nil
   }
 
-  /// Whether one more refused client may be listened to until it has read why.
-  var mayAbsorb: Bool { handlers.count { $0?.isAbsorbing == true } < Self.absorbedAtOnce }
+  /// Whether one more refused client of the user may be listened to until it has read why.
+  func startAbsorbing(of uid: UInt32) -> Bool {
+    guard absorbing.values.reduce(0, +) < Self.absorbedAtOnce,
+      uid == 0 || absorbing[uid, default: 0] < Self.absorbedPerUser
+    else { return false }
+    absorbing[uid, default: 0] += 1
+    return true
+  }
+
+  func endAbsorbing(of uid: UInt32) {
+    let left = absorbing[uid, default: 0] - 1
+    absorbing[uid] = left > 0 ? left : nil
+  }
+
+  /// Calls it in the next turn, without an event.
+  func resume(_ handler: ConnectionHandler) { resuming.append(handler.token) }
 
   func watch(_ handler: ConnectionHandler, for wanted: Poller.Readiness, isNew: Bool) -> Bool {
     isNew
@@ -174,10 +197,31 @@ final class SocketLoop {
   func forget(_ handler: ConnectionHandler) { handlers[Int(handler.socket)] = nil }
 
   /// recv(2). The bytes are valid until the next call.
-  func receive(from socket: Int32) -> (count: Int, bytes: UnsafeRawBufferPointer) {
+  ///
+  /// - Parameter withoutDescriptors: whether it fails with EPERM where a descriptor comes with the bytes.
+  func receive(from socket: Int32, withoutDescriptors: Bool) -> (count: Int, bytes: UnsafeRawBufferPointer) {
     hasReceived = true
-    let count = clinux_receive(socket, received.baseAddress, received.count)
+    let (start, room) = (received.baseAddress, receivedAtMost)
+    let count = withoutDescriptors ? clinux_receive_bytes(socket, start, room) : clinux_receive(socket, start, room)
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
+  }
+
+  /// Ends the input of a socket, and receives what is left of it. False: descriptors are in it.
+  func emptyInput(of socket: Int32) -> Bool {
+    shutdown(socket, Int32(SHUT_RD))
+    hasReceived = true
+    for _ in 0..<Self.lastReads {
+      let count = clinux_receive_bytes(socket, received.baseAddress, received.count)
+      if count <= 0 { return count == 0 }
+    }
+    return false
+  }
+
+  /// close(2) on a thread that may wait: with the socket the kernel closes the descriptors in its input.
+  func closeElsewhere(_ handler: ConnectionHandler, then action: @escaping @Sendable () -> Void) {
+    // A hang-up is reported whatever is asked for: only once from now on.
+    _ = poller.change(handler.socket, handler.token, to: .edge)
+    closer.close(handler.socket, then: action)
   }
 
   /// Overwrites the requests and replies in the shared buffers, which may hold tokens and authorization responses.
@@ -186,84 +230,5 @@ final class SocketLoop {
     guard hasReceived, let start = received.baseAddress else { return }
     explicit_bzero(start, received.count)
     hasReceived = false
-  }
-
-  // MARK: accepting
-
-  /// The loop owns the descriptor from now on.
-  func listen(on descriptor: Int32) -> Bool {
-    guard poller.add(descriptor, LoopToken(descriptor, generation: 0), for: .input) else { return false }
-    listeners.append(descriptor)
-    return true
-  }
-
-  /// Whether more may wait.
-  func acceptWaiting() -> Bool {
-    listeners.map { accept(from: $0, atMost: Self.acceptsPerTurn) }.contains(true)
-  }
-
-  func stopListening() {
-    for listener in listeners { close(listener) }
-    listeners = []
-  }
-
-  /// False: none is waiting, or accept4(2) failed.
-  private func accept(from listener: Int32, atMost limit: Int) -> Bool {
-    for _ in 0..<limit {
-      var address = sockaddr_un()
-      var length = UInt32(MemoryLayout<sockaddr_un>.size)
-      let socket = acceptOne(listener, &address, &length)
-      if socket >= 0 {
-        serve(socket, CredentialPeer.name(address, length: Int(length)))
-        // The lowest free number is given out: as many are taken.
-        guard socket < lastDescriptor else {
-          pauseAccepting(EMFILE)
-          return false
-        }
-        continue
-      }
-      switch errno {
-      case EAGAIN: return false
-      // This client hung up; others may be waiting.
-      case ECONNABORTED: continue
-      case let code:
-        pauseAccepting(code)
-        return false
-      }
-    }
-    return true
-  }
-
-  private func serve(_ socket: Int32, _ wanted: CredentialName?) {
-    generation = generation == .max ? 1 : generation + 1
-    let handler = makeHandler(socket, LoopToken(socket, generation: generation), self)
-    while handlers.count <= Int(socket) { handlers.append(nil) }
-    handlers[Int(socket)] = handler
-    handler.start(wanted)
-  }
-
-  /// Clients wait in the kernel's queue. The listeners stay readable, so that without the pause the loop would spin.
-  private func pauseAccepting(_ code: Int32) {
-    guard !isAcceptingPaused else { return }
-    isAcceptingPaused = true
-    let now = NIODeadline.now()
-    if let others = refusedDescriptors.refused(at: now) {
-      logger.warning(
-        "connections have to wait: accept: \(String(cString: strerror(code)))\(others > 0 ? " (\(others) times)" : "")",
-        metadata: ["hint": "See what holds so many files open, or raise LimitNOFILE= of the service."])
-    }
-    for listener in listeners { _ = poller.change(listener, LoopToken(listener, generation: 0), to: []) }
-    timers.add(at: now + Self.acceptPause) { $0.goOnAccepting() }
-  }
-
-  private func goOnAccepting() {
-    let free = fcntl(inbox.wakeup, F_DUPFD_CLOEXEC, 0)
-    if free >= 0 { close(free) }
-    guard free >= 0, free < lastDescriptor else {
-      timers.add(at: .now() + Self.acceptPause) { $0.goOnAccepting() }
-      return
-    }
-    isAcceptingPaused = false
-    for listener in listeners { _ = poller.change(listener, LoopToken(listener, generation: 0), to: .input) }
   }
 }

@@ -7,19 +7,32 @@ struct Answering: Sendable {
 
   static let shuttingDown = RPCError(.shuttingDown, "the broker is stopping")
 
+  private static let unread = RPCError(
+    .overloaded, "too many replies are unread", hint: "Read the replies of your connections, then ask again.")
+
   /// The connection counted one request for the line already.
   func start(_ line: [UInt8], on connection: Connection) {
     Task {
       switch Incoming.parse(line) {
       case .single(let message):
-        connection.finish(await reply(to: message, connection).map { $0.line() }, places: 1)
+        let reply = await reply(to: message, connection)
+        connection.finish(reply?.line(), places: 1) { reply.map { Self.unread($0).line() } ?? [] }
       case .unreadable(let error):
-        connection.finish(RPCReply.failure(.null, error).line(), places: 1)
+        let line = RPCReply.failure(.null, error).line()
+        connection.finish(line, places: 1) { line }
       case .batch(let messages):
         let places = 1 + connection.reserve(upTo: messages.count - 1)
         let replies = await replies(to: messages, connection, atATime: places)
-        connection.finish(replies.isEmpty ? nil : RPCReply.batchLine(replies), places: places)
+        connection.finish(replies.isEmpty ? nil : RPCReply.batchLine(replies), places: places) {
+          RPCReply.batchLine(replies.map(Self.unread))
+        }
       }
+    }
+  }
+
+  private static func unread(_ reply: RPCReply) -> RPCReply {
+    switch reply {
+    case .success(let id, _), .failure(let id, _): .failure(id, unread)
     }
   }
 

@@ -13,8 +13,12 @@ public final class Connection: Session {
     var notificationBytes = 0
     /// Bytes that the loop has taken and the kernel has not.
     var unread = 0
+    /// Bytes of the outbox and unread ones, as the table counts them for the user.
+    var counted = 0
     var isOverflown = false
     var hasLeft = false
+    /// The socket may be closed later than the connection ends.
+    var hasDescriptor = true
     var isHeldOpen = false
     var onClose: [@Sendable () -> Void] = []
   }
@@ -29,7 +33,6 @@ public final class Connection: Session {
   }
 
   public let caller: Caller
-  private let peer: Peer
   private let token: LoopToken
   private let inbox: LoopInbox
   private let table: ConnectionTable
@@ -40,20 +43,15 @@ public final class Connection: Session {
   let pending = PendingCalls()
 
   init(
-    peer: consuming Peer, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
+    caller: Caller, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
   ) {
-    caller = peer.caller
-    self.peer = peer
+    self.caller = caller
     self.token = token
     self.inbox = inbox
     self.table = table
     self.limits = limits
     state = Mutex(State())
   }
-
-  /// Whether the process that connected still runs, by its pidfd; nil where the kernel has none (before Linux 6.5).
-  /// What was read in `/proc/PID` belongs to the caller only if this is true afterwards.
-  public var isPeerAlive: Bool? { peer.isAlive }
 
   /// Requests that run.
   var running: Int { requests.load(ordering: .relaxed) }
@@ -117,19 +115,40 @@ public final class Connection: Session {
   }
 
   /// The reply, if there is one, and the places it gives back.
-  func finish(_ reply: [UInt8]?, places: Int) {
+  ///
+  /// - Parameter instead: the reply where too much is unread already.
+  func finish(_ reply: [UInt8]?, places: Int, instead: () -> [UInt8]) {
     let (wake, leave): (Bool, Bool) = state.withLock { state in
       guard state.isOpen else {
         requests.subtract(places, ordering: .relaxed)
         return (false, mayLeave(&state))
       }
-      if let reply { state.outbox.bytes.writeBytes(reply) }
+      if let reply {
+        if mayOwe(reply.count, &state) {
+          state.outbox.bytes.writeBytes(reply)
+        } else {
+          let error = instead()
+          if mayOwe(error.count, times: 2, &state) {
+            state.outbox.bytes.writeBytes(error)
+          } else {
+            state.isOverflown = true
+          }
+        }
+      }
       state.outbox.finished += places
       defer { state.isScheduled = true }
       return (!state.isScheduled, false)
     }
     if wake { inbox.add(token) }
     if leave { table.leave(self) }
+  }
+
+  private func mayOwe(_ bytes: Int, times: Int = 1, _ state: inout State) -> Bool {
+    guard state.counted == 0 || state.counted + bytes <= times * limits.unsent else { return false }
+    let limit = times * (caller.uid == 0 ? limits.unsentOfRoot : limits.unsentOfUser)
+    guard table.addUnsent(bytes, of: caller.uid, atMost: limit) else { return false }
+    state.counted += bytes
+    return true
   }
 
   // MARK: for the handler, on its loop
@@ -144,17 +163,28 @@ public final class Connection: Session {
   }
 
   /// So many bytes wait for the client to read.
-  func waits(_ bytes: Int) { state.withLock { $0.unread = bytes } }
+  func waits(_ bytes: Int) {
+    let change = state.withLock { state in
+      state.unread = bytes
+      let before = state.counted
+      state.counted = bytes + state.outbox.bytes.readableBytes
+      return state.counted - before
+    }
+    if change != 0 { table.changeUnsent(by: change, of: caller.uid) }
+  }
 
   func notificationsWritten(_ bytes: Int) {
     state.withLock { $0.notificationBytes -= bytes }
   }
 
-  /// The socket is closed. The connection stays in the table until the requests it left behind have ended, so that
-  /// hanging up gives no one more than their share.
-  func closed() {
+  /// The connection has ended. It stays in the table until the requests it left behind have ended and its socket is
+  /// closed, so that hanging up gives no one more than their share.
+  func ended(hasDescriptor: Bool) {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
+      state.hasDescriptor = hasDescriptor
+      table.changeUnsent(by: -state.counted, of: caller.uid)
+      state.counted = 0
       requests.subtract(state.outbox.finished, ordering: .relaxed)
       state.outbox = Outbox()
       defer { state.onClose = [] }
@@ -164,8 +194,16 @@ public final class Connection: Session {
     for action in actions { action() }
   }
 
+  func descriptorClosed() {
+    let leave = state.withLock { state in
+      state.hasDescriptor = false
+      return mayLeave(&state)
+    }
+    if leave { table.leave(self) }
+  }
+
   private func mayLeave(_ state: inout State) -> Bool {
-    guard !state.hasLeft, running == 0 else { return false }
+    guard !state.hasLeft, !state.hasDescriptor, running == 0 else { return false }
     state.hasLeft = true
     return true
   }

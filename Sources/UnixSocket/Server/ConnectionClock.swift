@@ -10,13 +10,17 @@ struct ConnectionClock {
     case idle
   }
 
-  private var activity = 0
-  private var idle: (activity: Int, since: NIODeadline)
+  /// The loop's last turn in which the connection asked or was answered.
+  private(set) var lastActive: UInt64
+  private var idle: (lastActive: UInt64, since: NIODeadline)
   private var line: (number: Int, since: NIODeadline)?
 
-  init(at now: NIODeadline) { idle = (0, now) }
+  init(at now: NIODeadline, in turn: UInt64) {
+    lastActive = turn
+    idle = (turn, now)
+  }
 
-  mutating func noteActivity() { activity &+= 1 }
+  mutating func noteActivity(in turn: UInt64) { lastActive = turn }
 
   mutating func look(
     at now: NIODeadline, _ limits: SocketServer.Limits, isBusy: Bool, isHeldOpen: Bool, unfinishedLine: Int?
@@ -31,8 +35,8 @@ struct ConnectionClock {
       line = nil
     }
     let limit = isHeldOpen ? limits.idleSubscribed : limits.idle
-    if isBusy || activity != idle.activity {
-      idle = (activity, now)
+    if isBusy || lastActive != idle.lastActive {
+      idle = (lastActive, now)
     } else if limit > .zero, now - idle.since >= TimeAmount(limit) {
       return .idle
     }

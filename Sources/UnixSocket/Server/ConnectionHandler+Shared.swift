@@ -9,14 +9,19 @@ extension ConnectionHandler {
     let table: ConnectionTable
     let limits: SocketServer.Limits
     let logger: Logger
+    let system: SystemCalls
     let groups = ControlGroups()
 
-    init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger) {
+    init(
+      dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger,
+      system: SystemCalls
+    ) {
       self.dispatcher = dispatcher
       answering = Answering(dispatcher: dispatcher, table: table)
       self.table = table
       self.limits = limits
       self.logger = logger
+      self.system = system
     }
   }
 }

@@ -1,4 +1,5 @@
 import BrokerAPI
+import CLinux
 import Glibc
 import Logging
 import NIOCore
@@ -6,29 +7,41 @@ import NIOCore
 /// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line goes
 /// to ``Answering``. What a turn answers is sent in one piece.
 final class ConnectionHandler {
+  /// Lines taken in one turn, blank ones too.
+  static let linesPerTurn = 256
+
   let socket: Int32
   let token: LoopToken
+  private(set) var uid = UInt32.max
   /// It owns this one until it is closed.
-  private let loop: SocketLoop
-  private let shared: Shared
+  let loop: SocketLoop
+  let shared: Shared
 
   // One loop alone has them: what the runtime would check with each request cannot happen.
-  @exclusivity(unchecked) private var connection: Connection?
-  @exclusivity(unchecked) private var tokens: (any CachedTokens)?
-  @exclusivity(unchecked) private var framer: LineFramer
-  @exclusivity(unchecked) private var outgoing = Outgoing()
-  private var clock = ConnectionClock(at: .now())
+  @exclusivity(unchecked) var connection: Connection?
+  @exclusivity(unchecked) var tokens: (any CachedTokens)?
+  @exclusivity(unchecked) var framer: LineFramer
+  @exclusivity(unchecked) var outgoing = Outgoing()
+  /// Lines that may still be taken in this turn.
+  private var linesLeft = 0
+  private var turn: UInt64 = 0
+  private var awaitsTurn = false
+  var clock: ConnectionClock
+  /// The line that is not finished, and the turn in which it began.
+  var unfinished: (line: Int, since: UInt64)?
   /// What epoll reports of the socket; nil: not registered yet.
   private var watched: Poller.Readiness?
-  private var isOpen = true
+  /// Whether the client can send descriptors.
+  var mayReceiveDescriptors = false
+  var isOpen = true
   private var hasInputEnded = false
-  private var isClosing = false
+  var isClosing = false
   /// Bytes that are still read and thrown away, so that a client which writes first finds its refusal to read: where they
   /// stayed unread, its next write would fail (unix(7)).
-  private var absorbing: Int?
+  var absorbing: Int?
   private var lingering: UInt64?
-  /// Bytes that the client has not read, as the connection knows it.
-  private var waiting = 0
+  /// Bytes that the client has not read, as the connection knows it; nil: it has to be told.
+  private var waiting: Int? = 0
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.socket = socket
@@ -36,101 +49,50 @@ final class ConnectionHandler {
     self.loop = loop
     self.shared = shared
     framer = LineFramer(limit: shared.limits.line)
+    clock = ConnectionClock(at: .now(), in: loop.turn)
   }
 
-  private var table: ConnectionTable { shared.table }
-  private var limits: SocketServer.Limits { shared.limits }
+  var table: ConnectionTable { shared.table }
+  var limits: SocketServer.Limits { shared.limits }
 
   // MARK: beginning and end
 
   /// In the turn that accepted it: who connected is read now, as the process may become another program.
   ///
-  /// - Parameter wanted: what it asks for if it is the service manager, which is bound to a name of its own.
-  func start(_ wanted: CredentialName?) {
-    guard let peer = Peer(of: socket, groups: shared.groups) else {
-      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
-      return close()
-    }
-    let connection = Connection(peer: peer, token: token, inbox: loop.inbox, table: table, limits: limits)
-    if let wanted {
-      refuse(wanted, connection)
-    } else if table.isDraining {
-      refuse(Answering.shuttingDown)
-    } else if let limit = admit(connection) {
-      if let others = table.refused(at: .now()) {
-        shared.logger.warning(
-          "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
-          metadata: ["uid": "\(connection.caller.uid)"])
-      }
-      refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
-    } else {
+  /// - Parameters:
+  ///   - wanted: what it asks for if it is the service manager, which is bound to a name of its own.
+  ///   - mayReceiveDescriptors: whether the client can send descriptors.
+  func start(_ wanted: CredentialName?, mayReceiveDescriptors: Bool) {
+    if mayReceiveDescriptors { awaitDescriptors() }
+    guard let credentials = shared.system.credentials(socket) else { return refuse(.unidentified) }
+    uid = credentials.uid
+    if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
+    // First, so that who is refused costs no more than that.
+    if let limit = takePlace() { return wanted == nil ? refuse(limit) : close() }
+    do throws(Peer.Failure) {
+      // Whoever asks for a credential is refused whatever else they are.
+      let caller =
+        try wanted == nil
+        ? shared.system.caller(socket, credentials, shared.groups)
+        : Caller(uid: uid, gid: credentials.gid, groups: [], pid: credentials.pid)
+      let connection = Connection(caller: caller, token: token, inbox: loop.inbox, table: table, limits: limits)
+      table.add(connection)
       self.connection = connection
-      tokens = shared.dispatcher.cachedTokens(for: connection.caller)
-      // Most clients have asked by now.
-      read()
+    } catch {
+      table.giveBackPlace(uid: uid)
+      return refuse(error)
     }
+    if let wanted { return refuse(wanted) }
+    tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.caller) }
+    // Most clients have asked by now.
+    read()
   }
 
-  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first.
-  private func admit(_ connection: Connection) -> String? {
-    guard let limit = table.admit(connection) else { return nil }
-    let uid = connection.caller.uid
-    guard loop.giveUpUnfinished(of: uid) || (uid != 0 && loop.giveUpUnfinished(of: nil)) else { return limit }
-    return table.admit(connection)
-  }
-
-  /// Whether it has said a part of a line and nothing of it runs.
-  ///
-  /// - Parameter uid: nil: of anybody but root, who has places of its own.
-  func isUnfinished(of uid: UInt32?) -> Bool {
-    guard let connection, !isClosing, framer.isInsideLine, connection.running == 0 else { return false }
-    return uid.map { $0 == connection.caller.uid } ?? (connection.caller.uid != 0)
-  }
-
-  /// Another connection gets its place now.
-  func giveUpPlace() {
-    connection?.closed()
-    connection = nil
-    tokens = nil
-    refuse(RPCError(.overloaded, "the line was not finished, and too many connections are open"))
-  }
-
-  /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
-  private func refuse(_ wanted: CredentialName, _ connection: Connection) {
-    isClosing = true
-    guard table.admit(connection) == nil else { return close() }
-    self.connection = connection
-    if let others = table.refused(at: .now()) {
-      let before = others > 0 ? " (\(others) more refused before it)" : ""
-      shared.logger.warning(
-        "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
-        metadata: ["uid": "\(connection.caller.uid)", "unit": "\(wanted.unit)"])
-    }
-    let times = CredentialServer.Limits()
-    let isManagers = [0, geteuid()].contains(connection.caller.uid)
-    outgoing.write(CredentialHandler.refusal)
-    closeWhenSent(within: isManagers ? times.write : times.foreignWrite)
-  }
-
-  private func refuse(_ error: RPCError) {
-    outgoing.write(RPCReply.failure(.null, error).line())
-    if loop.mayAbsorb { absorbing = Self.absorbed }
-    closeWhenAnswered()
-  }
-
-  /// Bytes of a refused client that are read at most.
-  private static let absorbed = 1024 * 1024
-
-  /// Whether it is open for its client's sake alone.
-  var isAbsorbing: Bool { isOpen && absorbing != nil }
-
-  /// What a refused client sends.
-  private func absorb() {
-    let (count, _) = loop.receive(from: socket)
-    if count > 0 { absorbing = absorbing.map { $0 - count } }
-    guard count > 0 && (absorbing ?? 0) > 0 || count < 0 && errno == EAGAIN else { return close() }
-    send()
-    watch()
+  private func awaitDescriptors() {
+    mayReceiveDescriptors = true
+    var yes: Int32 = 1
+    // See `clinux_receive_bytes`.
+    setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
   }
 
   /// The descriptor is closed last, so that its number is nobody else's before.
@@ -139,11 +101,18 @@ final class ConnectionHandler {
     isOpen = false
     isClosing = true
     if let lingering { loop.timers.cancel(lingering) }
-    connection?.closed()
-    connection = nil
+    if absorbing != nil { loop.endAbsorbing(of: uid) }
+    let holdsDescriptors = mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
+    let connection = connection
+    self.connection = nil
     tokens = nil
+    connection?.ended(hasDescriptor: holdsDescriptors)
     loop.forget(self)
-    Glibc.close(socket)
+    if holdsDescriptors {
+      loop.closeElsewhere(self) { connection?.descriptorClosed() }
+    } else {
+      Glibc.close(socket)
+    }
   }
 
   // MARK: the loop's turn
@@ -151,7 +120,9 @@ final class ConnectionHandler {
   func take(_ readiness: Poller.Readiness) {
     if absorbing != nil {
       absorb()
-    } else if isPaused || hasInputEnded {
+    } else if isResuming {
+      catchUp()
+    } else if isFull || hasInputEnded {
       // The client has closed: no reply can reach it, and nothing more is read from it.
       guard readiness.isDisjoint(with: .end) else { return close() }
       catchUp()
@@ -162,12 +133,22 @@ final class ConnectionHandler {
     }
   }
 
+  private func beginTurn() {
+    if turn != loop.turn { (turn, linesLeft) = (loop.turn, Self.linesPerTurn) }
+  }
+
+  /// The turn after the one in which it asked for that.
+  func resume() {
+    awaitsTurn = false
+    catchUp()
+  }
+
   private func read() {
-    let (count, bytes) = loop.receive(from: socket)
+    let (count, bytes) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 {
-      clock.noteActivity()
       connection?.noteAsked()
       takeLines(of: bytes)
+      if framer.isInsideLine { clock.noteActivity(in: loop.turn) }
     } else if count == 0 {
       hasInputEnded = true
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
@@ -185,21 +166,30 @@ final class ConnectionHandler {
     return connection.running >= limits.requestsInFlight
   }
 
-  private var isPaused: Bool { framer.isStopped || isFull }
+  /// Whether the client has to finish a line that is read as it comes.
+  var isInsideLine: Bool { framer.isInsideLine && !isFull }
+
+  /// It has taken its lines of this turn, and goes on in the next.
+  private var isResuming: Bool { framer.isStopped && !isFull }
 
   /// - Parameter received: nil: of what is left.
   private func takeLines(of received: UnsafeRawBufferPointer? = nil) {
     guard let connection, !isClosing else { return }
+    beginTurn()
     outgoing.borrow(&loop.spare)
     framer.takeLines(of: received) { frame in
+      linesLeft -= 1
       switch frame {
       case .line(let line): answer(line, connection)
       case .tooLong:
+        clock.noteActivity(in: loop.turn)
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
-      return connection.running < limits.requestsInFlight && outgoing.count < limits.outbound
+      return linesLeft > 0 && connection.running < limits.requestsInFlight && outgoing.count < limits.unread
     }
+    let line = framer.isInsideLine ? framer.lines : nil
+    if line != unfinished?.line { unfinished = line.map { ($0, loop.turn) } }
   }
 
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) {
@@ -207,10 +197,11 @@ final class ConnectionHandler {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
-        return
+        return clock.noteActivity(in: loop.turn)
       }
     }
     guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
+    clock.noteActivity(in: loop.turn)
     connection.begin(1)
     shared.answering.start([UInt8](line), on: connection)
   }
@@ -223,26 +214,32 @@ final class ConnectionHandler {
     let (outbox, isOverflown) = connection.takeOutbox()
     if isOverflown {
       shared.logger.notice(
-        "a client does not read its notifications: closed", metadata: ["pid": "\(connection.caller.pid)"])
+        "a client does not read what it is sent: closed", metadata: ["pid": "\(connection.caller.pid)"])
       return close()
     }
-    if outbox.finished > 0 { clock.noteActivity() }
+    if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
     outgoing.write(outbox)
+    waiting = nil
     catchUp()
   }
 
   /// Sends what was answered, goes on where it was held up, and waits for what comes next.
   private func catchUp() {
+    beginTurn()
     send()
-    while isOpen, framer.isStopped, !isFull {
+    while isOpen, isResuming, linesLeft > 0 {
       takeLines()
       send()
+    }
+    if isOpen, isResuming, !awaitsTurn {
+      awaitsTurn = true
+      loop.resume(self)
     }
     if isOpen, !isClosing, hasInputEnded, !framer.isStopped, connection?.running == 0 { return closeWhenAnswered() }
     watch()
   }
 
-  private func send() {
+  func send() {
     guard isOpen else { return }
     switch outgoing.send(to: socket, giveBack: &loop.spare) {
     case .failed: return close()
@@ -252,15 +249,15 @@ final class ConnectionHandler {
     }
     if outgoing.count != waiting {
       waiting = outgoing.count
-      connection?.waits(waiting)
+      connection?.waits(outgoing.count)
     }
     let notifications = outgoing.takeSentNotifications()
     if notifications > 0 { connection?.notificationsWritten(notifications) }
   }
 
-  private func watch() {
+  func watch() {
     guard isOpen else { return }
-    var wanted: Poller.Readiness = absorbing == nil && (isPaused || hasInputEnded) ? [] : .input
+    var wanted: Poller.Readiness = absorbing == nil && (isFull || hasInputEnded) ? [] : .input
     if outgoing.count > 0 { wanted.insert(.output) }
     guard wanted != watched else { return }
     guard loop.watch(self, for: wanted, isNew: watched == nil) else {
@@ -271,13 +268,13 @@ final class ConnectionHandler {
   }
 
   /// Closes as soon as the kernel has everything, or the client has had its time to make room.
-  private func closeWhenAnswered() {
+  func closeWhenAnswered() {
     guard !isClosing else { return }
     isClosing = true
     closeWhenSent(within: limits.linger)
   }
 
-  private func closeWhenSent(within limit: Duration) {
+  func closeWhenSent(within limit: Duration) {
     send()
     guard isOpen else { return }
     linger(limit)
@@ -295,7 +292,7 @@ final class ConnectionHandler {
     guard !isClosing else { return }
     sendOutbox()
     guard isOpen, !isClosing else { return }
-    guard !isPaused, shutdown(socket, Int32(SHUT_RD)) == 0 else { return closeWhenAnswered() }
+    guard !isFull, shutdown(socket, Int32(SHUT_RD)) == 0 else { return closeWhenAnswered() }
     linger(limits.linger)
   }
 
@@ -303,7 +300,7 @@ final class ConnectionHandler {
 
   func tick(_ now: NIODeadline) {
     guard let connection, !isClosing else { return }
-    let unfinished = framer.isInsideLine ? framer.lines : nil
+    let unfinished = isInsideLine ? framer.lines : nil
     switch clock.look(
       at: now, limits, isBusy: connection.running > 0, isHeldOpen: connection.isHeldOpen, unfinishedLine: unfinished)
     {

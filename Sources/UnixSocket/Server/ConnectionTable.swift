@@ -10,6 +10,8 @@ final class ConnectionTable: Sendable {
     var admitted: UInt64 = 0
     var refused: UInt64 = 0
     var refusals = Refusals()
+    /// Bytes of replies by uid.
+    var unsent: [UInt32: Int] = [:]
   }
 
   private let state: Mutex<State>
@@ -30,18 +32,38 @@ final class ConnectionTable: Sendable {
     state.withLock { .init(connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused) }
   }
 
-  /// Nil, or which limit is reached.
-  func admit(_ connection: Connection) -> String? {
+  /// Nil, or which limit is reached. A place is given to a connection, or back.
+  func takePlace(uid: UInt32) -> Tally.Limit? { state.withLock { $0.tally.enter(uid: uid) } }
+  func giveBackPlace(uid: UInt32) { state.withLock { $0.tally.leave(uid: uid) } }
+
+  func largestUser(beside uid: UInt32) -> UInt32? { state.withLock { $0.tally.largest(beside: uid) } }
+
+  func add(_ connection: Connection) {
     state.withLock { state in
-      if let limit = state.tally.enter(uid: connection.caller.uid) {
-        state.refused += 1
-        return limit
-      }
       state.admitted += 1
       state.connections[ObjectIdentifier(connection)] = connection
-      return nil
     }
   }
+
+  /// Counts bytes of a reply that a user has not read. False: there would be more than `limit`, and not of this one
+  /// alone; then they are not counted.
+  func addUnsent(_ bytes: Int, of uid: UInt32, atMost limit: Int) -> Bool {
+    state.withLock { state in
+      let before = state.unsent[uid, default: 0]
+      guard before == 0 || before + bytes <= limit else { return false }
+      state.unsent[uid] = before + bytes
+      return true
+    }
+  }
+
+  func changeUnsent(by bytes: Int, of uid: UInt32) {
+    state.withLock { state in
+      let left = state.unsent[uid, default: 0] + bytes
+      state.unsent[uid] = left > 0 ? left : nil
+    }
+  }
+
+  func countRefused() { state.withLock { $0.refused += 1 } }
 
   /// How many refused connections are to be told of beside this one; nil: not now, it is counted.
   func refused(at now: NIODeadline) -> Int? { state.withLock { $0.refusals.refused(at: now) } }

@@ -11,12 +11,17 @@ extension SocketServer {
     public var connectionsPerUser = 256
     /// Requests of one connection that run at a time; then it is not read until one has ended.
     public var requestsInFlight = 64
-    /// Bytes of notifications waiting for one client to read them: beyond it it is closed. A turn of the loop answers no
-    /// more than that either.
+    /// Bytes of notifications waiting for one client to read them: beyond it it is closed.
     public var outbound = 1024 * 1024
     /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
-    /// one piece. Small pieces that wait cost several times their size.
+    /// one piece. Small pieces that wait cost several times their size. The loop answers no more than that at a time.
     public var unread = 32 * 1024
+    /// Bytes of replies that wait for a client, for all clients of a user and for all of root's to read them, beyond what
+    /// the kernel takes. Beyond it a reply becomes the error `overloaded`, unless it is the only one that waits. Where
+    /// errors wait for twice as much, the connection is closed.
+    public var unsent = 4 * 1024 * 1024
+    public var unsentOfUser = 16 * 1024 * 1024
+    public var unsentOfRoot = 64 * 1024 * 1024
     /// Without a request in flight and nothing received for so long: closed. Zero: never.
     public var idle = Duration.seconds(600)
     /// The same for a connection that events are sent to. Zero: never.

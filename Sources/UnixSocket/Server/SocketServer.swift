@@ -1,5 +1,4 @@
 public import BrokerAPI
-import CLinux
 import Glibc
 public import Logging
 import NIOCore
@@ -49,21 +48,17 @@ public final class SocketServer: Sendable {
 
   private let configuration: Configuration
   private let shared: ConnectionHandler.Shared
-  private let accept: SocketLoop.Accept
   private let state = Mutex(State())
 
   public convenience init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger) {
-    self.init(configuration: configuration, dispatcher: dispatcher, logger: logger) { clinux_accept($0, $1, $2) }
+    self.init(configuration: configuration, dispatcher: dispatcher, logger: logger, system: SystemCalls())
   }
 
-  init(
-    configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, accept: @escaping SocketLoop.Accept
-  ) {
+  init(configuration: Configuration, dispatcher: any Dispatcher, logger: Logger, system: SystemCalls) {
     self.configuration = configuration
-    self.accept = accept
     shared = ConnectionHandler.Shared(
       dispatcher: dispatcher, table: ConnectionTable(limits: configuration.limits), limits: configuration.limits,
-      logger: logger)
+      logger: logger, system: system)
   }
 
   /// The thread ends with the server.
@@ -81,8 +76,8 @@ public final class SocketServer: Sendable {
   /// Descriptors that no connection gets, for refreshes, the store and the log: a quarter, but 32 to 256.
   static var keptBackDescriptors: Int { min(max(descriptorLimit / 4, 32), 256) }
 
-  /// Connections for which there are descriptors: each takes two.
-  public static var connectionsWithDescriptors: Int { max(0, descriptorLimit - keptBackDescriptors) / 2 }
+  /// Connections for which there are descriptors.
+  public static var connectionsWithDescriptors: Int { max(0, descriptorLimit - keptBackDescriptors) }
 
   private var table: ConnectionTable { shared.table }
 
@@ -114,7 +109,7 @@ public final class SocketServer: Sendable {
   private func startLoop() throws(SocketServerError) -> LoopInbox {
     let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(accept: accept, logger: shared.logger) { socket, token, loop in
+      let loop = try SocketLoop.start(system: shared.system, logger: shared.logger) { socket, token, loop in
         ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
       }
       state.withLock { $0.loop = loop }

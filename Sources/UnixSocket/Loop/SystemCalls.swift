@@ -1,0 +1,20 @@
+import BrokerAPI
+import CLinux
+import Glibc
+
+/// What the socket's server asks the kernel. Tests answer instead.
+struct SystemCalls: Sendable {
+  /// accept4(2) of a listener, with the peer's address and its length.
+  var accept: @Sendable (Int32, UnsafeMutablePointer<sockaddr_un>, UnsafeMutablePointer<UInt32>) -> Int32 = {
+    clinux_accept($0, $1, $2)
+  }
+  /// The user and process at the other end of a socket; nil where the kernel does not say.
+  var credentials: @Sendable (Int32) -> clinux_peer? = { Peer.credentials(of: $0) }
+  /// The rest of who that is.
+  var caller: @Sendable (Int32, clinux_peer, ControlGroups) throws(Peer.Failure) -> Caller = {
+    socket, credentials, groups throws(Peer.Failure) in
+    try Peer(of: socket, credentials, groups: groups).caller
+  }
+  /// Whether nobody can send a descriptor to connections that a listener gets from now on.
+  var refuseDescriptors: @Sendable (Int32) -> Bool = { clinux_refuse_descriptors($0) == 0 }
+}

@@ -1,0 +1,99 @@
+import BrokerAPI
+import Glibc
+import Logging
+import NIOCore
+
+/// Who gets a place, who loses one, and what those are told who have none.
+extension ConnectionHandler {
+  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first: the user's own and,
+  /// where all places are taken, those of the user with the most. Then it is the latter's that is idle for longest.
+  func takePlace() -> Tally.Limit? {
+    guard let limit = table.takePlace(uid: uid) else { return nil }
+    table.countRefused()
+    guard makeRoom(limit) else { return limit }
+    return table.takePlace(uid: uid)
+  }
+
+  private func makeRoom(_ limit: Tally.Limit) -> Bool {
+    if loop.giveUpPlace(of: uid, "the line was not finished", \.unfinishedSince) { return true }
+    guard case .ofAll = limit, let largest = table.largestUser(beside: uid) else { return false }
+    return loop.giveUpPlace(of: largest, "the line was not finished", \.unfinishedSince)
+      || loop.giveUpPlace(of: largest, "the connection was idle", \.idleSince)
+  }
+
+  /// The turn in which the line began that is not finished; nil: there is none, or requests run.
+  private var unfinishedSince: UInt64? {
+    guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return nil }
+    return unfinished?.since
+  }
+
+  /// The turn since which nothing was asked; nil: requests run, or events are sent to it.
+  private var idleSince: UInt64? {
+    guard let connection, !isClosing, connection.running == 0, !connection.isHeldOpen else { return nil }
+    return clock.lastActive
+  }
+
+  /// Another connection gets its place now.
+  func giveUpPlace(_ why: String) {
+    connection?.ended(hasDescriptor: false)
+    connection = nil
+    tokens = nil
+    // It is counted nowhere any more: it does not wait for its client to read.
+    guard outgoing.count == 0 else { return close() }
+    refuse(RPCError(.overloaded, "\(why), and too many connections are open"))
+    if absorbing == nil { close() }
+  }
+
+  func refuse(_ limit: Tally.Limit) {
+    if let others = table.refused(at: .now()) {
+      shared.logger.warning(
+        "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
+        metadata: ["uid": "\(uid)"])
+    }
+    refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
+  }
+
+  func refuse(_ failure: Peer.Failure) {
+    switch failure {
+    case .unidentified:
+      shared.logger.warning("a connection was refused: the kernel does not say whose it is")
+      close()
+    case .exhausted(let code):
+      loop.pauseAccepting(code)
+      refuse(RPCError(.overloaded, "the caller cannot be identified: \(String(cString: strerror(code)))"))
+    }
+  }
+
+  /// The service manager reads a credential where programs ask: nothing, and any answer of ours, would be the credential.
+  func refuse(_ wanted: CredentialName) {
+    isClosing = true
+    if let others = table.refused(at: .now()) {
+      let before = others > 0 ? " (\(others) more refused before it)" : ""
+      shared.logger.warning(
+        "credential \(wanted.id) for \(wanted.unit) refused: LoadCredential= must name credentials.sock\(before)",
+        metadata: ["uid": "\(uid)", "unit": "\(wanted.unit)"])
+    }
+    let times = CredentialServer.Limits()
+    let isManagers = [0, geteuid()].contains(uid)
+    outgoing.write(CredentialHandler.refusal)
+    closeWhenSent(within: isManagers ? times.write : times.foreignWrite)
+  }
+
+  func refuse(_ error: RPCError) {
+    outgoing.write(RPCReply.failure(.null, error).line())
+    if loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
+    closeWhenAnswered()
+  }
+
+  /// Bytes of a refused client that are read at most.
+  private static let absorbed = 1024 * 1024
+
+  /// What a refused client sends.
+  func absorb() {
+    let (count, _) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
+    if count > 0 { absorbing = absorbing.map { $0 - count } }
+    guard count > 0 && (absorbing ?? 0) > 0 || count < 0 && errno == EAGAIN else { return close() }
+    send()
+    watch()
+  }
+}

@@ -1,0 +1,175 @@
+import BrokerAPI
+import CLinux
+import Glibc
+import NIOPosix
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import UnixSocket
+
+/// Clients that send descriptors along with their bytes (SCM_RIGHTS): closing one may take as long as its sender likes.
+@Suite(.timeLimit(.minutes(2))) struct SentDescriptorTests {
+  enum Way: CaseIterable {
+    case read, unread, urgent
+  }
+
+  /// Since Linux 6.16.
+  private static let areRefused: Bool = {
+    let any = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    defer { close(any) }
+    return clinux_refuse_descriptors(any) == 0
+  }()
+
+  @Test(
+    "nobody can send a descriptor to either socket where the kernel can refuse it",
+    .enabled(if: areRefused, "this kernel passes descriptors to whoever listens"))
+  func refused() async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await served.turn(for: client)
+      #expect(try SlowToClose().send(over: client.descriptor) == false && errno == EPERM)
+      try await served.turn(for: client)
+    }
+    try await Served.inFolder { folder in
+      let server = CredentialServer(
+        endpoint: .path(folder + "/c.sock"), folderMode: 0o700, manager: .system, eventLoop: Served.group.next(),
+        logger: LoggedLines().logger(), onWithheld: { _ in }, source: { _ in .success(SecretText("t")) })
+      try await server.start()
+      let client = try RawClient(folder + "/c.sock")
+      #expect(try SlowToClose().send(over: client.descriptor) == false && errno == EPERM)
+      _ = try await client.linesToEnd()
+      await server.drain(deadline: .zero)
+    }
+  }
+
+  @Test("a descriptor that came before the server took its socket over delays nobody") func inherited() async throws {
+    try await Served.inFolder { folder in
+      let socket = try ListeningSocket.bound(at: folder + "/s.sock", mode: 0o600, folderMode: 0o700)
+      try #require(listen(socket.descriptor, 100) == 0)
+      let slow = try SlowToClose()
+      defer { slow.release() }
+      let sender = try RawClient(folder + "/s.sock")
+      try #require(slow.send(over: sender.descriptor))
+      let begun = ContinuousClock.now
+      let server = Served.server(.inherited([socket.descriptor]))
+      try await server.start()
+      let other = try RawClient(folder + "/s.sock")
+      try await other.send(tokenGet(1))
+      #expect(try await other.json()["id"] == 1)
+      #expect(ContinuousClock.now - begun < SlowToClose.time / 2)
+      #expect(try await sender.linesToEnd() == [])
+      slow.release()
+      await server.drain(deadline: .zero)
+    }
+  }
+
+  @Test(
+    "where they are not refused, closing one that a client sent delays nobody, whether it was read or not",
+    arguments: Way.allCases)
+  func delaysNobody(way: Way) async throws {
+    let system = SystemCalls(refuseDescriptors: { _ in false })
+    try await Served.with({ $0.requestsInFlight = 1 }, system: system) { served in
+      let other = try served.client()
+      try await served.turn(for: other)
+      let slow = try SlowToClose()
+      defer { slow.release() }
+      var sender: RawClient? = try served.client()
+      if way == .unread {
+        try await sender?.send(call(1, "wait"))
+        try await eventually("it runs") { served.dispatcher.seen.withLock { $0.running } == 1 }
+      }
+      let socket = try #require(sender?.descriptor)
+      // Till the last copy is the server's.
+      try await served.server.holdingUp {
+        try #require(slow.send(over: socket, urgently: way == .urgent))
+        if way == .urgent { _ = sender?.sendSome([0x20]) }
+        if way == .unread { sender = nil }
+      }
+      let begun = ContinuousClock.now
+      for _ in 0..<20 {
+        try await served.turn(for: other)
+        try await Task.sleep(for: .milliseconds(10))
+      }
+      #expect(ContinuousClock.now - begun < SlowToClose.time / 2)
+      // It has a descriptor as long as that lasts, and its place.
+      #expect(served.server.connectionCount == 2)
+      served.dispatcher.gate.open()
+      slow.release()
+      try await eventually("its place is free") { served.server.connectionCount == 1 }
+    }
+  }
+}
+
+/// A TCP socket whose output nobody reads, and which waits for that when it is closed.
+final class SlowToClose {
+  static let time = Duration.seconds(30)
+
+  private var descriptor: Int32
+  private var peer: Int32
+
+  init() throws {
+    let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    defer { close(listener) }
+    descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let descriptor = descriptor
+    let code = withUnsafeMutablePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        guard bind(listener, address, length) == 0, listen(listener, 1) == 0 else { return Int32(-1) }
+        return getsockname(listener, address, &length) == 0 ? connect(descriptor, address, length) : -1
+      }
+    }
+    peer = accept(listener, nil, nil)
+    try #require(code == 0 && peer >= 0)
+    _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    let bytes = [UInt8](repeating: 0, count: 65536)
+    while Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) > 0 {}
+    _ = fcntl(descriptor, F_SETFL, 0)
+    var waiting = linger(l_onoff: 1, l_linger: Int32(Self.time.components.seconds))
+    let size = socklen_t(MemoryLayout<linger>.size)
+    try #require(setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &waiting, size) == 0)
+  }
+
+  deinit {
+    release()
+    if descriptor >= 0 { close(descriptor) }
+  }
+
+  /// Closing it takes no time any more.
+  func release() {
+    if peer >= 0 { close(peer) }
+    peer = -1
+  }
+
+  /// With one byte; the last copy is then the receiver's. False: the kernel refused it (errno).
+  func send(over socket: Int32, urgently: Bool = false) -> Bool {
+    let control = UnsafeMutableRawBufferPointer.allocate(byteCount: 24, alignment: 8)
+    defer { control.deallocate() }
+    control.initializeMemory(as: UInt8.self, repeating: 0)
+    // CMSG_LEN(4).
+    control.storeBytes(of: 20, toByteOffset: 0, as: Int.self)
+    control.storeBytes(of: SOL_SOCKET, toByteOffset: 8, as: Int32.self)
+    control.storeBytes(of: Int32(SCM_RIGHTS), toByteOffset: 12, as: Int32.self)
+    control.storeBytes(of: descriptor, toByteOffset: 16, as: Int32.self)
+    var byte = UInt8(ascii: " ")
+    let sent = withUnsafeMutablePointer(to: &byte) { byte in
+      var piece = iovec(iov_base: byte, iov_len: 1)
+      return withUnsafeMutablePointer(to: &piece) { piece in
+        var message = msghdr()
+        message.msg_iov = piece
+        message.msg_iovlen = 1
+        message.msg_control = control.baseAddress
+        message.msg_controllen = control.count
+        return sendmsg(socket, &message, Int32(MSG_NOSIGNAL) | (urgently ? Int32(MSG_OOB) : 0))
+      }
+    }
+    guard sent == 1 else { return false }
+    close(descriptor)
+    descriptor = -1
+    return true
+  }
+}
