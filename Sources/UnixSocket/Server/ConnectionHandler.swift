@@ -177,33 +177,37 @@ final class ConnectionHandler {
     guard let connection, !isClosing else { return }
     beginTurn()
     outgoing.borrow(&loop.spare)
+    var (left, hasAsked) = (linesLeft, false)
     framer.takeLines(of: received) { frame in
-      linesLeft -= 1
+      left -= 1
       switch frame {
-      case .line(let line): answer(line, connection)
+      case .line(let line): if answer(line, connection) { hasAsked = true }
       case .tooLong:
-        clock.noteActivity(in: loop.turn)
+        hasAsked = true
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
-      return linesLeft > 0 && connection.running < limits.requestsInFlight && outgoing.count < limits.unread
+      return left > 0 && connection.running < limits.requestsInFlight && outgoing.count < limits.unread
     }
+    linesLeft = left
+    if hasAsked { clock.noteActivity(in: loop.turn) }
     let line = framer.isInsideLine ? framer.lines : nil
     if line != unfinished?.line { unfinished = line.map { ($0, loop.turn) } }
   }
 
-  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) {
+  /// False: it asks for nothing.
+  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Bool {
     if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
-        return clock.noteActivity(in: loop.turn)
+        return true
       }
     }
-    guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return }
-    clock.noteActivity(in: loop.turn)
+    guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return false }
     connection.begin(1)
     shared.answering.start([UInt8](line), on: connection)
+    return true
   }
 
   // MARK: writing
