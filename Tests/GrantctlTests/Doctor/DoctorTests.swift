@@ -325,7 +325,7 @@ import UnixSocket
       [
         "  FAIL  unit: grantd.service has failed: exit-code, status 78",
         "        → The configuration has an error: `grantd --user --check-config` says where.",
-        "  FAIL  socket: \(user) is there, and nobody listens: the",
+        "  FAIL  socket: \(user) is there, but no process listens: the",
         "  FAIL  configuration: the daemon would not start",
         "grantd.toml:3: unknown key",
       ]

@@ -61,7 +61,7 @@ struct DoctorTests {
     Illness(
       kind: .dropBeforeCommit, place: .discovery, failed: "connection",
       words: ["closed the connection before it answered", "curl -v"]),
-    Illness(kind: .html200, place: .jwks, failed: "keys", words: ["nobody can sign in"]),
+    Illness(kind: .html200, place: .jwks, failed: "keys", words: ["every login fails"]),
     Illness(kind: .hugeBody, place: .discovery, failed: "connection", words: ["larger than"]),
   ]
 
@@ -117,7 +117,7 @@ struct DoctorTests {
     try await Rig.with { rig in
       try rig.kill9()
       let dead = try await grantctl(rig, ["doctor"])
-      #expect(dead.status == 6 && dead.words.contains("FAIL socket: \(rig.socket) is there, and nobody listens"))
+      #expect(dead.status == 6 && dead.words.contains("FAIL socket: \(rig.socket) is there, but no process listens"))
       try FileManager.default.removeItem(atPath: rig.socket)
       let json = try await grantctl(rig, ["doctor", "--json"])
       #expect(json.status == 6)
