@@ -47,7 +47,9 @@ extension World {
   /// A request that is stuck since the outage keeps nobody but its own account.
   func checkRecovery(_ provider: ModelProvider, from outage: FaultWindow) {
     let end = outage.until
-    guard accounts.count <= 30, provider.watch.outageFailures >= Self.knownOutage,
+    // Tokens that are over as they come are no use to anybody.
+    guard provider.accessLifetime ?? 3600 >= 60, accounts.count <= 30,
+      provider.watch.outageFailures >= Self.knownOutage,
       max(runningSince, resumedAt, steppedAt) < outage.from, isQuiet(provider, since: end)
     else { return }
     for account in accounts where account.provider === provider {

@@ -28,6 +28,7 @@ extension World {
     guard let machine, machine.isServing else {
       return violated(.rest, "the broker does not run, \(Self.rest / minute) min after the last fault")
     }
+    if disk.trouble == .missing { return violated(.store, "a database that was removed was never written anew") }
     let few = accounts.count > 40 ? accounts.filter { _ in plan.chance(0.1) } : accounts
     trace.add(now, "every account has to prove its refresh token")
     for account in few {
