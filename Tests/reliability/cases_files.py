@@ -137,11 +137,18 @@ async def folder_removed(stage):
 
 # The end, with a disk that is full
 
-async def renewal_in_memory(stage, runtime):
-    """A daemon that is ended with a renewal that it could not write; its account, status, and lines of its end."""
+async def store_fails(client):
+    async def is_failing():
+        return (await client.call("broker.status"))["store"]["state"] == "failing"
+
+    await until(is_failing, 15, "the store does not fail on a full disk")
+
+
+async def unsaved_renewal(stage, runtime, more=""):
+    """A daemon with a renewal that it cannot write, and the account."""
     disk = stage.disk()
     realm = stage.realm()
-    daemon = stage.daemon(folder=disk.folder)
+    daemon = stage.daemon(folder=disk.folder, more=more)
     daemon.runtime = runtime or disk.folder
     client = await daemon.start()
     (name,) = await stage.sign_in(daemon, client, realm, 1)
@@ -150,13 +157,15 @@ async def renewal_in_memory(stage, runtime):
     await until(lambda: realm.in_flight, 10, "no refresh has begun")
     disk.fill()
     await until(lambda: not realm.in_flight, 10, "the provider has not answered")
-
-    async def is_failing():
-        return (await client.call("broker.status"))["store"]["state"] == "failing"
-
-    await until(is_failing, 15, "the store does not fail on a full disk")
+    await store_fails(client)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    return disk, daemon, name
+
+
+async def renewal_in_memory(stage, runtime):
+    """The same, ended: with its status, and the lines of its end."""
+    disk, daemon, name = await unsaved_renewal(stage, runtime)
     before = len(daemon.lines())
     status = await daemon.stop(60)
     return disk, daemon, name, status, daemon.lines()[before:]
@@ -230,7 +239,7 @@ async def lost_and_full(stage):
     client = await stage.restart(daemon)
     truncate(daemon.state)
     disk.fill()
-    await asyncio.sleep(LOOK_SECONDS)
+    await store_fails(client)
     client.close()
     before = len(daemon.lines())
     status = await daemon.stop(60)
@@ -248,22 +257,11 @@ async def lost_and_full(stage):
 
 async def slow_hook(stage):
     """8: a hook that does not end takes none of the time that is left for the renewal."""
-    disk = stage.disk()
-    realm = stage.realm()
-    hook = ('\n[[on_event]]\ncommand = ["/bin/sh", "-c", "trap : TERM; sleep 100; sleep 100"]\n'
+    mark = stage.folder / "hook"
+    hook = (f'\n[[on_event]]\ncommand = ["/bin/sh", "-c", "trap : TERM; touch {mark}; sleep 100; sleep 100"]\n'
             'timeout = "5m"\nevents = ["store.failed"]\n')
-    daemon = stage.daemon(folder=disk.folder, more=hook)
-    daemon.runtime = runtime_folder(stage)
-    client = await daemon.start()
-    (name,) = await stage.sign_in(daemon, client, realm, 1)
-    realm.script.append(Fault(delay=2))
-    task = asyncio.create_task(stage.attempt(client, name, timeout=8))
-    await until(lambda: realm.in_flight, 10, "no refresh has begun")
-    disk.fill()
-    await until(lambda: not realm.in_flight, 10, "the provider has not answered")
-    await asyncio.sleep(4)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    _, daemon, _ = await unsaved_renewal(stage, runtime_folder(stage), hook)
+    await until(mark.exists, 10, "the hook does not run")
     began = time.monotonic()
     stop = asyncio.create_task(daemon.stop(80))
     await until(lambda: list(daemon.runtime.rglob("*.unsaved.db")), 60, "nothing was put into the runtime folder")
