@@ -70,6 +70,27 @@ import Testing
     #expect(await rig.isQuiet())
   }
 
+  @Test("Where stuck requests have all places, a caller is told that the provider does not answer", arguments: [1, 2])
+  func full(places: Int) async throws {
+    let rig = try await outage { $0.concurrentPerProvider = places }
+    rig.transport.hold(.token)
+    await tick(rig, after: 5)
+    // The one place of a provider that gets one request at a time does not stay with a request that is stuck.
+    await tick(rig, after: 5)
+    #expect(rig.transport.held(.token) == 2)
+    await tick(rig, after: 12)
+    let probers = rig.transport.requests(.token).suffix(2).compactMap { $0.form["refresh_token"]?.dropLast(3) }
+    let other = try #require(Self.names.last { !probers.contains($0[...]) })
+    do {
+      _ = try await rig.token(other, timeout: 5)
+      Issue.record("a token of a provider that does not answer")
+    } catch let error as RPCError {
+      #expect(error.reason == .temporarilyUnavailable && error.retry_after == 5, "\(error)")
+    }
+    rig.transport.release(.token)
+    #expect(await rig.isQuiet())
+  }
+
   @Test("A caller's question probes ten seconds after the last one failed, whatever its account's own wait")
   func caller() async throws {
     let rig = try await outage()

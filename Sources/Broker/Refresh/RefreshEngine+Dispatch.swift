@@ -38,7 +38,17 @@ extension RefreshEngine {
     queues[name, default: RefreshQueue()].want(account)
     queuedAt[account] = name
     if dispatch(name) != nil { wakeScheduler() }
+    // The requests that are stuck have all places.
+    if let outage = connection.gate.circuit.outage, !isUnderWay(account), !awaitsProbe(connection) {
+      queues[name]?.unwant(account)
+      return .unreachable(outage.failure, retryAt: now + accounts.refreshPolicy.probePatience)
+    }
     return .underWay
+  }
+
+  /// Whether something that brings the account's token has begun, here or at another broker.
+  func isUnderWay(_ account: AccountName) -> Bool {
+    accounts[account]?.phase != .idle || fetching.contains(account) || leaseElsewhere(account) != nil
   }
 
   /// Begins refreshes within the provider's limits; says when it would allow more, where something waits for that.

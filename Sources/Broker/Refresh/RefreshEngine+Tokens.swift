@@ -39,9 +39,10 @@ extension RefreshEngine {
           throw tooShort(grant)
         }
         if answer == .refresh || isProbe { try begin(account, grant, key) }
-        // Another account's probe that is stuck is not waited for.
-        let probe = accounts[account]?.phase == .idle ? providers[grant.saved.provider].flatMap(probeEnd) : nil
-        try await waitForRefresh(account, for: uid, until: min(deadline, probe ?? deadline))
+        // Another account's probe is not waited for any longer once it is stuck.
+        let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)
+        let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? deadline
+        try await waitForRefresh(account, for: uid, until: min(deadline, end))
       } catch {
         // Less time than asked for is better than none.
         guard case .token(let token) = accounts[account]?.lastResort(at: now, key: key) else { throw error }

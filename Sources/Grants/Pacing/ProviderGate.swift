@@ -33,8 +33,8 @@ public struct ProviderGate: Sendable {
   ) -> Admission {
     if let next = circuit.nextProbe(isWanted: isWanted, policy: policy) {
       guard next <= now else { return .later(next) }
-      // Those that are stuck count; those of before the outage keep nobody from trying.
-      if case .probing = circuit.state, inFlight >= policy.concurrentPerProvider { return .full }
+      // Those that are stuck count, but for one; those of before the outage keep nobody from trying.
+      if case .probing = circuit.state, inFlight >= max(policy.concurrentPerProvider, 2) { return .full }
       let ticket = place(isProbe: true)
       circuit.probes(ticket.number, at: now)
       return .go(ticket)
