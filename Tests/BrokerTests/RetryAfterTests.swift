@@ -65,6 +65,24 @@ import Testing
     #expect(try await after.token("account-0").access_token == "account-0-a2")
   }
 
+  @Test("A restart in the middle of an outage begins the account's waits anew")
+  func restartedInOutage() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(4000))
+    let rig = try await Rig(store: store, configuration: .plain { $0.jitter = 0 })
+    rig.transport.answer(.token) { _ in HTTPResponse(status: 503) }
+    for wait in [5, 15, 60, 300, 900] {
+      _ = await rig.reason { try await rig.token("work") }
+      rig.clock.advance(.seconds(wait - 1))
+    }
+    let after = try await Rig(clock: rig.clock, store: rig.store, configuration: .plain { $0.jitter = 0 })
+    after.transport.answer(.token) { _ in HTTPResponse(status: 503) }
+    #expect(await after.reason { try await after.token("work") } == .temporarilyUnavailable)
+    after.transport.answer(.token, TokenServer.rotating)
+    after.clock.advance(.seconds(6))
+    #expect(try await after.token("work").access_token == "work-a2")
+  }
+
   @Test("account.refresh is for who may manage the account, and has nothing to do with one that cannot be refreshed")
   func who() async throws {
     let store = MemoryStore()

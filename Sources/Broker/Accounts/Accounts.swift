@@ -257,12 +257,13 @@ final class Accounts: Piece {
     }
   }
 
-  /// After a start or a reload: what kept these from being refreshed may be mended, and nobody knows how long the waits
-  /// are that their failures asked for.
+  /// After a start or a reload: what kept these from being refreshed may be mended, and the waits that their failures
+  /// asked for count no more. A start in the middle of an outage knows nothing of the failures before, which would let
+  /// callers try the provider sooner than a single account's long wait.
   func retryFailing() {
     sweep(names, by: Slices.heavy) { [self] account in
       guard index.isFailing(account) else { return }
-      self[account]?.retryNow(at: now)
+      self[account]?.retryNow(at: now, anew: true)
       changed(account)
     }
   }

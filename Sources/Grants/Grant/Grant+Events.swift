@@ -84,9 +84,12 @@ extension Grant {
   }
 
   /// The provider's settings changed, or its network is back: try now what waits.
-  public mutating func retryNow(at now: Timestamp) {
+  ///
+  /// - Parameter anew: should it fail again, the waits begin with the shortest one.
+  public mutating func retryNow(at now: Timestamp, anew: Bool = false) {
     switch saved.standing {
-    case .failing(let failure, let count, _): saved.standing = .failing(failure, count: count, retryAt: now)
+    case .failing(let failure, let count, _):
+      saved.standing = .failing(failure, count: anew ? 0 : count, retryAt: now)
     case .misconfigured(let failure): saved.standing = .failing(failure, count: 0, retryAt: now)
     case .good, .loginRequired: break
     }
