@@ -232,7 +232,7 @@ public final class SQLiteStore: Store {
     let sealer = sealer
     let rescued = home.withLock { $0.rescued }
     // Also what is taken back is in the log.
-    defer { home.withLock { $0.files?.written() } }
+    defer { written() }
     try database.writeWithoutTransaction { db in
       try db.inTransaction(.immediate) {
         try put(rescued, in: db, sealer)
@@ -255,7 +255,7 @@ public final class SQLiteStore: Store {
       return (home.database, home.files, home.lock)
     }
     // What is committed is safe in the WAL where this fails; the next start takes it from there.
-    if var files, (try? files.examine()) != nil, (try? files.examineContents()) == true {
+    if var files, (try? files.examine()) != nil, (try? files.examineContents(.init(in: opening.folder))) == true {
       _ = try? database?.writeWithoutTransaction { try $0.checkpoint(.truncate) }
       try? database?.close()
     } else {

@@ -22,6 +22,8 @@ struct Daemon: Sendable {
   static let drainTime = Duration.seconds(40)
   /// How long callers may wait for an answer once the end has begun.
   static let callersDrainTime = Duration.seconds(10)
+  /// How long files may take to close where the state could not be written.
+  static let closingTime = Duration.seconds(2)
 
   let places: Places
   let settings: Settings
@@ -97,20 +99,43 @@ struct Daemon: Sendable {
     // First: the service manager gives the rest of the stop little time.
     let loss = await broker.loss
     let unsaved = await broker.unsaved()
-    let failure =
+    var failure =
       if let loss { rescue.lost(unsaved, to: loss) } else {
         await rescue.save(unsaved, of: store, because: broker.storeFailure)
       }
-    await callbacks.close()
-    await metrics.close()
-    await hooks.stop()
-    await broker.finishTrail()
-    await audit.close()
-    await store.close()
-    await transport.close()
-    if failure == nil { logger.notice("stopped") }
+    let close = { @Sendable in
+      await callbacks.close()
+      await metrics.close()
+      await hooks.stop()
+      await broker.finishTrail()
+      await audit.close()
+      await store.close()
+      await transport.close()
+    }
+    if failure != nil {
+      // What comes after it may wait for a disk that hangs, until the service manager kills the process.
+      failure?.log(to: logger)
+      await wait(for: close, within: Self.closingTime)
+    } else {
+      await close()
+      logger.notice("stopped")
+    }
     await notifier.settle(within: .seconds(1))
     if let failure { throw failure }
+  }
+
+  private func wait(for work: @escaping @Sendable () async -> Void, within limit: Duration) async {
+    let (ends, end) = AsyncStream.makeStream(of: Void.self)
+    let timer = Task {
+      try? await Task.sleep(for: limit)
+      end.finish()
+    }
+    Task {
+      await work()
+      end.finish()
+    }
+    for await _ in ends {}
+    timer.cancel()
   }
 
   private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {

@@ -90,8 +90,8 @@ struct GrantdCommand: AsyncParsableCommand {
     for warning in settings.warnings { logger.warning("\(warning)") }
     do {
       try await Daemon(places: places, settings: settings, logger: logger).run()
-    } catch let failure as DaemonFailure {
-      logger.critical("\(failure.message)", metadata: ["hint": "\(failure.hint)"])
+    } catch var failure as DaemonFailure {
+      failure.log(to: logger)
       // The logger may write elsewhere than where a person looks.
       if LogDestination.current() == .journal { Self.exit(withStatus: failure.status) }
       fail("grantd: \(failure.message)\n  \(failure.hint)", status: failure.status)
@@ -139,4 +139,17 @@ struct DaemonFailure: Error {
   var message: String
   var hint: String
   var status: Int32
+  private var isLogged = false
+
+  init(message: String, hint: String, status: Int32) {
+    self.message = message
+    self.hint = hint
+    self.status = status
+  }
+
+  /// Once.
+  mutating func log(to logger: Logger) {
+    if !isLogged { logger.critical("\(message)", metadata: ["hint": "\(hint)"]) }
+    isLogged = true
+  }
 }

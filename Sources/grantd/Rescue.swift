@@ -25,6 +25,14 @@ struct Rescue {
     for path in paths {
       do throws(StoreError) {
         let taken = try await store.takeRescued(from: path)
+        if taken.isForeign {
+          logger.warning("\(path) is not this user's alone, so grantd did not write it: nothing is taken from it")
+        }
+        if !taken.unreadable.isEmpty {
+          logger.error(
+            "what could not be saved at the last stop of \(Self.list(taken.unreadable)) cannot be opened",
+            metadata: ["hint": "`grantctl status` says which of them need a new sign-in."])
+        }
         guard !taken.accounts.isEmpty else { continue }
         logger.notice("took over what could not be saved at the last stop: \(Self.list(taken.accounts))")
         guard let failure = taken.failure else { continue }

@@ -313,6 +313,81 @@ struct LossTests {
     await store.close()
   }
 
+  @Test("and of several files the newest form of each account counts, in memory and on disk")
+  func rescuedTwice() async throws {
+    let paths = [folder.path + "/one.unsaved.db", folder.path + "/other.unsaved.db"]
+    let old = Sample.grant("a", refresh: "0")
+    var forms = [old, old]
+    for number in forms.indices {
+      forms[number].generation += Int64(2 - number)
+      forms[number].refreshToken = Secret(String(repeating: "\(2 - number)", count: 20_000))
+    }
+    let store = try folder.open()
+    try await store.commit([.putGrant(old)])
+    for (number, path) in paths.enumerated() {
+      let packed = store.pack(StoredAccount(grant: forms[number], tokens: [], intent: nil))
+      try await store.rescue([packed], to: path, id: "\(number)")
+    }
+    await store.close()
+    let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
+    for path in paths { #expect(try await full.takeRescued(from: path).accounts == [old.account]) }
+    let page = try await full.accounts(after: nil, most: 10)
+    #expect(try page.map { try $0.read(.whole).grant } == [forms[0]])
+    // All of it is in the one file then.
+    try await full.rescue([], to: paths[1], id: "2")
+    #expect(!FileManager.default.fileExists(atPath: paths[0]))
+    await full.close()
+    let again = try folder.open()
+    #expect(try await again.takeRescued(from: paths[1]).failure == nil)
+    #expect(try await again.load().grants == [forms[0]])
+    await again.close()
+  }
+
+  @Test("and a later sign-in than that of a database that an older copy replaced is taken over")
+  func rescuedAfterCopy() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let old = Sample.grant("a", refresh: "the older sign-in")
+    var new = Sample.grant("a", refresh: "the newer sign-in")
+    let store = try folder.open()
+    try await store.commit([.putGrant(old)])
+    for (later, id) in [(Duration.seconds(-60), "1"), (.seconds(60), "2")] {
+      new.loggedInAt = old.loggedInAt + later
+      new.generation = old.generation - 1
+      try await store.rescue([store.pack(StoredAccount(grant: new, tokens: [], intent: nil))], to: path, id: id)
+      #expect(try await store.takeRescued(from: path).accounts == (later > .zero ? [new.account] : []))
+    }
+    #expect(try await store.load().grants == [new])
+    await store.close()
+  }
+
+  @Test("and an account whose secrets cannot be opened does not keep the others")
+  func rescuedDamage() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let store = try folder.open()
+    let accounts = ["a", "b"].map { name in
+      store.pack(StoredAccount(grant: Sample.grant(name, refresh: name), tokens: [], intent: nil))
+    }
+    try await store.rescue(accounts, to: path, id: "1")
+    try await DatabaseQueue(path: path).write {
+      try $0.execute(sql: "UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
+    }
+    let taken = try await store.takeRescued(from: path)
+    #expect(taken.accounts == [accounts[1].account] && taken.unreadable == [accounts[0].account])
+    #expect(try await store.load().grants.map(\.account) == [accounts[1].account])
+    await store.close()
+  }
+
+  @Test("and another user's file is left alone")
+  func rescuedForeign() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let store = try folder.open()
+    #expect(
+      FileManager.default.createFile(atPath: path, contents: Data("x".utf8), attributes: [.posixPermissions: 0o644]))
+    let taken = try await store.takeRescued(from: path)
+    #expect(taken.isForeign && taken.accounts.isEmpty && FileManager.default.fileExists(atPath: path))
+    await store.close()
+  }
+
   @Test("and what was put elsewhere is put aside where it can never be read, and not taken from where others may write")
   func rescuedElsewhere() async throws {
     let path = folder.path + "/grantd.unsaved.db"

@@ -73,7 +73,14 @@ extension SQLiteStore {
 
   /// False: another program wrote to the database.
   func examineContents() throws(StoreError) -> Bool {
-    try home.withLock { home throws(StoreError) in try home.files?.examineContents() ?? true }
+    let now = OpenFiles.Contents(in: opening.folder)
+    return try home.withLock { home throws(StoreError) in try home.files?.examineContents(now) ?? true }
+  }
+
+  /// This program has written to the open files.
+  func written() {
+    let now = OpenFiles.Contents(in: opening.folder)
+    home.withLock { $0.files?.written(now) }
   }
 
   // MARK: On the queue of long work
@@ -82,7 +89,8 @@ extension SQLiteStore {
     let files = home.withLock { $0.files }
     do throws(StoreError) {
       try opening.verify()
-      home.withLock { home in if home.files == files { home.files?.isSound() } }
+      let now = OpenFiles.Contents(in: opening.folder)
+      home.withLock { home in if home.files == files { home.files?.isSound(now) } }
     } catch {
       guard case .corrupt = error else { throw error }
       home.withLock { home in if home.files == files { home.files?.isDamaged(error) } }

@@ -20,7 +20,8 @@ struct OpenFiles: Sendable, Equatable {
     var logSize = 0
     var logModified = 0
 
-    fileprivate init(in folder: StateFolder) {
+    /// A look, which may wait where the disk hangs.
+    init(in folder: StateFolder) {
       (databaseSize, databaseModified) = Self.look(at: folder.database)
       (logSize, logModified) = Self.look(at: folder.log)
     }
@@ -72,8 +73,7 @@ struct OpenFiles: Sendable, Equatable {
   /// log: what is in it counts, and nothing looks at its checksums before the next start. While it writes none.
   ///
   /// - Returns: whether the database is as it was; else another program wrote to it.
-  mutating func examineContents() throws(StoreError) -> Bool {
-    let now = Contents(in: folder)
+  mutating func examineContents(_ now: Contents) throws(StoreError) -> Bool {
     if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     if now.logSize < contents.logSize { throw cut(folder.log, contents.logSize, now.logSize) }
     guard now.logSize == contents.logSize, now.logModified == contents.logModified else {
@@ -85,13 +85,13 @@ struct OpenFiles: Sendable, Equatable {
   }
 
   /// All of it was read, and is sound.
-  mutating func isSound() {
+  mutating func isSound(_ now: Contents) {
     isChanged = false
-    written()
+    contents = now
   }
 
   /// This program has written.
-  mutating func written() { contents = Contents(in: folder) }
+  mutating func written(_ now: Contents) { contents = now }
 
   mutating func isDamaged(_ error: StoreError) { damage = error }
 

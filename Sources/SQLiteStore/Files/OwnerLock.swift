@@ -12,6 +12,9 @@ final class OwnerLock: Sendable {
 
   private let descriptors: Mutex<Descriptors>
 
+  /// What a file system answers that locks files alone (NFS).
+  private static let unlockable = [EBADF, ENOLCK, EOPNOTSUPP]
+
   private init(folder: Int32) { descriptors = Mutex(Descriptors(folder: folder)) }
 
   deinit { release() }
@@ -23,7 +26,7 @@ final class OwnerLock: Sendable {
     let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else { throw .unreadable(path: folder, detail: systemError(errno)) }
     let lock = OwnerLock(folder: descriptor)
-    guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+    if flock(descriptor, LOCK_EX | LOCK_NB) != 0, !unlockable.contains(errno) {
       let code = errno
       guard code == EWOULDBLOCK else { throw .unreadable(path: folder, detail: systemError(code)) }
       let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)

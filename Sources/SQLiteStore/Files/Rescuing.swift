@@ -14,16 +14,41 @@ struct Rescued: Sendable {
   /// Of the file: what was taken over once is not taken over again.
   let id: String
   let accounts: [AccountName: StoredAccount]
+  /// Accounts in the file whose secrets cannot be opened.
+  let unreadable: [AccountName]
 
-  /// The value of the state, and of the file, that has the ``id``.
+  /// The value of the file that has its ``id``, and of the state that has the latest ones.
   static let value = "rescue"
+  private static let remembered = 8
+
+  static func ids(_ values: [String: String]) -> [Substring] { values[value, default: ""].split(separator: " ") }
+
+  /// What the state remembers once these are in it.
+  static func ids(_ values: [String: String], with rescued: [Rescued]) -> String {
+    (ids(values) + rescued.map { $0.id[...] }).suffix(remembered).joined(separator: " ")
+  }
+}
+
+extension [Rescued] {
+  /// Each account in its newest form.
+  var newest: [AccountName: StoredAccount] {
+    reduce(into: [:]) { all, one in
+      all.merge(one.accounts) { $0.grant.generation > $1.grant.generation ? $0 : $1 }
+    }
+  }
 }
 
 /// What a start took over.
 public struct TakenOver: Sendable, Equatable {
   public let accounts: [AccountName]
+  /// Those whose secrets cannot be opened: the state keeps what it has of them.
+  public var unreadable: [AccountName] = []
+  /// There is a file, and another user wrote it.
+  public var isForeign = false
   /// Why they are not in the state yet; nil: they are. Until then they are in memory and in the file.
-  public let failure: StoreError?
+  public var failure: StoreError?
+
+  static let nothing = TakenOver(accounts: [])
 }
 
 // Accounts that the state folder does not take at the end of a run go into a database beside the socket, sealed under
@@ -38,10 +63,7 @@ extension SQLiteStore {
   public func rescue(_ accounts: [any PackedAccount], to path: String, id: String) async throws(StoreError) {
     let (key, rescued) = home.withLock { ($0.key, $0.rescued) }
     let names = Set(accounts.map(\.account))
-    let rest = rescued.reduce(into: [:]) { all, one in
-      all.merge(one.accounts) { $0.grant.generation > $1.grant.generation ? $0 : $1 }
-    }
-    let all = accounts + rest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
+    let all = accounts + rescued.newest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
     try await on(rescuing) { () throws(StoreError) in
       try Self.prepareFolder(of: path)
       let draft = path + ".new"
@@ -58,6 +80,7 @@ extension SQLiteStore {
         throw .writing(error, at: path)
       }
       guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
+      for one in rescued where one.path != path { Self.remove(one.path) }
     }
   }
 
@@ -67,11 +90,11 @@ extension SQLiteStore {
   /// - Throws: where the file cannot be read. One that never can be is put aside first.
   public func takeRescued(from path: String) async throws(StoreError) -> TakenOver {
     var status = stat()
-    guard lstat(path, &status) == 0 else { return TakenOver(accounts: [], failure: nil) }
-    try Self.prepareFolder(of: path)
+    guard lstat(path, &status) == 0 else { return .nothing }
     guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
-      throw .unreadable(path: path, detail: "it is not this user's alone")
+      return TakenOver(accounts: [], isForeign: true)
     }
+    try Self.prepareFolder(of: path)
     return try await on(queue) { () throws(StoreError) in
       let rescued: Rescued
       do throws(StoreError) {
@@ -82,12 +105,12 @@ extension SQLiteStore {
       }
       guard !rescued.accounts.isEmpty else {
         Self.remove(path)
-        return TakenOver(accounts: [], failure: nil)
+        return TakenOver(accounts: [], unreadable: rescued.unreadable)
       }
       self.home.withLock { $0.rescued.append(rescued) }
-      var failure: StoreError?
-      do { try self.transaction([]) } catch { failure = .writing(error, at: self.location) }
-      return TakenOver(accounts: rescued.accounts.keys.sorted(), failure: failure)
+      var taken = TakenOver(accounts: rescued.accounts.keys.sorted(), unreadable: rescued.unreadable)
+      do { try self.transaction([]) } catch { taken.failure = .writing(error, at: self.location) }
+      return taken
     }
   }
 
@@ -107,22 +130,34 @@ extension SQLiteStore {
         throw StoreError.newer(path: path, found: version, known: Schema.version)
       }
       try Schema.migrate(file)
+      var unreadable: [AccountName] = []
       let (id, accounts) = try file.read { db in
         let note = try Data.fetchOne(
           db, sql: "SELECT value FROM meta WHERE name = ?", arguments: [Keyring.noteName])
         let sealer = try self.sealer(of: note, at: path)
         let id = try StoredState.readRest(db, sealer: sealer).values[Rescued.value]
-        return try (
-          id ?? "",
-          PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: sealer).map { try $0.read(.whole) }
-        )
+        let accounts = try PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: sealer).compactMap {
+          packed throws(StoreError) -> StoredAccount? in
+          do throws(StoreError) {
+            return try packed.read(.whole)
+          } catch .unreadableAccount {
+            unreadable.append(packed.account)
+            return nil
+          }
+        }
+        if accounts.isEmpty, let one = unreadable.first {
+          throw StoreError.unreadableAccount(one, detail: "as is every other account in \(path)")
+        }
+        return (id ?? "", accounts)
       }
       let sealer = sealer
       let newer = try database.read { db in
-        guard try StoredState.readRest(db, sealer: sealer).values[Rescued.value] != id else { return [StoredAccount]() }
+        let taken = try Rescued.ids(StoredState.readRest(db, sealer: sealer).values)
+        guard !taken.contains(id[...]) else { return [StoredAccount]() }
         return try accounts.filter { try $0.isNewer(than: db) }
       }
-      return Rescued(path: path, id: id, accounts: Dictionary(newer.map { ($0.grant.account, $0) }) { $1 })
+      return Rescued(
+        path: path, id: id, accounts: Dictionary(newer.map { ($0.grant.account, $0) }) { $1 }, unreadable: unreadable)
     } catch {
       throw .reading(error, at: path)
     }
@@ -145,13 +180,13 @@ extension SQLiteStore {
 
   /// Within the transaction of a commit, before its changes.
   func put(_ rescued: [Rescued], in db: Database, _ sealer: Sealer) throws {
-    for one in rescued {
-      for account in one.accounts.values where try account.isNewer(than: db) {
-        try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
-        try account.put(in: db, sealer: sealer)
-      }
-      try Change.putValue(Rescued.value, one.id).apply(to: db, sealer: sealer)
+    guard !rescued.isEmpty else { return }
+    for account in rescued.newest.values where try account.isNewer(than: db) {
+      try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
+      try account.put(in: db, sealer: sealer)
     }
+    let ids = try Rescued.ids(StoredState.readRest(db, sealer: sealer).values, with: rescued)
+    try Change.putValue(Rescued.value, ids).apply(to: db, sealer: sealer)
   }
 
   /// They are on disk.
@@ -168,11 +203,9 @@ extension SQLiteStore {
     let rescued = home.withLock { $0.rescued }
     guard !rescued.isEmpty else { return page }
     var all = Dictionary(page.map { ($0.account, $0) }) { $1 }
-    for one in rescued {
-      for (name, stored) in one.accounts where account.map({ name > $0 }) ?? true {
-        if page.count == most, let last = page.last?.account, name > last { continue }
-        all[name] = pack(stored)
-      }
+    for (name, stored) in rescued.newest where account.map({ name > $0 }) ?? true {
+      if page.count == most, let last = page.last?.account, name > last { continue }
+      all[name] = pack(stored)
     }
     return Array(all.values.sorted { $0.account < $1.account }.prefix(most))
   }
@@ -198,7 +231,9 @@ extension StoredAccount {
       db, sql: "SELECT generation, logged_in_at FROM grants WHERE account = ?", arguments: [grant.account.rawValue])
     guard let row else { return true }
     let generation: Int64 = row["generation"]
-    guard row["logged_in_at"] == grant.loggedInAt.milliseconds else { return false }
+    // A database that was replaced by an older copy has an earlier sign-in.
+    let loggedInAt: Int64 = row["logged_in_at"]
+    guard loggedInAt == grant.loggedInAt.milliseconds else { return loggedInAt < grant.loggedInAt.milliseconds }
     return generation < grant.generation || generation == grant.generation && !grant.isUnreadable
   }
 }
