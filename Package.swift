@@ -74,7 +74,7 @@ let package = Package(
     room("Broker", ["BrokerAPI", "Grants", "OAuth", logging] + collections),
     room("Providers", ["Grants", "OAuth"]),
     room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
-    room("HTTPTransport", ["Broker", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
+    room("HTTPTransport", ["Broker", "CLinux", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
     room("Callback", ["Broker", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),

@@ -21,6 +21,9 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
@@ -104,6 +107,12 @@ int clinux_refuse_descriptors(int listener) {
     return setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
 }
 
+void clinux_refuse_notes(int socket) {
+    const int no = 0, notes[] = {SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD};
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+        (void)setsockopt(socket, SOL_SOCKET, notes[i], &no, sizeof no);
+}
+
 int clinux_forbid_dumps(void) { return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 int clinux_forbid_core_files(void) {
@@ -116,6 +125,12 @@ void clinux_limit_heaps(int most) {
     mallopt(M_ARENA_MAX, most);
 #else
     (void)most;
+#endif
+}
+
+void clinux_give_memory_back(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
 #endif
 }
 

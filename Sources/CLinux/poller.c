@@ -2,6 +2,9 @@
 #include "CLinux.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -32,7 +35,35 @@ int clinux_poller_wait(int poller, struct clinux_ready *ready, int capacity, int
     return count;
 }
 
-int clinux_name_thread(const char *name) { return prctl(PR_SET_NAME, name, 0, 0, 0); }
+struct thread {
+    char name[16];
+    void (*run)(void *);
+    void *context;
+};
+
+static void *begin(void *argument) {
+    struct thread thread = *(struct thread *)argument;
+    free(argument);
+    (void)prctl(PR_SET_NAME, thread.name, 0, 0, 0);
+    thread.run(thread.context);
+    return NULL;
+}
+
+int clinux_start_thread(const char *name, size_t stack, void (*run)(void *), void *context) {
+    struct thread *thread = malloc(sizeof *thread);
+    if (!thread) return ENOMEM;
+    *thread = (struct thread){.run = run, .context = context};
+    strncpy(thread->name, name, sizeof thread->name - 1);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (stack) pthread_attr_setstacksize(&attributes, stack);
+    pthread_t id;
+    int code = pthread_create(&id, &attributes, begin, thread);
+    pthread_attr_destroy(&attributes);
+    if (code != 0) free(thread);
+    return code;
+}
 
 int clinux_wakeup(void) { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }
 

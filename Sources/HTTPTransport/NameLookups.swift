@@ -1,4 +1,5 @@
 import Broker
+import CLinux
 import Foundation
 import NIOCore
 import Synchronization
@@ -21,6 +22,8 @@ final class NameLookups: Sendable {
   /// Addresses of a name that are tried.
   static let mostAddresses = 4
 
+  /// Runs the work on a thread of its own, or returns the error of pthread_create(3).
+  typealias Spawner = @Sendable (_ work: @escaping @Sendable () -> Void) -> CInt
   /// Blocks until the name's addresses are known: numeric, the best first.
   typealias Resolver = @Sendable (String) -> Answer
   typealias Answer = Result<[String], Failure>
@@ -48,18 +51,23 @@ final class NameLookups: Sendable {
   private let state = Mutex(State())
   private let resolve: Resolver
   private let hosts: Resolver
+  private let spawn: Spawner
   private let most: Int
   private let timeout: Duration
 
-  /// - Parameter hosts: answers without waiting, where no thread is free.
+  /// - Parameters:
+  ///   - hosts: answers without waiting, where no thread is free.
+  ///   - spawn: starts the thread of a lookup.
   init(
     most: Int = NameLookups.most, timeout: Duration = NameLookups.timeout,
     hosts: @escaping Resolver = { HostsFile.addresses(of: $0) },
+    spawn: @escaping Spawner = { LookupThread.start($0) },
     resolve: @escaping Resolver = { SystemResolver.addresses(of: $0) }
   ) {
     self.most = most
     self.timeout = timeout
     self.hosts = hosts
+    self.spawn = spawn
     self.resolve = resolve
   }
 
@@ -125,19 +133,22 @@ final class NameLookups: Sendable {
   }
 
   private func begin(_ host: String) {
-    let thread = Thread { [self] in
+    let code = spawn { [self] in
       let answer = resolve(host)
-      let waiting = state.withLock { state in
-        keep(answer, of: host, &state)
-        state.asking.remove(host)
-        return state.waiters.filter { $0.value.host == host }.map(\.key)
-      }
-      for number in waiting { end(number, answer) }
+      ended(host, answer) { keep(answer, of: host, &$0) }
     }
-    thread.name = "lookup"
-    // The modules of nsswitch.conf(5) run on it.
-    thread.stackSize = 512 << 10
-    thread.start()
+    guard code != 0 else { return }
+    let failure = Failure(message: "no thread for its lookup can be started (\(String(cString: strerror(code))))")
+    ended(host, hosts(host).mapError { _ in failure }) { _ in }
+  }
+
+  private func ended(_ host: String, _ answer: Answer, _ note: (inout State) -> Void) {
+    let waiting = state.withLock { state in
+      note(&state)
+      state.asking.remove(host)
+      return state.waiters.filter { $0.value.host == host }.map(\.key)
+    }
+    for number in waiting { end(number, answer) }
   }
 
   private func keep(_ answer: Answer, of host: String, _ state: inout State) {
@@ -153,5 +164,24 @@ final class NameLookups: Sendable {
 
   private func end(_ number: UInt64, _ answer: Answer) {
     state.withLock { $0.waiters.removeValue(forKey: number) }?.continuation.resume(returning: answer)
+  }
+}
+
+/// A thread outside of Swift's pool, for what blocks.
+private final class LookupThread {
+  /// The modules of nsswitch.conf(5) run on it.
+  private static let stackSize = 512 << 10
+  private let work: @Sendable () -> Void
+
+  private init(_ work: @escaping @Sendable () -> Void) { self.work = work }
+
+  /// - Returns: the error of pthread_create(3).
+  static func start(_ work: @escaping @Sendable () -> Void) -> CInt {
+    let this = Unmanaged.passRetained(LookupThread(work))
+    let code = clinux_start_thread(
+      "lookup", stackSize, { $0.map { Unmanaged<LookupThread>.fromOpaque($0).takeRetainedValue().work() } },
+      this.toOpaque())
+    if code != 0 { this.release() }
+    return code
   }
 }

@@ -27,7 +27,7 @@ extension TransportError {
     case let error as NIOConnectionError: self.init(error, host: host)
     case is SocketAddressError:
       self.init(.notSent, "no connection to \(host): the name cannot be resolved", cause: .nameLookup)
-    case let error as IOError where Self.connectFailures.contains(error.errnoCode):
+    case let error as IOError where Self.isWithoutConnection(error):
       self.init(
         .notSent, "no connection to \(host): \(Self.words(error.errnoCode))", cause: Self.cause(error.errnoCode))
     case NIOSSLError.handshakeFailed, is NIOSSLExtraError: self.init(handshake: error, host: host)
@@ -103,14 +103,22 @@ extension TransportError {
       ? "what answers speaks no TLS" : reason.replacing("_", with: " ").lowercased()
   }
 
-  /// What connect(2) fails with, and no read or write does. An open connection may end with EHOSTUNREACH and its like,
-  /// where what was sent is not acknowledged (tcp(7)): the request may have arrived.
-  private static let connectFailures: Set<CInt> = [ECONNREFUSED, EADDRNOTAVAIL, EACCES, EPERM]
+  /// What socket(2) and connect(2) fail with, and no read or write does.
+  private static let connectFailures: Set<CInt> = [ECONNREFUSED, EADDRNOTAVAIL, EACCES, EPERM, EMFILE, ENFILE]
+  /// How the library's text begins where one of them failed.
+  private static let connectCalls = ["socket(", "connect(", "finishing a non-blocking connect"]
+
+  /// Whether there was no connection yet. An open one may end with EHOSTUNREACH and its like as well, where what was sent
+  /// is not acknowledged (tcp(7)): then the request may have arrived.
+  private static func isWithoutConnection(_ error: IOError) -> Bool {
+    connectFailures.contains(error.errnoCode) || connectCalls.contains { error.description.hasPrefix($0) }
+  }
 
   private static func cause(_ code: CInt) -> Cause {
     switch code {
     case ECONNREFUSED: .refused
     case ETIMEDOUT: .silence
+    case EMFILE, ENFILE, ENOBUFS, ENOMEM: .other
     default: .unreachable
     }
   }

@@ -95,6 +95,30 @@ struct NameLookupTests {
     #expect(lookups.count == 2)
   }
 
+  @Test("Where no thread can be started, who asks learns that at once, and the next one tries again")
+  func withoutThread() async {
+    let failures = Mutex(2)
+    let names = ScriptedNames(["a.test": ["192.0.2.1"]])
+    let lookups = NameLookups(
+      timeout: .seconds(30), hosts: { $0 == "own.test" ? .success(["192.0.2.7"]) : .failure(.init(message: "")) },
+      spawn: { work in
+        let fails = failures.withLock { count in
+          count -= 1
+          return count >= 0
+        }
+        if !fails { work() }
+        return fails ? EAGAIN : 0
+      }, resolve: names.resolver)
+    let failure = TransportError(
+      .notSent,
+      "no connection to a.test: no thread for its lookup can be started (Resource temporarily unavailable)",
+      cause: .nameLookup)
+    #expect(await ask(lookups, "a.test") == .failure(failure))
+    #expect(await ask(lookups, "own.test") == .success(["192.0.2.7"]))
+    #expect(await ask(lookups, "a.test") == .success(["192.0.2.1"]))
+    #expect(lookups.count == 0)
+  }
+
   @Test("Addresses and failures are kept for a while")
   func kept() async throws {
     let names = ScriptedNames(["known.test": ["192.0.2.1"]])

@@ -141,6 +141,36 @@ struct PoolTests {
     #expect(server.all.withLock { $0 } == 1)
   }
 
+  @Test("The next address is tried where there is no way to the first")
+  func unreachable() async throws {
+    // connect(2) to a broadcast address fails with ENETUNREACH, whatever routes there are.
+    try await HalfServer().with { url in
+      let names = NameLookups(["provider.test": ["255.255.255.255", "127.0.0.1"], "far.test": ["255.255.255.255"]])
+      let transport = HTTPTransport(userAgent: "test", deadline: .seconds(20), names: names)
+      let port = url.port ?? 0
+      let near = try #require(URL(string: "http://provider.test:\(port)"))
+      #expect(try await transport.send(request(near, "fast"), over: .test).status == 200)
+      let far = try #require(URL(string: "http://far.test:\(port)"))
+      await #expect(
+        throws: TransportError(.notSent, "no connection to far.test: network is unreachable", cause: .unreachable)
+      ) { _ = try await transport.send(request(far, "fast"), over: .test) }
+      await transport.close()
+    }
+  }
+
+  @Test("What socket(2) and connect(2) fail with was not sent; the same from an open connection may have been")
+  func phases() throws {
+    let url = try #require(URL(string: "https://provider.test/"))
+    let request = request(url, "fast")
+    for code in [EMFILE, ENFILE, ENOBUFS, ENOMEM, ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT] {
+      for call in ["socket(domain:type:protocolSubtype:)", "finishing a non-blocking connect failed"] {
+        #expect(TransportError(IOError(errnoCode: code, reason: call), request).kind == .notSent)
+      }
+      let kind = TransportError(IOError(errnoCode: code, reason: "read(descriptor:pointer:size:)"), request).kind
+      #expect(kind == (code == EMFILE || code == ENFILE ? .notSent : .lost))
+    }
+  }
+
   @Test("Where nobody is at any address, nothing was sent")
   func nowhere() async throws {
     let names = NameLookups(["provider.test": ["127.0.0.2", "127.0.0.3"]])

@@ -53,6 +53,10 @@ long clinux_send(int socket, const void *bytes, size_t length);
    EPERM. 0, or -1 with errno: ENOPROTOOPT where the kernel lacks it. */
 int clinux_refuse_descriptors(int listener);
 
+/* The kernel adds no credentials, label or pidfd to what is read, as the unit of an inherited socket may have asked:
+   `clinux_receive_bytes` would take them for descriptors. Accepted connections inherit what their listener has. */
+void clinux_refuse_notes(int socket);
+
 /* clinux_receive that receives no descriptor: where the next bytes come with one they stay, and errno is EPERM. The
    kernel would close descriptors that are received without room for them, and a close may wait. The socket needs
    SO_OOBINLINE: else recv(2) throws an urgent byte away, and its descriptors with it. */
@@ -79,8 +83,8 @@ int clinux_poller(void);
 int clinux_poller_set(int poller, int descriptor, int is_new, uint32_t events, uint64_t token);
 int clinux_poller_wait(int poller, struct clinux_ready *ready, int capacity, int milliseconds);
 
-/* PR_SET_NAME: what this thread is called where threads are shown; 15 bytes. */
-int clinux_name_thread(const char *name);
+/* A detached thread; of its name 15 bytes count. `stack`: bytes; 0: as usual. 0, or the error of pthread_create(3). */
+int clinux_start_thread(const char *name, size_t stack, void (*run)(void *), void *context);
 
 /* eventfd(2), close-on-exec and non-blocking; and what makes it readable. -1 with errno. */
 int clinux_wakeup(void);
@@ -97,6 +101,10 @@ int clinux_forbid_core_files(void);
 
 /* mallopt(3) M_ARENA_MAX: from how many heaps all threads allocate. Nothing where the C library is not glibc. */
 void clinux_limit_heaps(int most);
+
+/* malloc_trim(3): the kernel gets the pages of freed memory. It takes some milliseconds for each 10 MB, in which no other
+   thread allocates. Nothing where the C library is not glibc. */
+void clinux_give_memory_back(void);
 
 /* pipe2(2), close-on-exec, with descriptors above the standard ones; the end `own` (0 reads, 1 writes) never waits.
    0, or -1 with errno. */

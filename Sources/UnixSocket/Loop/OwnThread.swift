@@ -1,31 +1,18 @@
 import CLinux
-import Glibc
 
 /// A thread outside of Swift's pool, whose threads must not wait.
 final class OwnThread {
-  private let name: String
   private let body: () -> Void
 
-  private init(_ name: String, _ body: @escaping () -> Void) {
-    self.name = name
-    self.body = body
-  }
+  private init(_ body: @escaping () -> Void) { self.body = body }
 
   /// - Parameter name: 15 bytes at most.
   /// - Returns: the error of pthread_create(3).
   static func start(_ name: String, _ body: sending @escaping () -> Void) -> Int32 {
-    let this = Unmanaged.passRetained(OwnThread(name, body))
-    var thread = pthread_t()
-    let code = pthread_create(
-      &thread, nil,
-      { pointer in
-        guard let pointer else { return nil }
-        let this = Unmanaged<OwnThread>.fromOpaque(pointer).takeRetainedValue()
-        _ = clinux_name_thread(this.name)
-        this.body()
-        return nil
-      }, this.toOpaque())
-    if code == 0 { pthread_detach(thread) } else { this.release() }
+    let this = Unmanaged.passRetained(OwnThread(body))
+    let code = clinux_start_thread(
+      name, 0, { $0.map { Unmanaged<OwnThread>.fromOpaque($0).takeRetainedValue().body() } }, this.toOpaque())
+    if code != 0 { this.release() }
     return code
   }
 }

@@ -221,7 +221,7 @@ final class SocketLoop {
   func closeElsewhere(_ handler: ConnectionHandler, then action: @escaping @Sendable () -> Void) {
     // A hang-up is reported whatever is asked for: only once from now on.
     _ = poller.change(handler.socket, handler.token, to: .edge)
-    closer.close(handler.socket, then: action)
+    closer.close(handler.socket, of: handler.uid, then: action)
   }
 
   /// Overwrites the requests and replies in the shared buffers, which may hold tokens and authorization responses.
