@@ -13,7 +13,7 @@ enum Measuring {
     accepted.add(socket.accepted)
     var refused = MetricFamily(
       .counter, "grantd_socket_refused_connections",
-      "Connections that were refused: too many were open, in all or of one user.")
+      "Connections that were refused, or closed to make room for others: too many were open, in all or of one user.")
     refused.add(socket.refused)
     return [open, accepted, refused]
   }
@@ -48,7 +48,7 @@ enum Measuring {
   }
 
   /// The second number of `/proc/self/statm` (proc_pid_statm(5)).
-  private static func residentPages() -> Int? {
+  static func residentPages() -> Int? {
     guard let file = fopen("/proc/self/statm", "re") else { return nil }
     defer { fclose(file) }
     var line = [CChar](repeating: 0, count: 256)

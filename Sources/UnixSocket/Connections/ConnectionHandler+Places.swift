@@ -8,10 +8,13 @@ extension ConnectionHandler {
   /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first: the user's own and,
   /// where all places are taken, those of the user with the most. Then it is the latter's that is idle for longest.
   func takePlace() -> Tally.Limit? {
-    guard let limit = table.takePlace(uid: uid) else { return nil }
+    guard var limit = table.takePlace(uid: uid) else { return nil }
+    if makeRoom(limit) {
+      guard let still = table.takePlace(uid: uid) else { return nil }
+      limit = still
+    }
     table.countRefused()
-    guard makeRoom(limit) else { return limit }
-    return table.takePlace(uid: uid)
+    return limit
   }
 
   private func makeRoom(_ limit: Tally.Limit) -> Bool {
@@ -35,6 +38,7 @@ extension ConnectionHandler {
 
   /// Another connection gets its place now.
   func giveUpPlace(_ why: String) {
+    table.countRefused()
     connection?.ended(hasDescriptor: false)
     connection = nil
     tokens = nil

@@ -93,6 +93,7 @@ final class ConnectionHandler {
     var yes: Int32 = 1
     // See `clinux_receive_bytes`.
     setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
+    clinux_refuse_notes(socket)
   }
 
   /// The descriptor is closed last, so that its number is nobody else's before.
@@ -153,6 +154,8 @@ final class ConnectionHandler {
       hasInputEnded = true
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
       if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
+    } else if errno == EPERM, mayReceiveDescriptors {
+      return refuse(.invalidRequest("a connection takes no descriptors: send the request alone"))
     } else if errno != EAGAIN {
       shared.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
       return close()

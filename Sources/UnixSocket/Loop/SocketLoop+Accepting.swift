@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 import Logging
 import NIOCore
@@ -6,6 +7,7 @@ extension SocketLoop {
   /// The loop owns the descriptor from now on.
   func listen(on descriptor: Int32) -> Bool {
     guard poller.add(descriptor, LoopToken(descriptor, generation: 0), for: .input) else { return false }
+    clinux_refuse_notes(descriptor)
     listeners[descriptor] = system.refuseDescriptors(descriptor) ? .passedBefore : .passed
     _ = accept(from: descriptor, atMost: Self.acceptsPerTurn)
     return true
