@@ -25,6 +25,7 @@ struct Serving: Sendable {
       group.addTask { await broker.run() }
       group.addTask { await broker.keepTrail() }
       group.addTask { await broker.watchStore() }
+      group.addTask { await FreedMemory.keepGivingBack() }
       group.addTask { for await event in system.events { await broker.recheck(event.cause) } }
       for await signal in signals {
         guard signal == .sighup else { break }
