@@ -78,7 +78,9 @@ extension World {
         } catch {
           return self.violated(.progress, "\(M.name) answered what cannot be read")
         }
-      case .failure(let error): result = .failure(error)
+      case .failure(let error):
+        self.checkPatience(error, call.account)
+        result = .failure(error)
       }
       heard.then(result, call)
     }

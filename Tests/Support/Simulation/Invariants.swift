@@ -21,6 +21,9 @@ enum Invariant: String {
   case stampede = "a recovery is no stampede"
   case harmless = "an odd answer that can be used is used"
   case recovery = "after an outage who asks gets a token"
+  case patience = "nobody is told to wait for longer than the longest wait between tries"
+  case handover = "an orderly stop saves what it was told, or says what it could not save"
+  case told = "the end of a grant is told"
   case storm = "no grant is refreshed again and again"
   case revokedLater = "what was forgotten is revoked, or will be"
   case rest = "after the faults everything comes to rest in order"
@@ -171,6 +174,7 @@ extension World {
   private func judge(_ standing: Standing, of account: ModelAccount) {
     guard case .loginRequired(let reason, _) = standing, let session = account.session else { return }
     let fate = fate(account, session)
+    if reason != .noRefreshToken { checkTold(account, session) }
     switch (reason, fate) {
     case (.noRefreshToken, .withoutRefreshToken): counts.add("ended without a refresh token")
     case (.refused, .over), (.refreshTokenExpired, .over), (.lostRotation, .over): counts.add("ended by the provider")
@@ -186,6 +190,46 @@ extension World {
     case (_, .over), (_, .withoutRefreshToken):
       violated(.ended, "\(account.name) ended as \(reason.rawValue), which is not why")
     }
+  }
+
+  func heard(of event: Event) {
+    guard event.type == .loginRequired, let name = event.account.flatMap(AccountName.init(rawValue:)) else { return }
+    account(name)?.session?.isEndTold = true
+  }
+
+  private func checkTold(_ account: ModelAccount, _ session: ModelProvider.Session) {
+    guard !session.isEndSaved else { return }
+    session.isEndSaved = true
+    let (run, endedAt) = (run, now)
+    time.after(minute) { [self] in
+      guard run == self.run, account.session === session, max(disk.slowUntil, resumedAt) < endedAt else { return }
+      counts.add("ends told")
+      if !session.isEndTold { violated(.told, "\(account.name) has ended, and no event told of it") }
+    }
+  }
+
+  // MARK: What the service says at its end
+
+  /// The service has stopped as it was told to, with these accounts newer in memory than on disk.
+  func checkHandover(_ unsaved: [AccountName], since toldAt: Moment) {
+    if disk.trouble == nil, max(disk.lastTrouble, disk.slowUntil, resumedAt) < toldAt, let name = unsaved.first {
+      return violated(.handover, "\(name) was not saved at the stop, though the disk works")
+    }
+    for account in accounts {
+      guard let session = account.session, account.newestSaved < session.newest, session.isAlive,
+        session.refreshesUnderWay == 0, session.excuse == nil
+      else { continue }
+      counts.add("renewals that a stop could not save")
+      if !unsaved.contains(account.key) {
+        violated(.handover, "\(account.name) has a renewal that is not on disk, and the stop says nothing of it")
+      }
+    }
+  }
+
+  /// No wait of the broker's is longer, whatever the provider asks for.
+  func checkPatience(_ error: RPCError, _ account: ModelAccount) {
+    guard let wait = error.retry_after, wait > Double(World.longestWait / second) else { return }
+    violated(.patience, "\(account.name) is told to come again after \(Int(wait)) s")
   }
 
   private func describe(_ standing: Standing) -> String {

@@ -11,6 +11,8 @@ struct Randomness {
     case clients
     /// The broker's own.
     case entropy
+    /// What was added to the plan later: stops because of the disk, outages that name a wait.
+    case more
   }
 
   private var state: UInt64

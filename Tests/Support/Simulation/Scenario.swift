@@ -29,7 +29,7 @@ struct Scenario {
     healsAt = world.plan.pick([10 * minute, 20 * minute, 40 * minute, hour, 2 * hour])
     if world.plan.chance(0.01) { healsAt = day }
     if world.plan.chance(0.0005) { healsAt = 14 * day }
-    world.waitsLong = world.plan.chance(0.1)
+    world.waitsLong = world.plan.chance(0.3)
     if world.options.sabotage == .disk { world.disk.dropsOneIn = 30 }
     let accounts = accountCount()
     makeProviders(accounts)
@@ -154,7 +154,9 @@ struct Scenario {
   }
 
   private func outage(_ provider: ModelProvider, _ length: Moment) {
-    window(provider, length, [world.plan.pick(Fault.outages)], share: 1)
+    let kind = world.plan.pick(Fault.outages)
+    // Some say when they hope to be back.
+    window(provider, length, [world.more.chance(0.1) ? .unavailableWithRetryAfter : kind], share: 1)
     let window = provider.faults[provider.faults.count - 1]
     world.time.at(window.from) { [world] in
       world.counts.add("outages")
@@ -174,6 +176,11 @@ struct Scenario {
         let until = min(from + world.plan.logarithmic(second, hour), healsAt)
         world.time.at(from) { world.setDisk(trouble) }
         world.time.at(until) { world.setDisk(nil) }
+        // People restart what does not work, and machines go down after their disk came back.
+        let isStopped = world.more.chance(0.5)
+        let after = until + world.more.logarithmic(100, 30 * second)
+        let stop = world.more.chance(0.5) ? world.more.between(from, until) : after
+        if isStopped, world.isAllowed(.restart) { world.time.at(stop) { world.restart() } }
       }
     }
     for _ in 0..<times(.crash, 4) { world.time.at(moment()) { world.crash("killed") } }

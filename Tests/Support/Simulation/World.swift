@@ -21,6 +21,7 @@ final class World: @unchecked Sendable {
   var order: Randomness
   var clients: Randomness
   private var entropy: Randomness
+  var more: Randomness
   let time: VirtualTime
   let trace: Trace
   var counts = Counts()
@@ -62,6 +63,7 @@ final class World: @unchecked Sendable {
     order = Randomness(seed: seed, .order)
     clients = Randomness(seed: seed, .clients)
     entropy = Randomness(seed: seed, .entropy)
+    more = Randomness(seed: seed, .more)
     time = VirtualTime(Randomness(seed: seed &+ 0x5eed, .order))
     trace = Trace(isKept: isTraced)
     disk = ModelDisk(self, seed: seed)
@@ -163,6 +165,7 @@ final class World: @unchecked Sendable {
   }
 
   private func start(_ machine: Machine, run: Int) async {
+    await machine.broker.onEvent { [self] event in if run == self.run { heard(of: event) } }
     do {
       try await machine.broker.start()
     } catch {
@@ -242,11 +245,13 @@ final class World: @unchecked Sendable {
     counts.add("restarts")
     trace.add(now, "the broker is told to stop")
     machine.isServing = false
-    let run = run
+    let (run, toldAt) = (run, now)
     let deadline = uptime + .seconds(35)
     Task {
       await machine.broker.drain(until: deadline)
+      let unsaved = await machine.broker.unsaved().map(\.account)
       guard run == self.run else { return }
+      checkHandover(unsaved, since: toldAt)
       self.time.after(0) { if run == self.run { self.crash("it has stopped", restartAfter: second) } }
     }
   }

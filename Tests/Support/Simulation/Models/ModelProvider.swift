@@ -103,6 +103,10 @@ final class ModelProvider {
     var accessTokens: [AccessToken] = []
     /// Its client forgot it, and will not get a refresh token by asking for the same again.
     var isForgotten = false
+    /// That it has ended is on disk…
+    var isEndSaved = false
+    /// …and an event told of it.
+    var isEndTold = false
     /// Why the broker may not have the newest refresh token, if there is a reason.
     var excuse: Excuse?
     /// That the broker waits for.
