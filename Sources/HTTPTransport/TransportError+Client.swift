@@ -104,7 +104,7 @@ extension TransportError {
   }
 
   /// What socket(2) and connect(2) fail with, and no read or write does.
-  private static let connectFailures: Set<CInt> = [ECONNREFUSED, EADDRNOTAVAIL, EACCES, EPERM, EMFILE, ENFILE]
+  private static let connectFailures: Set<CInt> = [ECONNREFUSED, EADDRNOTAVAIL, EMFILE, ENFILE]
   /// How the library's text begins where one of them failed.
   private static let connectCalls = ["socket(", "connect(", "finishing a non-blocking connect"]
 
