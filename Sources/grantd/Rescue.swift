@@ -31,7 +31,7 @@ struct Rescue {
         if !taken.unreadable.isEmpty {
           logger.error(
             "what could not be saved at the last stop of \(Self.list(taken.unreadable)) cannot be opened",
-            metadata: ["hint": "`grantctl status` says which of them need a new sign-in."])
+            metadata: ["hint": "It stays in \(path).unreadable. `grantctl status` says which need a new sign-in."])
         }
         guard !taken.accounts.isEmpty else { continue }
         logger.notice("took over what could not be saved at the last stop: \(Self.list(taken.accounts))")

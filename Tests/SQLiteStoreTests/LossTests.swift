@@ -313,13 +313,14 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("and of several files the newest form of each account counts, in memory and on disk")
-  func rescuedTwice() async throws {
+  @Test("and of several files the newest form of each account counts, in memory and on disk", arguments: [false, true])
+  func rescuedTwice(isOtherSignIn: Bool) async throws {
     let paths = [folder.path + "/one.unsaved.db", folder.path + "/other.unsaved.db"]
     let old = Sample.grant("a", refresh: "0")
     var forms = [old, old]
     for number in forms.indices {
-      forms[number].generation += Int64(2 - number)
+      forms[number].generation += Int64(isOtherSignIn ? number + 1 : 2 - number)
+      if isOtherSignIn { forms[number].loggedInAt = old.loggedInAt + .seconds(2 - number) }
       forms[number].refreshToken = Secret(String(repeating: "\(2 - number)", count: 20_000))
     }
     let store = try folder.open()
@@ -374,6 +375,7 @@ struct LossTests {
     let taken = try await store.takeRescued(from: path)
     #expect(taken.accounts == [accounts[1].account] && taken.unreadable == [accounts[0].account])
     #expect(try await store.load().grants.map(\.account) == [accounts[1].account])
+    #expect(FileManager.default.fileExists(atPath: path + ".unreadable"))
     await store.close()
   }
 

@@ -33,7 +33,7 @@ extension [Rescued] {
   /// Each account in its newest form.
   var newest: [AccountName: StoredAccount] {
     reduce(into: [:]) { all, one in
-      all.merge(one.accounts) { $0.grant.generation > $1.grant.generation ? $0 : $1 }
+      all.merge(one.accounts) { $1.isNewer(than: $0.grant.loggedInAt, $0.grant.generation) ? $1 : $0 }
     }
   }
 }
@@ -80,7 +80,7 @@ extension SQLiteStore {
         throw .writing(error, at: path)
       }
       guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
-      for one in rescued where one.path != path { Self.remove(one.path) }
+      for one in rescued where one.path != path { Self.dispose(of: one) }
     }
   }
 
@@ -100,11 +100,11 @@ extension SQLiteStore {
       do throws(StoreError) {
         rescued = try self.rescued(at: path)
       } catch {
-        if error.isForGood { rename(path, path + ".unreadable") }
+        if error.isForGood { Self.putAside(path) }
         throw error
       }
       guard !rescued.accounts.isEmpty else {
-        Self.remove(path)
+        Self.dispose(of: rescued)
         return TakenOver(accounts: [], unreadable: rescued.unreadable)
       }
       self.home.withLock { $0.rescued.append(rescued) }
@@ -193,8 +193,14 @@ extension SQLiteStore {
   func forget(_ rescued: [Rescued]) {
     guard !rescued.isEmpty else { return }
     home.withLock { $0.rescued = [] }
-    for one in rescued { Self.remove(one.path) }
+    for one in rescued { Self.dispose(of: one) }
   }
+
+  private static func dispose(of one: Rescued) {
+    if one.unreadable.isEmpty { remove(one.path) } else { putAside(one.path) }
+  }
+
+  private static func putAside(_ path: String) { rename(path, path + ".unreadable") }
 
   /// The accounts as they will be once the state takes a commit: a page, where `most` are wanted after a name.
   func withRescued(
@@ -231,9 +237,12 @@ extension StoredAccount {
       db, sql: "SELECT generation, logged_in_at FROM grants WHERE account = ?", arguments: [grant.account.rawValue])
     guard let row else { return true }
     let generation: Int64 = row["generation"]
-    // A database that was replaced by an older copy has an earlier sign-in.
-    let loggedInAt: Int64 = row["logged_in_at"]
-    guard loggedInAt == grant.loggedInAt.milliseconds else { return loggedInAt < grant.loggedInAt.milliseconds }
+    return isNewer(than: Timestamp(milliseconds: row["logged_in_at"]), generation)
+  }
+
+  /// A later sign-in counts, whatever its generation: a database that was replaced by an older copy has an earlier one.
+  fileprivate func isNewer(than loggedInAt: Timestamp, _ generation: Int64) -> Bool {
+    guard loggedInAt == grant.loggedInAt else { return loggedInAt < grant.loggedInAt }
     return generation < grant.generation || generation == grant.generation && !grant.isUnreadable
   }
 }
