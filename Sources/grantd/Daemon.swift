@@ -22,8 +22,8 @@ struct Daemon: Sendable {
   static let drainTime = Duration.seconds(40)
   /// How long callers may wait for an answer once the end has begun.
   static let callersDrainTime = Duration.seconds(10)
-  /// How long files may take to close where the state could not be written.
-  static let closingTime = Duration.seconds(2)
+  /// How long hooks may take to end, and files to close, where the state could not be written.
+  static let closingTime = Duration.seconds(8)
 
   let places: Places
   let settings: Settings
@@ -104,13 +104,14 @@ struct Daemon: Sendable {
         await rescue.save(unsaved, of: store, because: broker.storeFailure)
       }
     let close = { @Sendable in
+      async let hooksEnd: Void = hooks.stop()
       await callbacks.close()
       await metrics.close()
-      await hooks.stop()
       await broker.finishTrail()
       await audit.close()
       await store.close()
       await transport.close()
+      await hooksEnd
     }
     if failure != nil {
       // What comes after it may wait for a disk that hangs, until the service manager kills the process.

@@ -48,7 +48,7 @@ enum Measuring {
   }
 
   /// The second number of `/proc/self/statm` (proc_pid_statm(5)).
-  static func residentPages() -> Int? {
+  private static func residentPages() -> Int? {
     guard let file = fopen("/proc/self/statm", "re") else { return nil }
     defer { fclose(file) }
     var line = [CChar](repeating: 0, count: 256)
