@@ -155,7 +155,10 @@ final class ConnectionHandler {
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
       if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
     } else if errno == EPERM, mayReceiveDescriptors {
-      return refuse(.invalidRequest("a connection takes no descriptors: send the request alone"))
+      // It is not read on: what comes next has the descriptor.
+      let error = RPCError.invalidRequest("a connection takes no descriptors: send the request alone")
+      outgoing.write(RPCReply.failure(.null, error).line())
+      return closeWhenAnswered()
     } else if errno != EAGAIN {
       shared.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
       return close()
