@@ -3,7 +3,7 @@ import Testing
 
 @testable import Broker
 
-@Suite("account.list", .timeLimit(.minutes(1))) struct ListTests {
+@Suite("account.list", .timeLimit(.minutes(10))) struct ListTests {
   private func rig(_ count: Int) async throws -> Rig {
     let store = MemoryStore()
     for number in 0..<count { try await store.signIn("a\(number)") }

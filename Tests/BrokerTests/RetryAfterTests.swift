@@ -43,6 +43,18 @@ import Testing
     #expect(try await rig.token("account-0").access_token == "account-0-a2")
   }
 
+  @Test("A question of the broker's own that the provider puts off is put off for five minutes at most")
+  func boundedQuestion() {
+    for (asked, told) in [(86_400, 300), (120, 120), (nil, 30)] as [(Int64?, Double)] {
+      for failure in [
+        ProviderFailure.tryLater(message: "busy", nil, retryAfter: asked.map { .seconds($0) }),
+        .unclear(message: "busy", retryAfter: asked.map { .seconds($0) }),
+      ] {
+        #expect(providerError(failure, provider: provider("example")).retry_after == told)
+      }
+    }
+  }
+
   enum Release: CaseIterable, Sendable {
     case refresh, check, reload, restart
   }

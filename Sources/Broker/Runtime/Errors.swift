@@ -33,8 +33,9 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCErr
       .providerMisconfigured, message,
       hint: "Mend [provider.\(provider)] in the configuration, then `grantctl reload`.", oauth: oauth)
   case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
-    return RPCError(
-      .temporarilyUnavailable, message, retryAfter: retryAfter.map { Double($0.wholeSeconds) } ?? 30, oauth: oauth)
+    // The provider may be back sooner than it said.
+    let wait = min(retryAfter ?? .seconds(30), RefreshPolicy().longestRetryAfter)
+    return RPCError(.temporarilyUnavailable, message, retryAfter: Double(wait.wholeSeconds), oauth: oauth)
   case .lost, .notSent, .blocked: return RPCError(.temporarilyUnavailable, message, retryAfter: 30)
   case .denied:
     return RPCError(.loginDenied, message, hint: "Start again with `grantctl login`, perhaps as another person.")
