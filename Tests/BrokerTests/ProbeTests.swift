@@ -146,6 +146,28 @@ import Testing
     _ = await stuck.clock.passes { await waiting.value }
   }
 
+  @Test("A caller's question probes as soon as the only account's stuck request has ended")
+  func onlyAccount() async throws {
+    let store = MemoryStore()
+    try await store.signIn("only", age: .seconds(4000))
+    let rig = try await Rig(store: store, configuration: .plain { $0.jitter = 0 })
+    rig.transport.answer(.token, TokenServer.failing(.timedOut))
+    for wait in [5, 15, 60, 300, 5] {
+      _ = await rig.reason { try await rig.token("only") }
+      await tick(rig, after: wait)
+    }
+    await tick(rig, after: 60)
+    #expect(await rig.isQuiet())
+    rig.transport.hold(.token)
+    await tick(rig, after: 60)
+    #expect(rig.transport.held(.token) == 1)
+    rig.clock.advance(.seconds(30))
+    rig.transport.release(.token)
+    #expect(await rig.isQuiet())
+    rig.transport.answer(.token, TokenServer.rotating)
+    #expect(try await rig.token("only", timeout: 60).access_token == "only-a2")
+  }
+
   @Test("A caller's question probes no sooner than the provider asked for")
   func callerAndRetryAfter() async throws {
     let rig = try await outage()

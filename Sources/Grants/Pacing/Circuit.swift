@@ -100,24 +100,27 @@ public struct Circuit: Sendable, Equatable {
         Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
       return true
     case .open: return false
-    case .probing(let outage, let current, _):
+    case .probing(let outage, let current, let sentAt):
       guard ticket == current else { return false }
       open(
-        Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
+        Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, sentAt: sentAt, retryAfter,
+        policy, jitter)
       return false
     }
   }
 
+  /// - Parameter sentAt: when the probe was sent that failed. A caller's question probes so long after that, not after
+  ///   the end of one that was stuck: an account alone at its provider would wait for both.
   private mutating func open(
-    _ outage: Outage, at now: Duration, _ retryAfter: Duration?, _ policy: RefreshPolicy, _ jitter: Double
+    _ outage: Outage, at now: Duration, sentAt: Duration? = nil, _ retryAfter: Duration?, _ policy: RefreshPolicy,
+    _ jitter: Double
   ) {
-    func wait(_ planned: Duration) -> Duration {
-      max(planned.scaled(by: 1 - policy.jitter * jitter), min(retryAfter ?? .zero, policy.longestRetryAfter))
-    }
+    func wait(_ planned: Duration) -> Duration { planned.scaled(by: 1 - policy.jitter * jitter) }
+    let earliest = now + min(retryAfter ?? .zero, policy.longestRetryAfter)
     openings += 1
     state = .open(
-      outage, retryAt: now + wait(policy.probeDelay(outage.probes)),
-      wantedAt: now + wait(policy.wantedProbeDelay(outage.probes)))
+      outage, retryAt: max(now + wait(policy.probeDelay(outage.probes)), earliest),
+      wantedAt: max((sentAt ?? now) + wait(policy.wantedProbeDelay(outage.probes)), earliest))
   }
 
   /// The probe that this ticket names goes out.

@@ -342,7 +342,8 @@ extension World {
     session.sentAt = session.sentAt.filter { $0 > now - minute } + [now]
     guard account.provider.accessLifetime ?? 300 >= 300, runningSince < now - minute else { return }
     account.askedAt = account.askedAt.filter { $0 > now - 2 * minute }
-    let most = 8 + account.askedAt.count
+    // The account's own token, and one for a resource, each tried anew five seconds after a failure.
+    let most = 12 + account.askedAt.count
     if session.sentAt.count > most {
       violated(.storm, "\(account.name) was refreshed \(session.sentAt.count) times in a minute")
     }

@@ -30,12 +30,20 @@ struct Scenario {
     if world.plan.chance(0.01) { healsAt = day }
     if world.plan.chance(0.0005) { healsAt = 14 * day }
     world.waitsLong = world.plan.chance(0.3)
+    let isQuiet = world.more.chance(0.05)
+    if isQuiet { world.hazards = [] }
     if world.options.sabotage == .disk { world.disk.dropsOneIn = 30 }
     let accounts = accountCount()
     makeProviders(accounts)
+    if isQuiet {
+      for provider in world.providers {
+        provider.accessLifetime = 300
+        provider.refreshLifetime = nil
+      }
+    }
     makeAccounts(accounts)
     signIn()
-    faults()
+    if isQuiet { quietOutages() } else { faults() }
     machine()
     people()
     programs()
@@ -153,11 +161,29 @@ struct Scenario {
     provider.faults.append(FaultWindow(from: from, until: min(from + length, healsAt), kinds: kinds, share: share))
   }
 
+  /// Nothing else goes wrong, so that the recovery shows, with requests that are stuck as it begins.
+  private func quietOutages() {
+    for provider in world.providers {
+      let from = world.more.between(minute, 3 * minute)
+      let length = world.more.between(6 * minute, healsAt - from - minute)
+      let kind = world.more.chance(0.5) ? Fault.silentBefore : world.more.pick(Fault.outages)
+      outage(provider, FaultWindow(from: from, until: from + length, kinds: [kind], share: 1))
+    }
+  }
+
   private func outage(_ provider: ModelProvider, _ length: Moment) {
     let kind = world.plan.pick(Fault.outages)
-    // Some say when they hope to be back.
-    window(provider, length, [world.more.chance(0.1) ? .unavailableWithRetryAfter : kind], share: 1)
-    let window = provider.faults[provider.faults.count - 1]
+    let from = moment()
+    outage(
+      provider,
+      FaultWindow(
+        // Some say when they hope to be back.
+        from: from, until: min(from + length, healsAt),
+        kinds: [world.more.chance(0.1) ? .unavailableWithRetryAfter : kind], share: 1))
+  }
+
+  private func outage(_ provider: ModelProvider, _ window: FaultWindow) {
+    provider.faults.append(window)
     world.time.at(window.from) { [world] in
       world.counts.add("outages")
       world.trace.add(world.now, "\(provider.name) is out of order until \(Trace.clock(window.until))")
