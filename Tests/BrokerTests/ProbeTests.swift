@@ -168,6 +168,26 @@ import Testing
     #expect(try await rig.token("only", timeout: 60).access_token == "only-a2")
   }
 
+  @Test("A probe that was stuck, and fails after the recovery, is made anew at once")
+  func stuckBeyondRecovery() async throws {
+    let rig = try await outage()
+    rig.transport.hold(.token)
+    await tick(rig, after: 5)
+    await tick(rig, after: 5)
+    #expect(rig.transport.held(.token) == 2)
+    let probes = rig.transport.requests(.token).suffix(2).compactMap { $0.form["refresh_token"]?.dropLast(3) }
+    let stuck = String(try #require(probes.first))
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.transport.releaseOne(.token, last: true)
+    #expect(await eventually { await rig.broker.providers[provider("example")]?.gate.circuit.outage == nil })
+    rig.transport.answer(.token, TokenServer.failing(.timedOut))
+    rig.transport.releaseOne(.token)
+    #expect(await eventually { if case .failing = rig.store.grant(stuck)?.standing { true } else { false } })
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.transport.release(.token)
+    #expect(try await rig.token(stuck, timeout: 60).access_token == "\(stuck)-a2")
+  }
+
   @Test("A caller's question probes no sooner than the provider asked for")
   func callerAndRetryAfter() async throws {
     let rig = try await outage()

@@ -40,7 +40,11 @@ extension RefreshEngine {
     case .success(.issued(let issued)): outcome = await renew(account, sent, issued, asked, before)
     case .success(.rotated(let new, let failure)):
       outcome = await keep(new, of: account, sent, failure, asked, before)
-    case .failure(let failure): outcome = await refreshFailed(account, sent, failure, asked)
+    case .failure(let failure):
+      outcome = await refreshFailed(account, sent, failure, asked)
+      if outcome == .retry, failure.isOfProvider, asked.connection.gate.hasRecovered(since: ticket) {
+        accounts[account]?.retryNow(at: now)
+      }
     case nil:
       accounts[account]?.withdrawn(sent)
       // Without the lease nothing was written at a shared store, and what is there may be another broker's.

@@ -85,6 +85,11 @@ public struct ProviderGate: Sendable {
     return isNew ? .unreachable : .nothing
   }
 
+  /// Whether the request went out before or in an outage that is over: its failure says nothing of now.
+  public func hasRecovered(since ticket: Ticket) -> Bool {
+    circuit.outage == nil && (ticket.isProbe || ticket.openings < circuit.openings)
+  }
+
   /// It was not sent, by our own choice.
   public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
     leave()
