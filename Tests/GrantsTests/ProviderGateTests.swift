@@ -93,6 +93,19 @@ extension ProviderGate {
     #expect(gate.go(at: 601) != nil)
   }
 
+  @Test("Once a probe is answered, those that were stuck before it say nothing of now")
+  func stuckBeyondRecovery() {
+    var gate = ProviderGate.inOutage()
+    let probes = [5.0, 10, 20].compactMap { gate.go(at: $0) }
+    #expect(gate.answered(probes[2], policy: steady) == .recovered)
+    for probe in probes.dropLast() {
+      #expect(gate.failed(probe, told, retryAfter: nil, at: up(30), policy: steady, jitter: 0) == .nothing)
+    }
+    #expect(gate.circuit.outage == nil && gate.inFlight == 0)
+    // What is sent from now on counts as ever.
+    #expect(gate.fails(at: 31) == .unreachable)
+  }
+
   @Test("A week of outage is asked about twice a minute")
   func aWeek() {
     var gate = ProviderGate.inOutage()

@@ -73,8 +73,8 @@ public struct ProviderGate: Sendable {
     jitter: Double
   ) -> Turn {
     leave()
-    // Sent before the circuit opened: that is known already.
-    guard ticket.openings == circuit.openings else { return .nothing }
+    // Sent before the circuit opened: that is known already. Sent before it closed: another one was answered since.
+    guard ticket.openings == circuit.openings, !hasRecovered(since: ticket) else { return .nothing }
     let isNew = circuit.failed(
       failure, ticket: ticket.number, at: now, retryAfter: retryAfter, policy: policy, jitter: jitter)
     if isNew {
