@@ -246,8 +246,13 @@ public final class Broker {
     while isAwaitingAnswers, clock.uptime < deadline {
       await clock.surroundings.sleep(.milliseconds(20))
     }
-    await within(deadline) { [journal] in
+    await within(deadline) { [journal, engine, waiters = runtime.waiters] in
       await journal.mend()
+      // The disk may take by now what waits for its next try.
+      waiters.wake(.store)
+      for _ in 0..<Limit.lastTries where engine.inFlight > engine.awaited.count {
+        await clock.surroundings.sleep(.milliseconds(20))
+      }
       await journal.saveUnsaved()
     }
     engine.reportUnread()

@@ -150,6 +150,8 @@ enum Limit {
   static let lateAnswer = Duration.seconds(300)
   /// What is left of a stop for the last commits after the time for answers: the service manager gives 45 seconds.
   static let lastCommits = Duration.seconds(2)
+  /// How often, every 20 ms, it is looked whether renewals that waited for the disk have been saved.
+  static let lastTries = 25
   static let lateAnswers = 64
   /// Beyond this a provider's grace is long enough for a request's time, the wait after it and another request.
   static let retriedGrace = Duration.seconds(60)

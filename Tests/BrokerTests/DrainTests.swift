@@ -45,6 +45,23 @@ import Testing
     rig.transport.release(.token)
   }
 
+  @Test("A renewal that waited for the disk is saved by the stop where the disk works by then")
+  func savedAtLast() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.store.set(.fails, concerning: isRenewal)
+    let waiting = Task { await rig.reason { try await rig.token("work", timeout: 300) } }
+    #expect(
+      await eventually {
+        guard case .committing = await rig.broker.accounts[account("work")]?.phase else { return false }
+        return await rig.broker.storeFailure != nil
+      })
+    rig.store.set(.works)
+    await rig.clock.passes { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
+    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
+    #expect(await rig.broker.unsaved().isEmpty)
+    _ = await waiting.value
+  }
+
   @Test("A renewal that the disk does not take ends the wait for answers, and is among what is unsaved")
   func unsaved() async throws {
     let rig = try await Rig(store: .expired("work"))
@@ -55,8 +72,8 @@ import Testing
         if case .committing = await rig.broker.accounts[account("work")]?.phase { true } else { false }
       })
     let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
-    // Nothing has to pass but the turns of the loop that waits.
-    for _ in 0..<20 {
+    // Nothing has to pass but the turns of the loops that wait.
+    for _ in 0..<Limit.lastTries + 20 {
       await settle()
       rig.clock.advance(.milliseconds(20))
     }
