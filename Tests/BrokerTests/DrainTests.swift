@@ -72,12 +72,7 @@ import Testing
         if case .committing = await rig.broker.accounts[account("work")]?.phase { true } else { false }
       })
     let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
-    // Nothing has to pass but the turns of the loops that wait.
-    for _ in 0..<Limit.lastTries + 20 {
-      await settle()
-      rig.clock.advance(.milliseconds(20))
-    }
-    await drained.value
+    await rig.clock.passes { await drained.value }
     #expect(await waiting.value == .storeFailure)
     let unsaved = try #require(await rig.broker.unsaved().first).read(.whole)
     #expect(unsaved.grant.refreshToken == Secret("work-r2"))
