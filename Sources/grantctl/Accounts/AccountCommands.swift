@@ -122,6 +122,7 @@ struct LogoutCommand: BrokerCommand {
     usage: "grantctl logout <account> [options]",
     discussion: """
       The account is forgotten here whatever the provider answers; a revocation that fails is tried again later. \
+      A login of the same account that is under way goes on: `grantctl login --cancel` ends it. \
       With --end-session the person is signed out at the provider too, where it has such a page: the address is \
       printed, for their browser.
 

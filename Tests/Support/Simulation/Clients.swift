@@ -157,7 +157,7 @@ extension World {
     guard let token = Token(text), token.kind == .access, token.provider == account.provider.index,
       let session = account.provider.session(token), session.account == account.index
     else { return violated(.isolation, "\(account.name) was handed \(text)") }
-    if account.removed.contains(session.number) {
+    if account.removed.contains(session.number), !account.signedInAgain.contains(text) {
       return violated(.revoked, "\(account.name) was handed \(text), which was forgotten")
     }
     if account.superseded.contains(session.number) {

@@ -52,6 +52,8 @@ final class ModelAccount {
   var newestSaved = -1
   /// Sessions that were forgotten on demand.
   var removed: Set<Int> = []
+  /// Of sessions that were forgotten while the provider answered a sign-in with a token of the same session.
+  var signedInAgain: Set<String> = []
   /// Sessions in whose place a newer login's came.
   var superseded: Set<Int> = []
   var logoutsUnderWay = 0
@@ -116,12 +118,27 @@ extension World {
         }
         account.session = nil
         account.saved = nil
+        account.signedInAgain = []
         counts.add("accounts forgotten")
-      case .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
+      case .putToken(let saved):
+        committed(saved)
+      case .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
         .removeRevocation, .putRegistration, .removeRegistration, .putValue:
         break
       }
     }
+  }
+
+  /// Only a sign-in brings a token of a session that was forgotten: its answer had been under way.
+  private func committed(_ saved: SavedToken) {
+    let text = saved.accessToken.exposed
+    guard let account = account(saved.account), let token = Token(text),
+      let session = account.provider.session(token), account.removed.contains(session.number)
+    else { return }
+    guard session.accessTokens[token.number].refreshToken < 0 else {
+      return violated(.revoked, "\(account.name): a token of a forgotten grant is on disk again")
+    }
+    account.signedInAgain.insert(text)
   }
 
   /// A database that was written anew lacks this.
@@ -286,7 +303,7 @@ extension World {
     if provider.watch.underWay > most {
       violated(.oneRefresh, "\(provider.name) has \(provider.watch.underWay) refreshes under way, \(most) are allowed")
     }
-    checkStorm(account, session)
+    checkStorm(account, session, exchange.form["resource"])
     if provider.isDeclaredToRotate {
       let intent = disk.contents.intents[account.key]
       if intent?.refreshTokenHash != token.secret.fingerprint {
@@ -338,14 +355,16 @@ extension World {
   // MARK: How often, and how soon
 
   /// A grant with tokens that live for minutes is not refreshed many times a minute, whatever its clock does.
-  private func checkStorm(_ account: ModelAccount, _ session: ModelProvider.Session) {
-    session.sentAt = session.sentAt.filter { $0 > now - minute } + [now]
+  ///
+  /// - Parameter resource: nil: it is refreshed for the account's own token.
+  private func checkStorm(_ account: ModelAccount, _ session: ModelProvider.Session, _ resource: String?) {
+    let sentAt = session.sentAt[resource, default: []].filter { $0 > now - minute } + [now]
+    session.sentAt[resource] = sentAt
     guard account.provider.accessLifetime ?? 300 >= 300, runningSince < now - minute else { return }
     account.askedAt = account.askedAt.filter { $0 > now - 2 * minute }
-    // The account's own token, and one for a resource, each tried anew five seconds after a failure.
-    let most = 12 + account.askedAt.count
-    if session.sentAt.count > most {
-      violated(.storm, "\(account.name) was refreshed \(session.sentAt.count) times in a minute")
+    let most = 8 + account.askedAt.count
+    if sentAt.count > most {
+      violated(.storm, "\(account.name) was refreshed \(sentAt.count) times in a minute")
     }
   }
 

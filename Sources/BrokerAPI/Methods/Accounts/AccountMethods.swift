@@ -233,8 +233,10 @@ public enum AccountGet: RPCMethod {
 public enum AccountLogout: RPCMethod {
   public static let name = "account.logout"
   public static let access = Access.manage
-  public static let summary =
-    "Revokes the account's tokens at the provider (RFC 7009) and forgets the account, whatever the provider answers."
+  public static let summary = """
+    Revokes the account's tokens at the provider (RFC 7009) and forgets the account, whatever the provider answers. \
+    A login of the same account that is under way goes on.
+    """
   public static let errors: [ErrorReason] = [.unknownAccount, .storeFailure]
 
   public struct Params: Codable, Sendable, Equatable {

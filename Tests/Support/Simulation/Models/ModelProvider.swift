@@ -111,8 +111,8 @@ final class ModelProvider {
     var excuse: Excuse?
     /// That the broker waits for.
     var refreshesUnderWay = 0
-    /// The refresh requests of the last minute.
-    var sentAt: [Moment] = []
+    /// The refresh requests of the last minute, by resource.
+    var sentAt: [String?: [Moment]] = [:]
 
     init(provider: Int, number: Int, account: Int) {
       self.provider = provider
