@@ -13,8 +13,9 @@ enum FreedMemory {
   static func keepGivingBack() async {
     var known = clinux_freed_memory()
     while (try? await Task.sleep(for: interval)) != nil {
-      known = min(known, clinux_freed_memory())
-      guard clinux_freed_memory() > known + worthwhile else { continue }
+      let freed = clinux_freed_memory()
+      known = min(known, freed)
+      guard freed > known + worthwhile else { continue }
       await withCheckedContinuation { continuation in
         queue.async {
           clinux_give_memory_back()

@@ -1,9 +1,10 @@
 import BrokerAPI
+import TestSupport
 import Testing
 
 @testable import Broker
 
-@Suite("account.list", .timeLimit(.minutes(10))) struct ListTests {
+@Suite("account.list", .timeLimit(.minutes(slowness > 1 ? 10 : 1))) struct ListTests {
   private func rig(_ count: Int) async throws -> Rig {
     let store = MemoryStore()
     for number in 0..<count { try await store.signIn("a\(number)") }

@@ -42,6 +42,7 @@ extension RefreshEngine {
       outcome = await keep(new, of: account, sent, failure, asked, before)
     case .failure(let failure):
       outcome = await refreshFailed(account, sent, failure, asked)
+      // Its wait would be for an outage that is over.
       if outcome == .retry, failure.isOfProvider, asked.connection.gate.hasRecovered(since: ticket) {
         accounts[account]?.retryNow(at: now)
       }

@@ -100,11 +100,11 @@ func eventually(_ condition: () async throws -> Bool) async rethrows -> Bool {
 
 extension ManualClock {
   /// Does the work while time passes, whenever somebody comes to wait for it.
-  func passes<Value: Sendable>(while work: () async -> Value) async -> Value {
+  func passes<Value: Sendable>(by step: Duration = .seconds(1), while work: () async -> Value) async -> Value {
     let passing = Task {
       while !Task.isCancelled {
         await settle()
-        advance(.seconds(1))
+        advance(step)
       }
     }
     defer { passing.cancel() }
