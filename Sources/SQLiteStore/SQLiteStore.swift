@@ -41,6 +41,13 @@ public final class SQLiteStore: Store {
 
   public let location: String
 
+  /// What cannot be promised on this file system, for the log.
+  public var limitation: String? {
+    home.withLock { $0.lock.isOfFile }
+      ? "\(opening.folder.path) cannot be locked on its file system: where \(opening.folder.lock) is removed, another grantd "
+        + "may start on it and work for some seconds" : nil
+  }
+
   /// What became of the keys that were given as it was opened, for the log.
   public let keyNotices: [KeyNotice]
 
@@ -55,6 +62,8 @@ public final class SQLiteStore: Store {
   let home: Mutex<Home>
   /// While the lock's file is looked at, and made again.
   let owning = Mutex(())
+  /// While a file of accounts that the state did not take is replaced or removed.
+  let rescueFiles = Mutex(())
   let inbox = Mutex(Inbox(limit: waitingLimit))
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.

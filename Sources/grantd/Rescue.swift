@@ -29,9 +29,11 @@ struct Rescue {
           logger.warning("\(path) is not this user's alone, so grantd did not write it: nothing is taken from it")
         }
         if !taken.unreadable.isEmpty {
+          // Where the state takes nothing yet, it stays where it is until then.
+          let file = taken.failure == nil ? "\(path).unreadable" : path
           logger.error(
             "what could not be saved at the last stop of \(Self.list(taken.unreadable)) cannot be opened",
-            metadata: ["hint": "It stays in \(path).unreadable. `grantctl status` says which need a new sign-in."])
+            metadata: ["hint": "It stays in \(file). `grantctl status` says which need a new sign-in."])
         }
         guard !taken.accounts.isEmpty else { continue }
         logger.notice("took over what could not be saved at the last stop: \(Self.list(taken.accounts))")

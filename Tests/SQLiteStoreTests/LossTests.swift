@@ -5,6 +5,8 @@ import Grants
 import OAuth
 import SQLiteStore
 import Sealing
+import Synchronization
+import TestSupport
 import Testing
 
 @Suite("A database that is lost while it is open", .serialized, .timeLimit(.minutes(2)))
@@ -377,6 +379,67 @@ struct LossTests {
     #expect(try await store.load().grants.map(\.account) == [accounts[1].account])
     #expect(FileManager.default.fileExists(atPath: path + ".unreadable"))
     await store.close()
+  }
+
+  @Test("and such an account stays in a file while the disk takes nothing, also where another one takes its place")
+  func rescuedDamageOnFullDisk() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let store = try folder.open()
+    let accounts = ["a", "b"].map { name in
+      let token = String(repeating: name, count: 20_000)
+      return store.pack(StoredAccount(grant: Sample.grant(name, refresh: token), tokens: [], intent: nil))
+    }
+    try await store.rescue(accounts, to: path, id: "1")
+    await store.close()
+    try await DatabaseQueue(path: path).write {
+      try $0.execute(sql: "UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
+    }
+    let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
+    let taken = try await full.takeRescued(from: path)
+    #expect(taken.unreadable == [accounts[0].account] && taken.failure != nil)
+    #expect(!FileManager.default.fileExists(atPath: path + ".unreadable"))
+    try await full.rescue([], to: path, id: "2")
+    await full.close()
+    let kept = try await DatabaseQueue(path: path + ".unreadable").read {
+      try String.fetchAll($0, sql: "SELECT account FROM grants")
+    }
+    #expect(kept.contains("a"))
+    let again = try folder.open()
+    #expect(try await again.takeRescued(from: path).accounts == [accounts[1].account])
+    #expect(try await again.load().grants.map(\.account) == [accounts[1].account])
+    await again.close()
+  }
+
+  @Test("and a commit that ends only after the file was written anew leaves it there")
+  func rescuedBeforeLateCommit() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    let first = try folder.open()
+    let b = first.pack(StoredAccount(grant: Sample.grant("b", refresh: "b"), tokens: [], intent: nil))
+    try await first.rescue([b], to: path, id: "1")
+    await first.close()
+    let isLate = Mutex(false)
+    let hangs = Mutex(false)
+    let release = DispatchSemaphore(value: 0)
+    let store = try SQLiteStore.open(
+      folder: folder.state, key: Sample.key, pageLimit: nil,
+      onWritePoint: { _ in
+        guard hangs.withLock({ $0 }) else { return }
+        hangs.withLock { $0 = false }
+        isLate.withLock { $0 = true }
+        release.wait()
+      })
+    hangs.withLock { $0 = true }
+    async let taken = store.takeRescued(from: path)
+    #expect(await eventually { isLate.withLock { $0 } })
+    let c = store.pack(StoredAccount(grant: Sample.grant("c", refresh: "c"), tokens: [], intent: nil))
+    try await store.rescue([c], to: path, id: "2")
+    release.signal()
+    #expect(try await taken.failure == nil)
+    #expect(FileManager.default.fileExists(atPath: path))
+    await store.close()
+    let again = try folder.open()
+    #expect(try await again.takeRescued(from: path).accounts.contains(c.account))
+    await again.close()
   }
 
   @Test("and another user's file is left alone")

@@ -87,10 +87,10 @@ extension SQLiteStore {
 
   private func examineWhole() throws(StoreError) {
     let files = home.withLock { $0.files }
+    let found = OpenFiles.Contents(in: opening.folder)
     do throws(StoreError) {
       try opening.verify()
-      let now = OpenFiles.Contents(in: opening.folder)
-      home.withLock { home in if home.files == files { home.files?.isSound(now) } }
+      home.withLock { home in if home.files == files { home.files?.isSound(found, since: files?.contents) } }
     } catch {
       guard case .corrupt = error else { throw error }
       home.withLock { home in if home.files == files { home.files?.isDamaged(error) } }

@@ -84,10 +84,17 @@ struct OpenFiles: Sendable, Equatable {
     return !isChanged
   }
 
-  /// All of it was read, and is sound.
-  mutating func isSound(_ now: Contents) {
+  /// All of the database was read, and is sound. This program may have written meanwhile, and knows that better; of the
+  /// log nothing was learned.
+  ///
+  /// - Parameters:
+  ///   - found: as it was before it was read.
+  ///   - before: what was known before that look.
+  mutating func isSound(_ found: Contents, since before: Contents?) {
     isChanged = false
-    contents = now
+    guard contents.databaseModified == before?.databaseModified else { return }
+    contents.databaseSize = found.databaseSize
+    contents.databaseModified = found.databaseModified
   }
 
   /// This program has written.

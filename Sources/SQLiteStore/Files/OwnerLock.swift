@@ -8,6 +8,7 @@ final class OwnerLock: Sendable {
   private struct Descriptors {
     var folder: Int32
     var file: Int32 = -1
+    var isOfFile = false
   }
 
   private let descriptors: Mutex<Descriptors>
@@ -26,13 +27,14 @@ final class OwnerLock: Sendable {
     let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else { throw .unreadable(path: folder, detail: systemError(errno)) }
     let lock = OwnerLock(folder: descriptor)
-    if flock(descriptor, LOCK_EX | LOCK_NB) != 0, !unlockable.contains(errno) {
-      let code = errno
+    let code = flock(descriptor, LOCK_EX | LOCK_NB) == 0 ? 0 : errno
+    if code != 0, !unlockable.contains(code) {
       guard code == EWOULDBLOCK else { throw .unreadable(path: folder, detail: systemError(code)) }
       let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
       defer { close(file) }
       throw .owned(path: folder, pid: owner(in: file))
     }
+    if code != 0 { lock.descriptors.withLock { $0.isOfFile = true } }
     try lock.lockFile(path, owning: folder)
     return lock
   }
@@ -59,6 +61,9 @@ final class OwnerLock: Sendable {
     }
     if old >= 0 { close(old) }
   }
+
+  /// Whether the file system locks files alone: who removes the file may let another process in.
+  var isOfFile: Bool { descriptors.withLock { $0.isOfFile } }
 
   /// Whether the lock's file is still the one that is locked: another process would lock another one.
   func isIn(_ path: String) -> Bool { descriptors.withLock { Self.isSame($0.file, path) } }

@@ -79,8 +79,14 @@ extension SQLiteStore {
         Self.remove(draft)
         throw .writing(error, at: path)
       }
-      guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
-      for one in rescued where one.path != path { Self.dispose(of: one) }
+      try self.rescueFiles.withLock { _ throws(StoreError) in
+        // Not all of what is there is in the new one.
+        if rescued.contains(where: { $0.path == path && !$0.unreadable.isEmpty }) { Self.putAside(path) }
+        guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
+        // A commit that ends only now finds nothing to dispose of.
+        self.home.withLock { $0.rescued = [] }
+        for one in rescued where one.path != path { Self.dispose(of: one) }
+      }
     }
   }
 
@@ -192,15 +198,24 @@ extension SQLiteStore {
   /// They are on disk.
   func forget(_ rescued: [Rescued]) {
     guard !rescued.isEmpty else { return }
-    home.withLock { $0.rescued = [] }
-    for one in rescued { Self.dispose(of: one) }
+    rescueFiles.withLock { _ in
+      let current = home.withLock { home in
+        defer { home.rescued = [] }
+        return home.rescued
+      }
+      for one in current { Self.dispose(of: one) }
+    }
   }
 
   private static func dispose(of one: Rescued) {
     if one.unreadable.isEmpty { remove(one.path) } else { putAside(one.path) }
   }
 
-  private static func putAside(_ path: String) { rename(path, path + ".unreadable") }
+  /// One that was put aside before is kept as well.
+  private static func putAside(_ path: String) {
+    rename(path + ".unreadable", path + ".unreadable.old")
+    rename(path, path + ".unreadable")
+  }
 
   /// The accounts as they will be once the state takes a commit: a page, where `most` are wanted after a name.
   func withRescued(
