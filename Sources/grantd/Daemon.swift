@@ -22,8 +22,9 @@ struct Daemon: Sendable {
   static let drainTime = Duration.seconds(40)
   /// How long callers may wait for an answer once the end has begun.
   static let callersDrainTime = Duration.seconds(10)
-  /// How long hooks may take to end, and files to close, where the state could not be written.
-  static let closingTime = Duration.seconds(8)
+  /// How long hooks may take to end, and files to close, where the state could not be written: so long, and until so
+  /// long after the stop began, but a second in any case.
+  static let closingTime = (most: Duration.seconds(8), end: Duration.seconds(43))
 
   let places: Places
   let settings: Settings
@@ -38,6 +39,7 @@ struct Daemon: Sendable {
     let activated = inherited.filter { !DescriptorStore.holds($0.name) }
     let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
+    if let limitation = store.limitation { logger.warning("\(limitation)") }
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
     try await rescue.takeOver(into: store, logger)
     let audit = AuditFile(folder: places.stateFolder(settings))
@@ -91,7 +93,7 @@ struct Daemon: Sendable {
         "socket": "\(listeners.isEmpty ? places.socketPath(settings) : "inherited")",
         "state": "\(store.location)", "version": "\(GrantdVersion.current)",
       ])
-    await serve(
+    let stopBegan = await serve(
       Serving(
         broker: broker, server: server, credentials: credentials, callbacks: callbacks, notifier: notifier,
         logger: logger),
@@ -116,7 +118,8 @@ struct Daemon: Sendable {
     if failure != nil {
       // What comes after it may wait for a disk that hangs, until the service manager kills the process.
       failure?.log(to: logger)
-      await wait(for: close, within: Self.closingTime)
+      let left = stopBegan + Self.closingTime.end - Live.uptime()
+      await wait(for: close, within: max(.seconds(1), min(Self.closingTime.most, left)))
     } else {
       await close()
       logger.notice("stopped")
@@ -139,10 +142,11 @@ struct Daemon: Sendable {
     timer.cancel()
   }
 
-  private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async {
+  /// - Returns: when the stop began.
+  private func serve(_ serving: Serving, until signals: UnixSignalsSequence) async -> Duration {
     let watchdog = feedWatchdog(serving.server)
     defer { watchdog?.cancel() }
-    await serving.run(until: signals)
+    return await serving.run(until: signals)
   }
 
   /// Fed by the loop that serves: where that hangs, systemd starts the service again.

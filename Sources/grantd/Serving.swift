@@ -17,31 +17,35 @@ struct Serving: Sendable {
   let logger: Logger
 
   /// Serves until SIGTERM or SIGINT, which may have come since the signals were trapped.
-  func run(until signals: UnixSignalsSequence) async {
+  ///
+  /// - Returns: when the stop began.
+  func run(until signals: UnixSignalsSequence) async -> Duration {
     let system = SystemEvents(reading: Live.clocks)
     defer { system.close() }
     if let limitation = system.limitation { logger.debug("\(limitation)") }
-    await withDiscardingTaskGroup { group in
-      group.addTask { await broker.run() }
-      group.addTask { await broker.keepTrail() }
-      group.addTask { await broker.watchStore() }
-      group.addTask { await FreedMemory.keepGivingBack() }
-      group.addTask { for await event in system.events { await broker.recheck(event.cause) } }
-      for await signal in signals {
-        guard signal == .sighup else { break }
-        // SIGHUP reloads too, for habit and for `Type=notify-reload`.
-        group.addTask { await reload() }
-      }
-      notifier.stopping(status: "stopping: waiting for refreshes under way")
-      logger.notice("stopping")
-      await callbacks.standBack()
-      let deadline = Live.uptime() + Daemon.drainTime
-      async let callers: Void = server.drain(deadline: Daemon.callersDrainTime)
-      async let refreshes: Void = broker.drain(until: deadline)
-      async let units: Void = credentials.drain(deadline: Daemon.callersDrainTime)
-      _ = await (callers, refreshes, units)
-      group.cancelAll()
+    // Nothing waits for their end: on a disk that hangs they have none.
+    let tasks = [
+      Task { await broker.run() },
+      Task { await broker.keepTrail() },
+      Task { await broker.watchStore() },
+      Task { await FreedMemory.keepGivingBack() },
+      Task { for await event in system.events { await broker.recheck(event.cause) } },
+    ]
+    defer { for task in tasks { task.cancel() } }
+    for await signal in signals {
+      guard signal == .sighup else { break }
+      // SIGHUP reloads too, for habit and for `Type=notify-reload`.
+      Task { await reload() }
     }
+    let began = Live.uptime()
+    notifier.stopping(status: "stopping: waiting for refreshes under way")
+    logger.notice("stopping")
+    await callbacks.standBack()
+    async let callers: Void = server.drain(deadline: Daemon.callersDrainTime)
+    async let refreshes: Void = broker.drain(until: began + Daemon.drainTime)
+    async let units: Void = credentials.drain(deadline: Daemon.callersDrainTime)
+    _ = await (callers, refreshes, units)
+    return began
   }
 
   private func reload() async {

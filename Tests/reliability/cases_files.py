@@ -10,6 +10,8 @@ from faults import Fault
 from rig import Wrong, until
 
 # "Every few seconds" the daemon looks whether its files are as it left them.
+# TimeoutStopSec of the unit.
+STOP_SECONDS = 45
 LOOK_SECONDS = 8
 
 
@@ -274,6 +276,37 @@ async def slow_hook(stage):
     return f"the renewal was in the runtime folder {took:.1f} s after SIGTERM; the end took {ended:.1f} s"
 
 
+async def hanging_disk(stage):
+    """8: a disk that hangs, also for the audit trail: the renewal is put beside the socket, and told, in the stop's time."""
+    disk = stage.frozen_disk()
+    realm = stage.realm()
+    daemon = stage.daemon(state=disk.folder / "state")
+    client = await daemon.start()
+    name, other = await stage.sign_in(daemon, client, realm, 2)
+    realm.script.append(Fault(delay=2))
+    task = asyncio.create_task(stage.attempt(client, name, timeout=8))
+    await until(lambda: realm.in_flight, 10, "no refresh has begun")
+    # Nothing ends this process before the disk works again, not even SIGKILL.
+    with disk.freeze():
+        await until(lambda: not realm.in_flight, 10, "the provider has not answered")
+        # A record of the audit trail that cannot be written.
+        await client.call("token.get", account=other)
+        await asyncio.sleep(12)
+        began = time.monotonic()
+        stop = asyncio.create_task(daemon.stop(100))
+        await until(lambda: list(daemon.folder.glob("*.unsaved.db")), 60, "nothing was put beside the socket")
+        await until(lambda: daemon.lines("could not be saved"), 5, "no line tells of it")
+        took = time.monotonic() - began
+    status = await stop
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    if took > STOP_SECONDS or status == 0:
+        raise Wrong(f"the renewal was beside the socket {took:.0f} s after SIGTERM; the exit status was {status}")
+    client = await daemon.start()
+    await stage.prove(client, [name, other], 30)
+    return f"the renewal was beside the socket {took:.1f} s after SIGTERM, and works after the next start"
+
+
 CASES = {
     "database-overwritten": damaged(overwrite), "database-overwritten-noticed": damaged(overwrite, LOOK_SECONDS),
     "database-cut": damaged(truncate), "database-cut-noticed": damaged(truncate, LOOK_SECONDS),
@@ -285,4 +318,4 @@ CASES = {
     "lock-removed": lock_removed(0), "lock-removed-noticed": lock_removed(LOOK_SECONDS),
     "folder-removed": folder_removed, "unsaved-at-end": unsaved, "unsaved-taken-over": taken_over,
     "unsaved-still-full": still_full(False), "unsaved-twice": still_full(True), "unsaved-database-lost": lost_and_full,
-    "unsaved-slow-hook": slow_hook}
+    "unsaved-slow-hook": slow_hook, "unsaved-hanging-disk": hanging_disk}

@@ -222,6 +222,37 @@ class SmallDisk:
         subprocess.run(["umount", "-l", str(self.folder)], check=False)
 
 
+class FrozenDisk:
+    """A file system of its own in the mount namespace of this process, on which each write can be made to wait."""
+
+    def __init__(self, folder, megabytes=32):
+        self.folder = folder
+        image = folder.with_suffix(".image")
+        with open(image, "wb") as file:
+            file.truncate(megabytes << 20)
+        folder.mkdir(mode=0o700)
+        for command in (["mkfs.ext4", "-q", "-F", str(image)], ["mount", "-o", "loop", str(image), str(folder)]):
+            try:
+                subprocess.run(command, check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise Skip(f"this machine mounts no file: {' '.join(command)}") from error
+        folder.chmod(0o700)
+
+    @contextlib.contextmanager
+    def freeze(self):
+        try:
+            subprocess.run(["fsfreeze", "--freeze", str(self.folder)], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise Skip("this machine freezes no file system") from error
+        try:
+            yield
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", str(self.folder)], check=True)
+
+    def close(self):
+        subprocess.run(["umount", "-l", str(self.folder)], check=False)
+
+
 def namespace(*more):
     """The command that gives a process a mount namespace of its own; None: this machine does not."""
     for flags in ([], ["-r"]):

@@ -11,7 +11,7 @@ from client import Gone, Refused
 from judge import Judge
 from ledger import Ledger
 from provider import Realm
-from rig import Daemon, Skip, SmallDisk, Wrong
+from rig import Daemon, FrozenDisk, Skip, SmallDisk, Wrong
 from web import Server
 
 
@@ -38,6 +38,13 @@ class Stage:
         if not self.has_mounts:
             raise Skip("this machine gives no mount namespace")
         disk = SmallDisk(self.folder / "disk")
+        self.open_ones.callback(disk.close)
+        return disk
+
+    def frozen_disk(self):
+        if not self.has_mounts:
+            raise Skip("this machine gives no mount namespace")
+        disk = FrozenDisk(self.folder / "disk")
         self.open_ones.callback(disk.close)
         return disk
 
