@@ -32,7 +32,7 @@ extension AuthorizedCalls {
     let metadata = try await providers.metadata(of: provider.name, with: .token)
     try approvals.checkAgain(TokenExchange.self, params, permission)
     if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
-    let sentAt = now
+    let sentAt = uptime
     let issued: TokenResponse
     do throws(RPCError) {
       issued = try await talk(
@@ -45,7 +45,7 @@ extension AuthorizedCalls {
       try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission)
       auditActor(acting.account, for: params.account, session.caller)
     }
-    let end = issued.expiresIn.map { sentAt + $0 }
+    let end = issued.expiresIn.map { wall(sentAt + $0) }
     return .init(
       // Exposed to be handed out: this is what the method is for.
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",

@@ -66,7 +66,7 @@ extension Logins {
       table[login.id]?.phase = .pending
       return providerError(failure, provider: provider.name)
     }
-    let sentAt = now
+    let sentAt = uptime
     switch await providers.converse(provider.resume(login, with: input, metadata: metadata), with: provider.name) {
     case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
     case .failure(let failure):

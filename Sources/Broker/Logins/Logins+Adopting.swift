@@ -9,7 +9,7 @@ extension Logins {
   /// The tokens become the account's and the login is completed, or it ends with the error that is returned.
   @discardableResult
   func adoptOrFail(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind
   ) async -> RPCError? {
     if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: kind) {
       return await fail(login.id, error)
@@ -20,7 +20,7 @@ extension Logins {
 
   /// Makes the tokens of a login the account's, on disk with the end of the login; an error where they cannot be.
   func adopt(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind
   ) async -> RPCError? {
     if newRefreshToken(issued) == nil, let error = await refreshEnds(login.account) { return error }
     await journal.lock(login.account)
@@ -30,7 +30,7 @@ extension Logins {
 
   /// - Parameter rounds: how often it is decided anew after another broker changed the account.
   private func adoptLocked(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind, rounds: Int
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind, rounds: Int
   ) async -> RPCError? {
     let before = accounts[login.account]
     // A reload may have declared it since the login began.
@@ -50,8 +50,9 @@ extension Logins {
         .loginDenied, "account \(login.account) belongs to \(expected), but \(signedIn) signed in",
         hint: "Sign in as \(expected), choose another account name, or `grantctl logout \(login.account)` first.")
     }
-    let saved = grant(issued, login, provider.refreshTraits, before: before?.saved, sentAt: sentAt, kind: kind)
-    let token = SavedToken(issued.tokens, grant: saved, issuedAt: sentAt)
+    var saved = grant(issued, login, provider.refreshTraits, before: before?.saved, sentAt: sentAt, kind: kind)
+    var token = SavedToken(issued.tokens, grant: saved, issuedAt: wall(sentAt))
+    let boot = wall(.zero)
     let replaced: [PendingRevocation]
     do throws(StoreError) {
       replaced = try await commit(saved, token, of: login, provider)
@@ -63,6 +64,7 @@ extension Logins {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       return storeError(error)
     }
+    moveWithClock(&saved, &token, stampedWith: boot)
     // A refresh that was answered while the login was on its way to the disk.
     let late = replacedTokens(of: accounts[login.account], by: saved, provider).filter { late in
       !replaced.contains { $0.token == late.token }
@@ -85,6 +87,21 @@ extension Logins {
       "signed in \(login.account)", metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
     if !late.isEmpty { await journal.commitOrWarn(late.map { .putRevocation($0) }, "a token to revoke") }
     return nil
+  }
+
+  /// Somebody may have set the clock while they were committed.
+  ///
+  /// - Parameter boot: what the clock before said of when the machine started.
+  private func moveWithClock(_ saved: inout SavedGrant, _ token: inout SavedToken, stampedWith boot: Timestamp) {
+    let step = wall(.zero) - boot
+    guard step > Limit.clockStep || step < .zero - Limit.clockStep else { return }
+    var grant = Grant(saved: saved, token: token, jitter: 0)
+    grant.isOfThisRun()
+    _ = grant.clockStepped(by: step)
+    saved = grant.saved
+    token = grant.token ?? token
+    journal.keep(saved.account, onDisk: saved.generation)
+    journal.saveSoon()
   }
 
   /// Commits the grant, its token and the end of the login in one transaction, with what is to be revoked of the grant
@@ -166,7 +183,7 @@ extension Logins {
 
   /// The tokens become nobody's.
   func revokeUnlessShared(
-    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp, kind: GrantKind
+    _ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration, kind: GrantKind
   ) async {
     guard !isShared(issued, login) else { return }
     let own = grant(issued, login, provider.refreshTraits, before: nil, sentAt: sentAt, kind: kind)
@@ -183,10 +200,11 @@ extension Logins {
   }
 
   private func grant(
-    _ issued: Issued, _ login: SavedLogin, _ traits: RefreshTraits, before: SavedGrant?, sentAt: Timestamp,
+    _ issued: Issued, _ login: SavedLogin, _ traits: RefreshTraits, before: SavedGrant?, sentAt: Duration,
     kind: GrantKind
   ) -> SavedGrant {
     let tokens = issued.tokens
+    let sentAt = wall(sentAt)
     // A provider may give a refresh token with the first consent only; the old one is then still good.
     let new = newRefreshToken(issued)
     let refreshToken = new ?? before?.refreshToken

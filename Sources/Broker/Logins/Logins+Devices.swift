@@ -44,7 +44,7 @@ extension Logins {
     defer { exchangesInFlight -= 1 }
     guard case .success(let metadata) = await providers.metadata(of: login.provider) else { return afterSilence() }
     guard table[login.id]?.isPending == true, !isDraining else { return device.interval }
-    let sentAt = now
+    let sentAt = uptime
     switch await providers.converse(provider.poll(device, login: login, metadata: metadata), with: provider.name) {
     case .failure(let failure) where failure.isOfProvider: return afterSilence(failure.retryAfter ?? .zero)
     case .success(.backOff(let wait)): return afterSilence(wait)
@@ -66,7 +66,7 @@ extension Logins {
     return nil
   }
 
-  private func adoptPolled(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp) async {
+  private func adoptPolled(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration) async {
     // It was cancelled, or completed in a browser, while the answer was on its way.
     switch table[login.id]?.phase {
     case .pending: break

@@ -7,7 +7,7 @@ import OAuth
 extension Logins {
   /// Goes on with what the callback brought. A code has been spent on disk.
   func settle(
-    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, _ metadata: ServerMetadata, sentAt: Timestamp
+    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, _ metadata: ServerMetadata, sentAt: Duration
   ) async -> RPCError? {
     guard case .code(let code, let memory) = answer else {
       return await settle(answer, login, provider, sentAt: sentAt)
@@ -18,7 +18,7 @@ extension Logins {
     }
     var login = login
     login.memory.merge(memory) { $1 }
-    let sentAt = now
+    let sentAt = uptime
     switch await providers.converse(
       provider.exchange(code: code, login: login, metadata: metadata), with: provider.name)
     {
@@ -29,7 +29,7 @@ extension Logins {
 
   /// What a login has come to: its tokens, or one more thing for the person to do.
   func settle(
-    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, sentAt: Timestamp
+    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration
   ) async -> RPCError? {
     switch answer {
     case .issued(let issued):

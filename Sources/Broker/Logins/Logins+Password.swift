@@ -33,7 +33,7 @@ extension Logins {
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    let sentAt = now
+    let sentAt = uptime
     let step = provider.exchange(
       username: params.username, password: Secret(params.password.exposed), login: login, metadata: metadata)
     switch await providers.converse(step, with: name) {

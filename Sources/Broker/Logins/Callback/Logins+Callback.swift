@@ -131,7 +131,7 @@ extension Logins {
     case .success(let known): metadata = known
     case .failure(let failure): return .refused(providerError(failure, provider: login.provider))
     }
-    let sentAt = now
+    let sentAt = uptime
     let answer: LoginAnswer
     switch await providers.converse(provider.answer(to: address, login: login, metadata: metadata), with: provider.name)
     {
