@@ -98,12 +98,45 @@ extension ProviderGate {
     var gate = ProviderGate.inOutage()
     let probes = [5.0, 10, 20].compactMap { gate.go(at: $0) }
     #expect(gate.answered(probes[2], policy: steady) == .recovered)
+    // They take no place of those that come now.
+    let next = [gate.go(at: 20), gate.go(at: 20)].compactMap(\.self)
+    #expect(next.count == 2 && gate.go(at: 20) == nil)
+    for ticket in next { gate.withdrawn(ticket, at: up(20)) }
     for probe in probes.dropLast() {
       #expect(gate.failed(probe, told, retryAfter: nil, at: up(30), policy: steady, jitter: 0) == .nothing)
     }
     #expect(gate.circuit.outage == nil && gate.inFlight == 0)
     // What is sent from now on counts as ever.
     #expect(gate.fails(at: 31) == .unreachable)
+  }
+
+  @Test("One request at a time: a stuck one does not hold up the recovery, and four are the most there ever are")
+  func oneAtATime() {
+    var policy = steady
+    policy.concurrentPerProvider = 1
+    var gate = ProviderGate()
+    func admit(_ seconds: Double) -> ProviderGate.Ticket? {
+      guard case .go(let ticket) = gate.admit(isWanted: true, accounts: 10, at: up(seconds), policy: policy) else {
+        return nil
+      }
+      return ticket
+    }
+    var all: [ProviderGate.Ticket] = []
+    for round in 0..<8 {
+      let start = Double(round) * 100
+      // Into an outage, out of it by a probe, and the next request is stuck again.
+      while gate.circuit.outage == nil, let ticket = admit(start) {
+        _ = gate.failed(ticket, told, retryAfter: nil, at: up(start), policy: policy, jitter: 0)
+      }
+      if let stuck = admit(start + 30) { all.append(stuck) }
+      if let probe = admit(start + 60) { _ = gate.answered(probe, policy: policy) }
+      if let stuck = admit(start + 90) { all.append(stuck) }
+      #expect(gate.inFlight <= 4)
+    }
+    for ticket in all { _ = gate.failed(ticket, told, retryAfter: nil, at: up(900), policy: policy, jitter: 0) }
+    #expect(gate.inFlight == 0)
+    while gate.circuit.outage != nil { if let probe = admit(2000) { _ = gate.answered(probe, policy: policy) } }
+    #expect(admit(2100) != nil && admit(2100) == nil)
   }
 
   @Test("A week of outage is asked about twice a minute")

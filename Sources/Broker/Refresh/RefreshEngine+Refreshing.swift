@@ -43,7 +43,9 @@ extension RefreshEngine {
     case .failure(let failure):
       outcome = await refreshFailed(account, sent, failure, asked)
       // Its wait would be for an outage that is over.
-      if outcome == .retry, failure.isOfProvider, asked.connection.gate.hasRecovered(since: ticket) {
+      if outcome == .retry, failure.isOfProvider, failure.retryAfter == nil,
+        asked.connection.gate.hasRecovered(since: ticket)
+      {
         accounts[account]?.retryNow(at: now)
       }
     case nil:

@@ -6,6 +6,10 @@ public struct ProviderGate: Sendable {
   public private(set) var circuit = Circuit()
   /// Requests under way.
   public private(set) var inFlight = 0
+  /// Those of them that were sent before the latest outage ended, and the last one's number: they take no place of what
+  /// is sent since.
+  private var stale = 0
+  private var lastStale: UInt64 = 0
   private var tickets: UInt64 = 0
   /// What refreshes by themselves may spend, and what callers that wait may.
   private var background: Pace?
@@ -39,7 +43,9 @@ public struct ProviderGate: Sendable {
       circuit.probes(ticket.number, at: now)
       return .go(ticket)
     }
-    guard inFlight < circuit.window(most: policy.concurrentPerProvider) else { return .full }
+    guard inFlight - stale < circuit.window(most: policy.concurrentPerProvider),
+      inFlight < 2 * max(policy.concurrentPerProvider, 2)
+    else { return .full }
     let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
     var pace = (isWanted ? wanted : background) ?? Pace(full: rate, at: now)
     if let next = pace.take(rate, at: now) { return .later(next) }
@@ -63,8 +69,11 @@ public struct ProviderGate: Sendable {
 
   /// The provider answered, if only to refuse something. Without a ticket: late, after the place was given back.
   public mutating func answered(_ ticket: Ticket?, policy: RefreshPolicy) -> Turn {
-    if ticket != nil { leave() }
-    return circuit.answered(most: policy.concurrentPerProvider) ? .recovered : .nothing
+    if let ticket { leave(ticket) }
+    guard circuit.answered(most: policy.concurrentPerProvider) else { return .nothing }
+    stale = inFlight
+    lastStale = tickets
+    return .recovered
   }
 
   /// The provider did not answer, or said that it cannot.
@@ -72,7 +81,7 @@ public struct ProviderGate: Sendable {
     _ ticket: Ticket, _ failure: Failure, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy,
     jitter: Double
   ) -> Turn {
-    leave()
+    leave(ticket)
     // Sent before the circuit opened: that is known already. Sent before it closed: another one was answered since.
     guard ticket.openings == circuit.openings, !hasRecovered(since: ticket) else { return .nothing }
     let isNew = circuit.failed(
@@ -92,11 +101,14 @@ public struct ProviderGate: Sendable {
 
   /// It was not sent, by our own choice.
   public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
-    leave()
+    leave(ticket)
     if ticket.isProbe { circuit.withdrawn(ticket.number, at: now) }
   }
 
-  private mutating func leave() { inFlight = max(0, inFlight - 1) }
+  private mutating func leave(_ ticket: Ticket) {
+    inFlight = max(0, inFlight - 1)
+    if ticket.number <= lastStale { stale = max(0, stale - 1) }
+  }
 
   /// The network is back, the machine woke up, or the settings changed: ask now.
   public mutating func recheck(at now: Duration) { circuit.recheck(at: now) }

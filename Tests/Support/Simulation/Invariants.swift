@@ -52,6 +52,8 @@ final class ModelAccount {
   var newestSaved = -1
   /// Sessions that were forgotten on demand.
   var removed: Set<Int> = []
+  /// Access tokens that were on disk before their session was forgotten.
+  var onceSaved: Set<String> = []
   /// Of sessions that were forgotten while the provider answered a sign-in with a token of the same session.
   var signedInAgain: Set<String> = []
   /// Sessions in whose place a newer login's came.
@@ -118,6 +120,7 @@ extension World {
         }
         account.session = nil
         account.saved = nil
+        account.onceSaved.formUnion(account.signedInAgain)
         account.signedInAgain = []
         counts.add("accounts forgotten")
       case .putToken(let saved):
@@ -129,13 +132,22 @@ extension World {
     }
   }
 
+  /// Before the simulation began.
+  func wasThere(_ changes: [Change]) {
+    for case .putToken(let saved) in changes { committed(saved) }
+  }
+
   /// Only a sign-in brings a token of a session that was forgotten: its answer had been under way.
   private func committed(_ saved: SavedToken) {
     let text = saved.accessToken.exposed
     guard let account = account(saved.account), let token = Token(text),
-      let session = account.provider.session(token), account.removed.contains(session.number)
+      let session = account.provider.session(token), !account.signedInAgain.contains(text)
     else { return }
-    guard session.accessTokens[token.number].refreshToken < 0 else {
+    guard account.removed.contains(session.number) else {
+      account.onceSaved.insert(text)
+      return
+    }
+    guard session.accessTokens[token.number].refreshToken < 0, !account.onceSaved.contains(text) else {
       return violated(.revoked, "\(account.name): a token of a forgotten grant is on disk again")
     }
     account.signedInAgain.insert(text)
@@ -299,7 +311,9 @@ extension World {
     session.refreshesUnderWay += 1
     if session.refreshesUnderWay > 1 { violated(.oneRefresh, "\(account.name) has two refreshes under way") }
     provider.watch.underWay += 1
-    let most = configuration.refresh.concurrentPerProvider
+    // After an outage those of it may still be stuck.
+    let isCalm = provider.watch.lastFault < now - 5 * minute
+    let most = configuration.refresh.concurrentPerProvider * (isCalm ? 1 : 2)
     if provider.watch.underWay > most {
       violated(.oneRefresh, "\(provider.name) has \(provider.watch.underWay) refreshes under way, \(most) are allowed")
     }

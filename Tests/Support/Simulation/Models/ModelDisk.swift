@@ -101,6 +101,7 @@ final class ModelDisk {
   /// What was there before the simulation began.
   func prepare(_ changes: [Change]) {
     for change in changes { contents.apply(change) }
+    world.wasThere(changes)
   }
 
   /// A new database took the old one's place.
