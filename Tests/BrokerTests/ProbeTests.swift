@@ -138,6 +138,7 @@ import Testing
       let reason = await stuck.reason { try await stuck.token(other, timeout: 60) }
       return (reason, stuck.clock.elapsed)
     }
+    #expect(await eventually { await stuck.broker.runtime.waiters.count == 2 })
     let (reason, end) = await stuck.clock.passes { await refused.value }
     #expect(
       reason == .temporarilyUnavailable && end - began < .seconds(60),

@@ -65,6 +65,22 @@ import Testing
     }
   }
 
+  @Test("what a client asked before it sends a descriptor is answered") func answersBefore() async throws {
+    let system = SystemCalls(refuseDescriptors: { _ in false })
+    try await Served.with(system: system) { served in
+      let slow = try SlowToClose()
+      defer { slow.release() }
+      let sender = try served.client()
+      try await sender.send(call(1, "wait"))
+      try await eventually("it runs") { served.dispatcher.seen.withLock { $0.running } == 1 }
+      try #require(slow.send(over: sender.descriptor))
+      #expect(try await sender.line().contains("takes no descriptors"))
+      served.dispatcher.gate.open()
+      let rest = try await sender.linesToEnd()
+      #expect(rest.count == 1 && rest[0].contains(#""id":1"#), "\(rest)")
+    }
+  }
+
   @Test(
     "where they are not refused, closing one that a client sent delays nobody, whether it was read or not",
     arguments: Way.allCases)

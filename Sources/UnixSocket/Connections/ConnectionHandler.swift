@@ -35,6 +35,8 @@ final class ConnectionHandler {
   var mayReceiveDescriptors = false
   var isOpen = true
   private var hasInputEnded = false
+  /// It has sent a descriptor: nothing more is read from it.
+  private var isRefusingInput = false
   var isClosing = false
   /// Bytes that are still read and thrown away, so that a client which writes first finds its refusal to read: where they
   /// stayed unread, its next write would fail (unix(7)).
@@ -123,7 +125,7 @@ final class ConnectionHandler {
       absorb()
     } else if isResuming {
       catchUp()
-    } else if isFull || hasInputEnded {
+    } else if isFull || takesNoMore {
       // The client has closed: no reply can reach it, and nothing more is read from it.
       guard readiness.isDisjoint(with: .end) else { return close() }
       catchUp()
@@ -155,16 +157,19 @@ final class ConnectionHandler {
       // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
       if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
     } else if errno == EPERM, mayReceiveDescriptors {
-      // It is not read on: what comes next has the descriptor.
+      // It is not read on: what comes next has the descriptor. What was asked before is answered.
       let error = RPCError.invalidRequest("a connection takes no descriptors: send the request alone")
       outgoing.write(RPCReply.failure(.null, error).line())
-      return closeWhenAnswered()
+      isRefusingInput = true
     } else if errno != EAGAIN {
       shared.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
       return close()
     }
     catchUp()
   }
+
+  /// It is closed when what it has asked is answered.
+  private var takesNoMore: Bool { hasInputEnded || isRefusingInput }
 
   /// Too much is unanswered or unread by the client: nothing more is taken from it.
   private var isFull: Bool {
@@ -173,7 +178,7 @@ final class ConnectionHandler {
   }
 
   /// Whether the client has to finish a line that is read as it comes.
-  var isInsideLine: Bool { framer.isInsideLine && !isFull }
+  var isInsideLine: Bool { framer.isInsideLine && !isFull && !isRefusingInput }
 
   /// It has taken its lines of this turn, and goes on in the next.
   private var isResuming: Bool { framer.isStopped && !isFull }
@@ -245,7 +250,7 @@ final class ConnectionHandler {
       awaitsTurn = true
       loop.resume(self)
     }
-    if isOpen, !isClosing, hasInputEnded, !framer.isStopped, connection?.running == 0 { return closeWhenAnswered() }
+    if isOpen, !isClosing, takesNoMore, !framer.isStopped, connection?.running == 0 { return closeWhenAnswered() }
     watch()
   }
 
@@ -267,7 +272,7 @@ final class ConnectionHandler {
 
   func watch() {
     guard isOpen else { return }
-    var wanted: Poller.Readiness = absorbing == nil && (isFull || hasInputEnded) ? [] : .input
+    var wanted: Poller.Readiness = absorbing == nil && (isFull || takesNoMore) ? [] : .input
     if outgoing.count > 0 { wanted.insert(.output) }
     guard wanted != watched else { return }
     guard loop.watch(self, for: wanted, isNew: watched == nil) else {

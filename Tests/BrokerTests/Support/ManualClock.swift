@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import OAuth
 import Synchronization
+import TestSupport
 
 /// A clock that stands still until a test moves it. The wall and the timers move apart only when a test steps the wall.
 final class ManualClock: Sendable {
@@ -90,7 +91,7 @@ final class ManualClock: Sendable {
 
 /// Waits until something holds, letting everybody else run; false where it does not within ten seconds.
 func eventually(_ condition: () async throws -> Bool) async rethrows -> Bool {
-  let deadline = ContinuousClock.now + .seconds(10)
+  let deadline = ContinuousClock.now + .seconds(10 * slowness)
   while ContinuousClock.now < deadline {
     if try await condition() { return true }
     await Task.yield()
