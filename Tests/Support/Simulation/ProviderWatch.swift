@@ -41,7 +41,7 @@ extension World {
   /// So long after an outage a question may try the provider: ten seconds after the last try that failed.
   static let recovery = 12 * second
   static let longestWait = 15 * minute + second
-  private static let askedRecovery = 8 * second
+  private static let askedRecovery = 12 * second
   /// So many failures in a row tell the broker that the provider is out of order.
   private static let knownOutage = 8
 
