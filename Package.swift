@@ -118,7 +118,7 @@ let package = Package(
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",
-      ["SQLiteStore", "Sealing", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb]),
+      ["SQLiteStore", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb]),
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Sealing", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
