@@ -99,6 +99,14 @@ extension JSON {
     return bytes
   }
 
+  /// The same, ended by a newline.
+  func serializedLine() -> [UInt8] {
+    var bytes: [UInt8] = []
+    write(to: &bytes)
+    bytes.append(0x0A)
+    return bytes
+  }
+
   func write(to bytes: inout [UInt8]) {
     switch self {
     case .null: bytes.append(contentsOf: "null".utf8)

@@ -14,39 +14,41 @@ extension JSON {
 
 /// A value in the making: a reference, because an encoder hands out containers that outlive the call.
 private final class EncodingNode: Encoder, SingleValueEncodingContainer {
-  enum Content {
+  private enum Form {
     case value(JSON)
-    case object([(name: String, node: EncodingNode)])
-    case array([EncodingNode])
+    case object
+    case array
   }
 
-  var content = Content.value(.object([]))
+  /// Beside its members and elements, which grow in place.
+  private var form = Form.object
+  private var members: [(name: String, node: EncodingNode)] = []
+  private var elements: [EncodingNode] = []
   let codingPath: [any CodingKey] = []
   var userInfo: [CodingUserInfoKey: Any] { [:] }
 
   var json: JSON {
-    switch content {
+    switch form {
     case .value(let value): value
-    case .object(let members): .object(members.map { JSON.Member(name: $0.name, value: $0.node.json) })
-    case .array(let nodes): .array(nodes.map(\.json))
+    case .object: .object(members.map { JSON.Member(name: $0.name, value: $0.node.json) })
+    case .array: .array(elements.map(\.json))
     }
   }
 
+  var count: Int { elements.count }
+
+  /// A member of that name that there was is replaced.
   func member(_ name: String) -> EncodingNode {
-    var members: [(name: String, node: EncodingNode)] = []
-    if case .object(let existing) = content { members = existing.filter { $0.name != name } }
+    form = .object
+    if let index = members.firstIndex(where: { $0.name == name }) { members.remove(at: index) }
     let node = EncodingNode()
     members.append((name, node))
-    content = .object(members)
     return node
   }
 
   func element() -> EncodingNode {
-    var nodes: [EncodingNode] = []
-    if case .array(let existing) = content { nodes = existing }
     let node = EncodingNode()
-    nodes.append(node)
-    content = .array(nodes)
+    elements.append(node)
     return node
   }
 
@@ -54,23 +56,23 @@ private final class EncodingNode: Encoder, SingleValueEncodingContainer {
     KeyedEncodingContainer(KeyedNode<Key>(node: self))
   }
   func unkeyedContainer() -> any UnkeyedEncodingContainer {
-    content = .array([])
+    form = .array
     return UnkeyedNode(node: self)
   }
   func singleValueContainer() -> any SingleValueEncodingContainer { self }
 
-  func encodeNil() { content = .value(.null) }
+  func encodeNil() { form = .value(.null) }
 
   func encode<T: Encodable>(_ value: T) throws {
     switch value {
-    case let value as JSON: content = .value(value)
-    case let value as Bool: content = .value(.bool(value))
-    case let value as String: content = .value(.string(value))
-    case let value as Double: content = .value(.double(value))
-    case let value as Float: content = .value(.double(Double(value)))
-    case let value as any BinaryInteger: content = .value(.number("\(value)"))
+    case let value as JSON: form = .value(value)
+    case let value as Bool: form = .value(.bool(value))
+    case let value as String: form = .value(.string(value))
+    case let value as Double: form = .value(.double(value))
+    case let value as Float: form = .value(.double(Double(value)))
+    case let value as any BinaryInteger: form = .value(.number("\(value)"))
     case let value as [String: any Encodable]:
-      content = .object([])
+      form = .object
       // A dictionary has no order of its own; sorted, the same value is always the same text.
       for (name, element) in value.sorted(by: { $0.key < $1.key }) { try member(name).encode(element) }
     default: try value.encode(to: self)
@@ -99,9 +101,7 @@ private struct KeyedNode<Key: CodingKey>: KeyedEncodingContainerProtocol {
 private struct UnkeyedNode: UnkeyedEncodingContainer {
   let node: EncodingNode
   var codingPath: [any CodingKey] { [] }
-  var count: Int {
-    if case .array(let nodes) = node.content { nodes.count } else { 0 }
-  }
+  var count: Int { node.count }
 
   mutating func encodeNil() { node.element().encodeNil() }
   mutating func encode<T: Encodable>(_ value: T) throws { try node.element().encode(value) }

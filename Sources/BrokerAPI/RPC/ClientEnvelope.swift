@@ -21,7 +21,7 @@ public struct OutgoingCall: Sendable {
   }
 
   /// With the newline.
-  public func line() -> [UInt8] { json.serialized() + [0x0A] }
+  public func line() -> [UInt8] { json.serializedLine() }
 }
 
 /// What a broker sends: an answer, or something that happened.

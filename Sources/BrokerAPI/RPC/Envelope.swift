@@ -123,10 +123,10 @@ public enum RPCReply: Sendable, Equatable {
   }
 
   /// The reply as a line of its own, with the newline.
-  public func line() -> [UInt8] { json.serialized() + [0x0A] }
+  public func line() -> [UInt8] { json.serializedLine() }
 
   /// The replies to a batch on one line, with the newline; nothing at all where there are none (JSON-RPC 2.0 §6).
   public static func batchLine(_ replies: [RPCReply]) -> [UInt8] {
-    replies.isEmpty ? [] : JSON.array(replies.map(\.json)).serialized() + [0x0A]
+    replies.isEmpty ? [] : JSON.array(replies.map(\.json)).serializedLine()
   }
 }
