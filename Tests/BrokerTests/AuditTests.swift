@@ -32,7 +32,7 @@ import Testing
   @Test("Releases of one token to one caller are one record, by whichever road, with who, which token and which rule")
   func releases() async throws {
     let rig = try await rig()
-    let lane = rig.router.cachedTokens(for: Self.mail)
+    let lane = rig.router.cachedTokens(for: .process(Self.mail))
     for _ in 1...3 {
       #expect(lane.reply(account: "work") != nil)
       rig.clock.advance(.seconds(5))
@@ -70,7 +70,7 @@ import Testing
     rig.transport.answer(.token) { _ in
       reply(#"{"access_token":"work-a2","token_type":"Bearer","expires_in":30000,"refresh_token":"work-r2"}"#)
     }
-    let lane = rig.router.cachedTokens(for: Self.mail)
+    let lane = rig.router.cachedTokens(for: .process(Self.mail))
     _ = lane.reply(account: "work")
     _ = rig.cached("work")
     _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
@@ -227,7 +227,7 @@ import Testing
   @Test("Turned off, nothing is recorded; a reload turns it on for connections that are there")
   func auditingTurnedOff() async throws {
     let rig = try await rig { $0.isEnabled = false }
-    let lane = rig.router.cachedTokens(for: .root)
+    let lane = rig.router.cachedTokens(for: .process(.root))
     #expect(lane.reply(account: "work") != nil)
     #expect(await written(rig).isEmpty)
     rig.reading.value = .success(.plain(rules: [Self.reader, Self.keeper]))
@@ -270,7 +270,7 @@ import Testing
     rig.transport.answer(.token) { _ in
       reply(#"{"access_token":"second","token_type":"Bearer","expires_in":3600,"refresh_token":"work-r2"}"#)
     }
-    let lane = rig.router.cachedTokens(for: .user(1000))
+    let lane = rig.router.cachedTokens(for: .process(.user(1000)))
     func head() -> String? { lane.reply(account: "work").map { String(decoding: $0.body.head, as: UTF8.self) } }
     #expect(head()?.contains("work-a1") == true)
     _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
@@ -291,7 +291,7 @@ import Testing
     let names = (0..<(Limit.accountsPerLane * 2)).map { "a\($0)" }
     for name in names { try await store.signIn(name) }
     let rig = try await Rig(store: store, configuration: .plain(rules: [Self.rule]))
-    let lane = rig.router.cachedTokens(for: .user(1000))
+    let lane = rig.router.cachedTokens(for: .process(.user(1000)))
     for name in names + names.reversed() {
       let head = try #require(lane.reply(account: name)).body.head
       #expect(String(decoding: head, as: UTF8.self).contains("\"\(name)-a1\""))

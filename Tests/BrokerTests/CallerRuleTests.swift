@@ -36,6 +36,31 @@ import Testing
     #expect(policy.decide(.use, method: TokenGet.name, account: "work", caller: known).isAllowed)
   }
 
+  @Test("A loopback peer may what rules give its user and its unit, and nothing by its program")
+  func peers() async throws {
+    let rig = try await rig([
+      Rule(name: "uid", who: .init(uid: 1000), accounts: ["work"], access: [.use]),
+      Rule(name: "unit", who: .init(uid: 1001, unit: "fetch.service"), accounts: ["home"], access: [.use]),
+      Rule(name: "program", who: .init(uid: 1002, executable: "*"), accounts: ["bank"], access: [.use]),
+    ])
+    func may(_ account: String, _ uid: UInt32, unit: String? = nil) async throws -> Bool {
+      let peer = Principal.peer(uid: uid, unit: unit, userUnit: nil)
+      let cached = { rig.router.cachedTokens(for: peer).reply(account: account, minTTL: nil) != nil }
+      let isCachedAtFirst = cached()
+      let reason = await rig.reason {
+        try await rig.call(TokenGet.self, .init(account: account), on: FakeSession(peer))
+      }
+      #expect(reason == nil || reason == .notPermitted)
+      #expect(cached() == (reason == nil) && (reason == nil || !isCachedAtFirst))
+      return reason == nil
+    }
+    #expect(try await may("work", 1000))
+    #expect(try await !may("home", 1000))
+    #expect(try await may("home", 1001, unit: "fetch.service"))
+    #expect(try await !may("home", 1001))
+    #expect(try await !may("bank", 1002))
+  }
+
   @Test("Lists and events show each caller its own accounts, also where a rule names single methods")
   func lists() async throws {
     let methods: Set = [

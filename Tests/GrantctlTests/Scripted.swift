@@ -119,7 +119,7 @@ final class ScriptedBroker: Dispatcher {
     func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? { nil }
   }
 
-  func cachedTokens(for caller: Caller) -> any CachedTokens { NoTokens() }
+  func cachedTokens(for principal: Principal) -> any CachedTokens { NoTokens() }
 
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     seen.withLock { $0.append((request.method, request.params ?? .null)) }

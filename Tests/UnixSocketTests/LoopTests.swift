@@ -200,7 +200,7 @@ import Testing
       }
     }
 
-    func cachedTokens(for caller: Caller) -> any CachedTokens { Tokens(self) }
+    func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 
     func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> { .success(.null) }
   }

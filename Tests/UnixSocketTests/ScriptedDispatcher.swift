@@ -34,7 +34,7 @@ final class ScriptedDispatcher: Dispatcher {
     }
   }
 
-  func cachedTokens(for caller: Caller) -> any CachedTokens { Tokens(self) }
+  func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     seen.withLock { seen in

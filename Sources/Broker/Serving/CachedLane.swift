@@ -26,17 +26,19 @@ final class CachedLane: CachedTokens {
   }
 
   private let cache: TokenCache
-  private let caller: Caller
+  private let principal: Principal
+  private let pid: Int32
   private let who: AuditEntry.Who
   /// A program asks for one account, or for a few in turn.
   // One loop alone has it: what the runtime would check with each request cannot happen.
   @exclusivity(unchecked) private var latest: Known?
   private var others: [String: Known] = [:]
 
-  init(_ cache: TokenCache, caller: Caller) {
+  init(_ cache: TokenCache, _ principal: Principal) {
     self.cache = cache
-    self.caller = caller
-    who = AuditEntry.Who(caller)
+    self.principal = principal
+    pid = principal.caller.pid
+    who = AuditEntry.Who(principal.caller)
   }
 
   func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? {
@@ -62,7 +64,7 @@ final class CachedLane: CachedTokens {
     let name = String(decoding: account, as: UTF8.self)
     var known = others[name].flatMap { cache.stillHolds($0.found) ? $0 : nil }
     if known == nil {
-      known = cache.find(name, for: caller).map { Known(account, $0) }
+      known = cache.find(name, for: principal).map { Known(account, $0) }
       if others.count >= Limit.accountsPerLane { others = [:] }
       others[name] = known
     }
@@ -73,7 +75,7 @@ final class CachedLane: CachedTokens {
   private func released(_ known: Known, at now: Int64) {
     cache.count()
     guard known.found.isRecorded else { return }
-    if let line = known.line, !line.isClosed { return line.again(pid: caller.pid, at: now) }
+    if let line = known.line, !line.isClosed { return line.again(pid: pid, at: now) }
     let entry = known.found.slot.entry
     let name = String(decoding: known.account, as: UTF8.self)
     var audit = AuditEntry(action: .release, method: TokenGet.name, account: name, who: who)
@@ -81,6 +83,6 @@ final class CachedLane: CachedTokens {
     audit.scopes = entry.scopes
     audit.generation = entry.generation
     audit.rule = known.found.rule
-    known.line = cache.trail.line(audit, pid: caller.pid, at: now)
+    known.line = cache.trail.line(audit, pid: pid, at: now)
   }
 }

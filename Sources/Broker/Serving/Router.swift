@@ -11,7 +11,7 @@ public struct Router: Dispatcher {
     cache = broker.cache
   }
 
-  public func cachedTokens(for caller: Caller) -> any CachedTokens { CachedLane(cache, caller: caller) }
+  public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     guard let method = Methods.named(request.method) as? any Served.Type else {

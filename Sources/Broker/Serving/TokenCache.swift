@@ -68,16 +68,17 @@ public final class TokenCache: Sendable {
   }
 
   /// The account's token, where the caller may have it as it is.
-  func find(_ account: String, for caller: Caller) -> Found? {
-    guard let permission = inForce.permission(.process(caller), .use, TokenGet.name, account),
-      permission.scopes == nil, permission.confirmation == nil
-    else { return nil }
-    return state.withLock { state in
-      guard state.isOpen, let slot = state.slots[account] else { return nil }
-      return Found(
-        slot: slot, refresh: state.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,
-        epoch: permission.epoch)
+  func find(_ account: String, for principal: Principal) -> Found? {
+    let known = state.withLock { state in
+      state.isOpen ? state.slots[account].map { (slot: $0, refresh: state.refresh) } : nil
     }
+    // Where there is none, who may have it is decided once, with the request.
+    guard let known, let permission = inForce.permission(principal, .use, TokenGet.name, account),
+      permission.scopes == nil, permission.confirmation == nil, !known.slot.isWithdrawn
+    else { return nil }
+    return Found(
+      slot: known.slot, refresh: known.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,
+      epoch: permission.epoch)
   }
 
   /// Whether nothing has changed since.

@@ -33,6 +33,8 @@ public struct Caller: Sendable, Hashable {
 /// One connection, as the dispatcher sees it.
 public protocol Session: AnyObject, Sendable {
   var caller: Caller { get }
+  /// Who is at the other end, as its listener knows it. Without a word of the listener: a process on a Unix socket.
+  var principal: Principal { get }
   /// Queues a notification to this connection. False: the connection is gone, or its queue is full and it is closed.
   func notify(method: String, params: JSON) -> Bool
   /// Whether the client is still there, and reads what it is sent: else nothing long is begun for it.
@@ -60,7 +62,7 @@ public struct RPCRequest: Sendable {
 /// What the socket server asks of the broker.
 public protocol Dispatcher: Sendable {
   /// What answers the plain `token.get` of one connection, which stays on the event loop that asks for it.
-  func cachedTokens(for caller: Caller) -> any CachedTokens
+  func cachedTokens(for principal: Principal) -> any CachedTokens
 
   /// Everything else. Runs in a task of its own; ends within the method's deadline.
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError>

@@ -85,7 +85,7 @@ final class ConnectionHandler {
       return refuse(error)
     }
     if let wanted { return refuse(wanted) }
-    tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.caller) }
+    tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.principal) }
     // Most clients have asked by now.
     read()
   }

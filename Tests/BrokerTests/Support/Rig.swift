@@ -21,6 +21,7 @@ extension Caller {
 /// A connection that keeps what it is told.
 final class FakeSession: Session {
   let caller: Caller
+  let principal: Principal
   private let state = Mutex(State())
 
   private struct State {
@@ -30,7 +31,12 @@ final class FakeSession: Session {
     var closing: [@Sendable () -> Void] = []
   }
 
-  init(_ caller: Caller) { self.caller = caller }
+  convenience init(_ caller: Caller) { self.init(.process(caller)) }
+
+  init(_ principal: Principal) {
+    self.principal = principal
+    caller = principal.caller
+  }
 
   var isReading: Bool { state.withLock { !$0.isGone } }
   var told: [JSON] { state.withLock { $0.told } }
@@ -123,7 +129,7 @@ final class Rig: Sendable {
   }
 
   func cached(_ account: String, minTTL: Int64? = nil, as caller: Caller = .root) -> CachedReply? {
-    router.cachedTokens(for: caller).reply(account: account, minTTL: minTTL)
+    router.cachedTokens(for: .process(caller)).reply(account: account, minTTL: minTTL)
   }
 }
 

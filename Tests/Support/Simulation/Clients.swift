@@ -112,7 +112,7 @@ extension World {
     if let resource { return getToken(account, for: resource, minTTL: minTTL, timeout: timeout) }
     // As the socket does: what is plain is answered from the cache.
     if timeout == nil, minTTL.map({ $0.rounded() == $0 }) ?? true,
-      let reply = machine.router.cachedTokens(for: Client.process).reply(
+      let reply = machine.router.cachedTokens(for: .process(Client.process)).reply(
         account: account.name, minTTL: minTTL.map { Int64($0) })
     {
       counts.add("token.get from the cache")
