@@ -58,8 +58,11 @@ enum Limit {
   static let verificationPause = Duration.milliseconds(10)
   /// How soon after the start that begins.
   static let verificationDelay = Duration.seconds(2)
-  /// Accounts of one answer of `account.list`.
-  static let listedAccounts = 10_000
+  /// Accounts of one answer of `account.list`: a line of half a megabyte, which is written and freed beside other
+  /// callers' requests.
+  static let listedAccounts = 1000
+  /// What a caller may ask for at once.
+  static let wantedAccounts = 10_000
   /// `account.list` of one user that wait for the one that is being made.
   static let waitingLists = 64
   /// Accounts that are read from the store at a time, at start.

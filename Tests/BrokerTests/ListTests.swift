@@ -23,7 +23,27 @@ import Testing
     }
     #expect(outcomes.count { $0 == nil } > Limit.waitingLists)
     #expect(outcomes.contains(.overloaded) && outcomes.allSatisfy { $0 == nil || $0 == .overloaded })
-    #expect(try await rig.call(AccountList.self, .init()).accounts.count == 2000)
+    #expect(try await rig.call(AccountList.self, .init()).accounts.count == Limit.listedAccounts)
+  }
+
+  @Test("has so many accounts at most, whatever is asked for, and says where it goes on")
+  func pages() async throws {
+    let rig = try await rig(Limit.listedAccounts + 500)
+    for (limit, pages) in [(nil, [1000, 500]), (10_000, [1000, 500]), (900, [900, 600])] as [(Int?, [Int])] {
+      var counts: [Int] = []
+      var names: [String] = []
+      var next: String?
+      repeat {
+        let page = try await rig.call(AccountList.self, .init(after: next, limit: limit))
+        counts.append(page.accounts.count)
+        names += page.accounts.map(\.account)
+        next = page.next
+      } while next != nil
+      #expect(counts == pages && names == names.sorted() && Set(names).count == Limit.listedAccounts + 500)
+    }
+    for limit in [0, 10_001] {
+      await #expect(throws: RPCError.self) { try await rig.call(AccountList.self, .init(limit: limit)) }
+    }
   }
 
   @Test("is not made for a client that has gone")

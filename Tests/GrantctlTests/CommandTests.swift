@@ -293,6 +293,34 @@ import UnixSocket
     }
   }
 
+  @Test("accounts of as many answers as it takes are listed as one, up to the number that is wanted")
+  func listsFollowPages() async throws {
+    let names = (0..<25).map { "a\(10 + $0)" }
+    try await ScriptedBroker.with([
+      "account.list": { params, _ in
+        let rest = names.filter { $0 > params["after"]?.string ?? "" }
+        let page = rest.prefix(min(10, params["limit"]?.integer.map(Int.init) ?? 10))
+        var answer: [JSON.Member] = [
+          .init(name: "accounts", value: .array(page.map { JSON(encoding: TableTests.account($0, .ok)) }))
+        ]
+        if page.count < rest.count, let last = page.last { answer.append(.init(name: "next", value: .string(last))) }
+        return .success(.object(answer))
+      }
+    ]) { broker, _ async throws in
+      for (options, count, next) in [([], 25, nil), (["--limit", "13"], 13, "a22"), (["--limit", "20"], 20, "a29")]
+        as [([String], Int, String?)]
+      {
+        let (plain, json) = (Recorder(), Recorder())
+        #expect(try await broker.run(["list"] + options, plain) == .success)
+        #expect(names.count { plain.out.contains("\($0) ") } == count)
+        #expect((plain.out + plain.err).contains("list --after") == (next != nil))
+        #expect(try await broker.run(["list", "--json"] + options, json) == .success)
+        let found = try JSON.parse(Array(json.out.utf8))
+        #expect(found["accounts"]?.array?.count == count && found["next"]?.string == next)
+      }
+    }
+  }
+
   @Test("a slow broker is given up after the time-out") func aSlowBrokerIsGivenUpAfter() async throws {
     let gate = Gate()
     try await ScriptedBroker.with([

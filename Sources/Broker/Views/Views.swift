@@ -132,13 +132,15 @@ final class Views: Piece {
     _ params: AccountList.Params, for session: any Session
   ) async throws(RPCError) -> AccountList.Result {
     let caller = session.caller
-    let most = params.limit ?? Limit.listedAccounts
-    guard (1...Limit.listedAccounts).contains(most) else {
-      throw .invalidParams("params.limit: expected 1 to \(Limit.listedAccounts)")
+    let wanted = params.limit ?? Limit.listedAccounts
+    guard (1...Limit.wantedAccounts).contains(wanted) else {
+      throw .invalidParams("params.limit: expected 1 to \(Limit.wantedAccounts)")
     }
+    let most = min(wanted, Limit.listedAccounts)
     var last = try params.after.map { name throws(RPCError) in try accountName(name) }
     let names = try names(at: params.provider)
     var views: [AccountView] = []
+    views.reserveCapacity(min(most, names.count))
     while session.isReading {
       let page = names.after(last, most: Slices.medium)
       let seen = page.filter { account in

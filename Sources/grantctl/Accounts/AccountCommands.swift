@@ -20,7 +20,7 @@ struct ListCommand: BrokerCommand {
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
-    let answer = try await shell.ask(AccountList.self, .init(provider: provider, after: after, limit: limit))
+    let answer = try await shell.accounts(.init(provider: provider, after: after, limit: limit))
     if shell.isJSON { return shell.say(answer.json) }
     let found = try answer.value()
     let accounts = found.accounts

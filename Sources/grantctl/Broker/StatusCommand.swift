@@ -20,7 +20,7 @@ struct StatusCommand: BrokerCommand {
     let answer = try await shell.ask(BrokerStatus.self, NoParams(), on: client)
     if shell.isJSON { return shell.say(answer.json) }
     let status = try answer.value()
-    let accounts = try await shell.ask(AccountList.self, .init(), on: client).value().accounts
+    let accounts = try await shell.accounts(.init(), on: client).value().accounts
     shell.terminal.say(Self.head(status, now: shell.now))
     shell.say(Self.fields(status, shell))
     shell.terminal.say("")

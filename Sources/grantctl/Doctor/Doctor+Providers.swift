@@ -4,7 +4,7 @@ import UnixSocket
 extension Doctor {
   mutating func examineProviders(only name: String?, on client: SocketClient) async throws(Failure) {
     var providers = try await shell.ask(ProviderList.self, NoParams(), on: client).value().providers.map(\.provider)
-    var accounts = try await shell.ask(AccountList.self, .init(), on: client).value().accounts
+    var accounts = try await shell.accounts(.init(), on: client).value().accounts
     if let name {
       let isProvider = providers.contains(name)
       accounts = accounts.filter { isProvider ? $0.provider == name : $0.account == name }

@@ -198,7 +198,7 @@ public enum AccountList: RPCMethod {
   public static let paramDocs = [
     "provider": "Only accounts at this provider.",
     "after": "Only accounts whose names come after this one: `next` of the answer before.",
-    "limit": "So many at most, 1 to 10000. Default: 10000.",
+    "limit": "So many at most, 1 to 10000; an answer has 1000 at most. Default: 1000.",
   ]
   public static let resultDocs = [
     "accounts": "The accounts in the order of their names, each as `account.get` returns it.",

@@ -1,0 +1,33 @@
+import BrokerAPI
+import UnixSocket
+
+extension Shell {
+  /// What a list has where the person does not say.
+  private static let listedAccounts = 10_000
+
+  /// The accounts of as many answers as it takes, as one answer: `next` says where to go on.
+  ///
+  /// - Parameter client: nil: each is asked for anew, also over a restart of the broker.
+  func accounts(
+    _ params: AccountList.Params, on client: SocketClient? = nil
+  ) async throws(Failure) -> Answer<AccountList> {
+    var params = params
+    var accounts: [JSON] = []
+    let most = params.limit ?? Self.listedAccounts
+    while true {
+      let page: Answer<AccountList> =
+        if let client { try await ask(AccountList.self, params, on: client) } else {
+          try await ask(AccountList.self, params)
+        }
+      accounts += page.json["accounts"]?.array ?? []
+      guard accounts.count < most, let next = page.json["next"]?.string, next != params.after else {
+        guard case .object(var members) = page.json, let index = members.firstIndex(where: { $0.name == "accounts" })
+        else { return page }
+        members[index].value = .array(accounts)
+        return Answer(json: .object(members))
+      }
+      params.after = next
+      params.limit = params.limit.map { _ in most - accounts.count }
+    }
+  }
+}
