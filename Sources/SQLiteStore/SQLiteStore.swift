@@ -69,11 +69,15 @@ public final class SQLiteStore: Store {
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
   ///
   /// Nothing is written to a database that is damaged, newer than this version, or sealed under another key.
-  /// - Parameter previousKeys: where the store is still sealed under one of these, it is sealed anew under `key`.
+  /// - Parameters:
+  ///   - previousKeys: where the store is still sealed under one of these, it is sealed anew under `key`.
+  ///   - onMigration: called before each step of a migration, with its number and how many there are.
   public static func open(
-    folder: String, key: SealingKey, previousKeys: [SealingKey] = []
+    folder: String, key: SealingKey, previousKeys: [SealingKey] = [],
+    onMigration: (@Sendable (Int, Int) -> Void)? = nil
   ) throws(StoreError) -> SQLiteStore {
-    try open(folder: folder, key: key, previousKeys: previousKeys, pageLimit: nil, onWritePoint: nil)
+    try open(
+      folder: folder, key: key, previousKeys: previousKeys, pageLimit: nil, onWritePoint: nil, onMigration: onMigration)
   }
 
   /// For tests.
@@ -82,12 +86,13 @@ public final class SQLiteStore: Store {
   ///   - onWritePoint: called on the store's queue; it may end the process.
   package static func open(
     folder: String, key: SealingKey, previousKeys: [SealingKey] = [], pageLimit: Int?,
-    onWritePoint: (@Sendable (WritePoint) -> Void)?
+    onWritePoint: (@Sendable (WritePoint) -> Void)?, onMigration: (@Sendable (Int, Int) -> Void)? = nil
   ) throws(StoreError) -> SQLiteStore {
     let folder = try StateFolder.prepare(folder)
     let lock = try OwnerLock.acquire(folder.lock, owning: folder.path)
     let opening = Opening(
-      folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint)
+      folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint,
+      onStep: { onMigration?($0, Schema.version) })
     let opened = try opening.database()
     return SQLiteStore(
       opening, opened.keys.notices,

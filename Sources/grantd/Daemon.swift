@@ -17,6 +17,8 @@ import UnixSocket
 
 /// Everything wired together: store → broker → callback endpoint → socket → READY, and back in the other order.
 struct Daemon: Sendable {
+  /// How long a step of a start may take that has told of it: a page of accounts, a migration of them all.
+  static let stepTime = Duration.seconds(300)
   /// How long a refresh under way may hold up the end: its answer must reach the disk.
   /// Nearly all of the unit's TimeoutStopSec (45 s).
   static let drainTime = Duration.seconds(40)
@@ -55,7 +57,10 @@ struct Daemon: Sendable {
       auditStore: audit, vault: store,
       readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, metrics, hooks) })
     do throws(StoreError) {
-      try await broker.start { [notifier] read, all in notifier.status("reading accounts: \(read) of \(all)") }
+      try await broker.start { [notifier] read, all in
+        notifier.status("reading accounts: \(read) of \(all)")
+        notifier.extendTimeout(by: Self.stepTime)
+      }
     } catch {
       throw DaemonFailure(error)
     }
@@ -200,11 +205,17 @@ struct Daemon: Sendable {
     let folder = places.stateFolder(settings)
     do throws(StoreError) {
       let keys = try SealingKeys(settings.store.keyFile, folder: folder, credentials: places.credentialsDirectory)
+      let onMigration: @Sendable (Int, Int) -> Void = { [notifier] step, all in
+        notifier.status("preparing the database: step \(step) of \(all)")
+        notifier.extendTimeout(by: Self.stepTime)
+      }
       #if DEBUG
         return try SQLiteStore.open(
-          folder: folder, key: keys.key, previousKeys: keys.previous, pageLimit: nil, onWritePoint: CrashPoint.wanted())
+          folder: folder, key: keys.key, previousKeys: keys.previous, pageLimit: nil, onWritePoint: CrashPoint.wanted(),
+          onMigration: onMigration)
       #else
-        return try SQLiteStore.open(folder: folder, key: keys.key, previousKeys: keys.previous)
+        return try SQLiteStore.open(
+          folder: folder, key: keys.key, previousKeys: keys.previous, onMigration: onMigration)
       #endif
     } catch {
       throw DaemonFailure(error)

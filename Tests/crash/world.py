@@ -15,7 +15,7 @@ from traffic import CALLERS, Traffic
 RESIDENTS = {"strict": 4, "grace": 2, "none": 2}
 # Seconds.
 POINT_LIMIT = 4.0
-MIGRATIONS = 2
+MIGRATIONS = 5
 # A provider answers within its faults' delays, which are shorter.
 SETTLE_SECONDS = 30
 

@@ -23,6 +23,8 @@ struct Opening {
   /// For tests of a full disk.
   let pageLimit: Int?
   let onWritePoint: (@Sendable (WritePoint) -> Void)?
+  /// Before each migration, with the version that it makes.
+  var onStep: (@Sendable (Int) -> Void)?
 
   struct Opened {
     let database: DatabaseQueue
@@ -43,7 +45,7 @@ struct Opening {
     try folder.protect(folder.database)
     do {
       let database = try DatabaseQueue(path: folder.database, configuration: writing)
-      try Schema.migrate(database, onWritePoint: onWritePoint)
+      try Schema.migrate(database, onStep: onStep, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
         try database.inTransaction(.immediate) { try Self.putKeyNote(in: $0, keyring.key.sealer) }

@@ -10,8 +10,14 @@ enum Schema {
   static let version = 5
 
   /// Each migration is one transaction: what ends the process leaves the version before or the one after.
-  static func migrate(_ database: DatabaseQueue, onWritePoint: (@Sendable (WritePoint) -> Void)? = nil) throws {
-    let migrator = migrator(onWritePoint)
+  ///
+  /// - Parameter onStep: called before each, with the version that it makes. One may take seconds for each million
+  ///   accounts.
+  static func migrate(
+    _ database: DatabaseQueue, onStep: (@Sendable (Int) -> Void)? = nil,
+    onWritePoint: (@Sendable (WritePoint) -> Void)? = nil
+  ) throws {
+    let migrator = migrator(onStep, onWritePoint)
     // Even a migrator that has nothing to do writes.
     if try database.read(migrator.hasCompletedMigrations) { return }
     try migrator.migrate(database)
@@ -25,32 +31,18 @@ enum Schema {
     }
   }
 
-  private static func migrator(_ onWritePoint: (@Sendable (WritePoint) -> Void)?) -> DatabaseMigrator {
+  private static func migrator(
+    _ onStep: (@Sendable (Int) -> Void)?, _ onWritePoint: (@Sendable (WritePoint) -> Void)?
+  ) -> DatabaseMigrator {
     var migrator = DatabaseMigrator()
-    migrator.registerMigration("v1") { db in
-      try db.execute(sql: v1)
-      try db.execute(sql: "PRAGMA application_id = \(applicationID); PRAGMA user_version = 1")
-      onWritePoint?(.migrated(to: 1))
-    }
-    migrator.registerMigration("v2") { db in
-      try db.execute(sql: v2)
-      try db.execute(sql: "PRAGMA user_version = 2")
-      onWritePoint?(.migrated(to: 2))
-    }
-    migrator.registerMigration("v3") { db in
-      try db.execute(sql: v3)
-      try db.execute(sql: "PRAGMA user_version = 3")
-      onWritePoint?(.migrated(to: 3))
-    }
-    migrator.registerMigration("v4") { db in
-      try db.execute(sql: v4)
-      try db.execute(sql: "PRAGMA user_version = 4")
-      onWritePoint?(.migrated(to: 4))
-    }
-    migrator.registerMigration("v5") { db in
-      try db.execute(sql: v5)
-      try db.execute(sql: "PRAGMA user_version = 5")
-      onWritePoint?(.migrated(to: 5))
+    for (version, sql) in zip(1..., [v1, v2, v3, v4, v5]) {
+      migrator.registerMigration("v\(version)") { db in
+        onStep?(version)
+        try db.execute(sql: sql)
+        if version == 1 { try db.execute(sql: "PRAGMA application_id = \(applicationID)") }
+        try db.execute(sql: "PRAGMA user_version = \(version)")
+        onWritePoint?(.migrated(to: version))
+      }
     }
     return migrator
   }

@@ -210,6 +210,9 @@ struct NotifyTests {
       await client.close()
       try await starting.value
       #expect(manager.messages().contains { $0.contains("STATUS=no accounts yet") })
+      // Each step that may be long, and time for it.
+      #expect(manager.messages().contains("STATUS=preparing the database: step 5 of 5"))
+      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 5)
       let kept = manager.messages().filter { $0.hasPrefix("FDSTORE=1") }.map { String($0.dropFirst(17)) }
       #expect(kept.contains("kept-grantd") && kept.contains("kept-credentials"))
       #expect(kept.count { $0.hasPrefix("kept-callback-") } == 2)
@@ -229,6 +232,9 @@ struct NotifyTests {
       }
       #expect(try await rig.terminate() == 0)
       #expect(manager.messages().contains { $0.hasPrefix("STOPPING=1") })
+      try await rig.start()
+      #expect(manager.messages().contains("STATUS=reading accounts: 1 of 1"))
+      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 6)
     }
   }
 
