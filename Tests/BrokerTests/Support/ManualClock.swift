@@ -90,7 +90,9 @@ final class ManualClock: Sendable {
 }
 
 /// Waits until something holds, letting everybody else run; false where it does not within ten seconds.
-func eventually(_ condition: () async throws -> Bool) async rethrows -> Bool {
+func eventually(
+  isolation: isolated (any Actor)? = #isolation, _ condition: () async throws -> Bool
+) async rethrows -> Bool {
   let deadline = ContinuousClock.now + .seconds(10 * slowness)
   while ContinuousClock.now < deadline {
     if try await condition() { return true }
@@ -101,7 +103,9 @@ func eventually(_ condition: () async throws -> Bool) async rethrows -> Bool {
 
 extension ManualClock {
   /// Does the work while time passes, whenever somebody comes to wait for it.
-  func passes<Value: Sendable>(by step: Duration = .seconds(1), while work: () async -> Value) async -> Value {
+  func passes<Value: Sendable>(
+    isolation: isolated (any Actor)? = #isolation, by step: Duration = .seconds(1), while work: () async -> Value
+  ) async -> Value {
     let passing = Task {
       while !Task.isCancelled {
         await settle()

@@ -1,0 +1,76 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+@Suite(.timeLimit(.minutes(2))) struct JournalTests {
+  /// Knows one account.
+  @BrokerActor private final class Source: JournalSource {
+    var changes: [Change] = []
+    var followed: [AccountName] = []
+    var changed = 0
+
+    func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount]) { (StoredState(), []) }
+    func changes(of account: AccountName) -> [Change]? { changes.isEmpty ? nil : changes }
+    func follow(_ account: AccountName) async { followed.append(account) }
+    func storeChanged() { changed += 1 }
+  }
+
+  @BrokerActor private func grant(_ generation: Int64, at now: Timestamp) -> SavedGrant {
+    SavedGrant(
+      account: account("a"), provider: provider("example"), identity: nil, requestedScopes: [], grantedScopes: [],
+      refreshToken: Secret("r\(generation)"), generation: generation, standing: .good, createdAt: now, loggedInAt: now)
+  }
+
+  @Test("What a failing store did not take is kept, told of once, and written when the store works again")
+  @BrokerActor func keeps() async throws {
+    let parts = Parts()
+    let source = Source()
+    let journal = parts.journal
+    journal.records(source)
+    let new = grant(2, at: parts.clock.now)
+    try await journal.commit([.putGrant(grant(1, at: parts.clock.now))])
+    source.changes = [.putGrant(new)]
+    parts.store.set(.fails)
+    for _ in 1...2 {
+      await #expect(throws: MemoryStore.failure) {
+        try await journal.commitOrKeep([.putGrant(new)], of: account("a"), onDisk: 1)
+      }
+    }
+    #expect(journal.failure == MemoryStore.failure && journal.unsavedAccounts.contains(account("a")))
+    #expect(source.changed >= 1 && parts.store.grant("a")?.generation == 1)
+    parts.store.set(.works)
+    #expect(
+      await parts.clock.passes(by: .milliseconds(200)) {
+        await eventually { parts.store.grant("a")?.generation == 2 }
+      })
+    #expect(await eventually { journal.unsavedAccounts.isEmpty })
+    #expect(journal.failure == nil && journal.failingSince == nil)
+  }
+
+  @Test("An account's lock is had by one at a time, in the order in which it was asked for")
+  @BrokerActor func locks() async {
+    let parts = Parts()
+    let journal = parts.journal
+    var order: [Int] = []
+    await journal.lock(account("a"))
+    var tasks: [Task<Void, Never>] = []
+    for number in 1...3 {
+      tasks.append(
+        Task { @BrokerActor in
+          await journal.lock(account("a"))
+          order.append(number)
+          journal.unlock(account("a"))
+        })
+      await settle()
+    }
+    await journal.lock(account("b"))
+    journal.unlock(account("b"))
+    #expect(order.isEmpty)
+    journal.unlock(account("a"))
+    for task in tasks { await task.value }
+    #expect(order == [1, 2, 3])
+  }
+}

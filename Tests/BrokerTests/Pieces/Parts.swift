@@ -1,0 +1,37 @@
+import Logging
+import Providers
+
+@testable import Broker
+
+/// Pieces of a broker without the broker: each test takes those that it is about, and what their initialisers name.
+@BrokerActor
+struct Parts {
+  let clock = ManualClock()
+  let store = MemoryStore()
+  let transport = ScriptedTransport()
+  let inForce: PolicyInForce
+  let authorizer: Authorizer
+  let runtime: Runtime
+  let journal: Journal
+
+  init(rules: [Rule] = []) {
+    inForce = PolicyInForce(Policy(instance: .system, owner: 990, rules: rules))
+    authorizer = Authorizer(inForce, CallerLimits(), clock.surroundings)
+    let brokerClock = BrokerClock(clock.surroundings)
+    let measures = Measures()
+    runtime = Runtime(
+      clock: brokerClock, waiters: Waiters(brokerClock), lifecycle: Lifecycle(), events: Events(authorizer, measures),
+      measures: measures, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    journal = Journal(store, runtime)
+  }
+
+  func directory() -> ProviderDirectory {
+    ProviderDirectory([OAuthProvider(.plain())], refreshesAtOnce: 8, transport, journal: journal, runtime)
+  }
+
+  func cache() -> TokenCache {
+    let trail = AuditTrail(
+      store: nil, logger: runtime.logger, now: clock.surroundings.now, uptime: clock.surroundings.uptime)
+    return TokenCache(inForce, trail: trail, uptime: clock.surroundings.uptime)
+  }
+}

@@ -1,0 +1,34 @@
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+/// The engine with what it stands on, and no broker, socket, policy or login.
+@Suite(.timeLimit(.minutes(2))) struct RefreshEngineTests {
+  @Test("An account that is due is refreshed once, and its new refresh token is on disk before its token is served")
+  @BrokerActor func refreshes() async throws {
+    let parts = Parts()
+    try await parts.store.signIn("a", age: .seconds(3500), at: parts.clock.now)
+    let (providers, cache) = (parts.directory(), parts.cache())
+    let accounts = Accounts(
+      parts.runtime, providers: providers, journal: parts.journal, cache: cache, refreshPolicy: RefreshPolicy(),
+      wholeAccounts: 8)
+    let revocations = Revocations(parts.runtime, providers: providers, journal: parts.journal)
+    let engine = RefreshEngine(
+      parts.runtime, accounts: accounts, providers: providers, journal: parts.journal, revocations: revocations)
+    for packed in try await parts.store.accounts(after: nil, most: 10) {
+      try accounts.takeOver(packed) { engine.place(packed.account, $0) }
+    }
+    parts.transport.answer(.token, TokenServer.rotating)
+    parts.store.set(.hangs, concerning: isRenewal)
+    _ = engine.tick()
+    #expect(await eventually { parts.store.hanging == 1 })
+    _ = engine.tick()
+    #expect(accounts[account("a")]?.saved.refreshToken == Secret("a-r1"))
+    parts.store.set(.works)
+    #expect(await eventually { accounts[account("a")]?.saved.refreshToken == Secret("a-r2") })
+    #expect(parts.store.grant("a")?.refreshToken == Secret("a-r2"))
+    #expect(parts.transport.count(.token) == 1 && accounts[account("a")]?.phase == .idle)
+  }
+}

@@ -1,0 +1,59 @@
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+@Suite struct RefreshQueueTests {
+  private func place(
+    _ end: Int64, due: Bool = true, good: Bool = true, stalled: Bool = false, canLose: Bool = true, atRisk: Bool = false
+  ) -> RefreshQueue.Place {
+    .init(
+      end: Timestamp(seconds: end), isDue: due, isGood: good, isStalled: stalled, canLose: canLose, isAtRisk: atRisk)
+  }
+
+  @Test("Whom callers wait for comes first, in their order; then whose token ends first, if it may")
+  func order() {
+    var queue = RefreshQueue()
+    queue.place(account("late"), place(30))
+    queue.place(account("soon"), place(10))
+    queue.place(account("safe"), place(20, canLose: false))
+    #expect(queue.next(.all) { _ in true }?.account == account("soon"))
+    #expect(queue.next(.withoutLoss) { _ in true }?.account == account("safe"))
+    #expect(queue.next(.none) { _ in true } == nil)
+    queue.want(account("second"))
+    queue.want(account("late"))
+    queue.want(account("second"))
+    #expect(queue.wantedCount == 2 && queue.place(of: account("late")) == 1)
+    #expect(queue.next(.none) { _ in true }?.account == account("second"))
+    #expect(queue.next(.none) { $0 != account("second") }?.account == account("late"))
+    queue.unwant(account("second"))
+    #expect(queue.unwantAll() == [account("late")] && queue.wantedCount == 0)
+  }
+
+  @Test("A probe is made by who loses nothing where it may be lost, and by one of those that failed least")
+  func probers() {
+    var queue = RefreshQueue()
+    for number in 0..<5 { queue.place(account("a\(number)"), place(Int64(number), due: false, stalled: true)) }
+    queue.place(account("safe"), place(100, due: false, stalled: true, canLose: false))
+    queue.place(account("risk"), place(100, due: false, stalled: true, atRisk: true))
+    #expect(queue.probers(withoutLossOnly: true) == [account("safe")])
+    #expect(Set(queue.probers(withoutLossOnly: false)) == [account("safe"), account("risk")])
+    queue.probes[account("risk")] = 1
+    #expect(Set(queue.probers(withoutLossOnly: false)) == [account("safe"), account("risk"), account("a0")])
+    #expect(queue.isStalled(account("a3")))
+    queue.forget(account("a3"))
+    #expect(!queue.isStalled(account("a3")))
+  }
+
+  @Test("An account has one place: what it was before counts no more")
+  func replaced() {
+    var queue = RefreshQueue()
+    queue.place(account("a"), place(10))
+    #expect(queue.dueCount == 1 && queue.riskyCount == 1 && queue.resting == [account("a")])
+    queue.place(account("a"), place(10, good: false, canLose: false))
+    #expect(queue.dueCount == 1 && queue.riskyCount == 0 && queue.resting.isEmpty)
+    queue.place(account("a"), place(10, due: false))
+    #expect(queue.isEmpty)
+  }
+}

@@ -1,0 +1,35 @@
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+@Suite(.timeLimit(.minutes(2))) struct RevocationsTests {
+  @Test("A token stays on disk to be revoked until the provider answers, and is tried again after a failure")
+  @BrokerActor func untilAnswered() async {
+    let parts = Parts()
+    let revocations = Revocations(parts.runtime, providers: parts.directory(), journal: parts.journal)
+    parts.transport.answer(.revocation) { _ in HTTPResponse(status: 503) }
+    await revocations.queue([(Secret("r1"), "refresh_token")], provider: provider("example"))
+    #expect(revocations.count == 1 && parts.store.revocations.map(\.token) == [Secret("r1")])
+    _ = revocations.tick()
+    #expect(await eventually { parts.store.revocations.first?.attempts == 1 })
+    #expect(revocations.tick().map { $0 > parts.runtime.clock.now } == true)
+    #expect(parts.transport.count(.revocation) == 1)
+    parts.transport.answer(.revocation) { _ in HTTPResponse(status: 200) }
+    revocations.recheck()
+    _ = revocations.tick()
+    #expect(await eventually { parts.store.revocations.isEmpty })
+    #expect(revocations.count == 0 && parts.transport.count(.revocation) == 2)
+  }
+
+  @Test("There are so many at most, and each is another")
+  @BrokerActor func bounded() {
+    let parts = Parts()
+    let revocations = Revocations(parts.runtime, providers: parts.directory(), journal: parts.journal)
+    let tokens = (0..<Limit.revocations + 10).map { (token: Secret("r\($0)"), hint: "refresh_token") }
+    let added = revocations.add(tokens, provider: provider("example"))
+    #expect(added.count == Limit.revocations && Set(added.map(\.id)).count == added.count)
+    #expect(revocations.add(tokens, provider: provider("example")).isEmpty)
+  }
+}

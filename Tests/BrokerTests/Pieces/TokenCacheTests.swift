@@ -1,0 +1,49 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+@Suite struct TokenCacheTests {
+  @BrokerActor private func entry(_ name: String, _ parts: Parts) -> TokenCache.Entry {
+    let now = parts.runtime.clock.now
+    let grant = SavedGrant(
+      account: account(name), provider: provider("example"), identity: nil, requestedScopes: [], grantedScopes: [],
+      refreshToken: nil, generation: 1, standing: .good, createdAt: now, loggedInAt: now)
+    let token = SavedToken(
+      account: account(name), accessToken: Secret("\(name)-a1"), type: "Bearer", scopes: [], generation: 1,
+      issuedAt: now, expiresAt: now + .seconds(3600))
+    return .init(
+      token, grant: grant, provider: OAuthProvider(.plain()), policy: RefreshPolicy(), at: now,
+      parts.runtime.clock.uptime)
+  }
+
+  @Test("Only who may use an account as it is finds its token, until it changes or another policy is in force")
+  @BrokerActor func find() {
+    let parts = Parts(rules: [
+      Rule(name: "use", who: .init(uid: 1000), accounts: ["a"], access: [.use]),
+      Rule(name: "see", who: .init(uid: 1001), accounts: ["a"], access: [.observe]),
+    ])
+    let cache = parts.cache()
+    cache.set(account("a"), entry("a", parts))
+    #expect(cache.knows("a") && cache.isAsked(account("a")))
+    #expect(cache.find("a", for: .process(.user(1001))) == nil && cache.find("b", for: .process(.root)) == nil)
+    guard let found = cache.find("a", for: .process(.user(1000))) else {
+      Issue.record("it is not found")
+      return
+    }
+    #expect(found.rule == "use" && cache.stillHolds(found))
+    parts.inForce.configure(Policy(instance: .system, owner: 990, rules: []))
+    #expect(!cache.stillHolds(found) && cache.find("a", for: .process(.user(1000))) == nil)
+    guard let again = cache.find("a", for: .process(.root)) else {
+      Issue.record("it is not found")
+      return
+    }
+    cache.set(account("a"), entry("a", parts))
+    #expect(!cache.stillHolds(again))
+    cache.set(account("a"), nil, exists: false)
+    #expect(!cache.knows("a") && cache.find("a", for: .process(.root)) == nil)
+  }
+}
