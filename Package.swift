@@ -18,12 +18,9 @@ let settings: [SwiftSetting] =
 
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package: "async-http-client")
-let collections = [
-  Target.Dependency.product(name: "DequeModule", package: "swift-collections"),
-  Target.Dependency.product(name: "HeapModule", package: "swift-collections"),
-]
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
+let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
 let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -71,7 +68,7 @@ let package = Package(
     room("OAuth", [crypto, cryptoExtras]),
     room("Grants", ["OAuth", crypto]),
     room("BrokerAPI", []),
-    room("Broker", ["BrokerAPI", "Grants", "OAuth", logging] + collections),
+    room("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "CLinux", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
@@ -187,7 +184,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("OAuth", [crypto, cryptoExtras]),
     twin("Grants", fuzzed("OAuth") + [crypto]),
     twin("BrokerAPI", []),
-    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [logging] + collections),
+    twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("UnixSocket", fuzzed("BrokerAPI") + ["CLinux", nioCore, nioPosix, logging]),
     twin("Callback", fuzzed("Broker", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),

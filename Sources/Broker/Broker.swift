@@ -33,6 +33,7 @@ public final class Broker {
   nonisolated let audit: AuditLog
   nonisolated let requests = RequestTally()
   nonisolated let views: Views
+  nonisolated let accountViews: AccountViews
   nonisolated let discovery: Discovery
   private let summary = Summary()
 
@@ -102,6 +103,7 @@ public final class Broker {
       runtime, accounts: accounts, providers: providers, engine: engine, logins: logins, revocations: revocations,
       journal: journal, authorizer: authorizer, addresses: addresses, reloading: reloading, requests: requests,
       identity)
+    accountViews = AccountViews(runtime, accounts: accounts, providers: providers, authorizer: authorizer)
     registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
     reloading.onReload(
@@ -250,7 +252,7 @@ public final class Broker {
       await journal.mend()
       // The disk may take by now what waits for its next try.
       waiters.wake(.store)
-      for _ in 0..<Limit.lastTries where engine.inFlight > engine.awaited.count {
+      for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count {
         await clock.surroundings.sleep(.milliseconds(20))
       }
       await journal.saveUnsaved()
@@ -278,7 +280,7 @@ public final class Broker {
 
   /// Answers that may come yet. Those that have come and cannot be saved wait for nothing where the store fails.
   private var isAwaitingAnswers: Bool {
-    if journal.failure != nil { return !engine.awaited.isEmpty || logins.exchangesInFlight > 0 }
+    if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.exchangesInFlight > 0 }
     return engine.inFlight + logins.exchangesInFlight > 0
   }
 

@@ -100,7 +100,7 @@ extension Rig {
   /// Waits until the account has the tokens that it trades.
   fileprivate func isIdle(_ account: AccountName) async -> Bool {
     await eventually {
-      let (isFetching, underWay) = await (broker.engine.fetching.contains(account), broker.engine.inFlight)
+      let (isFetching, underWay) = await (broker.engine.trades.fetching.contains(account), broker.engine.inFlight)
       return !isFetching && underWay == 1
     }
   }

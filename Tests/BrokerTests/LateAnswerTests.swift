@@ -163,14 +163,14 @@ import Testing
     }
     #expect(await eventually { rig.transport.held(.token) == Limit.lateAnswers + 4 })
     rig.transport.timeOut(.token)
-    #expect(await eventually { await rig.broker.engine.late.count == Limit.lateAnswers })
+    #expect(await eventually { await rig.broker.engine.leases.late.count == Limit.lateAnswers })
     await settle()
     #expect(rig.transport.count(.token) == Limit.lateAnswers + 4)
     // Each that ends frees its place, or none where it had none: never more than four besides those that are late.
     rig.transport.release(.token)
     for caller in callers { _ = await caller.value }
     #expect(await eventually { await rig.broker.engine.inFlight == 0 })
-    #expect(await rig.broker.engine.late.isEmpty)
+    #expect(await rig.broker.engine.leases.late.isEmpty)
     #expect(await rig.broker.providers[provider("example")]?.gate.inFlight == 0)
     for name in names { #expect(rig.store.grant(name)?.refreshToken == Secret("\(name)-r2")) }
   }

@@ -15,7 +15,7 @@ import Testing
     let lost = Task { await world.brokers[0].reason("work") }
     #expect(await world.isSent())
     let asked = Task { try await world.brokers[1].token("work", timeout: 300) }
-    #expect(await eventually { await world.brokers[1].broker.engine.leasedElsewhere.count == 1 })
+    #expect(await eventually { await world.brokers[1].broker.engine.leases.elsewhere.count == 1 })
     #expect(world.provider.refreshes == 0)
     world.brokers[0].store.set(.cut)
     world.clock.advance(Limit.lease)
@@ -94,7 +94,7 @@ import Testing
     world.clock.advance(Limit.lease + .seconds(1))
     #expect(await eventually { world.database.isProlonged() })
     let asked = Task { try await world.brokers[1].token("work", timeout: 300) }
-    #expect(await eventually { await world.brokers[1].broker.engine.leasedElsewhere.count == 1 })
+    #expect(await eventually { await world.brokers[1].broker.engine.leases.elsewhere.count == 1 })
     #expect(world.provider.refreshes == 1)
     world.provider.release()
     #expect(try await holder.value == "work-a2")
@@ -117,7 +117,7 @@ import Testing
     await settle()
     #expect(world.clock.sleepers == 1)
     world.provider.release()
-    #expect(await eventually { await world.brokers[0].broker.engine.leases.isEmpty })
+    #expect(await eventually { await world.brokers[0].broker.engine.leases.held.isEmpty })
     world.clock.advance(.seconds(300))
     _ = await lost.value
   }
@@ -156,7 +156,7 @@ import Testing
     world.brokers[0].store.set(.works)
     world.provider.release()
     #expect(try await asked.value == "work-a9")
-    #expect(await eventually { await world.brokers[0].broker.engine.leases.isEmpty })
+    #expect(await eventually { await world.brokers[0].broker.engine.leases.held.isEmpty })
     _ = await world.brokers[0].broker.tick()
     await settle()
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r9"))

@@ -100,7 +100,7 @@ import Testing
     _ = try #require(try await world.takeLease("work"))
     world.brokers[0].store.set(.works)
     world.provider.release()
-    #expect(await eventually { await world.brokers[0].broker.engine.leases.isEmpty })
+    #expect(await eventually { await world.brokers[0].broker.engine.leases.held.isEmpty })
     await settle()
     #expect(world.database.disk.intent("work")?.attempts == 5)
     #expect(world.database.disk.grant("work")?.standing == .good)
@@ -154,11 +154,11 @@ import Testing
     grant.loggedInAt = world.clock.now
     try await world.database.join().commit([.putGrant(grant), .removeTokens(account("work"))])
     #expect(await eventually { world.provider.held == 2 })
-    let keys = await site.broker.engine.leases.keys.map(\.attempt)
+    let keys = await site.broker.engine.leases.held.keys.map(\.attempt)
     #expect(Set(keys).count == 2)
     world.provider.release()
     #expect(try await asked.value == "work-a3")
-    #expect(await eventually { await site.broker.engine.leases.isEmpty })
+    #expect(await eventually { await site.broker.engine.leases.held.isEmpty })
     #expect(world.database.lease("work")?.holder == nil)
     #expect(world.database.disk.grant("work")?.refreshToken == Secret("work-r3"))
   }

@@ -71,7 +71,7 @@ extension Accounts {
     }
     let own = table[account]
     // What is newer here goes to the disk as soon as that takes it, unless another broker wrote since.
-    if own != nil, journal.unsaved[account] == .generation(account, stored.grant.generation) { return }
+    if own != nil, journal.expectedOnDisk(account) == .generation(account, stored.grant.generation) { return }
     journal.isSaved(account)
     // Nobody else has rotated the token whose answer this broker waits for: there may be no other answer.
     if !replacing, let own, own.phase != .idle, own.saved.refreshToken == stored.grant.refreshToken { return }

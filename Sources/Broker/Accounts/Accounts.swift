@@ -253,7 +253,7 @@ final class Accounts: Piece {
       if index.isFailing(account) { self[account]?.retryNow(at: now) }
       placer?(account)
       wakeScheduler()
-      if !journal.unsaved.isEmpty { journal.saveSoon() }
+      if journal.hasUnsaved { journal.saveSoon() }
     }
   }
 

@@ -14,25 +14,46 @@ final class Journal: Piece {
   /// Small values by name, as on disk.
   private(set) var values: [String: String] = [:]
   /// Why the last commit failed; nil: the store works.
-  private(set) var failure: StoreError?
-  private(set) var failingSince: Timestamp?
-  /// Accounts that are newer in memory than on disk, with what this broker last knew to be there.
-  private(set) var unsaved: [AccountName: Expectation] = [:]
-  /// Those of them that are being written.
-  private var saving: [AccountName: Expectation] = [:]
-  /// Commits under way, by the time since boot at which they began.
-  private var commits: [UInt64: Duration] = [:]
-  private var isSavingSoon = false
-  private var nextCommit: UInt64 = 0
+  var failure: StoreError? { outage?.failure }
+  var failingSince: Timestamp? { outage?.since }
+  private var outage: (failure: StoreError, since: Timestamp)?
+  private var unsaved = Unsaved()
+  private var commits = Commits()
   /// The recovery is under way.
   private var recovery: Recovery?
-  private var lastExamined: Duration
-  /// What the last look at the store told.
-  private var notices: [String] = []
-  /// The look is under way.
-  private var isExamining = false
+  private var examination: Examination
   private var locks = Locks<AccountName>()
   private var source: (any JournalSource)?
+
+  /// Accounts that are newer in memory than on disk, each with what this broker last knew to be there.
+  private struct Unsaved {
+    var waiting: [AccountName: Expectation] = [:]
+    var beingSaved: [AccountName: Expectation] = [:]
+    /// A task that saves them was begun and has not had its turn.
+    var isDue = false
+  }
+
+  /// Commits under way, by the time since boot at which they began.
+  private struct Commits {
+    private(set) var begun: [UInt64: Duration] = [:]
+    private var last: UInt64 = 0
+
+    mutating func begin(at uptime: Duration) -> UInt64 {
+      last += 1
+      begun[last] = uptime
+      return last
+    }
+
+    mutating func end(_ number: UInt64) { begun[number] = nil }
+  }
+
+  /// The looks at the store's files.
+  private struct Examination {
+    var last: Duration
+    /// What the last one told.
+    var notices: [String] = []
+    var isUnderWay = false
+  }
 
   private enum Recovery {
     case trying
@@ -43,7 +64,7 @@ final class Journal: Piece {
   init(_ store: any Store, _ runtime: Runtime) {
     self.store = store
     self.runtime = runtime
-    lastExamined = runtime.clock.uptime
+    examination = Examination(last: runtime.clock.uptime)
   }
 
   /// Names who knows what should be on disk. Once, before anything is committed.
@@ -61,7 +82,7 @@ final class Journal: Piece {
     try await write { () async throws(StoreError) in
       try await store.commit(changes, expecting: expecting)
     }
-    if !unsaved.isEmpty { notice(changes) }
+    if hasUnsaved { notice(changes) }
   }
 
   /// Leases the account's refresh, and writes the intent with it.
@@ -80,16 +101,16 @@ final class Journal: Piece {
   ///
   /// - Parameter generation: that in memory; nil: there is no such account.
   func expectations(_ account: AccountName, _ generation: Int64?) -> [Expectation] {
-    [unsaved[account] ?? .generation(account, generation)]
+    [unsaved.waiting[account] ?? .generation(account, generation)]
   }
 
   /// What these changes left on disk of accounts that are newer in memory all the same.
   private func notice(_ changes: [Change]) {
     for change in changes {
       switch change {
-      case .putGrant(let grant) where unsaved[grant.account] != nil:
-        unsaved[grant.account] = .generation(grant.account, grant.generation)
-      case .removeGrant(let account): unsaved[account] = nil
+      case .putGrant(let grant) where unsaved.waiting[grant.account] != nil:
+        unsaved.waiting[grant.account] = .generation(grant.account, grant.generation)
+      case .removeGrant(let account): unsaved.waiting[account] = nil
       case .putGrant, .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin,
         .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue:
         break
@@ -103,21 +124,19 @@ final class Journal: Piece {
   ) async throws(StoreError) -> Result {
     // SQLite takes commits into a file that was removed, and they are lost.
     if let failure, failure.isLoss || recovery == .rebuilding { throw failure }
-    nextCommit += 1
-    let number = nextCommit
     let begun = uptime
-    commits[number] = begun
+    let number = commits.begin(at: begun)
     let result: Result
     do throws(StoreError) {
       result = try await body()
     } catch {
-      commits[number] = nil
+      commits.end(number)
       // The store answered: it works.
       measures.committed(took: uptime - begun, failed: error != .conflict)
       if error != .conflict { failed(error) }
       throw error
     }
-    commits[number] = nil
+    commits.end(number)
     measures.committed(took: uptime - begun, failed: false)
     if failure?.isLoss != true { works() }
     return result
@@ -156,9 +175,9 @@ final class Journal: Piece {
   }
 
   /// A commit has been under way for longer than ``Limit/slowCommit``.
-  var isSlow: Bool { commits.values.contains { uptime - $0 > Limit.slowCommit } }
+  var isSlow: Bool { commits.begun.values.contains { uptime - $0 > Limit.slowCommit } }
   /// When the commit began that has been under way for longest, since boot.
-  var oldestCommit: Duration? { commits.values.min() }
+  var oldestCommit: Duration? { commits.begun.values.min() }
 
   // MARK: Failure and recovery
 
@@ -167,9 +186,8 @@ final class Journal: Piece {
     let hint = error.isLoss ? "nothing to do: grantd writes it anew from memory, and says so" : error.hint
     if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
     let isNew = failure == nil
-    failure = error
+    outage = (error, since: failingSince ?? now)
     if isNew {
-      failingSince = now
       emit(
         Event(
           type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: hint))
@@ -185,8 +203,7 @@ final class Journal: Piece {
   private func works() {
     guard failure != nil else { return }
     logger.notice("the state can be written again")
-    failure = nil
-    failingSince = nil
+    outage = nil
     emit(Event(type: .storeRecovered, at: now.seconds))
     source?.storeChanged()
     waiters.wake(.store)
@@ -226,16 +243,16 @@ final class Journal: Piece {
     // A commit while memory is copied is in the copy or fails: never in the old database alone.
     recovery = .rebuilding
     defer { if recovery == .rebuilding { recovery = .trying } }
-    for _ in 0..<Limit.rounds where !commits.isEmpty { await surroundings.sleep(.milliseconds(20)) }
-    guard commits.isEmpty, let failure, failure.isLoss, !isStopped else { return }
-    let before = unsaved
-    unsaved = [:]
+    for _ in 0..<Limit.rounds where !commits.begun.isEmpty { await surroundings.sleep(.milliseconds(20)) }
+    guard commits.begun.isEmpty, let failure, failure.isLoss, !isStopped else { return }
+    let before = unsaved.waiting
+    unsaved.waiting = [:]
     var (state, accounts) = await source?.wholeState() ?? (StoredState(), [])
     state.values = values
     do throws(StoreError) {
       try await store.rebuild(from: state, accounts: accounts)
     } catch {
-      unsaved.merge(before) { $1 }
+      unsaved.waiting.merge(before) { $1 }
       if case .owned = error { return failed(error) }
       // What is damaged stays so, whatever kept it from being written anew.
       logger.error("the state could not be written anew: \(error.message)", metadata: ["hint": "\(error.hint)"])
@@ -248,12 +265,12 @@ final class Journal: Piece {
   /// Looks whether the database is still there, every ``Limit/examination``: one whose file was removed takes every
   /// commit, and is empty after the next start.
   func examineIfTime() {
-    guard uptime - lastExamined >= Limit.examination else { return }
+    guard uptime - examination.last >= Limit.examination else { return }
     Task { await examine() }
   }
 
   /// Has the next ``examineIfTime()`` look at once.
-  func examineSoon() { lastExamined = uptime - Limit.examination }
+  func examineSoon() { examination.last = uptime - Limit.examination }
 
   /// Reads all that is on disk; then what else there is to look at.
   nonisolated func verify(_ rest: @Sendable () async -> Void) async {
@@ -266,18 +283,18 @@ final class Journal: Piece {
   }
 
   func examine() async {
-    guard failure == nil, !isExamining else { return }
+    guard failure == nil, !examination.isUnderWay else { return }
     await look()
   }
 
   private func look() async {
-    lastExamined = uptime
-    isExamining = true
-    defer { isExamining = false }
+    examination.last = uptime
+    examination.isUnderWay = true
+    defer { examination.isUnderWay = false }
     do throws(StoreError) {
       let found = try await store.examine()
-      for notice in found where !notices.contains(notice) { logger.warning("\(notice)") }
-      notices = found
+      for notice in found where !examination.notices.contains(notice) { logger.warning("\(notice)") }
+      examination.notices = found
     } catch {
       failed(error)
     }
@@ -285,7 +302,7 @@ final class Journal: Piece {
 
   /// Before the end: what is gone or damaged is written anew, while memory still has it.
   func mend() async {
-    for _ in 0..<Limit.rounds where isExamining { await surroundings.sleep(.milliseconds(100)) }
+    for _ in 0..<Limit.rounds where examination.isUnderWay { await surroundings.sleep(.milliseconds(100)) }
     // Also where a full disk is known of: damage may have come since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
     for _ in 0..<Limit.rounds where recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
@@ -293,16 +310,22 @@ final class Journal: Piece {
   }
 
   /// Somebody set the wall clock.
-  func clockStepped(by step: Duration) { failingSince = failingSince.map { $0 + step } }
+  func clockStepped(by step: Duration) { outage = outage.map { ($0.failure, since: $0.since + step) } }
 
   // MARK: Accounts that are newer in memory
 
   /// Accounts that may be newer in memory than on disk.
-  var unsavedAccounts: [AccountName] { Set(unsaved.keys).union(saving.keys).sorted() }
+  var unsavedAccounts: [AccountName] { Set(unsaved.waiting.keys).union(unsaved.beingSaved.keys).sorted() }
+
+  /// Whether any waits to be written.
+  var hasUnsaved: Bool { !unsaved.waiting.isEmpty }
+
+  /// What this broker last knew to be on disk of an account that is newer in memory; nil: it is not.
+  func expectedOnDisk(_ account: AccountName) -> Expectation? { unsaved.waiting[account] }
 
   /// Writes what is newer in memory.
   func saveUnsaved() async {
-    for account in unsaved.keys.sorted() {
+    for account in unsaved.waiting.keys.sorted() {
       await lock(account)
       let saved = await saveWhole(account)
       unlock(account)
@@ -312,34 +335,34 @@ final class Journal: Piece {
 
   /// The same, once for all who ask while it has not begun.
   func saveSoon() {
-    guard !isSavingSoon else { return }
-    isSavingSoon = true
+    guard !unsaved.isDue else { return }
+    unsaved.isDue = true
     Task {
-      isSavingSoon = false
+      unsaved.isDue = false
       await saveUnsaved()
     }
   }
 
   /// The account is newer in memory than on disk, which has this generation of it, until ``saveUnsaved()``.
   func keep(_ account: AccountName, onDisk generation: Int64?) {
-    if unsaved[account] == nil { unsaved[account] = .generation(account, generation) }
+    if unsaved.waiting[account] == nil { unsaved.waiting[account] = .generation(account, generation) }
   }
 
   /// What is on disk of the account is what is in memory.
-  func isSaved(_ account: AccountName) { unsaved[account] = nil }
+  func isSaved(_ account: AccountName) { unsaved.waiting[account] = nil }
 
   /// With the account's lock. False: the store still fails.
   private func saveWhole(_ account: AccountName) async -> Bool {
-    guard let known = unsaved.removeValue(forKey: account), let changes = source?.changes(of: account) else {
+    guard let known = unsaved.waiting.removeValue(forKey: account), let changes = source?.changes(of: account) else {
       return true
     }
-    saving[account] = known
-    defer { saving[account] = nil }
+    unsaved.beingSaved[account] = known
+    defer { unsaved.beingSaved[account] = nil }
     do throws(StoreError) {
       try await commit(changes, expecting: [known])
     } catch {
       guard error == .conflict else {
-        unsaved[account] = known
+        unsaved.waiting[account] = known
         return false
       }
       await source?.follow(account)

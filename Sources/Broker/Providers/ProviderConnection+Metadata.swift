@@ -42,7 +42,7 @@ extension ProviderConnection {
       metadata.failure = nil
     case .failure(let failure):
       metadata.failure = (failure, now)
-      lastError = failure.message
+      remarks.lastError = failure.message
       logger.warning(
         "no metadata of provider \(provider.name): \(failure.message)", metadata: ["provider": "\(provider.name)"])
     }
@@ -110,7 +110,7 @@ extension ProviderConnection {
       keys.failedAt = nil
     case .failure(let failure):
       keys.failedAt = now
-      lastError = failure.message
+      remarks.lastError = failure.message
     }
   }
 

@@ -15,9 +15,7 @@ final class ProviderConnection: Piece {
   var keys = Keys()
   /// The provider refuses this client: until then its refreshes rest.
   var suspension: (failure: Failure, until: Timestamp)?
-  var lastError: String?
-  /// What was odd in its token answers and passed over: each is told of once.
-  private(set) var oddities: [String] = []
+  var remarks = Remarks()
   /// Which refreshes it gets, and how fast.
   var gate = ProviderGate()
   /// How many refreshes may be in flight.
@@ -27,6 +25,13 @@ final class ProviderConnection: Piece {
   /// What servers want in the next DPoP proof, by origin (RFC 9449 §8).
   private var nonces: [String: String] = [:]
   private(set) var skew: ClockSkew?
+
+  /// What was noticed, for people.
+  struct Remarks {
+    var lastError: String?
+    /// What was odd in its token answers and passed over: each is told of once.
+    fileprivate(set) var oddities: [String] = []
+  }
 
   struct Fetched<Value: Sendable>: Sendable {
     var value: Value
@@ -78,21 +83,20 @@ final class ProviderConnection: Piece {
     metadata = Metadata()
     keys = Keys()
     suspension = nil
-    lastError = nil
-    oddities = []
+    remarks = Remarks()
     gate.recheck(at: uptime)
   }
 
   /// The provider works for a client of these settings.
   func works() {
     suspension = nil
-    lastError = nil
+    remarks.lastError = nil
   }
 
   /// Something in a token answer was outside the specification, and did no harm.
   func passedOver(_ odd: [String]) {
-    for text in odd where !oddities.contains(text) && oddities.count < Limit.oddities {
-      oddities.append(text)
+    for text in odd where !remarks.oddities.contains(text) && remarks.oddities.count < Limit.oddities {
+      remarks.oddities.append(text)
       let name = provider.name
       logger.warning(
         "provider \(name) answers outside the specification: \(text)",

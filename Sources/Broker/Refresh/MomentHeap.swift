@@ -1,11 +1,11 @@
 import Grants
-import HeapModule
 import OAuth
 
 /// Accounts by a moment, the earliest first. Each account has one moment; setting another replaces it.
 ///
-/// A moment that was replaced stays in the heap until it comes up or half of the heap is such, so that each operation costs
-/// O(log n) amortised.
+/// A binary heap that knows where each account is, so that a moment is replaced in O(log n) at once: the heap of
+/// swift-collections would keep the moments that were replaced, and clearing them out of a million stops the broker for
+/// as long as it takes.
 struct MomentHeap: Sendable {
   private struct Entry: Comparable, Sendable {
     var at: Timestamp
@@ -14,43 +14,41 @@ struct MomentHeap: Sendable {
     static func < (one: Self, other: Self) -> Bool { (one.at, one.account) < (other.at, other.account) }
   }
 
-  /// Replaced moments that a small heap may keep.
-  private static let slack = 64
+  /// No entry is before its parent, which is at half of its index.
+  private var heap: [Entry] = []
+  private var indices: [AccountName: Int] = [:]
 
-  private var heap = Heap<Entry>()
-  private var moments: [AccountName: Timestamp] = [:]
+  var count: Int { heap.count }
+  var isEmpty: Bool { heap.isEmpty }
 
-  var count: Int { moments.count }
-  var isEmpty: Bool { moments.isEmpty }
+  mutating func reserve(_ count: Int) {
+    heap.reserveCapacity(count)
+    indices.reserveCapacity(count)
+  }
 
-  mutating func reserve(_ count: Int) { moments.reserveCapacity(count) }
-
-  func contains(_ account: AccountName) -> Bool { moments[account] != nil }
+  func contains(_ account: AccountName) -> Bool { indices[account] != nil }
 
   mutating func set(_ account: AccountName, to moment: Timestamp) {
-    guard moments.updateValue(moment, forKey: account) != moment else { return }
-    heap.insert(Entry(at: moment, account: account))
-    compactIfWorthwhile()
+    let entry = Entry(at: moment, account: account)
+    guard let index = indices[account] else {
+      heap.append(entry)
+      return rise(entry, from: heap.count - 1)
+    }
+    move(entry, to: index)
   }
 
   mutating func remove(_ account: AccountName) {
-    guard moments.removeValue(forKey: account) != nil else { return }
-    compactIfWorthwhile()
+    guard let index = indices.removeValue(forKey: account) else { return }
+    let last = heap.removeLast()
+    if index < heap.count { move(last, to: index) }
   }
 
   /// The earliest; nil where there is none.
-  mutating func first() -> (account: AccountName, at: Timestamp)? {
-    while let entry = heap.min {
-      if moments[entry.account] == entry.at { return (entry.account, entry.at) }
-      heap.removeMin()
-    }
-    return nil
-  }
+  func first() -> (account: AccountName, at: Timestamp)? { heap.first.map { ($0.account, $0.at) } }
 
   mutating func popFirst() -> (account: AccountName, at: Timestamp)? {
     guard let first = first() else { return nil }
-    heap.removeMin()
-    moments[first.account] = nil
+    remove(first.account)
     return first
   }
 
@@ -62,8 +60,34 @@ struct MomentHeap: Sendable {
     return taken.map(\.account)
   }
 
-  private mutating func compactIfWorthwhile() {
-    guard heap.count > 2 * moments.count + Self.slack else { return }
-    heap = Heap(moments.map { Entry(at: $0.value, account: $0.key) })
+  /// Puts the entry in the place of another, and then where it belongs.
+  private mutating func move(_ entry: Entry, to index: Int) {
+    if entry < heap[index] { rise(entry, from: index) } else { sink(entry, from: index) }
+  }
+
+  private mutating func rise(_ entry: Entry, from start: Int) {
+    var index = start
+    while index > 0, entry < heap[(index - 1) / 2] {
+      put(heap[(index - 1) / 2], at: index)
+      index = (index - 1) / 2
+    }
+    put(entry, at: index)
+  }
+
+  private mutating func sink(_ entry: Entry, from start: Int) {
+    var index = start
+    while 2 * index + 1 < heap.count {
+      var child = 2 * index + 1
+      if child + 1 < heap.count, heap[child + 1] < heap[child] { child += 1 }
+      guard heap[child] < entry else { break }
+      put(heap[child], at: index)
+      index = child
+    }
+    put(entry, at: index)
+  }
+
+  private mutating func put(_ entry: Entry, at index: Int) {
+    heap[index] = entry
+    indices[entry.account] = index
   }
 }

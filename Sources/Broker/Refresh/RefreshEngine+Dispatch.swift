@@ -21,7 +21,7 @@ extension RefreshEngine {
     guard !isDraining, let grant = accounts[account] else { return .impossible }
     let name = grant.saved.provider
     guard let connection = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
-    guard grant.phase == .idle, !fetching.contains(account) else { return .underWay }
+    guard grant.phase == .idle, !trades.fetching.contains(account) else { return .underWay }
     if let failure = connection.suspended { return .suspended(failure) }
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
@@ -35,8 +35,7 @@ extension RefreshEngine {
     // Its lease's holder brings the token, or its end lets us try.
     guard leaseElsewhere(account) == nil else { return .underWay }
     reschedule()
-    queues[name, default: RefreshQueue()].want(account)
-    queuedAt[account] = name
+    queues.want(account, at: name)
     if dispatch(name) != nil { wakeScheduler() }
     // The requests that are stuck have all places.
     if let outage = connection.gate.circuit.outage, !isUnderWay(account), !awaitsProbe(connection) {
@@ -48,7 +47,7 @@ extension RefreshEngine {
 
   /// Whether something that brings the account's token has begun, here or at another broker.
   func isUnderWay(_ account: AccountName) -> Bool {
-    accounts[account]?.phase != .idle || fetching.contains(account) || leaseElsewhere(account) != nil
+    accounts[account]?.phase != .idle || trades.fetching.contains(account) || leaseElsewhere(account) != nil
   }
 
   /// Begins refreshes within the provider's limits; says when it would allow more, where something waits for that.
@@ -132,13 +131,13 @@ extension RefreshEngine {
 
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
     queues[asked.provider.name]?.unwant(account)
-    fetched[account] = nil
+    trades.fetched[account] = nil
     guard
       case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
     else {
       asked.connection.gate.withdrawn(ticket, at: uptime)
       // It could not begin, so it is not due; the next look must not find it again.
-      if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
+      queues.forget(account)
       return
     }
     inFlight += 1
@@ -165,7 +164,7 @@ extension RefreshEngine {
     case .failure(let failure) where failure.isOfProvider:
       // That it had no answer in time was counted then.
       guard let ticket else { return }
-      if ticket.isProbe { queues[name, default: RefreshQueue()].probes[account, default: 0] += 1 }
+      if ticket.isProbe { queues.countProbe(account, at: name) }
       let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
       let turn = connection.gate.failed(
         ticket, told, retryAfter: failure.retryAfter, at: uptime, policy: accounts.refreshPolicy,

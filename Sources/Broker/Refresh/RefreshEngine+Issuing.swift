@@ -37,7 +37,7 @@ extension RefreshEngine {
   private func tokenAtHand(_ account: AccountName, for derived: AccountName) -> Secret? {
     guard isTradable(account, for: derived), let grant = accounts[account] else { return nil }
     // What was just fetched is as good as it gets.
-    let isFresh = fetched[derived].map { uptime - $0 < Limit.subjectTokenKept } ?? false
+    let isFresh = trades.fetched[derived].map { uptime - $0 < Limit.subjectTokenKept } ?? false
     let answer =
       isFresh
       ? grant.lastResort(at: now) : grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy)
@@ -48,17 +48,17 @@ extension RefreshEngine {
   /// Fetches the tokens to trade. The account is not due meanwhile; whoever waits for it looks again at the end.
   func fetchTrade(for account: AccountName, at name: ProviderName) {
     guard case .exchange(let source)? = accounts.sources[account] else { return }
-    fetched[account] = nil
-    fetching.insert(account)
+    trades.fetched[account] = nil
+    trades.fetching.insert(account)
     queues[name]?.unwant(account)
     place(account)
     inFlight += 1
     Task {
       let failure = await fetch(source, for: account)
-      fetching.remove(account)
+      trades.fetching.remove(account)
       // Else it is of another definition, or too late.
       if accounts.sources[account] == .exchange(source), !isDraining {
-        if let failure { await blocked(account, failure) } else { fetched[account] = uptime }
+        if let failure { await blocked(account, failure) } else { trades.fetched[account] = uptime }
       }
       inFlight -= 1
       place(account)

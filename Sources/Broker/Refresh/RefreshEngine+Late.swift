@@ -30,10 +30,10 @@ extension RefreshEngine {
     // The answer may have been quicker than this.
     guard let saved = accounts[account]?.overdue(attempt, told, policy: accounts.refreshPolicy) else { return }
     let (name, failure) = (asked.provider.name, ProviderFailure.lost(message: error.message))
-    asked.connection.lastError = error.message
+    asked.connection.remarks.lastError = error.message
     // Those beyond the bound keep their places, so that no more requests are sent than can be read.
-    if late.values.count(where: { $0 === asked.connection }) < Limit.lateAnswers {
-      late[key(account, attempt)] = asked.connection
+    if leases.late.values.count(where: { $0 === asked.connection }) < Limit.lateAnswers {
+      leases.late[key(account, attempt)] = asked.connection
       recordOutcome(account, ticket, .failure(failure), asked)
     }
     accounts.report(saved, unavailable(account, failure, retryAt: now), .tokenFailed)

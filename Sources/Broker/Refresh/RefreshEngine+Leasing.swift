@@ -22,11 +22,11 @@ extension RefreshEngine {
     do throws(StoreError) {
       switch try await journal.lease(intent, expecting: expected) {
       case .granted(let lease):
-        hold(Leased(lease: lease, generation: expected), attempt, since: asked)
+        hold(.init(lease: lease, generation: expected), attempt, since: asked)
         // It may have ended by the store's clock, or end before it is prolonged: whoever still wants it asks again.
         return journal.isShared && uptime - asked > Limit.lease / 2 ? .unwanted : .saved
       case .held(let duration):
-        leasedElsewhere[account] = uptime + duration
+        leases.isHeldElsewhere(account, until: uptime + duration)
         return .unwanted
       }
     } catch {
@@ -41,20 +41,20 @@ extension RefreshEngine {
   /// another broker.
   ///
   /// - Parameter asked: when it was asked for, which is before the store's clock began to count.
-  private func hold(_ leased: Leased, _ attempt: Grant.Attempt, since asked: Duration) {
+  private func hold(_ leased: RefreshLeases.Held, _ attempt: Grant.Attempt, since asked: Duration) {
     let (key, lease) = (key(leased.lease.account, attempt), leased.lease)
-    leases[key] = leased
+    leases.held[key] = leased
     guard journal.isShared else { return }
     Task {
       var next = asked + Limit.lease / 4
       while true {
         await surroundings.sleep(next - uptime)
-        guard leases[key]?.lease == lease else { return }
+        guard leases.held[key]?.lease == lease else { return }
         let asked = uptime
         do throws(StoreError) {
           let isHeld = try await journal.store.prolong(lease, for: Limit.lease)
           // The refresh may have ended meanwhile.
-          guard leases[key]?.lease == lease else { return }
+          guard leases.held[key]?.lease == lease else { return }
           guard isHeld else { break }
           next = asked + Limit.lease / 4
         } catch {
@@ -69,11 +69,11 @@ extension RefreshEngine {
 
   /// What holds while the attempt's lease is this broker's; nil: it has none.
   func expectations(_ account: AccountName, _ attempt: Grant.Attempt) -> [Expectation]? {
-    leases[key(account, attempt)]?.expectations
+    leases.held[key(account, attempt)]?.expectations
   }
 
-  func key(_ account: AccountName, _ attempt: Grant.Attempt) -> LeaseKey {
-    LeaseKey(account: account, attempt: attempt.number)
+  func key(_ account: AccountName, _ attempt: Grant.Attempt) -> RefreshLeases.Key {
+    RefreshLeases.Key(account: account, attempt: attempt.number)
   }
 
   /// With the account's lock: another broker has had the lease since, as where this machine was suspended, or has
@@ -88,7 +88,7 @@ extension RefreshEngine {
         let asked = uptime
         switch try await journal.lease(intent, expecting: expected) {
         case .granted(let lease):
-          hold(Leased(lease: lease, generation: expected), attempt, since: asked)
+          hold(.init(lease: lease, generation: expected), attempt, since: asked)
           return .again
         case .held: return .failed
         }

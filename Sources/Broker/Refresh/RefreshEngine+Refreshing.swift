@@ -33,7 +33,7 @@ extension RefreshEngine {
     let begun = uptime
     let before = accounts[account]?.saved
     let (sent, result) = await ask(account, attempt, intent, asked, ticket)
-    let isPlaceFree = late.removeValue(forKey: key(account, attempt)) != nil
+    let isPlaceFree = leases.late.removeValue(forKey: key(account, attempt)) != nil
     recordOutcome(account, isPlaceFree ? nil : ticket, result, asked)
     let outcome: RefreshOutcome
     switch result {
@@ -57,7 +57,7 @@ extension RefreshEngine {
       }
       outcome = .discarded
     }
-    if let leased = leases.removeValue(forKey: key(account, attempt)) { await journal.store.release(leased.lease) }
+    if let leased = leases.held.removeValue(forKey: key(account, attempt)) { await journal.store.release(leased.lease) }
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
     inFlight -= 1
     accounts.changed(account)
@@ -91,8 +91,8 @@ extension RefreshEngine {
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
     }
-    awaited.insert(key(account, attempt))
-    defer { awaited.remove(key(account, attempt)) }
+    leases.awaited.insert(key(account, attempt))
+    defer { leases.awaited.remove(key(account, attempt)) }
     guard grant.saved.kind.isUnattended else {
       let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
       let late = lateAnswer(account, sent, asked, ticket)
@@ -152,8 +152,8 @@ extension RefreshEngine {
     }
     // What the failure makes of the grant is written where this is there still.
     let key = key(account, attempt)
-    if let lease = leases[key]?.lease {
-      leases[key] = Leased(lease: lease, generation: [.generation(account, renewal.grant.generation)])
+    if let lease = leases.held[key]?.lease {
+      leases.held[key] = .init(lease: lease, generation: [.generation(account, renewal.grant.generation)])
     }
     logger.notice(
       "kept the new refresh token of \(account), whose answer cannot be used",
@@ -223,7 +223,7 @@ extension RefreshEngine {
   func refreshFailed(
     _ account: AccountName, _ attempt: Grant.Attempt, _ failure: ProviderFailure, _ asked: Asked
   ) async -> RefreshOutcome {
-    asked.connection.lastError = failure.message
+    asked.connection.remarks.lastError = failure.message
     let leased = expectations(account, attempt)
     let outcome = accounts[account]?.failed(
       attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: surroundings.jitter(),

@@ -16,36 +16,11 @@ final class RefreshEngine: Piece {
   let revocations: Revocations
   /// When each account wants to be looked at again.
   var schedule = MomentHeap()
-  var queues: [ProviderName: RefreshQueue] = [:]
+  var queues = RefreshQueues()
   var endings = RefreshTokenEndings()
-  /// Under which provider each queued account is queued.
-  var queuedAt: [AccountName: ProviderName] = [:]
-  /// Accounts whose tokens to trade are being fetched, and those that have them and wait for a place, since when.
-  var fetching: Set<AccountName> = []
-  var fetched: [AccountName: Duration] = [:]
+  var trades = RefreshTrades()
+  var leases = RefreshLeases()
   var inFlight = 0
-  /// Refreshes whose request was sent and whose answer has not come.
-  var awaited: Set<LeaseKey> = []
-  /// Of the refreshes under way. The next one of an account may begin before the last one has given its lease back.
-  var leases: [LeaseKey: Leased] = [:]
-  /// Refreshes whose answer is late and read on, and which have no place among the provider's requests.
-  var late: [LeaseKey: ProviderConnection] = [:]
-  /// Accounts that another broker refreshes, until when since boot at most: it has their lease.
-  var leasedElsewhere: [AccountName: Duration] = [:]
-
-  struct LeaseKey: Hashable {
-    var account: AccountName
-    /// Never twice of one account, also where another grant took its name: ``Accounts`` numbers them on.
-    var attempt: UInt64
-  }
-
-  struct Leased {
-    let lease: Lease
-    /// What was on disk when the lease was given. What comes of the refresh is written where that is there still.
-    let generation: [Expectation]
-
-    var expectations: [Expectation] { generation + [.lease(lease)] }
-  }
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations
@@ -105,10 +80,10 @@ final class RefreshEngine: Piece {
   /// Puts the account where it belongs: into its provider's queue, or to its next moment.
   func place(_ account: AccountName) {
     guard let grant = accounts.peek(account, .moments) else {
-      fetched[account] = nil
+      trades.fetched[account] = nil
       schedule.remove(account)
       endings.remove(account)
-      if let name = queuedAt.removeValue(forKey: account) { queues[name]?.forget(account) }
+      queues.forget(account)
       return
     }
     place(account, grant)
@@ -117,8 +92,7 @@ final class RefreshEngine: Piece {
   /// - Parameter grant: what there is of it but for its secrets.
   func place(_ account: AccountName, _ grant: Grant) {
     let name = grant.saved.provider
-    if let old = queuedAt[account], old != name { queues[old]?.forget(account) }
-    let (lease, isFetching) = (leaseElsewhere(account), fetching.contains(account))
+    let (lease, isFetching) = (leaseElsewhere(account), trades.fetching.contains(account))
     let moment = isFetching ? nil : grant.nextMoment(policy: accounts.refreshPolicy, at: now)
     let mayBegin = lease == nil && grant.saved.isRenewable
     let isDue = mayBegin && moment.map { $0 <= now } ?? false
@@ -127,10 +101,7 @@ final class RefreshEngine: Piece {
       end: grant.token?.expiresAt ?? Timestamp(milliseconds: .min), isDue: isDue,
       isGood: grant.saved.standing == .good, isStalled: isStalled,
       canLose: accounts.canLose(grant.saved), isAtRisk: grant.intent != nil)
-    if isDue || isStalled || queuedAt[account] != nil {
-      queues[name, default: RefreshQueue()].place(account, place)
-      queuedAt[account] = name
-    }
+    queues.place(account, at: name, place)
     let announcement = nextAnnouncement(grant)
     let soon = placeEnding(account, grant)
     guard let next = [isDue ? nil : lease.map(wall) ?? moment, announcement, soon].compactMap(\.self).min() else {
@@ -167,19 +138,14 @@ final class RefreshEngine: Piece {
 
   /// Another broker that shares the store changed the account, or gave its lease back.
   func changedElsewhere(_ account: AccountName) async {
-    leasedElsewhere[account] = nil
+    _ = leases.isFree(account)
     await accounts.changedElsewhere(account)
     // What was asked meanwhile, with the account's lock, was answered before this.
-    if leasedElsewhere.removeValue(forKey: account) != nil { accounts.changed(account) }
+    if leases.isFree(account) { accounts.changed(account) }
   }
 
   /// Until when another broker may be refreshing the account; nil: none is.
-  func leaseElsewhere(_ account: AccountName) -> Duration? {
-    guard let until = leasedElsewhere[account] else { return nil }
-    if until > uptime { return until }
-    leasedElsewhere[account] = nil
-    return nil
-  }
+  func leaseElsewhere(_ account: AccountName) -> Duration? { leases.endElsewhere(account, at: uptime) }
 
   /// How many of the provider's accounts are due and have not begun, though they were good.
   func restingCount(at name: ProviderName) -> Int {
@@ -191,7 +157,7 @@ final class RefreshEngine: Piece {
   var heldBackCount: Int {
     guard journal.failure != nil else { return 0 }
     collectDue()
-    return queues.reduce(0) { $0 + (providers[$1.key] == nil ? 0 : $1.value.riskyCount) }
+    return queues.riskyCount { providers[$0] != nil }
   }
 
   /// How many of the provider's accounts callers wait for.
@@ -256,12 +222,12 @@ final class RefreshEngine: Piece {
   }
 
   func drain() {
-    for name in queues.keys { wakeWanted(name) }
+    for name in queues.providers { wakeWanted(name) }
   }
 
   /// The end has come: says of which accounts an answer is unread that may cost the grant.
   func reportUnread() {
-    for account in Set(awaited.map(\.account)).sorted() {
+    for account in Set(leases.awaited.map(\.account)).sorted() {
       guard let saved = accounts.peek(account)?.saved, accounts.canLose(saved) else { continue }
       logger.error(
         "stopped before the answer to the refresh of \(account) was read: its refresh token may be spent",

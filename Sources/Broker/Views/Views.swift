@@ -21,7 +21,6 @@ final class Views: Piece {
   let reloading: Reloading
   let requests: RequestTally
   private(set) var startedAt: Timestamp
-  private var lists = Locks<UInt32>()
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, logins: Logins,
@@ -115,62 +114,6 @@ final class Views: Piece {
     return count
   }
 
-  // MARK: Accounts
-
-  /// `account.list`. One at a time for each user: none of them keeps another user waiting.
-  func list(_ params: AccountList.Params, for session: any Session) async throws(RPCError) -> AccountList.Result {
-    let uid = session.caller.uid
-    guard lists.waiting(for: uid) < Limit.waitingLists else {
-      throw RPCError(.overloaded, "too many lists are waited for", hint: "Ask again when one of them has come.")
-    }
-    if !lists.take(uid) { await withCheckedContinuation { lists.wait(for: uid, $0) } }
-    defer { lists.leave(uid) }
-    return try await makeList(params, for: session)
-  }
-
-  private func makeList(
-    _ params: AccountList.Params, for session: any Session
-  ) async throws(RPCError) -> AccountList.Result {
-    let caller = session.caller
-    let wanted = params.limit ?? Limit.listedAccounts
-    guard (1...Limit.wantedAccounts).contains(wanted) else {
-      throw .invalidParams("params.limit: expected 1 to \(Limit.wantedAccounts)")
-    }
-    let most = min(wanted, Limit.listedAccounts)
-    var last = try params.after.map { name throws(RPCError) in try accountName(name) }
-    let names = try names(at: params.provider)
-    var views: [AccountView] = []
-    views.reserveCapacity(min(most, names.count))
-    while session.isReading {
-      let page = names.after(last, most: Slices.medium)
-      let seen = page.filter { account in
-        authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller)
-      }
-      for grant in await accounts.facts(of: seen) {
-        // One more than asked for shows that there are more.
-        guard views.count < most else { return .init(accounts: views, next: views.last?.account) }
-        views.append(accounts.view(grant))
-      }
-      guard let end = page.last else { return .init(accounts: views) }
-      last = end
-    }
-    throw RPCError(.overloaded, "the answers before are unread", hint: "Read them, then ask again.")
-  }
-
-  private func names(at provider: String?) throws(RPCError) -> SortedNames {
-    guard let provider else { return accounts.names }
-    guard let known = ProviderName(rawValue: provider), providers[known] != nil || accounts.count(at: known) > 0 else {
-      throw providers.unknown(provider)
-    }
-    return accounts.names(at: known)
-  }
-
-  /// `account.get`.
-  func account(_ params: AccountGet.Params) throws(RPCError) -> AccountView {
-    guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
-    return accounts.view(grant)
-  }
-
   // MARK: Providers
 
   private func conditionView(_ connection: ProviderConnection) -> BrokerStatus.ConditionView {
@@ -185,8 +128,8 @@ final class Views: Piece {
       provider: connection.provider.name.rawValue, condition: condition, since: since?.seconds,
       retry_at: retryAt?.seconds,
       skew_seconds: connection.skew.map { Double($0.offset.milliseconds) / 1000 },
-      last_error: failure?.message ?? connection.lastError,
-      odd_answers: connection.oddities.isEmpty ? nil : connection.oddities,
+      last_error: failure?.message ?? connection.remarks.lastError,
+      odd_answers: connection.remarks.oddities.isEmpty ? nil : connection.remarks.oddities,
       lost_grants: measures.providers[connection.provider.name].flatMap { $0.lost == 0 ? nil : Int($0.lost) })
   }
 
@@ -234,24 +177,11 @@ final class Views: Piece {
       display_name: description.displayName, issuer: description.issuer, client_id: description.clientID,
       scopes: connection.provider.tokenTraits.scopes,
       accounts: accounts.count(at: connection.provider.name), state: state,
-      last_error: connection.lastError)
+      last_error: connection.remarks.lastError)
   }
 }
 
 // MARK: Methods
-
-extension AccountList: Served {
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.views.list(call.params, for: call.session)
-  }
-}
-
-extension AccountGet: Served {
-  static var subject: Subject<Params> { .account { $0.account } }
-  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.views.account(call.params)
-  }
-}
 
 extension ProviderList: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {

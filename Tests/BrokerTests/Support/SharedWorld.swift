@@ -76,7 +76,7 @@ struct SharedSite: Sendable {
   func phase(_ name: String) async -> Grant.Phase? { await broker.accounts[account(name)]?.phase }
 
   /// The store works, and has all that is in memory.
-  @BrokerActor var isSaved: Bool { broker.journal.failure == nil && broker.journal.unsaved.isEmpty }
+  @BrokerActor var isSaved: Bool { broker.journal.failure == nil && !broker.journal.hasUnsaved }
 
   func start(_ name: String) async throws -> LoginStart.Result {
     try await call(LoginStart.self, .init(provider: "example", account: name))

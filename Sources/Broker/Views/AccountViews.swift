@@ -1,0 +1,90 @@
+import BrokerAPI
+import Grants
+import OAuth
+
+/// What callers are shown of accounts.
+@BrokerActor
+final class AccountViews: Piece {
+  let runtime: Runtime
+  private let accounts: Accounts
+  private let providers: ProviderDirectory
+  private let authorizer: Authorizer
+  /// A list is made for one client of a user at a time.
+  private var lists = Locks<UInt32>()
+
+  init(_ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, authorizer: Authorizer) {
+    self.runtime = runtime
+    self.accounts = accounts
+    self.providers = providers
+    self.authorizer = authorizer
+  }
+
+  /// `account.list`. One at a time for each user: none of them keeps another user waiting.
+  func list(_ params: AccountList.Params, for session: any Session) async throws(RPCError) -> AccountList.Result {
+    let uid = session.caller.uid
+    guard lists.waiting(for: uid) < Limit.waitingLists else {
+      throw RPCError(.overloaded, "too many lists are waited for", hint: "Ask again when one of them has come.")
+    }
+    if !lists.take(uid) { await withCheckedContinuation { lists.wait(for: uid, $0) } }
+    defer { lists.leave(uid) }
+    return try await makeList(params, for: session)
+  }
+
+  private func makeList(
+    _ params: AccountList.Params, for session: any Session
+  ) async throws(RPCError) -> AccountList.Result {
+    let caller = session.caller
+    let wanted = params.limit ?? Limit.listedAccounts
+    guard (1...Limit.wantedAccounts).contains(wanted) else {
+      throw .invalidParams("params.limit: expected 1 to \(Limit.wantedAccounts)")
+    }
+    let most = min(wanted, Limit.listedAccounts)
+    var last = try params.after.map { name throws(RPCError) in try accountName(name) }
+    let names = try names(at: params.provider)
+    var views: [AccountView] = []
+    views.reserveCapacity(min(most, names.count))
+    while session.isReading {
+      let page = names.after(last, most: Slices.medium)
+      let seen = page.filter { account in
+        authorizer.policy.allows(.observe, method: AccountList.name, account: account.rawValue, caller: caller)
+      }
+      for grant in await accounts.facts(of: seen) {
+        // One more than asked for shows that there are more.
+        guard views.count < most else { return .init(accounts: views, next: views.last?.account) }
+        views.append(accounts.view(grant))
+      }
+      guard let end = page.last else { return .init(accounts: views) }
+      last = end
+    }
+    throw RPCError(.overloaded, "the answers before are unread", hint: "Read them, then ask again.")
+  }
+
+  private func names(at provider: String?) throws(RPCError) -> SortedNames {
+    guard let provider else { return accounts.names }
+    guard let known = ProviderName(rawValue: provider), providers[known] != nil || accounts.count(at: known) > 0 else {
+      throw providers.unknown(provider)
+    }
+    return accounts.names(at: known)
+  }
+
+  /// `account.get`.
+  func account(_ params: AccountGet.Params) throws(RPCError) -> AccountView {
+    guard let grant = accounts[try accountName(params.account)] else { throw unknownAccount(params.account) }
+    return accounts.view(grant)
+  }
+}
+
+// MARK: Methods
+
+extension AccountList: Served {
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.accountViews.list(call.params, for: call.session)
+  }
+}
+
+extension AccountGet: Served {
+  static var subject: Subject<Params> { .account { $0.account } }
+  static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
+    try await broker.accountViews.account(call.params)
+  }
+}
