@@ -37,9 +37,10 @@ final class DeclaredAccounts: Piece {
   func configure(_ all: [DeclaredAccount]) {
     definitions = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     for name in accounts.declaredNames {
-      guard let grant = accounts[name] else { continue }
+      // Only those that change are made whole: the broker does nothing else meanwhile.
+      guard let grant = accounts.peek(name) ?? accounts[name] else { continue }
       guard let account = definitions[name] else {
-        withdraw(grant)
+        if let grant = accounts[name] { withdraw(grant) }
         continue
       }
       guard !isSame(grant.saved, account) else { continue }
@@ -52,7 +53,7 @@ final class DeclaredAccounts: Piece {
   /// Puts on disk what ``configure(_:)`` changed, and adds the accounts that are new.
   func take() async {
     for account in dropped.keys.sorted() { await drop(account) }
-    if !journal.unsaved.isEmpty { await journal.saveUnsaved() }
+    if journal.hasUnsaved { await journal.saveUnsaved() }
     for account in definitions.keys.sorted() { await take(account) }
     wakeScheduler()
   }
