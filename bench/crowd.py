@@ -1,7 +1,10 @@
 """What bench/scale.py measures with: state folders with many accounts, and a provider that answers at once."""
 
+import hashlib
 import json
 import random
+import shutil
+import sqlite3
 import subprocess
 import time
 
@@ -38,6 +41,15 @@ burst = 10000000
 """
 
 
+# What the schema's versions after the first one added (Sources/SQLiteStore/Tables/Schema.swift).
+VERSION = 5
+ADDED = {
+    "grants": ["refresh_token_issued_at", "expiry_announced_at", "kind", "dpop_key", "source_fingerprint"],
+    "logins": ["dpop_key", "device", "progress"],
+    "revocations": ["context"],
+}
+
+
 class FastProvider:
     """bench/fasttoken on a port of its own."""
 
@@ -61,11 +73,48 @@ class State:
     def __init__(self, scale, accounts):
         self.scale, self.accounts = scale, accounts
         self.folder = scale.folder / str(accounts)
-        self.folder.mkdir(exist_ok=True)
-        self.broker = Broker(scale.binaries, self.folder, {}, sections=CONFIGURATION.format(
-            provider=scale.provider.url, refresh="\n".join(scale.options.refresh)))
-        self.broker.start_seconds = START_SECONDS
+        self.broker = self.new_broker(self.folder)
         self.fill_took = self.rest_took = None
+
+    def new_broker(self, folder):
+        folder.mkdir(exist_ok=True)
+        broker = Broker(self.scale.binaries, folder, {}, sections=CONFIGURATION.format(
+            provider=self.scale.provider.url, refresh="\n".join(self.scale.options.refresh)))
+        broker.start_seconds = START_SECONDS
+        return broker
+
+    def older(self):
+        """A broker on a copy of the state, whose schema is that of the first version."""
+        broker = self.new_broker(self.scale.folder / f"{self.accounts}-older")
+        shutil.rmtree(broker.state)
+        shutil.copytree(self.broker.state, broker.state)
+        database = sqlite3.connect(self.database(broker), isolation_level=None)
+        for table, columns in ADDED.items():
+            for column in columns:
+                database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        database.execute("DROP TABLE registrations")
+        database.execute("DELETE FROM grdb_migrations WHERE identifier <> 'v1'")
+        database.execute("PRAGMA user_version = 1")
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.close()
+        return broker
+
+    def make_newer(self, broker):
+        """Gives the broker's database a version that is not known yet; says what its file is."""
+        database = sqlite3.connect(self.database(broker), isolation_level=None)
+        database.execute(f"INSERT INTO grdb_migrations VALUES ('v{VERSION + 1}')")
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.close()
+        return self.digest(broker)
+
+    @staticmethod
+    def database(broker):
+        return next(broker.state.glob("*.db"))
+
+    def digest(self, broker):
+        with self.database(broker).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def seed(self, *arguments, every=1):
         """Writes every so-many-th account."""

@@ -99,6 +99,8 @@ class Broker:
         self.socket, self.state = self.folder / "grantd.sock", self.folder / "state"
         self.config, self.log = self.folder / "grantd.toml", self.folder / "grantd.log"
         self.process, self.environment, self.start_seconds = None, {}, START_SECONDS
+        # What it said of its last start (STATUS= of sd_notify(3)).
+        self.told = []
         self.state.mkdir(mode=0o700, exist_ok=True)
         self.config.write_text("".join(
             f'[provider.{name}]\nkind = "oidc"\nissuer = "{provider.issuer}"\nclient_id = "demo"\n'
@@ -114,7 +116,7 @@ class Broker:
             notifications.settimeout(1)
             command = [self.binaries / "grantd", f"--{self.instance}", "--config", self.config, "--state", self.state,
                        "--socket", self.socket]
-            begun = time.monotonic()
+            begun, self.told = time.monotonic(), []
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log,
                 env={**os.environ, **self.environment, "NOTIFY_SOCKET": str(address)})
@@ -123,12 +125,13 @@ class Broker:
                     raise RuntimeError(f"no READY=1 within {self.start_seconds} s:\n{self.log.read_text()[-2000:]}")
             return time.monotonic() - begun
 
-    @staticmethod
-    def says_ready(notifications):
+    def says_ready(self, notifications):
         try:
-            return b"READY=1" in notifications.recv(4096).split(b"\n")
+            lines = notifications.recv(4096).decode().split("\n")
         except TimeoutError:
             return False
+        self.told += [line.removeprefix("STATUS=") for line in lines if line.startswith("STATUS=")]
+        return "READY=1" in lines
 
     def stop(self):
         stop(self.process)

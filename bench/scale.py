@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -20,12 +21,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import waits  # noqa: E402
-from crowd import LIFETIME, SETTLE_SECONDS, FastProvider, State  # noqa: E402
+from crowd import LIFETIME, SETTLE_SECONDS, VERSION, FastProvider, State  # noqa: E402
 from scale_report import RATE_WANTED, judge, show  # noqa: E402
 
 SIZES = [1_000, 10_000, 100_000, 1_000_000]
 QUICK_SIZES = [1_000, 10_000]
-PARTS = ["ready", "idle", "waits", "single", "latency", "storm"]
+PARTS = ["ready", "migrate", "idle", "waits", "single", "latency", "storm"]
 
 # Of more accounts than the first number only the second are due in a storm.
 STORM_ALL, STORM_SOME = 100_000, 50_000
@@ -103,6 +104,34 @@ class Scale:
         print(f"READY after {result['ready_ms']:.0f} ms ({min(ready):.0f} to {max(ready):.0f}), first token "
               f"{result['first_answer_ms']:.1f} ms later; {result['rss'] / 1e6:.0f} MB resident, "
               f"{result['bytes_per_account']:,.0f} bytes an account", flush=True)
+
+    def migrate(self, state, result, empty):
+        state.broker.stop()
+        older = state.older()
+        try:
+            result["migration_ms"] = older.start() * 1000
+            # The second start has nothing to migrate.
+            steps = [told for told in older.told if "step" in told]
+            older.stop()
+            result["migrated_ready_ms"] = older.start() * 1000
+            older.stop()
+            if len(steps) != VERSION - 1 or any("step" in told for told in older.told):
+                raise RuntimeError(f"a migration is told step by step, once: {steps}, then {older.told}")
+            before = state.make_newer(older)
+            try:
+                older.start()
+            except RuntimeError as refusal:
+                if "newer" not in str(refusal):
+                    raise
+            else:
+                raise RuntimeError("a database of a newer version was opened")
+            if state.digest(older) != before:
+                raise RuntimeError("a database of a newer version was written")
+        finally:
+            older.stop()
+            shutil.rmtree(older.folder)
+        print(f"from the first schema READY after {result['migration_ms']:.0f} ms, {len(steps)} steps told; "
+              f"the next start takes {result['migrated_ready_ms']:.0f} ms; a newer schema is refused untouched", flush=True)
 
     def idle(self, state, result, empty):
         # What is read once more behind the first answers begins after two seconds.
