@@ -14,8 +14,9 @@ enum SystemAuthorities {
   private struct Stamp: Equatable {
     var file: UInt64
     var size: Int64
-    var seconds: Int
-    var nanoseconds: Int
+    /// The time of its last change, as the kernel gives it. In a release build the compiler takes the members of
+    /// `timespec` for those of a module that cannot be imported.
+    var changed: [UInt8]
   }
 
   private static let parsed = Mutex<(stamp: Stamp, certificates: [NIOSSLCertificate])?>(nil)
@@ -51,8 +52,7 @@ enum SystemAuthorities {
   private static func stamp(of path: String) -> Stamp? {
     var status = stat()
     guard stat(path, &status) == 0 else { return nil }
-    return Stamp(
-      file: UInt64(status.st_ino), size: Int64(status.st_size), seconds: status.st_mtim.tv_sec,
-      nanoseconds: status.st_mtim.tv_nsec)
+    let changed = withUnsafeBytes(of: status.st_mtim) { Array($0) }
+    return Stamp(file: UInt64(status.st_ino), size: Int64(status.st_size), changed: changed)
   }
 }
