@@ -87,8 +87,9 @@ extension World {
       provider.watch.metOutageAt = now
     }
     let watch = provider.watch
+    // Requests whose intents a slow disk takes together are sent together.
     guard let outage = watch.outage, runningSince < now - 2 * minute, resumedAt < now - 2 * minute,
-      steppedAt < now - 2 * minute, watch.recheckedAt < now - 2 * minute
+      steppedAt < now - 2 * minute, watch.recheckedAt < now - 2 * minute, disk.slowUntil < now - 2 * minute
     else { return }
     if now >= outage.from + Self.outageIsOld, now < outage.until, (watch.metOutageAt ?? now) < now - 2 * minute {
       counts.add("probes seen")
