@@ -210,6 +210,10 @@ extension World {
     case (.lostRotation, .lost(.some)):
       counts.add("ended as lost_rotation")
       checkGrace(account, session)
+    // The newer one that the broker did not get would have lived longer. Of a provider that is said not to rotate
+    // nothing tells that there was one.
+    case (.refused, .lost(.some)) where !account.provider.isDeclaredToRotate:
+      counts.add("ended as refused where an old token went on")
     case (_, .lost(.none)):
       violated(.loss, "\(account.name): its refresh token was lost, and nothing had happened that could lose it")
     case (_, .lost(.some(let excuse))):
