@@ -315,8 +315,8 @@ extension World {
     session.refreshesUnderWay += 1
     if session.refreshesUnderWay > 1 { violated(.oneRefresh, "\(account.name) has two refreshes under way") }
     provider.watch.underWay += 1
-    // After an outage those of it may still be stuck.
-    let isCalm = provider.watch.lastFault < now - 5 * minute
+    // After an outage those of it may still be stuck, also where the machine slept through its end.
+    let isCalm = max(provider.watch.lastFault, resumedAt) < now - 5 * minute
     let most = configuration.refresh.concurrentPerProvider * (isCalm ? 1 : 2)
     if provider.watch.underWay > most {
       violated(.oneRefresh, "\(provider.name) has \(provider.watch.underWay) refreshes under way, \(most) are allowed")
