@@ -183,6 +183,9 @@ final class Journal: Piece {
 
   /// The store could not do what it should.
   func failed(_ error: StoreError) {
+    // It is closed at this broker's own end, after what could not be saved was told. Before that it is a failure like
+    // any other: without one, refreshes that cannot be noted would follow one another for ever.
+    if isStopped, case .closed = error { return }
     let hint = error.isLoss ? "nothing to do: grantd writes it anew from memory, and says so" : error.hint
     if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
     let isNew = failure == nil

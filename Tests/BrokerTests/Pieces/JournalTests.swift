@@ -50,7 +50,19 @@ import Testing
     #expect(journal.failure == nil && journal.failingSince == nil)
   }
 
-  @Test("An account's lock is had by one at a time, in the order in which it was asked for")
+  @Test("That the store is closed is no failure at the broker's end, and one before", arguments: [true, false])
+  @BrokerActor func closed(isEnd: Bool) async {
+    let parts = Parts()
+    let source = Source()
+    parts.journal.records(source)
+    parts.store.finds(.closed)
+    if isEnd { parts.runtime.lifecycle.stop() }
+    await parts.journal.examine()
+    #expect((parts.journal.failure == nil) == isEnd && (source.changed == 0) == isEnd)
+    parts.runtime.lifecycle.stop()
+  }
+
+  @Test("An account's lock is given to one task at a time, first come, first served")
   @BrokerActor func locks() async {
     let parts = Parts()
     let journal = parts.journal
