@@ -76,6 +76,8 @@ class Run:
             f'scopes = ["openid", "offline_access"]\nrotation = "{kind.configured_rotation}"\n' for kind in KINDS]
         sections.append('[refresh]\nretry_delays = ["1s", "2s", "3s"]\n')
         sections.append(f'[socket]\nidle_timeout = "{IDLE_SECONDS}s"\n')
+        # All clients are threads of this process, and so one caller.
+        sections.append("[limits]\nrequests_per_second = 20000\nburst = 80000\n")
         new = self.broker.config.with_suffix(".new")
         new.write_text("\n".join(sections))
         new.replace(self.broker.config)
