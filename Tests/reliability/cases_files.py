@@ -7,7 +7,7 @@ import time
 
 from client import Gone, Refused
 from faults import Fault
-from rig import Wrong, until
+from rig import FrozenDisk, SmallDisk, Wrong, until
 
 # "Every few seconds" the daemon looks whether its files are as it left them.
 # TimeoutStopSec of the unit.
@@ -148,7 +148,7 @@ async def store_fails(client):
 
 async def unsaved_renewal(stage, runtime, more=""):
     """A daemon with a renewal that it cannot write, and the account."""
-    disk = stage.disk()
+    disk = stage.disk(SmallDisk)
     realm = stage.realm()
     daemon = stage.daemon(folder=disk.folder, more=more)
     daemon.runtime = runtime or disk.folder
@@ -231,7 +231,7 @@ def still_full(stops_again):
 
 async def lost_and_full(stage):
     """7, 8: the database is cut while the disk is full: all that is in memory goes into the runtime folder."""
-    disk = stage.disk()
+    disk = stage.disk(SmallDisk)
     realm = stage.realm()
     daemon = stage.daemon(folder=disk.folder)
     daemon.runtime = runtime_folder(stage)
@@ -278,7 +278,7 @@ async def slow_hook(stage):
 
 async def hanging_disk(stage):
     """8: a disk that hangs, also for the audit trail: the renewal is put beside the socket, and told, in the stop's time."""
-    disk = stage.frozen_disk()
+    disk = stage.disk(FrozenDisk)
     realm = stage.realm()
     daemon = stage.daemon(state=disk.folder / "state")
     client = await daemon.start()
@@ -291,7 +291,11 @@ async def hanging_disk(stage):
         await until(lambda: not realm.in_flight, 10, "the provider has not answered")
         # A record of the audit trail that cannot be written.
         await client.call("token.get", account=other)
-        await asyncio.sleep(12)
+
+        async def is_slow():
+            return (await client.call("broker.status"))["store"]["state"] == "slow"
+
+        await until(is_slow, 30, "no status tells that a commit takes long")
         began = time.monotonic()
         stop = asyncio.create_task(daemon.stop(100))
         await until(lambda: list(daemon.folder.glob("*.unsaved.db")), 60, "nothing was put beside the socket")

@@ -11,7 +11,7 @@ from client import Gone, Refused
 from judge import Judge
 from ledger import Ledger
 from provider import Realm
-from rig import Daemon, FrozenDisk, Skip, SmallDisk, Wrong
+from rig import Daemon, Skip, Wrong
 from web import Server
 
 
@@ -34,17 +34,10 @@ class Stage:
             daemon.kill()
         self.open_ones.close()
 
-    def disk(self):
+    def disk(self, kind):
         if not self.has_mounts:
             raise Skip("this machine gives no mount namespace")
-        disk = SmallDisk(self.folder / "disk")
-        self.open_ones.callback(disk.close)
-        return disk
-
-    def frozen_disk(self):
-        if not self.has_mounts:
-            raise Skip("this machine gives no mount namespace")
-        disk = FrozenDisk(self.folder / "disk")
+        disk = kind(self.folder / "disk")
         self.open_ones.callback(disk.close)
         return disk
 

@@ -386,29 +386,3 @@ final class Journal: Piece {
 
   var isLocked: Bool { !locks.isEmpty }
 }
-
-/// Who knows what should be on disk.
-@BrokerActor
-protocol JournalSource: AnyObject {
-  /// All of it, but for the small values. Nothing is committed meanwhile: who changes an account keeps it.
-  func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount])
-  /// The changes that put all of an account on disk; nil: there is no such account.
-  func changes(of account: AccountName) -> [Change]?
-  /// Another broker wrote the account: memory follows the disk. With the account's lock.
-  func follow(_ account: AccountName) async
-  /// The store began to fail, or works again.
-  func storeChanged()
-}
-
-extension StoreError {
-  /// What is on disk is damaged or gone: only a new database helps.
-  var isLoss: Bool {
-    switch self {
-    case .corrupt, .missing: true
-    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unreadableAccount, .unwritable, .conflict, .closed:
-      false
-    }
-  }
-}
-
-func storeError(_ error: StoreError) -> RPCError { RPCError(.storeFailure, error.message, hint: error.hint) }

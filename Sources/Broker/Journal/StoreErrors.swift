@@ -1,3 +1,5 @@
+import BrokerAPI
+
 extension StoreError {
   /// What is wrong, in a sentence without a full stop.
   public var message: String {
@@ -48,4 +50,15 @@ extension StoreError {
       "start grantd again: systemctl start grantd"
     }
   }
+
+  /// What is on disk is damaged or gone: only a new database helps.
+  var isLoss: Bool {
+    switch self {
+    case .corrupt, .missing: true
+    case .owned, .newer, .wrongKey, .unusableKey, .unreadable, .unreadableAccount, .unwritable, .conflict, .closed:
+      false
+    }
+  }
 }
+
+func storeError(_ error: StoreError) -> RPCError { RPCError(.storeFailure, error.message, hint: error.hint) }
