@@ -203,6 +203,9 @@ import Testing
       var grant = Grant(saved: savedGrant(), token: savedToken(), intent: intent, jitter: 0)
       grant.takeUp(rotation: rotation)
       #expect((grant.nextMoment(policy: steady, at: at(12)) == at(12)) == isDue)
+      // One that was not sent after all changes nothing.
+      if case .begun(let attempt, _) = grant.beginRefresh(at: at(12)) { grant.withdrawn(attempt) }
+      #expect((grant.nextMoment(policy: steady, at: at(12)) == at(12)) == isDue)
       grant.refreshed(issued(refresh: "refresh-2"), at: at(12), rotation: rotation)
       #expect(grant.nextMoment(policy: steady, at: at(12)).map { $0 > at(12) } == true)
       var quiet = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)

@@ -17,7 +17,6 @@ extension Grant {
     if case .loginRequired = saved.standing { return .impossible }
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
-    isUnfinished = false
     let attempt = Attempt(
       number: nextAttempt(), sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
     phase = .refreshing(attempt)
@@ -35,6 +34,7 @@ extension Grant {
     guard phase == .refreshing(attempt) else { return nil }
     var sent = attempt
     sent.sentAt = now
+    isUnfinished = false
     phase = .refreshing(sent)
     return sent
   }
@@ -165,6 +165,7 @@ extension Grant {
       renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
     intent = nil
+    isUnfinished = false
     fellBack = false
     guard let renewed = renewal.token else {
       phase = .refreshing(current)
