@@ -161,6 +161,8 @@ enum Limit {
   /// Connections of one provider to one server, for logins and their like, and for what callers ask.
   static let loginConnections = 8
   static let callerConnections = 16
+  /// How soon a lease of another broker is asked for again, if it says that it ends now.
+  static let leaseRecheck = Duration.seconds(1)
   /// How soon a lease is prolonged again after the store did not answer.
   static let prolongingPause = Duration.seconds(5)
   /// How often a change is decided anew after another broker changed the account first.

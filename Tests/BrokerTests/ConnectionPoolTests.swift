@@ -20,7 +20,7 @@ import Testing
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)]))
     rig.transport.answer(.resource) { _ in reply("{}") }
     _ = try await rig.call(RequestSend.self, .init(account: "work", method: "GET", url: "https://api.example/me"))
-    #expect(rig.transport.pools(.token) == [pool(.refreshes, 8 + Limit.lateAnswers + 2)])
+    #expect(rig.transport.pools(.token) == [pool(.refreshes, 2 * 8 + Limit.lateAnswers + 2)])
     #expect(rig.transport.pools(.resource) == [pool(.callers, Limit.callerConnections)])
     let login = try await rig.call(LoginStart.self, .init(provider: "example", account: "home"))
     _ = await rig.broker.handleCallback(url: login.callback(code: "home"))
@@ -35,11 +35,11 @@ import Testing
     let providers = [OAuthProvider(.discovered())]
     let rig = try await Rig(store: store, configuration: .plain(providers) { $0.concurrentPerProvider = 64 })
     _ = try await rig.token("work")
-    let first = pool(.refreshes, 64 + Limit.lateAnswers + 2)
+    let first = pool(.refreshes, 2 * 64 + Limit.lateAnswers + 2)
     #expect(rig.transport.pools(.discovery) == [first] && rig.transport.pools(.token) == [first])
     rig.reading.value = .success(.plain(providers) { $0.concurrentPerProvider = 2 })
     _ = try await rig.call(BrokerReload.self, .init())
     _ = try await rig.token("home")
-    #expect(rig.transport.pools(.token).last == pool(.refreshes, 2 + Limit.lateAnswers + 2))
+    #expect(rig.transport.pools(.token).last == pool(.refreshes, 2 * 2 + Limit.lateAnswers + 2))
   }
 }

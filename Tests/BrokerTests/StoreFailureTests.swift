@@ -46,6 +46,20 @@ import Testing
     #expect(session.types == ["store.failed", "store.recovered"])
   }
 
+  @Test("A disk that takes all but what is noted before a request is one that fails, not one that works again at once")
+  func intentsAlone() async throws {
+    let rig = try await rig()
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: ["store.failed", "store.recovered"]), on: session)
+    rig.store.set(.fails) { $0.contains { if case .putIntent = $0 { true } else { false } } }
+    #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
+    await settle()
+    #expect(session.types == ["store.failed"] && rig.transport.count(.token) == 0)
+    rig.store.set(.works)
+    #expect(await mended(rig))
+    #expect(try await rig.token("work").access_token == "work-a2")
+  }
+
   @Test("A provider that does not rotate is asked all the same, and what it gave is written when the disk works")
   func withoutRotation() async throws {
     let rig = try await rig(.none)

@@ -110,33 +110,34 @@ extension ProviderGate {
     #expect(gate.fails(at: 31) == .unreachable)
   }
 
-  @Test("One request at a time: a stuck one does not hold up the recovery, and four are the most there ever are")
-  func oneAtATime() {
+  @Test(
+    "Requests stuck since outages come on top of the limit, at most as many again, and hold up no recovery",
+    arguments: [2, 4, 8])
+  func stuckAgainAndAgain(limit: Int) {
     var policy = steady
-    policy.concurrentPerProvider = 1
+    policy.concurrentPerProvider = limit
     var gate = ProviderGate()
+    var most = 0
     func admit(_ seconds: Double) -> ProviderGate.Ticket? {
       guard case .go(let ticket) = gate.admit(isWanted: true, accounts: 10, at: up(seconds), policy: policy) else {
         return nil
       }
+      most = max(most, gate.inFlight)
       return ticket
     }
-    var all: [ProviderGate.Ticket] = []
-    for round in 0..<8 {
+    var stuck: [ProviderGate.Ticket] = []
+    for round in 0..<20 {
       let start = Double(round) * 100
-      // Into an outage, out of it by a probe, and the next request is stuck again.
+      // One is stuck; those that come after it fail, until a probe is answered.
+      if let ticket = admit(start) { stuck.append(ticket) }
       while gate.circuit.outage == nil, let ticket = admit(start) {
         _ = gate.failed(ticket, told, retryAfter: nil, at: up(start), policy: policy, jitter: 0)
       }
-      if let stuck = admit(start + 30) { all.append(stuck) }
-      if let probe = admit(start + 60) { _ = gate.answered(probe, policy: policy) }
-      if let stuck = admit(start + 90) { all.append(stuck) }
-      #expect(gate.inFlight <= 4)
+      if let probe = admit(start + 60) { #expect(gate.answered(probe, policy: policy) == .recovered) }
     }
-    for ticket in all { _ = gate.failed(ticket, told, retryAfter: nil, at: up(900), policy: policy, jitter: 0) }
-    #expect(gate.inFlight == 0)
-    while gate.circuit.outage != nil { if let probe = admit(2000) { _ = gate.answered(probe, policy: policy) } }
-    #expect(admit(2100) != nil && admit(2100) == nil)
+    #expect(stuck.count == 2 * limit && most == 2 * limit)
+    for ticket in stuck { _ = gate.failed(ticket, told, retryAfter: nil, at: up(2100), policy: policy, jitter: 0) }
+    #expect(gate.inFlight == 0 && admit(2200) != nil)
   }
 
   @Test("A week of outage is asked about twice a minute")
@@ -214,13 +215,13 @@ extension ProviderGate {
     #expect(gate.go(at: 36)?.isProbe == true)
   }
 
-  @Test("A probe that was not sent leaves its place to the next")
+  @Test("A probe that was not sent leaves its place to the next, a second later: nothing goes round without end")
   func withdrawnProbe() {
     var gate = ProviderGate.inOutage()
     let probe = gate.go(at: 5)!
     gate.withdrawn(probe, at: up(6))
-    #expect(gate.inFlight == 0)
-    #expect(gate.go(at: 6)?.isProbe == true)
+    #expect(gate.inFlight == 0 && gate.go(at: 6.9) == nil)
+    #expect(gate.go(at: 7)?.isProbe == true)
   }
 
   @Test(

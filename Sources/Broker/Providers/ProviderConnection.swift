@@ -165,8 +165,9 @@ final class ProviderConnection: Piece {
   func pool(_ use: ConnectionPool.Use) -> ConnectionPool {
     let size =
       switch use {
-      // Those that are late are no longer among the refreshes in flight; the metadata and the keys are one request each.
-      case .refreshes: refreshesAtOnce + Limit.lateAnswers + 2
+      // With those that are stuck since an outage. Late ones are no longer among the refreshes in flight; the metadata and
+      // the keys are one request each.
+      case .refreshes: 2 * max(refreshesAtOnce, 2) + Limit.lateAnswers + 2
       case .logins: Limit.loginConnections
       case .callers: Limit.callerConnections
       }

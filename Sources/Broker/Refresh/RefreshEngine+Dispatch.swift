@@ -136,7 +136,7 @@ extension RefreshEngine {
       case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
     else {
       asked.connection.gate.withdrawn(ticket, at: uptime)
-      // It could not begin, so it is not due; the next look must not find it again.
+      // It could not begin, so it is neither due nor stalled.
       queues.forget(account)
       return
     }

@@ -52,7 +52,11 @@ extension RefreshEngine {
       accounts[account]?.withdrawn(sent)
       // Without the lease nothing was written at a shared store, and what is there may be another broker's.
       let leased = expectations(account, attempt)
-      if leased != nil || !journal.isShared {
+      if journal.failure != nil, !journal.isShared {
+        // With the journal's next try: a commit of its own that works would end the failure, and the refresh whose intent
+        // the store does not take would begin again at once.
+        if let grant = accounts[account] { journal.keep(account, onDisk: grant.saved.generation) }
+      } else if leased != nil || !journal.isShared {
         await accounts.saveStanding(of: account, "a refresh that was not sent", leased: leased)
       }
       outcome = .discarded
@@ -182,12 +186,14 @@ extension RefreshEngine {
   /// any more, or the broker stops.
   private func commitRenewal(_ account: AccountName, _ attempt: Grant.Attempt) async -> Bool {
     var delay = Duration.milliseconds(200)
+    var conflicts = 0
     while true {
       switch await tryCommit(account, attempt) {
       case .saved: return true
       case .unwanted: return false
-      case .again: continue
-      case .failed:
+      case .again where conflicts < Limit.conflicts: conflicts += 1
+      case .again, .failed:
+        conflicts = 0
         if isStopped { return false }
         waiters.wake(.account(account))
         await wait(for: .store, until: uptime + delay)

@@ -96,7 +96,7 @@ final class RefreshEngine: Piece {
     let moment = isFetching ? nil : grant.nextMoment(policy: accounts.refreshPolicy, at: now)
     let mayBegin = lease == nil && grant.saved.isRenewable
     let isDue = mayBegin && moment.map { $0 <= now } ?? false
-    let isStalled = mayBegin && grant.waitsForProvider && grant.phase == .idle && !isFetching
+    let isStalled = mayBegin && moment != nil && grant.waitsForProvider
     let place = RefreshQueue.Place(
       end: grant.token?.expiresAt ?? Timestamp(milliseconds: .min), isDue: isDue,
       isGood: grant.saved.standing == .good, isStalled: isStalled,

@@ -134,11 +134,13 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// The probe never went out: the next may.
+  /// The probe never went out: the next may, but whatever kept this one must not be asked again without end.
   mutating func withdrawn(_ ticket: UInt64, at now: Duration) {
     guard case .probing(let outage, ticket, _) = state else { return }
-    state = .open(outage, retryAt: now, wantedAt: now)
+    state = .open(outage, retryAt: now + Self.withdrawnPause, wantedAt: now + Self.withdrawnPause)
   }
+
+  static let withdrawnPause = Duration.seconds(1)
 
   /// The network is back, or the settings changed: what was learned of the provider may be over.
   mutating func recheck(at now: Duration) {
