@@ -64,7 +64,7 @@ extension Logins {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)
       return storeError(error)
     }
-    moveWithClock(&saved, &token, stampedWith: boot)
+    moveWithClock(&saved, &token, stampedWith: boot, before: before?.saved)
     // A refresh that was answered while the login was on its way to the disk.
     let late = replacedTokens(of: accounts[login.account], by: saved, provider).filter { late in
       !replaced.contains { $0.token == late.token }
@@ -92,11 +92,14 @@ extension Logins {
   /// Somebody may have set the clock while they were committed.
   ///
   /// - Parameter boot: what the clock before said of when the machine started.
-  private func moveWithClock(_ saved: inout SavedGrant, _ token: inout SavedToken, stampedWith boot: Timestamp) {
+  private func moveWithClock(
+    _ saved: inout SavedGrant, _ token: inout SavedToken, stampedWith boot: Timestamp, before: SavedGrant?
+  ) {
     let step = wall(.zero) - boot
     guard step > Limit.clockStep || step < .zero - Limit.clockStep else { return }
     var grant = Grant(saved: saved, token: token, jitter: 0)
-    grant.isOfThisRun()
+    // A refresh token that stays was stamped before, perhaps by another run.
+    grant.isOfThisRun(refreshToken: saved.refreshToken != before?.refreshToken)
     _ = grant.clockStepped(by: step)
     saved = grant.saved
     token = grant.token ?? token

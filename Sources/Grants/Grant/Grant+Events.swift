@@ -100,7 +100,9 @@ extension Grant {
 
 extension Grant {
   /// Whoever signed in, or refreshed, did so in this run.
-  public mutating func isOfThisRun() { stamps = Stamps(token: true, refreshToken: true) }
+  public mutating func isOfThisRun(refreshToken: Bool = true) {
+    stamps = Stamps(token: true, refreshToken: refreshToken)
+  }
 
   /// Somebody set the wall clock: what this run stamped moves with it, and keeps the life that it has. A token from the
   /// disk may have been stamped by either clock, and gets the shorter life of the two. True: commit ``saved`` and
