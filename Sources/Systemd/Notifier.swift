@@ -1,4 +1,5 @@
 import CSystemd
+import Synchronization
 
 /// Tells the service manager what this service is doing (sd_notify(3)).
 ///
@@ -14,6 +15,11 @@ public struct Notifier: Sendable {
 
   private let send: @Sendable (String, _ isPassing: Bool) -> Void
   private let queue: BoundedQueue?
+  private let end = End()
+
+  private final class End: Sendable {
+    let hasBegun = Atomic(false)
+  }
 
   /// Speaks to the manager that `NOTIFY_SOCKET` names, if any.
   public init() {
@@ -37,8 +43,9 @@ public struct Notifier: Sendable {
     await queue?.settle(within: limit)
   }
 
-  /// The service answers its clients now. Also ends a `reloading`.
+  /// The service answers its clients now. Also ends a `reloading`. Nothing once it stops: a reload may have begun before.
   public func ready(status: String) {
+    guard !end.hasBegun.load(ordering: .sequentiallyConsistent) else { return }
     send("READY=1\nSTATUS=\(Self.line(status))", false)
   }
 
@@ -56,6 +63,7 @@ public struct Notifier: Sendable {
 
   /// An orderly end has begun.
   public func stopping(status: String) {
+    end.hasBegun.store(true, ordering: .sequentiallyConsistent)
     send("STOPPING=1\nSTATUS=\(Self.line(status))", false)
   }
 

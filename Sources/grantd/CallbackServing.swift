@@ -20,6 +20,7 @@ actor CallbackServing {
   private var settings = Settings()
   private var retry: Task<Void, Never>?
   private var preferredPort: Int?
+  private var isClosed = false
   /// The update that came last; the next begins when it has ended.
   private var latest: Task<[String], Never>?
 
@@ -49,6 +50,7 @@ actor CallbackServing {
   }
 
   private func apply(_ new: Settings) async -> [String] {
+    guard !isClosed else { return [] }
     var warnings: [String] = []
     if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
     settings = main == nil ? new : settings
@@ -87,6 +89,7 @@ actor CallbackServing {
   }
 
   func close() async {
+    isClosed = true
     retry?.cancel()
     await main?.stop()
     for listener in fixed.values { await listener.stop() }

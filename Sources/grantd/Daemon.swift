@@ -24,9 +24,10 @@ struct Daemon: Sendable {
   static let drainTime = Duration.seconds(40)
   /// How long callers may wait for an answer once the end has begun.
   static let callersDrainTime = Duration.seconds(10)
-  /// How long hooks may take to end, and files to close, where the state could not be written: so long, and until so
-  /// long after the stop began, but a second in any case.
-  static let closingTime = (most: Duration.seconds(8), end: Duration.seconds(43))
+  /// How long hooks may take to end, and files to close, at most. On a disk that hangs they never would.
+  static let closingTime = Duration.seconds(8)
+  /// When all has to be over, from the stop's beginning; the closing has a second in any case.
+  static let stopTime = Duration.seconds(43)
 
   let places: Places
   let settings: Settings
@@ -120,15 +121,11 @@ struct Daemon: Sendable {
       await transport.close()
       await hooksEnd
     }
-    if failure != nil {
-      // What comes after it may wait for a disk that hangs, until the service manager kills the process.
-      failure?.log(to: logger)
-      let left = stopBegan + Self.closingTime.end - Live.uptime()
-      await wait(for: close, within: max(.seconds(1), min(Self.closingTime.most, left)))
-    } else {
-      await close()
-      logger.notice("stopped")
-    }
+    // Before what may wait for a disk that hangs.
+    failure?.log(to: logger)
+    let left = stopBegan + Self.stopTime - Live.uptime()
+    await wait(for: close, within: max(.seconds(1), min(Self.closingTime, left)))
+    if failure == nil { logger.notice("stopped") }
     await notifier.settle(within: .seconds(1))
     if let failure { throw failure }
   }

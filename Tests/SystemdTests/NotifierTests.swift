@@ -24,6 +24,16 @@ import Testing
     }
   }
 
+  @Test("A reload that ends once the service stops does not say that it is ready")
+  func readyAfterStopping() {
+    let sent = Sent<String>()
+    let notifier = Notifier { sent.append($0) }
+    notifier.reloading(monotonic: .seconds(1))
+    notifier.stopping(status: "closing")
+    notifier.ready(status: "12 ok")
+    #expect(sent.all.last == "STOPPING=1\nSTATUS=closing" && sent.all.count == 2)
+  }
+
   @Test("A long status is cut")
   func longStatus() {
     let sent = Sent<String>()

@@ -106,13 +106,15 @@ public final class AuditTrail: Sendable {
 
   /// Writes what has happened so far.
   public func flush() async {
-    let (records, lost) = state.withLock { $0.take(at: uptime().milliseconds) }
+    let (records, lost) = state.withLock { state in
+      let taken = state.take(at: uptime().milliseconds)
+      // At once, so that the last look at the end finds them.
+      for (record, _) in taken.0 { state.unwritten[record.id] = record }
+      return taken
+    }
     if lost > 0 { logger.error("\(lost) records of the audit trail were lost: they could not be written") }
     for (record, isTold) in records where isTold { tell(record) }
-    let all = state.withLock { state in
-      for (record, _) in records { state.unwritten[record.id] = record }
-      return state.unwritten.values.sorted { $0.id < $1.id }
-    }
+    let all = state.withLock { $0.unwritten.values.sorted { $0.id < $1.id } }
     guard let store, !all.isEmpty else { return state.withLock { $0.unwritten = [:] } }
     do throws(StoreError) {
       try await store.write(all)
