@@ -24,8 +24,7 @@ import Testing
     rig.transport.release(.token)
     #expect(try await waiting.value.access_token == "work-a2")
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
-    rig.clock.advance(.milliseconds(20))
-    await drained.value
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
     #expect(rig.transport.count(.token) == 1)
     #expect(rig.cached("work") == nil)
   }
@@ -40,7 +39,7 @@ import Testing
     let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(10)) }
     #expect(await eventually { rig.clock.sleepers == 2 })
     rig.clock.advance(.seconds(10))
-    await drained.value
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
     #expect(await waiting.value == .shuttingDown)
     rig.transport.release(.token)
   }
@@ -113,7 +112,7 @@ import Testing
     let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
     #expect(await eventually { rig.clock.sleepers == 3 })
     rig.clock.advance(.seconds(40))
-    await drained.value
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
     let lines = logged.all.map { "\($0.metadata["account"].map { "\($0)" } ?? "-"): \($0.text)" }
     #expect(
       lines.sorted() == [
@@ -140,8 +139,7 @@ import Testing
     #expect(try await rig.token("work").access_token == "work-a1")
     rig.transport.release(.token)
     #expect(await waiting.value == nil)
-    rig.clock.advance(.milliseconds(20))
-    await drained.value
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
   }
 
   @Test("Logins that wait are told, and none begins") func loginsThatWaitAreToldAndNone() async throws {

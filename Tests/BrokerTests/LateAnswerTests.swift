@@ -207,7 +207,6 @@ import Testing
     #expect(await eventually { rig.clock.sleepers == 1 })
     rig.transport.release(.token)
     #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
-    rig.clock.advance(.milliseconds(20))
-    await drained.value
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
   }
 }

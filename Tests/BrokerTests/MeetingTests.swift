@@ -61,9 +61,7 @@ import Testing
     #expect(await second.value == .shuttingDown)
     rig.transport.release(.token)
     #expect(try await first.value.access_token == "work-a2")
-    await settle()
-    rig.clock.advance(.milliseconds(20))
-    await drained.value
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
     #expect(rig.transport.count(.token) == 1)
     #expect(rig.store.intent("home") == nil)
   }
