@@ -135,21 +135,15 @@ public final class Broker {
     let all = try await journal.store.countAccounts()
     accounts.reserve(all)
     engine.reserve(all)
-    let store = journal.store
-    func page(after last: AccountName?) -> Task<Result<[any PackedAccount], StoreError>, Never> {
-      Task.detached { () async -> Result<[any PackedAccount], StoreError> in
-        do throws(StoreError) {
-          return .success(try await store.accounts(after: last, most: Limit.loadedAccounts))
-        } catch {
-          return .failure(error)
-        }
+    let loading = AccountLoading(journal.store, runtime.clock.surroundings)
+    var next: AccountLoading.Page? = loading.first()
+    while let (accounts, following) = try await next?.value.get() {
+      // The next are unpacked while these are taken over, and those behind them are read.
+      guard !accounts.isEmpty else { break }
+      next = following.map(loading.unpack)
+      for (packed, grant) in accounts {
+        self.accounts.takeOver(packed, grant) { engine.place(packed.account, $0) }
       }
-    }
-    var next = page(after: nil)
-    while let accounts = try Optional(await next.value.get()), let last = accounts.last {
-      // The next are read while these are taken over.
-      next = page(after: last.account)
-      for account in accounts { try self.accounts.takeOver(account) { engine.place(account.account, $0) } }
       progress?(self.accounts.count, max(all, self.accounts.count))
     }
   }

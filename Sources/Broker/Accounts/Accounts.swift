@@ -217,11 +217,12 @@ final class Accounts: Piece {
     cache.reserve(count)
   }
 
-  /// Takes over an account as it was loaded, and hands it on as far as it was read.
-  func takeOver(_ packed: any PackedAccount, _ visit: (Grant) -> Void) throws(StoreError) {
-    let stored = try packed.read(.moments)
-    var grant = Grant(stored, jitter: surroundings.jitter())
-    if let rotation = providers[stored.grant.provider]?.provider.refreshTraits.rotation {
+  /// Takes over an account as it was loaded, and hands it on.
+  ///
+  /// - Parameter moments: what was read of it: ``AccountDepth/moments``.
+  func takeOver(_ packed: any PackedAccount, _ moments: Grant, _ visit: (Grant) -> Void) {
+    var grant = moments
+    if let rotation = providers[grant.saved.provider]?.provider.refreshTraits.rotation {
       grant.takeUp(rotation: rotation)
     }
     guard let remainder = grant.remainder else { return }

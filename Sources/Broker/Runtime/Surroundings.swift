@@ -22,9 +22,15 @@ public struct Surroundings: Sendable {
   }
 
   /// From 0 to 1.
-  func jitter() -> Double {
-    let number = randomBytes(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-    return Double(number) / Double(UInt32.max)
+  func jitter() -> Double { jitters(1)[0] }
+
+  /// So many of them: a million accounts would ask the kernel a million times.
+  func jitters(_ count: Int) -> [Double] {
+    let bytes = randomBytes(4 * count)
+    return (0..<count).map { index in
+      let number = bytes[(4 * index)..<(4 * index + 4)].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+      return Double(number) / Double(UInt32.max)
+    }
   }
 
   /// Unguessable text of this many random bytes.
