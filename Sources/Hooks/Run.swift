@@ -74,14 +74,13 @@ final class Run: Sendable {
     var input = Pipe()
     var output = Pipe()
     guard input.open(keeping: .writing), output.open(keeping: .reading) else { return .notStarted(errno) }
-    // An occasion is shorter than the smallest pipe: this cannot wait, and nobody can have hung up yet.
+    // As a rule all of it fits, so that even a program that never reads has it.
     input.write(self.input)
-    input.closeWriting()
     var pid: pid_t = 0
     let failure = spawn(input: input.reading, output: output.writing, &pid)
     guard failure == 0 else { return .notStarted(failure) }
     output.closeWriting()
-    let ending = wait(for: pid, &output)
+    let ending = wait(for: pid, &input, &output)
     let status = reap(pid)
     // What it wrote last; its group is gone, so that this ends.
     output.drain()
@@ -99,8 +98,8 @@ final class Run: Sendable {
     }
   }
 
-  /// Reads the output until the program has ended, and ends it when it must.
-  private func wait(for pid: pid_t, _ output: inout Pipe) -> Ending {
+  /// Writes what is left of the input and reads the output until the program has ended, and ends it when it must.
+  private func wait(for pid: pid_t, _ input: inout Pipe, _ output: inout Pipe) -> Ending {
     let pidfd = clinux_pidfd_open(pid)
     defer { if pidfd >= 0 { close(pidfd) } }
     var ending = Ending.byItself
@@ -118,21 +117,25 @@ final class Run: Sendable {
       var entries = [
         pollfd(fd: pidfd, events: Int16(POLLIN), revents: 0),
         pollfd(fd: output.reading, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: input.writing, events: Int16(POLLOUT), revents: 0),
       ]
-      _ = poll(&entries, 2, Int32(pause / .milliseconds(1)) + 1)
+      _ = poll(&entries, 3, Int32(pause / .milliseconds(1)) + 1)
       if entries[1].revents != 0 { output.read() }
+      if entries[2].revents != 0 { input.write() }
     }
     // It may have obeyed before this thread saw that it was told to.
     return ending == .byItself && state.withLock { $0.isStopped } ? .stopped : ending
   }
 
-  private func reap(_ pid: pid_t) -> Int32 {
+  /// Nil: the kernel keeps no status, as where SIGCHLD is ignored.
+  private func reap(_ pid: pid_t) -> Int32? {
     state.withLock { state in
       kill(-pid, SIGKILL)
       var status: Int32 = 0
-      while waitpid(pid, &status, 0) < 0, errno == EINTR {}
+      var found = waitpid(pid, &status, 0)
+      while found < 0, errno == EINTR { found = waitpid(pid, &status, 0) }
       state.phase = .over
-      return status
+      return found == pid ? status : nil
     }
   }
 
@@ -146,16 +149,18 @@ extension Run.Report {
     .init(result: .notStarted, text: "could not be started: \(String(cString: strerror(code)))")
   }
 
-  fileprivate init(_ ending: Run.Ending, status: Int32, timeout: Duration, output: [UInt8]) {
+  fileprivate init(_ ending: Run.Ending, status: Int32?, timeout: Duration, output: [UInt8]) {
     // As waitpid(2) has it: the signal in the lower 7 bits, else the exit status in the next 8.
-    let signal = status & 0x7f
-    let code = (status >> 8) & 0xff
-    let how = signal == 0 ? "with exit status \(code)" : "by signal \(signal)"
+    let how = status.map { status in
+      let signal = status & 0x7f
+      return signal == 0 ? "with exit status \((status >> 8) & 0xff)" : "by signal \(signal)"
+    }
     switch ending {
     case .timedOut: self.init(result: .timedOut, text: "took longer than \(timeout) and was ended", output: output)
     case .stopped: self.init(result: .stopped, text: "was ended, as the broker ends", output: output)
     case .byItself where status == 0: self.init(result: .succeeded, text: "ended", output: output)
-    case .byItself: self.init(result: .failed, text: "ended \(how)", output: output)
+    case .byItself:
+      self.init(result: .failed, text: how.map { "ended \($0)" } ?? "ended, and nobody knows how", output: output)
     }
   }
 }
@@ -170,6 +175,7 @@ private struct Pipe: ~Copyable {
   private(set) var reading: Int32 = -1
   private(set) var writing: Int32 = -1
   private(set) var kept: [UInt8] = []
+  private var unwritten: ArraySlice<UInt8> = []
 
   deinit {
     if reading >= 0 { close(reading) }
@@ -184,9 +190,25 @@ private struct Pipe: ~Copyable {
     return true
   }
 
-  func write(_ bytes: [UInt8]) { _ = Glibc.write(writing, bytes, bytes.count) }
+  /// Writes as much as goes in; ``write()`` the rest. At its end, and where nobody reads, the writing end is closed.
+  mutating func write(_ bytes: [UInt8]) {
+    unwritten = bytes[...]
+    write()
+  }
+
+  mutating func write() {
+    while writing >= 0, !unwritten.isEmpty {
+      let count = unwritten.withUnsafeBytes { Glibc.write(writing, $0.baseAddress, $0.count) }
+      if count < 0, errno == EINTR { continue }
+      if count < 0, errno == EAGAIN { return }
+      guard count > 0 else { break }
+      unwritten.removeFirst(count)
+    }
+    closeWriting()
+  }
 
   mutating func closeWriting() {
+    guard writing >= 0 else { return }
     close(writing)
     writing = -1
   }

@@ -17,7 +17,7 @@ public final class AuditFile: AuditStore {
   private let folder: StateFolder
   private let queue = DispatchQueue(label: "grantd.audit")
   /// Changed on the queue alone. Nil: to be opened with the next question.
-  private let database = Mutex<DatabaseQueue?>(nil)
+  private let database = Mutex<(queue: DatabaseQueue, file: FileIdentity?)?>(nil)
 
   /// Nothing is opened before it is needed, and a trail that cannot be opened is tried again with each write.
   ///
@@ -53,7 +53,7 @@ public final class AuditFile: AuditStore {
   public func close() async {
     await withCheckedContinuation { continuation in
       queue.async {
-        try? self.database.withLock { $0.take() }?.close()
+        try? self.database.withLock { $0.take() }?.queue.close()
         continuation.resume()
       }
     }
@@ -99,9 +99,9 @@ public final class AuditFile: AuditStore {
   }
 
   private func opened() throws -> DatabaseQueue {
-    if let open = database.withLock({ $0 }) {
-      // What is written into a file that was removed is nowhere.
-      if FileManager.default.fileExists(atPath: path) { return open }
+    if let (open, file) = database.withLock({ $0 }) {
+      // What is written into a file that was removed or replaced is nowhere.
+      if let file, FileIdentity(at: path) == file { return open }
       database.withLock { $0 = nil }
       try? open.close()
     }
@@ -113,14 +113,14 @@ public final class AuditFile: AuditStore {
       try? new.close()
       throw error
     }
-    database.withLock { $0 = new }
+    database.withLock { [file = FileIdentity(at: path)] in $0 = (new, file) }
     return new
   }
 
   /// A damaged trail is put aside, for those who want to look at it, and the next write begins a new one.
   private func after(_ error: StoreError) -> StoreError {
     guard case .corrupt(let path, let detail) = error else { return error }
-    try? database.withLock { $0.take() }?.close()
+    try? database.withLock { $0.take() }?.queue.close()
     let aside = path + ".damaged"
     for suffix in [""] + StateFolder.companions {
       unlink(aside + suffix)

@@ -66,6 +66,8 @@ struct GrantdCommand: AsyncParsableCommand {
     _ = clinux_forbid_dumps()
     _ = clinux_forbid_core_files()
     signal(SIGPIPE, SIG_IGN)
+    // Who started this may have had it ignored; then nobody learns how a hook has ended (waitpid(2)).
+    signal(SIGCHLD, SIG_DFL)
     raiseDescriptorLimit()
     // glibc gives nearly every thread a heap of its own, and each keeps what its busiest moment took: after a storm of
     // clients twice the memory that is in use.

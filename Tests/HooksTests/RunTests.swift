@@ -87,6 +87,16 @@ import Testing
     }
   }
 
+  @Test("an input longer than a pipe takes is written as it is read, and need not be read")
+  func longInput() async throws {
+    let folder = try Folder()
+    let input = String(repeating: "x", count: 1_000_000)
+    let reader = try folder.script("reader", "sleep 0.2; wc -c")
+    let read = await Run.report(reader, environment: ["PATH=/usr/bin:/bin"], input: input)
+    #expect(String(decoding: read.output, as: UTF8.self) == "1000000\n" && read.result == .succeeded)
+    #expect(await Run.report(try folder.script("deaf", "exec <&-; exit 0"), input: input).result == .succeeded)
+  }
+
   @Test("of a flood of output a part is kept, and the program is not held up")
   func flood() async throws {
     let folder = try Folder()

@@ -160,11 +160,12 @@ struct AuditFileTests {
     await first.close()
   }
 
-  @Test("that is removed while it is open is begun anew")
-  func removed() async throws {
+  @Test("that is removed or replaced while it is open is begun anew", arguments: [false, true])
+  func removed(isReplaced: Bool) async throws {
     let file = try file()
     try await file.write([record(1)])
     for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: file.path + suffix) }
+    if isReplaced { try #require(FileManager.default.createFile(atPath: file.path, contents: nil)) }
     try await file.write([record(2)])
     let other = AuditFile(folder: folder.state)
     #expect(try await other.read(AuditQuestion(limit: 9)).map(\.id) == [2])

@@ -8,8 +8,7 @@ import Glibc
 struct OpenFiles: Sendable, Equatable {
   private struct File: Equatable {
     let path: String
-    let device: dev_t
-    let inode: ino_t
+    let identity: FileIdentity
   }
 
   /// The database's and the log's contents, as far as a look from outside tells.
@@ -46,9 +45,7 @@ struct OpenFiles: Sendable, Equatable {
   init(in folder: StateFolder) {
     self.folder = folder
     files = ([folder.database] + ["-wal", "-shm"].map { folder.database + $0 }).compactMap { path in
-      var status = stat()
-      guard stat(path, &status) == 0 else { return nil }
-      return File(path: path, device: status.st_dev, inode: status.st_ino)
+      FileIdentity(at: path).map { File(path: path, identity: $0) }
     }
     contents = Contents(in: folder)
   }
@@ -62,7 +59,7 @@ struct OpenFiles: Sendable, Equatable {
     guard stat(folder.path, &status) == 0 else { throw absence(of: folder.path, errno) }
     for file in files {
       guard stat(file.path, &status) == 0 else { throw absence(of: file.path, errno) }
-      guard status.st_dev == file.device, status.st_ino == file.inode else { throw .missing(path: file.path) }
+      guard FileIdentity(status) == file.identity else { throw .missing(path: file.path) }
       if file.path == folder.database, status.st_size == 0 {
         throw .corrupt(path: file.path, detail: "it was emptied while grantd had it open")
       }

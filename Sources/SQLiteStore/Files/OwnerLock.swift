@@ -72,10 +72,8 @@ final class OwnerLock: Sendable {
   func owns(_ folder: String) -> Bool { descriptors.withLock { Self.isSame($0.folder, folder) } }
 
   private static func isSame(_ descriptor: Int32, _ path: String) -> Bool {
-    var held = stat()
-    var found = stat()
-    return fstat(descriptor, &held) == 0 && stat(path, &found) == 0
-      && held.st_dev == found.st_dev && held.st_ino == found.st_ino
+    guard let held = FileIdentity(of: descriptor) else { return false }
+    return held == FileIdentity(at: path)
   }
 
   func release() {
