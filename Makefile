@@ -24,7 +24,7 @@ RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install uninstall deb clean
+.PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files uninstall deb clean
 # Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
@@ -102,6 +102,10 @@ UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/
 D = $(DESTDIR)
 
 install: ## put a release build, units, completions and documents in place
+	@umask 022 && $(MAKE) --no-print-directory install-files
+
+# Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
+install-files:
 	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
 	install -d '$D$(BINDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \

@@ -84,11 +84,34 @@ public final class MetricsListener: Sendable {
       return try await bootstrap.serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
         .bind(to: SocketAddress(ipAddress: host, port: port)).get()
     case .unix(let path):
-      let channel = try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+      try await removeStale(path)
+      let channel = try await bootstrap.bind(unixDomainSocketPath: path).get()
       // Before it, the umask decided, which is stricter.
       chmod(path, limits.mode)
       return channel
     }
+  }
+
+  /// Removes the socket that a process before left, and nothing else: another program may be listening there.
+  private func removeStale(_ path: String) async throws {
+    var status = stat()
+    guard lstat(path, &status) == 0 else {
+      guard errno == ENOENT else { throw IOError(errnoCode: errno, reason: "lstat") }
+      return
+    }
+    guard status.st_mode & S_IFMT == S_IFSOCK else { throw IOError(errnoCode: EEXIST, reason: "no socket") }
+    do {
+      let probe = ClientBootstrap(group: loop).connectTimeout(.seconds(1))
+      try await probe.connect(unixDomainSocketPath: path).get().close()
+    } catch let error as IOError where error.errnoCode == ECONNREFUSED {
+      guard unlink(path) == 0 || errno == ENOENT else { throw IOError(errnoCode: errno, reason: "unlink") }
+      return
+    } catch let error as IOError where error.errnoCode == ENOENT {
+      return
+    } catch {
+      throw IOError(errnoCode: EADDRINUSE, reason: "probe")
+    }
+    throw IOError(errnoCode: EADDRINUSE, reason: "probe")
   }
 
   /// Listens no more. Who is connected is answered still, in its time.
@@ -114,6 +137,7 @@ public struct MetricsListenerError: Error, Sendable, Equatable, CustomStringConv
     let hint =
       switch code {
       case EADDRINUSE: "stop the program that has it, or choose another in [metrics] listen"
+      case EEXIST: "move away what is there, which is no socket, or choose another path in [metrics] listen"
       case EACCES, EPERM: "choose a port from 1024 up, or a folder that grantd may write to, in [metrics] listen"
       default: "see [metrics] listen"
       }

@@ -146,6 +146,21 @@ import Testing
     }
   }
 
+  @Test("a Unix socket that another program serves is left alone")
+  func servedByAnother() async throws {
+    let path = FileManager.default.temporaryDirectory.appending(path: "m-\(UInt32.random(in: 0 ... .max))")
+      .path(percentEncoded: false)
+    try await listening(.unix(path: path)) { _ in
+      let error = await #expect(throws: MetricsListenerError.self) {
+        try await listening(.unix(path: path)) { _ in }
+      }
+      #expect(error?.code == EADDRINUSE)
+      let client = Client()
+      client.channel = try await client.bootstrap.connect(unixDomainSocketPath: path).get()
+      #expect(try await client.exchange(request(host: "anything")).hasSuffix(Self.text))
+    }
+  }
+
   @Test("a file that is no socket is left alone, and a port that is taken is said to be")
   func cannotBeHad() async throws {
     try await listening { port in
