@@ -144,9 +144,11 @@ extension Releases {
 
   // MARK: As others see it
 
-  /// Who it is, for people.
+  /// Who it is, for people. A user's own unit is said to be one: it may have the name of one of the system's.
   static func words(for caller: Caller) -> String {
-    "\(caller.executable ?? caller.userUnit ?? caller.unit ?? "a program") of uid \(caller.uid)"
+    let unit = caller.userUnit.map { "user unit \($0)" } ?? caller.unit
+    let program = caller.executable.map { exe in exe + (unit.map { " in \($0)" } ?? "") } ?? unit
+    return "\(program ?? "a program") of uid \(caller.uid)"
   }
 
   /// - Parameter wall: the wall clock at a time since the machine started.

@@ -39,7 +39,7 @@ extension AuditEntry.Who {
   /// `mail-sync.service`, or the executable's name, and the user.
   var words: String {
     guard let uid else { return "the broker itself" }
-    let program = userUnit ?? unit ?? executable?.split(separator: "/").last.map(String.init)
+    let program = userUnit.map { "user unit \($0)" } ?? unit ?? executable?.split(separator: "/").last.map(String.init)
     return program.map { "\($0.prefix(128)) (uid \(uid))" } ?? "uid \(uid)"
   }
 }

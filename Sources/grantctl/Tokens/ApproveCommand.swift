@@ -78,7 +78,8 @@ struct ApproveCommand: BrokerCommand {
       shell.terminal.say(
         SafeText.line(
           "\(word.allowed ? "Allowed" : "Refused") for \(TimeText.duration(word.until - shell.now)) more: \(word.method) "
-            + "of \(word.account) to \(program(word.caller)) of uid \(word.caller.uid)"))
+            + "of \(word.account) to \(program(word.caller))"
+            + (word.caller.user_unit == nil ? " of uid \(word.caller.uid)" : "")))
     }
     guard !words.isEmpty else { return }
     shell.terminal.say(
@@ -108,10 +109,14 @@ struct ApproveCommand: BrokerCommand {
     ]
   }
 
+  /// A user's own unit is said to be one: it may have the name of one of the system's.
   static func program(_ caller: ReleaseCaller) -> String {
-    let units = [caller.user_unit, caller.unit].compactMap { $0 }.first
-    guard let exe = caller.exe else { return units ?? "a program that cannot be seen" }
-    return exe + (units.map { " in \($0)" } ?? "")
+    let unit =
+      caller.user_unit.map { unit in
+        "user unit \(unit) of \(UserDatabase.user(caller.uid)?.name ?? "uid \(caller.uid)")"
+      } ?? caller.unit
+    guard let exe = caller.exe else { return unit ?? "a program that cannot be seen" }
+    return exe + (unit.map { " in \($0)" } ?? "")
   }
 }
 

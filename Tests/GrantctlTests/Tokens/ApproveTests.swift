@@ -63,6 +63,7 @@ import UnixSocket
 
   @Test("what waits fits 80 columns, the program and the rule below it")
   func fits() {
+    let user = UserDatabase.user(1000)?.name ?? "uid 1000"
     let long = Self.release("m2n4pz", "a-rather-long-account-name-of-somebody@example.com", exe: "/opt/\u{1B}[2Jx")
     let text = ApproveCommand.table([Self.release("k7f3qx"), long], now: Recorder.now)
       .lines(width: 80, colour: false).joined(separator: "\n")
@@ -70,10 +71,10 @@ import UnixSocket
       text == """
         ID      ACCOUNT                         ASKS FOR   CALLER              TIME LEFT
         k7f3qx  bank                            token.get  uid 1000, pid 4711  48 s
-            /usr/bin/feed in feed@1.service; rule ask-me
+            /usr/bin/feed in user unit feed@1.service of \(user); rule ask-me
             scopes: all that it may have
         m2n4pz  a-rather-long-account-name-of…  token.get  uid 1000, pid 4711  48 s
-            /opt/\\u{1B}[2Jx in feed@1.service; rule ask-me
+            /opt/\\u{1B}[2Jx in user unit feed@1.service of \(user); rule ask-me
             scopes: all that it may have
         """)
     #expect(text.split(separator: "\n").allSatisfy { $0.count <= 80 })
@@ -189,6 +190,7 @@ import UnixSocket
       account: "bank", method: "token.get", scopes: nil, resource: nil,
       caller: .init(uid: 1000, user_unit: "feed@1.service", exe: "/usr/bin/feed"), allowed: true,
       until: Recorder.now + 540)
+    let user = UserDatabase.user(1000)?.name ?? "uid 1000"
     let list = ReleaseList.Result(waiting: isAsked ? [Self.release("k7f3qx")] : [], standing: [word])
     try await ScriptedBroker.with(["release.list": answer(JSON(encoding: list))]) { broker, _ async throws in
       let recorder = Recorder()
@@ -197,7 +199,7 @@ import UnixSocket
       #expect(
         recorder.out.hasSuffix(
           """
-          Allowed for 9 min more: token.get of bank to /usr/bin/feed in feed@1.service of uid 1000
+          Allowed for 9 min more: token.get of bank to /usr/bin/feed in user unit feed@1.service of \(user)
           grantctl reload, or a restart of grantd, ends that.
 
           """))
