@@ -94,7 +94,10 @@ import Testing
 
   @Test(
     "What belongs to the broker or to the connection is no caller's to say",
-    arguments: ["Authorization", "COOKIE", "Host", "Transfer-Encoding", "content-length", "DPoP", "a b", "", "x:"])
+    arguments: [
+      "Authorization", "COOKIE", "Host", "Transfer-Encoding", "content-length", "DPoP", "a b", "", "x:",
+      "Accept-Encoding", "range", "If-Range",
+    ])
   func headers(_ name: String) async throws {
     let rig = try await rig()
     await #expect(throws: RPCError.self) { _ = try await send(rig) { $0.headers = [name: "x"] } }
@@ -131,6 +134,27 @@ import Testing
     _ = await rig.callBack(try await rig.start(), ["state": nil])
     let error = await #expect(throws: RPCError.self) { _ = try await send(rig) }
     #expect(error?.reason == .unsupportedByProvider && error?.hint?.contains("api_base") == true)
+  }
+
+  @Test(
+    "An answer in which the token could not be found is not handed out",
+    arguments: [
+      (200, "Content-Encoding", "gzip"), (200, "content-encoding", "identity, br"),
+      (206, "Content-Range", "bytes 7-9/20"),
+      (200, "Content-Type", "multipart/byteranges; boundary=a"), (200, "Content-Type", "text/plain; charset=UTF-16LE"),
+    ])
+  func unsearchable(_ status: Int, _ name: String, _ value: String) async throws {
+    let rig = try await rig()
+    rig.transport.answer(.resource) { _ in
+      HTTPResponse(status: status, headers: [.init(name, value)], body: Data("hello".utf8))
+    }
+    #expect(await rig.reason { try await send(rig) } == .providerError)
+    rig.transport.answer(.resource) { _ in
+      HTTPResponse(status: 200, headers: [.init("Content-Encoding", "Identity")], body: Data("hello".utf8))
+    }
+    #expect(try await send(rig).body == "hello")
+    #expect(
+      rig.transport.requests(.resource).allSatisfy { $0.headers.contains(.init("Accept-Encoding", "identity")) })
   }
 
   @Test("What a server repeats of the token is not handed on, and a method whose answer is the request is not sent")

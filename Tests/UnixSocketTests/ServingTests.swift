@@ -45,6 +45,26 @@ import Testing
     }
   }
 
+  @Test(
+    "a first line of another protocol closes the connection, and what follows it is not answered",
+    arguments: ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "\r\n  EHLO x\r\n", "\u{16}\u{3}\u{1}\n", "null\n"])
+  func anotherProtocol(first: String) async throws {
+    try await Served.with { served in
+      let client = try served.client()
+      try await client.send(first + tokenGet(1) + call(2, "echo", "[2]"))
+      let lines = try await client.linesToEnd()
+      #expect(lines.count == 1 && lines[0].contains("-32700"), "\(lines)")
+      #expect(served.dispatcher.seen.withLock { $0.methods }.isEmpty)
+      let long = try served.client()
+      // It may be closed before all of that is sent.
+      try? await long.send(String(repeating: "a", count: 300_000) + "\n" + tokenGet(1))
+      #expect(try await long.linesToEnd().count == 1)
+      let other = try served.client()
+      try await other.send(tokenGet(3) + "POST / HTTP/1.1\n" + tokenGet(4))
+      #expect(try await other.lines(3).count == 3)
+    }
+  }
+
   @Test("a slow request holds up neither its connection nor others") func aSlowRequestHoldsUpNeitherIts() async throws {
     try await Served.with { served in
       let client = try served.client()

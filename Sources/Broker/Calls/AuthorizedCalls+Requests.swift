@@ -63,6 +63,7 @@ extension AuthorizedCalls {
       }
       headers.append(.init(name, value))
     }
+    headers.append(.init("Accept-Encoding", "identity"))
     return HTTPRequest(
       purpose: .resource, method: params.method, url: url, headers: headers, body: try body(params))
   }
@@ -102,6 +103,11 @@ extension AuthorizedCalls {
         .providerError, "the answer has \(response.body.count) bytes, more than \(Limit.responseBody)",
         hint: "Ask for less at a time, or get a token with `token.get` and ask by yourself.")
     }
+    if let reason = response.unsearchable {
+      throw RPCError(
+        .providerError, "the answer is not handed out: \(reason), so the token may be in it",
+        hint: "Ask for another form of it, or get a token with `token.get` and ask by yourself.")
+    }
     var headers: [String: String] = [:]
     for header in response.headers.prefix(Limit.headers) where header.name.lowercased() != "set-cookie" {
       headers.merge([header.name.lowercased(): header.value]) { "\($0), \($1)" }
@@ -134,6 +140,8 @@ extension AuthorizedCalls {
   private static let ownHeaders: Set<String> = [
     "authorization", "cookie", "dpop", "proxy-authorization", "host", "user-agent", "connection", "content-length",
     "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
+    // An answer is searched for the token, which one that is compressed or cut may hide.
+    "accept-encoding", "range", "if-range",
   ]
 
   // MARK: Sessions

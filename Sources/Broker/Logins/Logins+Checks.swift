@@ -23,7 +23,20 @@ extension Logins {
     guard (params.params?.count ?? 0) <= Limit.parameters else {
       throw .invalidParams("params.params: more than \(Limit.parameters) members")
     }
+    if let asked = params.params?["max_age"], (Int64(asked) ?? -1) < 0 {
+      throw .invalidParams("params.params: max_age: expected seconds (OpenID Connect Core §3.1.2.1)")
+    }
     try checkRoom(account, caller: caller)
+  }
+
+  /// The parameters that a caller asks for. A sign-in may be asked to be newer than the provider's section wants it, and
+  /// not older.
+  func parameters(_ params: LoginStart.Params, _ provider: any Provider) -> [String: String] {
+    var parameters = params.params ?? [:]
+    if let own = provider.authorizationTraits.maxAge, let asked = parameters["max_age"].flatMap({ Int64($0) }) {
+      parameters["max_age"] = String(min(own, asked))
+    }
+    return parameters
   }
 
   func checkWishes(_ params: LoginStart.Params, _ provider: any Provider) throws(RPCError) {

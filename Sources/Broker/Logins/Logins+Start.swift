@@ -65,7 +65,7 @@ extension Logins {
       state: Secret(surroundings.token(bytes: 32)),
       nonce: tokens.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,
       verifier: makesChallenge ? CodeVerifier(randomBytes: surroundings.randomBytes(32)) : nil, prompt: params.prompt,
-      loginHint: params.login_hint, parameters: params.params ?? [:],
+      loginHint: params.login_hint, parameters: parameters(params, provider),
       dpopKey: tokens.binding.usesDPoP ? dpopKey(of: account) : nil, madeAt: now,
       identifier: surroundings.token(bytes: 16))
     request.before = accounts[account]?.saved
@@ -93,7 +93,7 @@ extension Logins {
     var saved = SavedLogin(
       id: id, provider: provider.name, account: account, state: request.state, nonce: request.nonce,
       verifier: request.verifier?.secret, redirectURI: request.redirectURI?.rawValue ?? "", scopes: request.scopes,
-      resource: request.resource, maxAge: params.params?["max_age"].flatMap { Int64($0) } ?? traits.maxAge,
+      resource: request.resource, maxAge: request.parameters["max_age"].flatMap { Int64($0) } ?? traits.maxAge,
       uid: caller.uid,
       startedAt: now, expiresAt: now + (lifetime ?? traits.lifetime), dpopKey: request.dpopKey?.raw,
       device: device?.device)

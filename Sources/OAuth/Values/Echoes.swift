@@ -37,6 +37,18 @@ extension HTTPResponse {
     return response
   }
 
+  /// Why ``withoutEchoes(of:)`` may miss a secret in this answer to a call for a caller; nil: it may not.
+  public var unsearchable: String? {
+    let coding = (header("Content-Encoding") ?? "identity").trimmingCharacters(in: .whitespaces).lowercased()
+    guard coding.isEmpty || coding == "identity" else { return "it is compressed, though it was asked for as it is" }
+    guard status != 206, mediaType != "multipart/byteranges" else { return "it is a part, though all was asked for" }
+    let type = (header("Content-Type") ?? "").lowercased()
+    guard !type.contains("utf-16"), !type.contains("utf-32"), !type.contains("utf-7") else {
+      return "its text is in another encoding than UTF-8"
+    }
+    return nil
+  }
+
   private var hasTokens: Bool {
     ["access_token", "refresh_token"].contains { body.range(of: Data($0.utf8)) != nil }
   }

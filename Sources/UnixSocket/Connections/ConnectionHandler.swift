@@ -35,8 +35,10 @@ final class ConnectionHandler {
   var mayReceiveDescriptors = false
   var isOpen = true
   private var hasInputEnded = false
-  /// It has sent a descriptor: nothing more is read from it.
+  /// It has sent a descriptor, or speaks another protocol: nothing more is taken from it.
   private var isRefusingInput = false
+  /// Nothing but blank lines has come.
+  private var isFirst = true
   var isClosing = false
   /// Bytes that are still read and thrown away, so that a client which writes first finds its refusal to read: where they
   /// stayed unread, its next write would fail (unix(7)).
@@ -195,11 +197,15 @@ final class ConnectionHandler {
       case .line(let line): if answer(line, connection) { hasAsked = true }
       case .tooLong:
         hasAsked = true
+        // It cannot be told whether it was JSON.
+        isRefusingInput = isRefusingInput || isFirst
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
-      return left > 0 && connection.running < limits.requestsInFlight && outgoing.count < limits.unread
+      return left > 0 && !isRefusingInput && connection.running < limits.requestsInFlight
+        && outgoing.count < limits.unread
     }
+    if isRefusingInput { framer = LineFramer(limit: limits.line) }
     linesLeft = left
     if hasAsked { clock.noteActivity(in: loop.turn) }
     let line = framer.isInsideLine ? framer.lines : nil
@@ -211,11 +217,20 @@ final class ConnectionHandler {
     if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
+        isFirst = false
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
         return true
       }
     }
-    guard line.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return false }
+    guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return false }
+    if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
+      // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
+      isRefusingInput = true
+      let error = RPCError.parseError("the first line is not JSON: the connection is closed")
+      outgoing.write(RPCReply.failure(.null, error).line())
+      return true
+    }
+    isFirst = false
     connection.begin(1)
     shared.answering.start([UInt8](line), on: connection)
     return true

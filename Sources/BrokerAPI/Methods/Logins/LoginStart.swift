@@ -74,7 +74,8 @@ public enum LoginStart: RPCMethod {
       "Which kinds of destination the caller can use (`native`, `browser`, `manual`, `device`), in its order. `device` has to be named (RFC 8628). Default: `native`, `browser`, `manual`.",
     "prompt": "How the provider should prompt (OpenID Connect Core §3.1.2.1), such as `consent` or `select_account`.",
     "login_hint": "Who is expected to sign in, such as an e-mail address (OpenID Connect Core §3.1.2.1).",
-    "params": "Further parameters of the authorization request. Those the broker sets itself are refused.",
+    "params":
+      "Further parameters of the authorization request. Those the broker sets itself are refused; `max_age` may be shorter than the provider's, and is not made longer.",
     "apps":
       "Which of the provider's applications on this machine to offer as `native`, in this order. Default: those of the configuration.",
     "idp": "Who signs the person in, where the provider leaves that to others, such as `google`.",

@@ -52,7 +52,8 @@ public enum RequestSend: TokenRelease {
     "method": "The HTTP method, such as `GET`.",
     "url":
       "The address: absolute, or relative to the provider's `api_base`. Only the origins of `api_base` and `api_origins` are allowed.",
-    "headers": "Headers to send, by name; `Authorization`, `Cookie`, `Host` and those of the connection are refused.",
+    "headers":
+      "Headers to send, by name; `Authorization`, `Cookie`, `Host`, `Accept-Encoding`, `Range` and those of the connection are refused.",
     "body": "The body, as text.",
     "body_base64": "The body, in base64 (RFC 4648 §4), in place of `body`.",
     "timeout": "Seconds to wait for the answer before `timed_out`; at most 300. Default 30.",
