@@ -11,7 +11,7 @@ struct MigrationTests {
 
   /// As that version wrote it.
   private func makeVersion1() throws {
-    let dump = (#filePath as NSString).deletingLastPathComponent + "/../Support/Stores/v1.sql"
+    let dump = (#filePath as NSString).deletingLastPathComponent + "/../../Support/Stores/v1.sql"
     try FileManager.default.createDirectory(
       atPath: folder.state, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
     let database = try DatabaseQueue(path: folder.database)
