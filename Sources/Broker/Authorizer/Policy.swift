@@ -82,11 +82,6 @@ public struct Policy: Sendable, Equatable {
     return Set(rules.filter { $0.gives(.manage, method) && $0.who.matches(caller) }.flatMap(\.accounts)).sorted()
   }
 
-  /// The same for a token as it is, whatever scopes it has, and at once.
-  func allowsWhole(_ method: String, account: String, caller: Caller) -> Bool {
-    if case .allowed(_, nil, nil) = permission(.use, method, account, caller) { true } else { false }
-  }
-
   /// The same, and by which rule, or what is missing.
   public func decide(_ access: Access, method: String?, account: String?, caller: Caller) -> Decision {
     permission(access, method, account, caller) ?? .refused(why: lack(access, method, account, caller))

@@ -31,7 +31,6 @@ import Testing
       instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: ["work"], access: [.use])])
     let decision = policy.decide(.use, method: TokenGet.name, account: "work", caller: Self.caller())
     #expect(decision.isAllowed == isAllowed)
-    #expect(policy.allowsWhole(TokenGet.name, account: "work", caller: Self.caller()) == isAllowed)
     let known = Self.caller("a.service", user: "b.service", exe: "/usr/bin/c")
     #expect(policy.decide(.use, method: TokenGet.name, account: "work", caller: known).isAllowed)
   }
