@@ -76,12 +76,18 @@ final class Events {
   }
 
   /// After the commit, to those whose policy lets them see the account.
-  func emit(_ event: Event) {
+  ///
+  /// - Parameter user: who started the login that it is about. They and who may do everything learn which login that is.
+  func emit(_ event: Event, startedBy user: UInt32? = nil) {
     for action in actions { action(event) }
     guard !subscriptions.isEmpty else { return }
-    let params = JSON(encoding: event)
+    var others = event
+    others.login_id = nil
+    let (all, rest) = (JSON(encoding: event), JSON(encoding: others))
     for (id, subscription) in subscriptions where subscription.types.contains(event.type) {
-      guard mayLearn(of: event, subscription.session.caller) else { continue }
+      let caller = subscription.session.caller
+      guard mayLearn(of: event, caller) else { continue }
+      let params = caller.uid == user || authorizer.policy.isPrivileged(caller) ? all : rest
       guard !subscription.session.notify(method: Event.method, params: params) else { continue }
       subscriptions[id] = nil
       measures.eventDropped()

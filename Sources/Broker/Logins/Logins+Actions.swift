@@ -28,10 +28,7 @@ extension Logins {
     table[login.id]?.phase = .pending
     waiters.wake(.login(login.id))
     wakeScheduler()
-    emit(
-      Event(
-        type: .loginActionRequired, at: now.seconds, account: saved.account.rawValue,
-        provider: saved.provider.rawValue, message: actionView(action).message))
+    emit(login: saved, .loginActionRequired, message: actionView(action).message)
     return nil
   }
 

@@ -136,12 +136,12 @@ extension Logins {
     }
   }
 
-  func emit(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil) {
-    emit(
+  func emit(login: SavedLogin, _ type: EventType, _ error: RPCError? = nil, message: String? = nil) {
+    runtime.events.emit(
       Event(
         type: type, at: now.seconds, account: login.account.rawValue, provider: login.provider.rawValue,
-        // The login's id is a secret of whoever started it.
-        login_id: nil, reason: error?.reason, message: error?.message, hint: error?.hint))
+        login_id: login.id.rawValue, reason: error?.reason, message: message ?? error?.message, hint: error?.hint),
+      startedBy: login.uid)
   }
 }
 

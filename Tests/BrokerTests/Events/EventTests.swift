@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -30,6 +31,31 @@ import Testing
         #expect(!text.contains("-a2") && !text.contains("-r2"), "an event with a token in it")
       }
     }
+  }
+
+  @Test("Which login an event is about is told to who started it and to who may do everything, and to hooks")
+  func logins() async throws {
+    let rules = [
+      Rule(name: "a", uid: 1000, gid: nil, accounts: ["work"], access: [.observe, .login]),
+      Rule(name: "b", uid: 1001, gid: nil, accounts: ["*"], access: [.observe, .manage, .login]),
+    ]
+    let rig = try await Rig(configuration: .plain(rules: rules))
+    let (own, other, root) = (FakeSession(.user(1000)), FakeSession(.user(1001)), FakeSession(.root))
+    for session in [own, other, root] { _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session) }
+    let hooks = Told()
+    await rig.broker.onEvent { event in hooks.ids.withLock { $0.append(event.login_id) } }
+    let login = try await rig.start(as: .user(1000))
+    #expect(await rig.callBack(login).kind == .completed)
+    for session in [own, other, root] {
+      #expect(session.types == ["login.started", "login.completed"])
+      let ids = session.told.map { $0["login_id"]?.string }
+      #expect(ids.allSatisfy { $0 == (session === other ? nil : login.login_id) })
+    }
+    #expect(hooks.ids.withLock { $0 } == [login.login_id, login.login_id])
+  }
+
+  private final class Told: Sendable {
+    let ids = Mutex<[String?]>([])
   }
 
   @Test("A caller without any rule cannot subscribe, and an unknown type is named")

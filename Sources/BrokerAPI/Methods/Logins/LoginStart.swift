@@ -85,7 +85,7 @@ public enum LoginStart: RPCMethod {
       "False: the result is the authorization code itself, as `login.wait` returns it, and nothing is stored. Default: as configured.",
   ]
   public static let resultDocs = [
-    "login_id": "Names the login in the other `login.*` methods. It is a secret of the person signing in.",
+    "login_id": "Names the login in the other `login.*` methods, for the user who started it and for root.",
     "account": "The name the account will have.",
     "expires_at": "When the login ends unless it is completed, in Unix seconds.",
     "destinations":
