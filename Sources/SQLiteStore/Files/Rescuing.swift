@@ -211,11 +211,16 @@ extension SQLiteStore {
     if one.unreadable.isEmpty { remove(one.path) } else { putAside(one.path) }
   }
 
-  /// One that was put aside before is kept as well.
+  /// Those that were put aside before are kept as well, under a number: the newest has none.
   private static func putAside(_ path: String) {
-    rename(path + ".unreadable", path + ".unreadable.old")
-    rename(path, path + ".unreadable")
+    guard access(path, F_OK) == 0 else { return }
+    let names = [path + ".unreadable"] + (2...mostPutAside).map { "\(path).unreadable.\($0)" }
+    let free = names.firstIndex { access($0, F_OK) != 0 } ?? names.count - 1
+    for index in (0..<free).reversed() { rename(names[index], names[index + 1]) }
+    rename(path, names[0])
   }
+
+  private static let mostPutAside = 9
 
   /// The accounts as they will be once the state takes a commit: a page, where `most` are wanted after a name.
   func withRescued(

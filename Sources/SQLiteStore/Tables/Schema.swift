@@ -11,8 +11,8 @@ enum Schema {
 
   /// Each migration is one transaction: what ends the process leaves the version before or the one after.
   ///
-  /// - Parameter onStep: called before each, with the version that it makes. One may take seconds for each million
-  ///   accounts.
+  /// - Parameter onStep: called before each migration, with the schema version that it leads to. One may take seconds for each
+  ///   million accounts.
   static func migrate(
     _ database: DatabaseQueue, onStep: (@Sendable (Int) -> Void)? = nil,
     onWritePoint: (@Sendable (WritePoint) -> Void)? = nil

@@ -363,21 +363,32 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("and an account whose secrets cannot be opened does not keep the others")
+  @Test("and an account whose secrets cannot be opened does not keep the others, and is kept itself, stop by stop")
   func rescuedDamage() async throws {
     let path = folder.path + "/grantd.unsaved.db"
     let store = try folder.open()
-    let accounts = ["a", "b"].map { name in
-      store.pack(StoredAccount(grant: Sample.grant(name, refresh: name), tokens: [], intent: nil))
+    for stop in 1...12 {
+      let accounts = ["a\(stop)", "b"].map { name in
+        var grant = Sample.grant(name, refresh: "\(name)-\(stop)")
+        grant.generation = Int64(stop)
+        grant.loggedInAt = grant.loggedInAt + .seconds(stop)
+        return store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))
+      }
+      try await store.rescue(accounts, to: path, id: "\(stop)")
+      try await DatabaseQueue(path: path).write {
+        try $0.execute(sql: "UPDATE grants SET refresh_token = x'00112233' WHERE account <> 'b'")
+      }
+      let taken = try await store.takeRescued(from: path)
+      #expect(taken.accounts == [accounts[1].account] && taken.unreadable == [accounts[0].account])
+      #expect(try await store.load().grants.map(\.account) == [accounts[1].account])
     }
-    try await store.rescue(accounts, to: path, id: "1")
-    try await DatabaseQueue(path: path).write {
-      try $0.execute(sql: "UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
+    let kept = [""] + (2...9).map { ".\($0)" }
+    for (age, suffix) in kept.enumerated() {
+      let stop = try await DatabaseQueue(path: path + ".unreadable" + suffix).read {
+        try String.fetchOne($0, sql: "SELECT account FROM grants WHERE account <> 'b'")
+      }
+      #expect(stop == "a\(12 - age)")
     }
-    let taken = try await store.takeRescued(from: path)
-    #expect(taken.accounts == [accounts[1].account] && taken.unreadable == [accounts[0].account])
-    #expect(try await store.load().grants.map(\.account) == [accounts[1].account])
-    #expect(FileManager.default.fileExists(atPath: path + ".unreadable"))
     await store.close()
   }
 
