@@ -134,6 +134,7 @@ class Scale:
               f"the next start takes {result['migrated_ready_ms']:.0f} ms; a newer schema is refused untouched", flush=True)
 
     def idle(self, state, result, empty):
+        state.rest()
         # What is read once more behind the first answers begins after two seconds.
         time.sleep(4)
         state.rest()

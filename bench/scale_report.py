@@ -14,8 +14,8 @@ MEMORY_FROM = 10_000
 
 ROWS = [
     ("from exec to `READY=1`", "ready_ms", "{:,.0f} ms"),
-    ("from `READY=1` to the first token", "first_answer_ms", "{:.1f} ms"),
     ("the same, migrating from the first schema", "migration_ms", "{:,.0f} ms"),
+    ("from `READY=1` to the first token", "first_answer_ms", "{:.1f} ms"),
     ("resident memory for each account", "bytes_per_account", "{:,.0f} bytes"),
     ("the same after a storm", "bytes_per_account_after_storm", "{:,.0f} bytes"),
     ("refreshes a second in a storm", "storm_rate", "{:,.0f}"),
