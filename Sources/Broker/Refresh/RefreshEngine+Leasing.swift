@@ -26,7 +26,7 @@ extension RefreshEngine {
         // It may have ended by the store's clock, or end before it is prolonged: whoever still wants it asks again.
         return journal.isShared && uptime - asked > Limit.lease / 2 ? .unwanted : .saved
       case .held(let duration):
-        leases.isHeldElsewhere(account, until: uptime + max(duration, Limit.leaseRecheck))
+        leases.noteHolder(of: account, until: uptime + max(duration, Limit.leaseRecheck))
         return .unwanted
       }
     } catch {

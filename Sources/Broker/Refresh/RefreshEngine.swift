@@ -138,10 +138,10 @@ final class RefreshEngine: Piece {
 
   /// Another broker that shares the store changed the account, or gave its lease back.
   func changedElsewhere(_ account: AccountName) async {
-    _ = leases.isFree(account)
+    _ = leases.forgetHolder(of: account)
     await accounts.changedElsewhere(account)
     // What was asked meanwhile, with the account's lock, was answered before this.
-    if leases.isFree(account) { accounts.changed(account) }
+    if leases.forgetHolder(of: account) { accounts.changed(account) }
   }
 
   /// Until when another broker may be refreshing the account; nil: none is.

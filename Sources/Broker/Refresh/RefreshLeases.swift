@@ -26,10 +26,10 @@ struct RefreshLeases {
     var expectations: [Expectation] { generation + [.lease(lease)] }
   }
 
-  mutating func isHeldElsewhere(_ account: AccountName, until end: Duration) { elsewhere[account] = end }
+  mutating func noteHolder(of account: AccountName, until end: Duration) { elsewhere[account] = end }
 
   /// True: another broker had the account's lease until now, as far as was known.
-  mutating func isFree(_ account: AccountName) -> Bool { elsewhere.removeValue(forKey: account) != nil }
+  mutating func forgetHolder(of account: AccountName) -> Bool { elsewhere.removeValue(forKey: account) != nil }
 
   /// Until when another broker may be refreshing the account; nil: none is.
   mutating func endElsewhere(_ account: AccountName, at uptime: Duration) -> Duration? {
@@ -38,11 +38,4 @@ struct RefreshLeases {
     elsewhere[account] = nil
     return nil
   }
-}
-
-/// Accounts that trade another's token for their own, and have to have it first.
-struct RefreshTrades {
-  var fetching: Set<AccountName> = []
-  /// Those that have what they trade and wait for a place, since when.
-  var fetched: [AccountName: Duration] = [:]
 }
