@@ -63,6 +63,8 @@ enum Limit {
   static let listedAccounts = 1000
   /// What a caller may ask for at once.
   static let wantedAccounts = 10_000
+  /// Accounts of a provider that `provider.check` looks at: a person reads what it says.
+  static let checkedAccounts = 10_000
   /// `account.list` of one user that wait for the one that is being made.
   static let waitingLists = 64
   /// Accounts that are read from the store at a time, at start.

@@ -9,9 +9,9 @@ from client import Gone, Refused
 from faults import Fault
 from rig import FrozenDisk, SmallDisk, Wrong, until
 
-# "Every few seconds" the daemon looks whether its files are as it left them.
 # TimeoutStopSec of the unit.
 STOP_SECONDS = 45
+# "Every few seconds" the daemon looks whether its files are as it left them.
 LOOK_SECONDS = 8
 
 

@@ -7,7 +7,7 @@ extension ProviderExaminer {
   func accountChecks(_ provider: any Provider) async -> [ProviderCheck.Check] {
     var checks: [ProviderCheck.Check] = []
     var slices = Slices(of: Slices.heavy)
-    for account in accounts.names(at: provider.name).after(nil, most: Limit.wantedAccounts) {
+    for account in accounts.names(at: provider.name).after(nil, most: Limit.checkedAccounts) {
       if let grant = accounts.peek(account) {
         checks += [scopes(of: grant.saved, provider), refreshToken(of: grant, provider)]
       }

@@ -14,7 +14,7 @@ struct MomentHeap: Sendable {
     static func < (one: Self, other: Self) -> Bool { (one.at, one.account) < (other.at, other.account) }
   }
 
-  /// No entry is before its parent, which is at half of its index.
+  /// No entry is before its parent, which is at (index − 1) / 2.
   private var heap: [Entry] = []
   private var indices: [AccountName: Int] = [:]
 

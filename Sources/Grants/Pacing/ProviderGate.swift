@@ -37,7 +37,8 @@ public struct ProviderGate: Sendable {
   ) -> Admission {
     if let next = circuit.nextProbe(isWanted: isWanted, policy: policy) {
       guard next <= now else { return .later(next) }
-      // Those that are stuck count, but for one; those of before the outage keep nobody from trying.
+      // The first probe goes whatever is under way. The next ones, while that one is stuck, have the provider's places,
+      // and two at least.
       if case .probing = circuit.state, inFlight >= max(policy.concurrentPerProvider, 2) { return .full }
       let ticket = place(isProbe: true)
       circuit.probes(ticket.number, at: now)

@@ -19,8 +19,9 @@ extension Shell {
         if let client { try await ask(AccountList.self, params, on: client) } else {
           try await ask(AccountList.self, params)
         }
-      accounts += page.json["accounts"]?.array ?? []
-      guard accounts.count < most, let next = page.json["next"]?.string, next != params.after else {
+      let listed = page.json["accounts"]?.array ?? []
+      accounts += listed
+      guard accounts.count < most, !listed.isEmpty, let next = page.json["next"]?.string, next != params.after else {
         guard case .object(var members) = page.json, let index = members.firstIndex(where: { $0.name == "accounts" })
         else { return page }
         members[index].value = .array(accounts)

@@ -210,8 +210,8 @@ extension World {
     case (.lostRotation, .lost(.some)):
       counts.add("ended as lost_rotation")
       checkGrace(account, session)
-    // The newer one that the broker did not get would have lived longer. Of a provider that is said not to rotate
-    // nothing tells that there was one.
+    // A provider declared as not rotating that rotates all the same ends as `refused`: nothing shows that a newer token
+    // was issued.
     case (.refused, .lost(.some)) where !account.provider.isDeclaredToRotate:
       counts.add("ended as refused where an old token went on")
     case (_, .lost(.none)):
