@@ -143,6 +143,19 @@ import Testing
     }
   }
 
+  @Test("a last line without a newline, behind more than may run at once, is answered after a half-close")
+  func lastLine() async throws {
+    try await Served.with({ $0.requestsInFlight = 4 }) { served in
+      let client = try served.client()
+      try await client.send((0..<9).map { call($0, "wait") }.joined() + tokenGet(9).dropLast())
+      client.closeOutput()
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.running } == 4 })
+      served.dispatcher.gate.open()
+      let lines = try await client.linesToEnd()
+      #expect(lines.count == 10 && lines.contains { $0.contains(#""id":9"#) && $0.contains("at-1") }, "\(lines)")
+    }
+  }
+
   @Test("a batch runs no more requests at a time than the connection may") func aBatchRunsNoMoreRequestsAt()
     async throws
   {
