@@ -34,8 +34,11 @@ public final class SocketClient: Sendable {
     channel.close(promise: nil)
   }
 
+  /// - Parameter isExpected: whether the server may be of this user, as the kernel names them. Asked before anything is
+  ///   sent; nil: whoever it is.
   public static func connect(
-    path: String, timeout: Duration = .seconds(10), group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton
+    path: String, timeout: Duration = .seconds(10), group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton,
+    from isExpected: (@Sendable (UInt32) -> Bool)? = nil
   ) async throws(SocketClientError) -> SocketClient {
     // A path that no socket can have.
     guard (try? Address(path)) != nil else { throw .notRunning(path) }
@@ -49,7 +52,13 @@ public final class SocketClient: Sendable {
     while true {
       do {
         let channel = try await bootstrap.connect(unixDomainSocketPath: path).get()
-        return SocketClient(channel: channel, answers: answers)
+        let client = SocketClient(channel: channel, answers: answers)
+        guard let isExpected else { return client }
+        let server = try await credentials(of: channel)
+        guard isExpected(server.uid) else { throw SocketClientError.foreignServer(path, uid: server.uid) }
+        return client
+      } catch let error as SocketClientError {
+        throw error
       } catch {
         switch (error as? IOError)?.errnoCode {
         case ENOENT, ECONNREFUSED, ENOTDIR, ENOTSOCK: throw .notRunning(path)
@@ -61,6 +70,21 @@ public final class SocketClient: Sendable {
       }
       guard (try? await Task.sleep(for: retryDelay)) != nil else { throw .timedOut }
     }
+  }
+
+  /// As unix(7) has it.
+  private struct Credentials: Sendable {
+    var pid: Int32 = 0
+    var uid: UInt32 = 0
+    var gid: UInt32 = 0
+  }
+
+  /// Of who listened there (SO_PEERCRED).
+  private static func credentials(of channel: any Channel) async throws -> Credentials {
+    guard let options = channel as? any SocketOptionProvider else { throw SocketClientError.disconnected }
+    return try await options.unsafeGetSocketOption(
+      level: SocketOptionLevel(SOL_SOCKET), name: SocketOptionName(SO_PEERCRED)
+    ).get()
   }
 
   /// Calls a method. Without a `timeout` the broker's own deadline for the method is the only one.

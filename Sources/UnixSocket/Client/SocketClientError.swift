@@ -8,6 +8,8 @@ public enum SocketClientError: Error, Sendable, Equatable, CustomStringConvertib
   case notRunning(String)
   /// The socket file does not let us in.
   case permissionDenied(String)
+  /// Who listens there is another user than the caller expects. Nothing was sent.
+  case foreignServer(String, uid: UInt32)
   /// The connection ended before the answer; what was asked may have been done.
   case disconnected
   /// No answer in time, or the caller waits no longer.
@@ -20,6 +22,7 @@ public enum SocketClientError: Error, Sendable, Equatable, CustomStringConvertib
     case .rpc(let error): error.message
     case .notRunning(let path): "no broker answers at \(path)"
     case .permissionDenied(let path): "permission denied: \(path)"
+    case .foreignServer(let path, let uid): "the program that listens at \(path) is of another user (uid \(uid))"
     case .disconnected: "the broker closed the connection"
     case .timedOut: "the broker did not answer in time"
     case .malformed(let what): "the broker's answer is not valid: \(what)"

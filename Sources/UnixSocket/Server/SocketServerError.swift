@@ -8,6 +8,8 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
   case inUse(path: String)
   /// Something that is no socket is in the way; it is left alone.
   case notASocket(path: String)
+  /// Others than root and this user could put another socket in the place of ours.
+  case unsafeFolder(path: String, detail: String)
   /// A system call failed (errno).
   case cannotServe(path: String, call: String, code: Int32)
   /// An inherited descriptor is not a listening Unix stream socket.
@@ -23,6 +25,9 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
       "another server answers at \(path): stop it first, or configure another socket path"
     case .notASocket(let path):
       "\(path) exists and is not a socket: move it away, or configure another socket path"
+    case .unsafeFolder(let path, let detail):
+      "the folder \(path) is not safe for a socket: \(detail): make it this user's own (chmod 755 at most), or configure "
+        + "another socket path"
     case .cannotServe(let path, let call, let code):
       "cannot serve \(path): \(call): \(String(cString: strerror(code)))"
     case .notAListener(let descriptor):

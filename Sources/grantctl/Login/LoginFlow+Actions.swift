@@ -184,7 +184,7 @@ extension LoginFlow {
       let list = try? await client.call(LoginList.self, NoParams(), timeout: Self.ending)
       guard list?.logins.contains(where: { $0.login_id == id }) == true else { return failure }
     case .rpc, .disconnected, .timedOut: break
-    case .notRunning, .permissionDenied, .malformed: return failure
+    case .notRunning, .permissionDenied, .foreignServer, .malformed: return failure
     }
     var failure = failure
     failure.hints.append("The login waits on: `grantctl login --continue \(ShellWord.quoted(id))`")

@@ -159,7 +159,7 @@ struct LoginWatch: Sendable {
       switch error {
       // The login itself has ended: `login.wait` says how.
       case .rpc(let error) where ExitStatus(error) == .loginFailed: return true
-      case .rpc, .timedOut, .malformed, .disconnected, .notRunning, .permissionDenied:
+      case .rpc, .timedOut, .malformed, .disconnected, .notRunning, .permissionDenied, .foreignServer:
         terminal.note("That address was not taken: \(SafeText.line(error.description))")
         return false
       }

@@ -86,7 +86,7 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     switch error {
     case .rpc(let error): self.init(error)
     case .notRunning, .disconnected: self = .notRunning
-    case .permissionDenied: self = .notPermitted
+    case .permissionDenied, .foreignServer: self = .notPermitted
     case .timedOut: self = .temporarilyUnavailable
     case .malformed: self = .failure
     }

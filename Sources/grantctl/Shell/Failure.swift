@@ -59,6 +59,14 @@ struct Failure: Error, Equatable {
           "The socket file does not let you in: ask an admin to widen SocketMode= of its unit (`systemctl edit "
             + "grantd.socket`), or `mode` in [socket] where no unit makes it."
         ])
+    case .foreignServer(let path, let uid):
+      let name = UserDatabase.user(uid).map { ", \($0.name)" } ?? ""
+      self.init(
+        ExitStatus(error), "the program that listens at \(path) runs as uid \(uid)\(name): neither root nor you",
+        hints: [
+          "Nothing was sent to it. `sudo ss -xlp src \(ShellWord.quoted(path))` says which program it is.",
+          "If it is the broker that you mean, name it: --socket \(ShellWord.quoted(path))",
+        ])
     case .disconnected:
       self.init(ExitStatus(error), error.description, hints: ["It was stopped or restarted; see its log."])
     case .timedOut:

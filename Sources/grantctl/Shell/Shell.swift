@@ -44,7 +44,10 @@ struct Shell: Sendable {
 
   func connect(to choice: SocketChoice) async throws(Failure) -> SocketClient {
     do throws(SocketClientError) {
-      return try await SocketClient.connect(path: choice.path, timeout: Self.connecting)
+      let isChosen = choice.source != nil
+      return try await SocketClient.connect(path: choice.path, timeout: Self.connecting) { uid in
+        isChosen || ServerOwner.isExpected(uid, at: choice.path)
+      }
     } catch {
       if case .notRunning = error { throw choice.notRunning }
       throw Failure(error)

@@ -17,6 +17,43 @@ import Testing
     }
   }
 
+  @Test("a server of another user is sent nothing")
+  func foreignServer() async throws {
+    try await Served.with { served in
+      let path = served.path
+      await #expect(throws: SocketClientError.foreignServer(path, uid: geteuid())) {
+        try await SocketClient.connect(path: path) { $0 != geteuid() }
+      }
+      let client = try await SocketClient.connect(path: path) { ServerOwner.isExpected($0, at: path) }
+      #expect(try await client.call(TokenGet.self, .init(account: "alice")).access_token == "at-1")
+      #expect(served.dispatcher.seen.withLock { $0.methods.count } <= 1)
+      await client.close()
+    }
+  }
+
+  @Test("the owner of the socket's folder may be its server, where nobody else can have made the folder")
+  func folderOwner() async throws {
+    // Only root can give something away.
+    guard geteuid() == 0 else { return }
+    try await Served.inFolder { folder in
+      let (above, inner) = (folder + "/run", folder + "/run/grantd")
+      for path in [above, inner] { mkdir(path, 0o755) }
+      chown(inner, 4242, 4242)
+      func isExpected() -> Bool { ServerOwner.isExpected(4242, at: inner + "/grantd.sock") }
+      #expect(isExpected() && !ServerOwner.isExpected(4243, at: inner + "/grantd.sock"))
+      for (path, mode) in [(above, UInt32(0o777)), (above, 0o1777), (inner, 0o777)] {
+        chmod(path, mode)
+        #expect(!isExpected())
+        chmod(path, 0o755)
+      }
+      chown(above, 4243, 4243)
+      #expect(!isExpected())
+      chown(above, 4242, 4242)
+      #expect(isExpected())
+      #expect(!ServerOwner.isExpected(4242, at: "grantd.sock"))
+    }
+  }
+
   @Test("many calls at once each get their own answer") func manyCallsAtOnceEachGetTheir() async throws {
     try await Served.with { served in
       let client = try await SocketClient.connect(path: served.path)

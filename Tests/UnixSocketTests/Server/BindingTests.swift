@@ -28,6 +28,26 @@ import Testing
     }
   }
 
+  @Test("a folder that others may write to, or that is another user's, is refused", arguments: [0o777, 0o775, 0o755])
+  func foreignFolder(mode: UInt32) async throws {
+    try await Served.inFolder { folder in
+      let (path, isForeign) = (folder + "/shared", mode == 0o755)
+      mkdir(path, mode)
+      chmod(path, mode)
+      // Only root can give something away.
+      if isForeign { guard chown(path, 4242, 4242) == 0 else { return } }
+      let detail = isForeign ? "it belongs to user 4242" : "others may write there (mode \(String(mode, radix: 8)))"
+      await #expect(throws: SocketServerError.unsafeFolder(path: path, detail: detail)) {
+        try await Served.server(.path(path + "/s.sock")).start()
+      }
+      if isForeign { chown(path, geteuid(), getegid()) }
+      chmod(path, isForeign ? 0o755 : mode | 0o1000)
+      let server = Served.server(.path(path + "/s.sock"))
+      try await server.start()
+      await server.drain(deadline: .zero)
+    }
+  }
+
   @Test("a stale socket is replaced and the file goes at the end") func aStaleSocketIsReplacedAndThe() async throws {
     try await Served.inFolder { folder in
       let path = folder + "/s.sock"
