@@ -66,6 +66,14 @@ struct Served: Sendable {
 
   func client() throws -> RawClient { try RawClient(path) }
 
+  /// One that has asked for events, and its session.
+  func subscriber() async throws -> (RawClient, any Session) {
+    let client = try client()
+    try await client.send(call(1, "subscribe"))
+    _ = try await client.line()
+    return (client, dispatcher.seen.withLock { $0.sessions[0] })
+  }
+
   /// Serves this one a request: whatever the server had to do for others before is done then, as all are on one loop.
   func turn(for client: RawClient) async throws {
     try await client.send(tokenGet(1))

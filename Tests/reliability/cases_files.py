@@ -124,7 +124,6 @@ async def folder_removed(stage):
     with contextlib.suppress(Gone, Refused, TimeoutError):
         await stage.attempt(client, "old-0", timeout=2)
     ended = await old.process.ended(60)
-    await asyncio.sleep(1)
     newer = await stage.restart(new)
     there = {account["account"] for account in (await newer.call("account.list"))["accounts"]}
     if not there >= set(names):

@@ -186,10 +186,15 @@ async def told(stage):
         return (await client.call("account.get", account=name))["state"] == "login_required"
 
     await until(is_lost, 40, "the account does not need a login, though its family has ended")
-    await asyncio.sleep(0.5)
     missing = []
-    if not any(event["type"] == "login.required" and event.get("account") == name for event in listener.events):
-        missing.append("no event login.required")
+
+    def is_told():
+        return any(event["type"] == "login.required" and event.get("account") == name for event in listener.events)
+
+    try:
+        await until(is_told, 5, "no event login.required")
+    except Wrong as wrong:
+        missing.append(str(wrong))
     metrics = (await client.call("broker.metrics"))["text"]
     samples = [line for line in metrics.splitlines() if not line.startswith("#") and "lost" in line]
     if not any(float(line.split()[-1]) >= 1 for line in samples):

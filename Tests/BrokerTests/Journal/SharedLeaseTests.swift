@@ -35,11 +35,8 @@ import Testing
     let world = try await SharedWorld()
     world.provider.hold()
     let asked = Task { try await world.brokers[0].token("work", timeout: 300) }
-    #expect(await world.isSent())
-    world.brokers[0].store.set(.cut)
-    world.clock.advance(Limit.lease + .seconds(1))
     // Another has the lease now, and gives it back without having sent anything.
-    let (store, lease) = try #require(try await world.takeLease("work"))
+    let (store, lease) = try await world.loseLease("work")
     await store.release(lease)
     world.brokers[0].store.set(.works)
     world.provider.release()
@@ -107,10 +104,7 @@ import Testing
     let world = try await SharedWorld()
     world.provider.drop(1)
     let lost = Task { await world.brokers[0].reason("work") }
-    #expect(await world.isSent())
-    world.brokers[0].store.set(.cut)
-    world.clock.advance(Limit.lease + .seconds(1))
-    _ = try #require(try await world.takeLease("work"))
+    _ = try await world.loseLease("work")
     world.brokers[0].store.set(.works)
     // Who waits for the token sleeps on; the holder's timer does not.
     #expect(await eventually { world.clock.sleepers == 1 })
@@ -142,10 +136,7 @@ import Testing
     let world = try await SharedWorld()
     world.provider.hold()
     let asked = Task { try await world.brokers[0].token("work", timeout: 300) }
-    #expect(await world.isSent())
-    world.brokers[0].store.set(.cut)
-    world.clock.advance(Limit.lease + .seconds(1))
-    let (store, lease) = try #require(try await world.takeLease("work"))
+    let (store, lease) = try await world.loseLease("work")
     var grant = try #require(world.database.disk.grant("work"))
     (grant.refreshToken, grant.generation) = (Secret("work-r9"), 2)
     let token = SavedToken(
@@ -201,10 +192,7 @@ import Testing
     let world = try await SharedWorld()
     world.provider.hold()
     let asked = Task { await world.brokers[0].reason("work") }
-    #expect(await world.isSent())
-    world.brokers[0].store.set(.cut)
-    world.clock.advance(Limit.lease + .seconds(1))
-    let (store, _) = try #require(try await world.takeLease("work"))
+    let (store, _) = try await world.loseLease("work")
     // As a sign-out does, which counts no token.
     var grant = try #require(world.database.disk.grant("work"))
     grant.refreshToken = nil

@@ -94,10 +94,7 @@ import Testing
     let world = try await SharedWorld()
     world.provider.drop(1)
     let lost = Task { await world.brokers[0].reason("work") }
-    #expect(await world.isSent())
-    world.brokers[0].store.set(.cut)
-    world.clock.advance(Limit.lease + .seconds(1))
-    _ = try #require(try await world.takeLease("work"))
+    _ = try await world.loseLease("work")
     world.brokers[0].store.set(.works)
     world.provider.release()
     #expect(await eventually { await world.brokers[0].broker.engine.leases.held.isEmpty })

@@ -53,15 +53,23 @@ import Testing
     #expect(rig.transport.requests(.revocation).contains { $0.form["token"] == "work-r1" })
   }
 
-  /// The refresh's answer comes while the login is on its way to the disk: the login wins in memory and on disk.
-  @Test func aRenewalThatMeetsANewLoginDoesNotOverwriteIt() async throws {
-    let rig = try await signedIn()
+  /// A refresh of the account and a login of it, whose requests have no answer yet.
+  private func refreshAndLogin(
+    _ rig: Rig
+  ) async throws -> (caller: Task<TokenGet.Result, any Error>, callback: Task<CallbackOutcome, Never>) {
     let login = try await rig.start()
     rig.transport.hold(.token)
     let caller = Task { try await rig.token("work", timeout: 60) }
     #expect(await eventually { rig.transport.held(.token) == 1 })
     let callback = Task { await rig.callBack(login, code: "again") }
     #expect(await eventually { rig.transport.held(.token) == 2 })
+    return (caller, callback)
+  }
+
+  /// The refresh's answer comes while the login is on its way to the disk: the login wins in memory and on disk.
+  @Test func aRenewalThatMeetsANewLoginDoesNotOverwriteIt() async throws {
+    let rig = try await signedIn()
+    let (caller, callback) = try await refreshAndLogin(rig)
     rig.store.set(.hangs, concerning: isRenewal)
     rig.transport.release(.token)
     await settle()
@@ -78,12 +86,7 @@ import Testing
 
   @Test func aLateAnswerOfTheOldGrantDoesNotReplaceTheNewLogin() async throws {
     let rig = try await signedIn()
-    let login = try await rig.start()
-    rig.transport.hold(.token)
-    let caller = Task { try await rig.token("work", timeout: 60) }
-    #expect(await eventually { rig.transport.held(.token) == 1 })
-    let callback = Task { await rig.callBack(login, code: "again") }
-    #expect(await eventually { rig.transport.held(.token) == 2 })
+    let (caller, callback) = try await refreshAndLogin(rig)
     let (first, second) = (rig.transport.requests(.token)[0], rig.transport.requests(.token)[1])
     #expect(first.form["refresh_token"] == "work-r1" && second.form["code"] == "again")
     rig.transport.releaseOne(.token, last: true)

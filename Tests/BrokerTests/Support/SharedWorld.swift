@@ -5,6 +5,7 @@ import Logging
 import OAuth
 import Providers
 import Synchronization
+import Testing
 
 @testable import Broker
 
@@ -37,6 +38,15 @@ struct SharedWorld: Sendable {
   /// The refresh is sent, its answer is on its way, and both its holder's timer and who waits for it sleep.
   func isSent(sleepers: Int = 2) async -> Bool {
     await eventually { provider.held == 1 && clock.sleepers == sleepers }
+  }
+
+  /// The first broker has sent a refresh, and is cut off from the store for as long as its lease lasts. Then it is
+  /// somebody else's.
+  func loseLease(_ name: String) async throws -> (SharedStore, Lease) {
+    #expect(await isSent())
+    brokers[0].store.set(.cut)
+    clock.advance(Limit.lease + .seconds(1))
+    return try #require(try await takeLease(name))
   }
 
   /// Somebody else refreshes the account whose lease has ended, and does not give it back.

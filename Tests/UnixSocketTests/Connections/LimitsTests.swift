@@ -270,10 +270,9 @@ import Testing
     async throws
   {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
-      let client = try served.client()
-      try await client.send(call(1, "subscribe"))
-      _ = try await client.line()
-      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      let (client, session) = try await served.subscriber()
+      // It stays connected.
+      defer { withExtendedLifetime(client) {} }
       let filler = JSON.string(String(repeating: "x", count: 1000))
       let other = try served.client()
       var taken = 0
@@ -290,10 +289,7 @@ import Testing
   @Test("what waits for a subscriber that does not read is one piece, and comes in order when it reads")
   func whatWaitsForASubscriberIsOnePiece() async throws {
     try await Served.with { served in
-      let client = try served.client()
-      try await client.send(call(1, "subscribe"))
-      _ = try await client.line()
-      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      let (client, session) = try await served.subscriber()
       // More than the kernel takes, and less than closes the connection.
       let count = 4000
       let other = try served.client()
@@ -314,10 +310,7 @@ import Testing
     async throws
   {
     try await Served.with({ $0.outbound = 64 * 1024 }) { served in
-      let client = try served.client()
-      try await client.send(call(1, "subscribe"))
-      _ = try await client.line()
-      let session = served.dispatcher.seen.withLock { $0.sessions[0] }
+      let (client, session) = try await served.subscriber()
       let filler = JSON.string(String(repeating: "x", count: 1000))
       for _ in 0..<400 {
         #expect(session.notify(method: "event", params: filler))
