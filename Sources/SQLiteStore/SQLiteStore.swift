@@ -65,6 +65,8 @@ public final class SQLiteStore: Store {
   /// While a file of accounts that the state did not take is replaced or removed.
   let rescueFiles = Mutex(())
   let inbox = Mutex(Inbox(limit: waitingLimit))
+  /// Of the accounts that were handed out packed.
+  private let memory = PackedMemory()
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
   ///
@@ -117,7 +119,9 @@ public final class SQLiteStore: Store {
   public func loadRest() async throws(StoreError) -> StoredState { try await reading(StoredState.readRest) }
 
   public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
-    let page = try await reading { try PackedRows.page(of: $0, after: account, most: most, sealer: $1) }
+    let page = try await reading { [memory] in
+      try PackedRows.page(of: $0, after: account, most: most, sealer: $1, in: memory)
+    }
     return withRescued(page, after: account, most: most)
   }
 
@@ -126,7 +130,7 @@ public final class SQLiteStore: Store {
   }
 
   public func pack(_ account: StoredAccount) -> any PackedAccount {
-    guard let packed = try? PackedRows(account, sealer: sealer) else { return UnpackedAccount(account) }
+    guard let packed = try? PackedRows(account, sealer: sealer, in: memory) else { return UnpackedAccount(account) }
     return packed
   }
 

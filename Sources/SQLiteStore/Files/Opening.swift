@@ -225,10 +225,11 @@ struct Opening {
   ) throws {
     try database.inTransaction(.immediate) { db in
       for change in try StoredState.readRest(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
-      var page = try PackedRows.page(of: db, after: nil, most: Self.resealed, sealer: old)
+      let memory = PackedMemory()
+      var page = try PackedRows.page(of: db, after: nil, most: Self.resealed, sealer: old, in: memory)
       while let last = page.last {
         for account in page { try account.read(.whole).put(in: db, sealer: new) }
-        page = try PackedRows.page(of: db, after: last.account, most: Self.resealed, sealer: old)
+        page = try PackedRows.page(of: db, after: last.account, most: Self.resealed, sealer: old, in: memory)
       }
       let completion = try Self.putKeyNote(in: db, new)
       beforeCommit()

@@ -142,7 +142,9 @@ extension SQLiteStore {
           db, sql: "SELECT value FROM meta WHERE name = ?", arguments: [Keyring.noteName])
         let sealer = try self.sealer(of: note, at: path)
         let id = try StoredState.readRest(db, sealer: sealer).values[Rescued.value]
-        let accounts = try PackedRows.page(of: db, after: nil, most: Self.rescuedMost, sealer: sealer).compactMap {
+        let accounts = try PackedRows.page(
+          of: db, after: nil, most: Self.rescuedMost, sealer: sealer, in: PackedMemory()
+        ).compactMap {
           packed throws(StoreError) -> StoredAccount? in
           do throws(StoreError) {
             return try packed.read(.whole)

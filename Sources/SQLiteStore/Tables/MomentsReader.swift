@@ -11,11 +11,9 @@ struct MomentsReader {
   private var offset = 0
 
   /// Nil: it is not usual.
-  static func read(_ account: AccountName, _ bytes: [UInt8]) -> StoredAccount? {
-    bytes.withUnsafeBytes { bytes in
-      var reader = MomentsReader(bytes: bytes)
-      return reader.read(account)
-    }
+  static func read(_ account: AccountName, _ bytes: UnsafeRawBufferPointer) -> StoredAccount? {
+    var reader = MomentsReader(bytes: bytes)
+    return reader.read(account)
   }
 
   private mutating func read(_ account: AccountName) -> StoredAccount? {

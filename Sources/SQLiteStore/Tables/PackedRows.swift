@@ -5,34 +5,33 @@ import GRDBSQLite
 import Grants
 import Sealing
 
-/// The rows of one account as the database has them, in one piece of memory. Secrets stay sealed until they are read.
+/// The rows of one account as the database has them, in one slot of memory. Secrets stay sealed until they are read.
 final class PackedRows: PackedAccount {
   let account: AccountName
   /// The grant's row, the number of tokens and each of their rows, and the intent's where there is one.
-  private let bytes: [UInt8]
+  private let slot: PackedMemory.Slot
   private let sealer: Sealer
 
-  init(_ account: AccountName, _ bytes: [UInt8], _ sealer: Sealer) {
+  init(_ account: AccountName, _ bytes: [UInt8], _ sealer: Sealer, in memory: PackedMemory) throws {
+    slot = try memory.store(bytes)
     self.account = account
-    // Without the room that it had to grow.
-    self.bytes = bytes.withUnsafeBytes { Array($0) }
     self.sealer = sealer
   }
 
   /// As the account's rows would be written.
-  convenience init(_ stored: StoredAccount, sealer: Sealer) throws {
+  convenience init(_ stored: StoredAccount, sealer: Sealer, in memory: PackedMemory) throws {
     var columns = PackedColumns()
     try columns.append(stored.grant, sealer)
     columns.append(count: stored.tokens.count)
     for token in stored.tokens { try columns.append(token, sealer) }
     if let intent = stored.intent { try columns.append(intent, sealer) }
-    self.init(stored.grant.account, columns.bytes, sealer)
+    try self.init(stored.grant.account, columns.bytes, sealer, in: memory)
   }
 
   func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount {
-    if depth == .moments, let stored = MomentsReader.read(account, bytes) { return stored }
+    if depth == .moments, let stored = slot.withBytes({ MomentsReader.read(account, $0) }) { return stored }
     do {
-      var columns = PackedColumns(bytes)
+      var columns = PackedColumns(slot.withBytes(Array.init))
       let grant: SavedGrant = try columns.next(depth, sealer)
       let tokens = try (0..<columns.nextCount()).map { _ -> SavedToken in try columns.next(depth, sealer) }
       let intent: RefreshIntent? = columns.isAtEnd ? nil : try columns.next(depth, sealer)
@@ -173,7 +172,7 @@ extension StoredAccount {
 extension PackedRows {
   /// The next accounts in the order of their names.
   static func page(
-    of db: Database, after account: AccountName?, most: Int, sealer: Sealer
+    of db: Database, after account: AccountName?, most: Int, sealer: Sealer, in memory: PackedMemory
   ) throws -> [PackedRows] {
     let first = account?.rawValue ?? ""
     var grants = try RowScan(SavedGrant.self, after: first, most: most, db)
@@ -196,7 +195,7 @@ extension PackedRows {
       columns.append(count: count)
       columns.append(ofTokens)
       if try intents.next(of: grants) { columns.append(intents) }
-      found.append(PackedRows(account, columns.bytes, sealer))
+      found.append(try PackedRows(account, columns.bytes, sealer, in: memory))
     }
     return found
   }
