@@ -34,6 +34,7 @@ SINGLE = 500
 TRICKLE_RATE = 500
 # The broker spreads a provider's backlog over a minute, so that fewer accounts cannot be refreshed faster.
 SPREAD_SECONDS = 60
+GIVEN_BACK_SECONDS = 15
 READERS_RATE, READERS_ROUNDS = 2_000, 3
 
 
@@ -220,6 +221,8 @@ class Scale:
             time.sleep(0.1)
         state.broker.settle(seconds=SETTLE_SECONDS)
         used, found = state.broker.cpu() - before, self.provider.stats()
+        # The broker gives freed memory back to the kernel when it has been calm for some seconds.
+        time.sleep(GIVEN_BACK_SECONDS)
         self.check_repeated()
         took = (found["last_us"] - found["first_us"]) / 1e6
         result.update(storm_accounts=count, storm_s=took, storm_rate=count / took, storm_cpu_ms=used / count * 1000,

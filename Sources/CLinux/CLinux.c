@@ -128,14 +128,6 @@ void clinux_limit_heaps(int most) {
 #endif
 }
 
-size_t clinux_freed_memory(void) {
-#ifdef __GLIBC__
-    return mallinfo2().fordblks;
-#else
-    return 0;
-#endif
-}
-
 void clinux_give_memory_back(void) {
 #ifdef __GLIBC__
     malloc_trim(0);

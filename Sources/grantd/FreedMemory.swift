@@ -1,28 +1,38 @@
 import CLinux
 import Dispatch
 
-/// Gives freed memory back to the kernel. glibc keeps what a busy moment took: after a storm of refreshes a third more
-/// than is in use.
+/// Gives freed memory back to the kernel once a busy time is over. glibc keeps what that took: after a storm of refreshes
+/// as much again as is in use.
 enum FreedMemory {
   private static let interval = Duration.seconds(5)
-  /// Bytes that were freed since the last time, and not used again.
+  /// Bytes by which the resident memory grew since the last time.
   private static let worthwhile = 4 << 20
+  /// Bytes by which it differs from one look to the next while little happens. In busy times what is freed is used again at
+  /// once, and giving it back delays whoever wants memory meanwhile.
+  private static let calm = 1 << 20
+  /// Looks after which it is given back in busy times too.
+  private static let longestBusy = 24
   private static let queue = DispatchQueue(label: "grantd.memory", qos: .utility)
 
   /// Until the task is cancelled.
   static func keepGivingBack() async {
-    var known = clinux_freed_memory()
+    var (known, last, busy) = (resident(), resident(), 0)
     while (try? await Task.sleep(for: interval)) != nil {
-      let freed = clinux_freed_memory()
-      known = min(known, freed)
-      guard freed > known + worthwhile else { continue }
+      let now = resident()
+      let isCalm = abs(now - last) < calm
+      last = now
+      known = min(known, now)
+      busy = isCalm ? 0 : busy + 1
+      guard now > known + worthwhile, isCalm || busy > longestBusy else { continue }
       await withCheckedContinuation { continuation in
         queue.async {
           clinux_give_memory_back()
           continuation.resume()
         }
       }
-      known = clinux_freed_memory()
+      (known, last, busy) = (resident(), resident(), 0)
     }
   }
+
+  private static func resident() -> Int { Measuring.residentMemory() ?? 0 }
 }

@@ -38,7 +38,7 @@ enum Measuring {
       cpu.add(usage.ru_utime.duration + usage.ru_stime.duration)
     }
     var resident = MetricFamily(.gauge, "process_resident_memory_bytes", unit: "bytes", "Memory in use.")
-    if let pages = residentPages() { resident.add(pages * Int(sysconf(Int32(_SC_PAGESIZE)))) }
+    if let bytes = residentMemory() { resident.add(bytes) }
     var open = MetricFamily(.gauge, "process_open_fds", "Open file descriptors.")
     if let count = openDescriptors() { open.add(count) }
     var most = MetricFamily(.gauge, "process_max_fds", "How many file descriptors may be open.")
@@ -47,15 +47,15 @@ enum Measuring {
     return [cpu, resident, open, most]
   }
 
-  /// The second number of `/proc/self/statm` (proc_pid_statm(5)).
-  private static func residentPages() -> Int? {
+  /// Bytes, by the second number of `/proc/self/statm` (proc_pid_statm(5)).
+  static func residentMemory() -> Int? {
     guard let file = fopen("/proc/self/statm", "re") else { return nil }
     defer { fclose(file) }
     var line = [CChar](repeating: 0, count: 256)
     guard fgets(&line, Int32(line.count), file) != nil else { return nil }
     let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     let words = text.split(separator: " ")
-    return words.count > 1 ? Int(words[1]) : nil
+    return words.count > 1 ? Int(words[1]).map { $0 * Int(sysconf(Int32(_SC_PAGESIZE))) } : nil
   }
 
   private static func openDescriptors() -> Int? {

@@ -102,10 +102,6 @@ int clinux_forbid_core_files(void);
 /* mallopt(3) M_ARENA_MAX: from how many heaps all threads allocate. Nothing where the C library is not glibc. */
 void clinux_limit_heaps(int most);
 
-/* mallinfo2(3): bytes of freed memory in the heaps, with those whose pages the kernel has again. 0 where the C library is
-   not glibc. */
-size_t clinux_freed_memory(void);
-
 /* malloc_trim(3): the kernel gets the pages of freed memory. It takes some milliseconds for each 10 MB, in which no other
    thread allocates. Nothing where the C library is not glibc. */
 void clinux_give_memory_back(void);
