@@ -119,6 +119,18 @@ import UnixSocket
     #expect(Browser.commands(for: url, on: Recorder().terminal(environment: ["DISPLAY": ":0"])).isEmpty)
   }
 
+  @Test("a path that was named is the caller's choice, also a usual one") func namedPath() {
+    let environment = ["XDG_RUNTIME_DIR": "/r"]
+    for path in ["/a", "/r/grantd/grantd.sock", SocketChoice.systemPath] {
+      let named = environment.merging(["GRANTD_SOCKET": path]) { $1 }
+      #expect(SocketChoice(.init(socket: path), environment: environment, uid: 7) { _ in true }.isNamed)
+      #expect(SocketChoice(.init(), environment: named, uid: 7) { _ in true }.isNamed)
+    }
+    for wish in [SocketChoice.Wish(), .init(isSystem: true), .init(isUser: true)] {
+      #expect(!SocketChoice(wish, environment: environment, uid: 7) { _ in true }.isNamed)
+    }
+  }
+
   @Test("a command asks the person's own broker and the system's, unless one is named") func eachBroker() {
     let (user, system) = ("/r/grantd/grantd.sock", "/run/grantd/grantd.sock")
     let table: [(SocketChoice.Wish, [String: String], Bool, [String])] = [

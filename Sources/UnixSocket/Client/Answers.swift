@@ -81,6 +81,9 @@ final class Answers: Sendable {
   }
 
   /// The connection is over; the first reason stays.
+  /// Why the server ended the connection, where it said so.
+  var refusal: SocketClientError? { state.withLock { $0.end } }
+
   func end(_ reason: SocketClientError) {
     let (ids, last) = state.withLock { state in
       state.end = state.end ?? reason

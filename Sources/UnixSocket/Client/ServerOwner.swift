@@ -2,16 +2,16 @@ import Glibc
 
 /// Who may be the server of a socket that was found at its usual place: a client sends it secrets.
 public enum ServerOwner {
-  /// Root, this user, or who owns the socket's folder, where nobody else can have made that. A socket that the service
-  /// manager listens at is of the manager's user.
+  /// Root, this user, or the owner of the socket's folder, where only root can have made or replaced that folder. A socket
+  /// that the service manager listens at belongs to the manager's user.
   public static func isExpected(_ uid: UInt32, at path: String) -> Bool {
     uid == 0 || uid == geteuid() || owner(ofFolderOf: path) == uid
   }
 
-  /// Nil where others than root and the owner can put something into the folder, or another folder in its place.
+  /// Nil where others than root and the owner can write to the folder, or others than root can replace it.
   private static func owner(ofFolderOf path: String) -> UInt32? {
     guard let folder = parent(path), let status = status(folder), let above = parent(folder).flatMap(Self.status),
-      above.st_uid == 0 || above.st_uid == status.st_uid, (status.st_mode | above.st_mode) & 0o022 == 0
+      above.st_uid == 0, (status.st_mode | above.st_mode) & 0o022 == 0
     else { return nil }
     return status.st_uid
   }

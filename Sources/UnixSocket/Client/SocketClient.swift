@@ -65,7 +65,8 @@ public final class SocketClient: Sendable {
         case EACCES, EPERM: throw .permissionDenied(path)
         case EAGAIN where NIODeadline.now() < end: break
         case EAGAIN: throw .timedOut
-        default: throw error is ChannelError ? .timedOut : .disconnected
+        // A server that refuses says why, and may close before its owner is asked for.
+        default: throw answers.refusal ?? (error is ChannelError ? .timedOut : .disconnected)
         }
       }
       guard (try? await Task.sleep(for: retryDelay)) != nil else { throw .timedOut }

@@ -22,7 +22,7 @@ public enum SocketClientError: Error, Sendable, Equatable, CustomStringConvertib
     case .rpc(let error): error.message
     case .notRunning(let path): "no broker answers at \(path)"
     case .permissionDenied(let path): "permission denied: \(path)"
-    case .foreignServer(let path, let uid): "the program that listens at \(path) is of another user (uid \(uid))"
+    case .foreignServer(let path, let uid): "the server at \(path) belongs to another user (uid \(uid))"
     case .disconnected: "the broker closed the connection"
     case .timedOut: "the broker did not answer in time"
     case .malformed(let what): "the broker's answer is not valid: \(what)"

@@ -86,9 +86,9 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     switch error {
     case .rpc(let error): self.init(error)
     case .notRunning, .disconnected: self = .notRunning
-    case .permissionDenied, .foreignServer: self = .notPermitted
+    case .permissionDenied: self = .notPermitted
     case .timedOut: self = .temporarilyUnavailable
-    case .malformed: self = .failure
+    case .foreignServer, .malformed: self = .failure
     }
   }
 

@@ -60,9 +60,9 @@ struct Failure: Error, Equatable {
             + "grantd.socket`), or `mode` in [socket] where no unit makes it."
         ])
     case .foreignServer(let path, let uid):
-      let name = UserDatabase.user(uid).map { ", \($0.name)" } ?? ""
+      let name = UserDatabase.user(uid).map { "\($0.name) (uid \(uid))" } ?? "uid \(uid)"
       self.init(
-        ExitStatus(error), "the program that listens at \(path) runs as uid \(uid)\(name): neither root nor you",
+        ExitStatus(error), "the server at \(path) runs as \(name), not as root or as you",
         hints: [
           "Nothing was sent to it. `sudo ss -xlp src \(ShellWord.quoted(path))` says which program it is.",
           "If it is the broker that you mean, name it: --socket \(ShellWord.quoted(path))",

@@ -44,9 +44,8 @@ struct Shell: Sendable {
 
   func connect(to choice: SocketChoice) async throws(Failure) -> SocketClient {
     do throws(SocketClientError) {
-      let isChosen = choice.source != nil
       return try await SocketClient.connect(path: choice.path, timeout: Self.connecting) { uid in
-        isChosen || ServerOwner.isExpected(uid, at: choice.path)
+        choice.isNamed || ServerOwner.isExpected(uid, at: choice.path)
       }
     } catch {
       if case .notRunning = error { throw choice.notRunning }

@@ -27,12 +27,17 @@ struct SocketChoice: Equatable, Sendable {
   var starts: [String]
   /// What named a socket that is no unit's: `--socket` or `GRANTD_SOCKET`.
   var source: String?
+  /// `--socket` or `GRANTD_SOCKET` named the path, whichever it is: whoever listens there is the caller's choice.
+  var isNamed = false
 
-  init(path: String, passedOver: [String] = [], starts: [String], source: String? = nil) {
+  init(
+    path: String, passedOver: [String] = [], starts: [String], source: String? = nil, isNamed: Bool = false
+  ) {
     self.path = path
     self.passedOver = passedOver
     self.starts = starts
     self.source = source
+    self.isNamed = isNamed
   }
 
   /// `--socket`, `--system` or `--user`, `GRANTD_SOCKET`; else the user's broker where its socket exists, else the system's.
@@ -46,7 +51,7 @@ struct SocketChoice: Equatable, Sendable {
         isUnits
         ? [named == userPath ? Self.startUser : Self.startSystem] : [Self.startUser, Self.startSystem]
       let source = wish.socket == nil ? "GRANTD_SOCKET" : "--socket"
-      self.init(path: named, starts: starts, source: isUnits ? nil : source)
+      self.init(path: named, starts: starts, source: isUnits ? nil : source, isNamed: true)
     } else if wish.isSystem {
       self.init(path: Self.systemPath, starts: [Self.startSystem])
     } else if wish.isUser || exists(userPath) {
