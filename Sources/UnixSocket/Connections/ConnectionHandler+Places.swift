@@ -90,7 +90,7 @@ extension ConnectionHandler {
   }
 
   /// Bytes of a refused client that are read at most.
-  private static let absorbed = 1024 * 1024
+  static let absorbed = 1024 * 1024
 
   /// What a refused client sends.
   func absorb() {

@@ -226,7 +226,7 @@ final class ConnectionHandler {
     if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
       // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
       isRefusingInput = true
-      let error = RPCError.parseError("the first line is not JSON: the connection is closed")
+      let error = RPCError.parseError("the first line does not begin with { or [: the connection is closed")
       outgoing.write(RPCReply.failure(.null, error).line())
       return true
     }
@@ -301,6 +301,8 @@ final class ConnectionHandler {
   func closeWhenAnswered() {
     guard !isClosing else { return }
     isClosing = true
+    // Else the client's next write fails, and it may never read why.
+    if isRefusingInput, !hasInputEnded, absorbing == nil, loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
     closeWhenSent(within: limits.linger)
   }
 
