@@ -21,6 +21,7 @@ final class Journal: Piece {
   private var commits = Commits()
   /// The recovery is under way.
   private var recovery: Recovery?
+  private var mending = Mending()
   private var examination: Examination
   private var locks = Locks<AccountName>()
   private var source: (any JournalSource)?
@@ -45,6 +46,20 @@ final class Journal: Piece {
     }
 
     mutating func end(_ number: UInt64) { begun[number] = nil }
+  }
+
+  /// When the disk is tried again. One that fails again soon after it worked, as one that is nearly full does, is tried
+  /// with the delays that go on from there.
+  private struct Mending {
+    private var delays = Limit.mendingDelays[...]
+    /// When it last worked again.
+    var ended: Duration?
+
+    mutating func nextDelay(at now: Duration) -> Duration {
+      if let ended, now - ended > Limit.longestSleep * 2 { delays = Limit.mendingDelays[...] }
+      ended = nil
+      return delays.popFirst() ?? Limit.longestSleep
+    }
   }
 
   /// The looks at the store's files.
@@ -207,6 +222,7 @@ final class Journal: Piece {
     guard failure != nil else { return }
     logger.notice("the state can be written again")
     outage = nil
+    mending.ended = uptime
     emit(Event(type: .storeRecovered, at: now.seconds))
     source?.storeChanged()
     waiters.wake(.store)
@@ -218,10 +234,8 @@ final class Journal: Piece {
   }
 
   private func recover() async {
-    var delays = Limit.mendingDelays[...]
     while failure != nil, !isStopped {
-      await surroundings.sleep(delays.first ?? Limit.longestSleep)
-      delays = delays.dropFirst()
+      await surroundings.sleep(mending.nextDelay(at: uptime))
       guard failure != nil, !isStopped else { break }
       await tryStore()
     }

@@ -55,6 +55,13 @@ import Testing
     #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
     await settle()
     #expect(session.types == ["store.failed"] && rig.transport.count(.token) == 0)
+    // Callers go on asking; it is told of less and less often.
+    for _ in 0..<300 {
+      rig.clock.advance(.seconds(1))
+      #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
+      await settle()
+    }
+    #expect((8...28).contains(session.types.count), "\(session.types.count) events")
     rig.store.set(.works)
     #expect(await mended(rig))
     #expect(try await rig.token("work").access_token == "work-a2")
