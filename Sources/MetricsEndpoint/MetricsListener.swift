@@ -30,6 +30,8 @@ public final class MetricsListener: Sendable {
   private let logger: Logger
   private let scrape: @Sendable () async -> String
   private let state = Mutex<(any Channel)?>(nil)
+  /// The file of the Unix socket that was bound.
+  private let file = Mutex<File?>(nil)
   private let openConnections = OpenConnections()
 
   /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
@@ -85,11 +87,51 @@ public final class MetricsListener: Sendable {
         .bind(to: SocketAddress(ipAddress: host, port: port)).get()
     case .unix(let path):
       try await removeStale(path)
-      let channel = try await bootstrap.bind(unixDomainSocketPath: path).get()
-      // Before it, the umask decided, which is stricter.
-      chmod(path, limits.mode)
-      return channel
+      let descriptor = try bind(path)
+      // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
+      return try await bootstrap.withBoundSocket(descriptor).get()
     }
+  }
+
+  private struct File: Equatable {
+    let path: String
+    let device: dev_t
+    let inode: ino_t
+
+    init?(_ path: String) {
+      var status = stat()
+      guard lstat(path, &status) == 0 else { return nil }
+      (self.path, device, inode) = (path, status.st_dev, status.st_ino)
+    }
+  }
+
+  /// - Returns: a socket that is bound there, with the mode that it is to have.
+  private func bind(_ path: String) throws -> Int32 {
+    var address = sockaddr_un()
+    let bytes = Array(path.utf8)
+    guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
+      throw IOError(errnoCode: ENAMETOOLONG, reason: "bind")
+    }
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+    let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+    let descriptor = socket(AF_UNIX, kind, 0)
+    guard descriptor >= 0 else { throw IOError(errnoCode: errno, reason: "socket") }
+    // The file gets this mode, less the umask: never more, not even for a moment. Then what the umask took.
+    let isBound =
+      fchmod(descriptor, limits.mode) == 0
+      && withUnsafePointer(to: address) { address in
+        address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          Glibc.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        }
+      } == 0
+    guard isBound, chmod(path, limits.mode) == 0 else {
+      let code = errno
+      close(descriptor)
+      throw IOError(errnoCode: code, reason: "bind")
+    }
+    file.withLock { $0 = File(path) }
+    return descriptor
   }
 
   /// Removes the socket that a process before left, and nothing else: another program may be listening there.
@@ -108,6 +150,8 @@ public final class MetricsListener: Sendable {
       return
     } catch let error as IOError where error.errnoCode == ENOENT {
       return
+    } catch let error as IOError where error.errnoCode == EACCES || error.errnoCode == EPERM {
+      throw error
     } catch {
       throw IOError(errnoCode: EADDRINUSE, reason: "probe")
     }
@@ -117,8 +161,9 @@ public final class MetricsListener: Sendable {
   /// Listens no more. Who is connected is answered still, in its time.
   public func stop() async {
     guard let channel = state.withLock({ $0.take() }) else { return }
-    // With it goes the file of a Unix socket.
+    let file = file.withLock { $0.take() }
     try? await channel.close()
+    if let file, File(file.path) == file { unlink(file.path) }
   }
 }
 
@@ -137,8 +182,9 @@ public struct MetricsListenerError: Error, Sendable, Equatable, CustomStringConv
     let hint =
       switch code {
       case EADDRINUSE: "stop the program that has it, or choose another in [metrics] listen"
-      case EEXIST: "move away what is there, which is no socket, or choose another path in [metrics] listen"
-      case EACCES, EPERM: "choose a port from 1024 up, or a folder that grantd may write to, in [metrics] listen"
+      case EEXIST: "a file that is not a socket is in the way: move it, or choose another path in [metrics] listen"
+      case EACCES, EPERM:
+        "choose a port from 1024 up, or a path where grantd may make a socket and none of another user's is, in [metrics] listen"
       default: "see [metrics] listen"
       }
     return "the metrics cannot be served on \(place): \(String(cString: strerror(code))); \(hint)"
