@@ -81,7 +81,7 @@ extension SQLiteStore {
       }
       try self.rescueFiles.withLock { _ throws(StoreError) in
         // Not all of what is there is in the new one.
-        if rescued.contains(where: { $0.path == path && !$0.unreadable.isEmpty }) { Self.putAside(path) }
+        if rescued.contains(where: { $0.path == path && !$0.unreadable.isEmpty }) { Self.putAside(path, keeping: true) }
         guard rename(draft, path) == 0 else { throw .unwritable(path: path, detail: systemError(errno)) }
         // A commit that ends only now finds nothing to dispose of.
         self.home.withLock { $0.rescued = [] }
@@ -214,11 +214,13 @@ extension SQLiteStore {
   }
 
   /// Those that were put aside before are kept as well, under a number: the newest has none.
-  private static func putAside(_ path: String) {
+  /// - Parameter keeping: `path` stays as well, until something is renamed to it.
+  private static func putAside(_ path: String, keeping: Bool = false) {
     guard access(path, F_OK) == 0 else { return }
     let names = [path + ".unreadable"] + (2...mostPutAside).map { "\(path).unreadable.\($0)" }
     let free = names.firstIndex { access($0, F_OK) != 0 } ?? names.count - 1
     for index in (0..<free).reversed() { rename(names[index], names[index + 1]) }
+    if keeping, link(path, names[0]) == 0 { return }
     rename(path, names[0])
   }
 
