@@ -17,8 +17,9 @@ public struct Notifier: Sendable {
   private let queue: BoundedQueue?
   private let end = End()
 
+  /// Whether the end has begun. Held while something is sent that must not come after that.
   private final class End: Sendable {
-    let hasBegun = Atomic(false)
+    let hasBegun = Mutex(false)
   }
 
   /// Speaks to the manager that `NOTIFY_SOCKET` names, if any.
@@ -43,10 +44,13 @@ public struct Notifier: Sendable {
     await queue?.settle(within: limit)
   }
 
-  /// The service answers its clients now. Also ends a `reloading`. Nothing once it stops: a reload may have begun before.
-  public func ready(status: String) {
-    guard !end.hasBegun.load(ordering: .sequentiallyConsistent) else { return }
-    send("READY=1\nSTATUS=\(Self.line(status))", false)
+  /// The service answers its clients now. Also ends a `reloading`. Ignored after `stopping`: a reload may end late.
+  public func ready(status: String) { sendBeforeEnd("READY=1\nSTATUS=\(Self.line(status))") }
+
+  private func sendBeforeEnd(_ state: String) {
+    end.hasBegun.withLock { hasBegun in
+      if !hasBegun { send(state, false) }
+    }
   }
 
   /// One line for people, shown by `systemctl status`.
@@ -54,16 +58,16 @@ public struct Notifier: Sendable {
     send("STATUS=\(Self.line(text))", true)
   }
 
-  /// A reload began; `ready(status:)` ends it whatever came of it.
+  /// A reload began; `ready(status:)` ends it whatever came of it. Ignored after `stopping`.
   ///
   /// - Parameter monotonic: the `CLOCK_MONOTONIC` reading, which `Type=notify-reload` wants with the message.
   public func reloading(monotonic: Duration) {
-    send("RELOADING=1\nMONOTONIC_USEC=\(Self.microseconds(monotonic))", false)
+    sendBeforeEnd("RELOADING=1\nMONOTONIC_USEC=\(Self.microseconds(monotonic))")
   }
 
   /// An orderly end has begun.
   public func stopping(status: String) {
-    end.hasBegun.store(true, ordering: .sequentiallyConsistent)
+    end.hasBegun.withLock { $0 = true }
     send("STOPPING=1\nSTATUS=\(Self.line(status))", false)
   }
 
@@ -74,7 +78,7 @@ public struct Notifier: Sendable {
 
   /// Starting, reloading or stopping takes longer than usual: asks for `time` more from now on.
   public func extendTimeout(by time: Duration) {
-    send("EXTEND_TIMEOUT_USEC=\(Self.microseconds(time))", false)
+    send("EXTEND_TIMEOUT_USEC=\(Self.microseconds(time))", true)
   }
 
   /// A newline would begin an assignment of its own, so that text from outside could speak for us.

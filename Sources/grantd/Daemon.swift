@@ -75,9 +75,7 @@ struct Daemon: Sendable {
     } catch {
       await store.close()
       throw DaemonFailure(
-        message: error.description,
-        hint: "`grantctl status` asks the broker that is there; --socket names another place.",
-        status: 1)
+        message: error.description, hint: error.hint, status: error.isConfiguration ? 78 : 1)
     }
     let credentials = CredentialServing(places, settings, activated, kept, broker: broker, logger: logger)
     await credentials.start()
@@ -124,13 +122,19 @@ struct Daemon: Sendable {
     // Before what may wait for a disk that hangs.
     failure?.log(to: logger)
     let left = stopBegan + Self.stopTime - Live.uptime()
-    await wait(for: close, within: max(.seconds(1), min(Self.closingTime, left)))
+    let isClosed = await wait(for: close, within: max(.seconds(1), min(Self.closingTime, left)))
+    if !isClosed {
+      logger.warning(
+        "closing files and connections took too long: the last records of the audit trail may be in the log alone",
+        metadata: ["hint": "Look whether the disk of the state folder hangs."])
+    }
     if failure == nil { logger.notice("stopped") }
     await notifier.settle(within: .seconds(1))
     if let failure { throw failure }
   }
 
-  private func wait(for work: @escaping @Sendable () async -> Void, within limit: Duration) async {
+  /// - Returns: whether it was done in time.
+  private func wait(for work: @escaping @Sendable () async -> Void, within limit: Duration) async -> Bool {
     let (ends, end) = AsyncStream.makeStream(of: Void.self)
     let timer = Task {
       try? await Task.sleep(for: limit)
@@ -138,10 +142,12 @@ struct Daemon: Sendable {
     }
     Task {
       await work()
+      end.yield()
       end.finish()
     }
-    for await _ in ends {}
-    timer.cancel()
+    defer { timer.cancel() }
+    for await _ in ends { return true }
+    return false
   }
 
   /// - Returns: when the stop began.

@@ -26,14 +26,32 @@ public enum SocketServerError: Error, Equatable, CustomStringConvertible {
     case .notASocket(let path):
       "\(path) exists and is not a socket: move it away, or configure another socket path"
     case .unsafeFolder(let path, let detail):
-      "the folder \(path) is not safe for a socket: \(detail): make it this user's own (chmod 755 at most), or configure "
-        + "another socket path"
+      "the folder \(path) is not safe for a socket: \(detail)"
     case .cannotServe(let path, let call, let code):
       "cannot serve \(path): \(call): \(String(cString: strerror(code)))"
     case .notAListener(let descriptor):
       "the inherited descriptor \(descriptor) is not a listening Unix stream socket"
     case .alreadyStarted:
       "the socket server was started before"
+    }
+  }
+
+  public var hint: String {
+    switch self {
+    case .unsafeFolder(let path, _):
+      "Make grantd's user the owner of \(path) with mode 0755 or stricter, or set another socket path."
+    case .inUse: "`grantctl status` asks the broker that is there; --socket names another place."
+    case .pathTooLong, .notASocket, .cannotServe: "`path` in [socket] or --socket names another place."
+    case .notAListener: "The unit that starts grantd has to pass stream sockets (`ListenStream=`)."
+    case .alreadyStarted: "This is a fault of grantd."
+    }
+  }
+
+  /// Trying again changes nothing.
+  public var isConfiguration: Bool {
+    switch self {
+    case .pathTooLong, .notASocket, .unsafeFolder, .notAListener: true
+    case .inUse, .cannotServe, .alreadyStarted: false
     }
   }
 }
