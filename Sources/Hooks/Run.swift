@@ -160,7 +160,7 @@ extension Run.Report {
     case .stopped: self.init(result: .stopped, text: "was ended, as the broker ends", output: output)
     case .byItself where status == 0: self.init(result: .succeeded, text: "ended", output: output)
     case .byItself:
-      self.init(result: .failed, text: how.map { "ended \($0)" } ?? "ended, and nobody knows how", output: output)
+      self.init(result: .failed, text: how.map { "ended \($0)" } ?? "ended; its exit status is unknown", output: output)
     }
   }
 }
@@ -190,7 +190,7 @@ private struct Pipe: ~Copyable {
     return true
   }
 
-  /// Writes as much as goes in; ``write()`` the rest. At its end, and where nobody reads, the writing end is closed.
+  /// Writes as much as goes in; ``write()`` the rest. At its end the writing end is closed.
   mutating func write(_ bytes: [UInt8]) {
     unwritten = bytes[...]
     write()

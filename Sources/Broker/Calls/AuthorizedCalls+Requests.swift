@@ -105,7 +105,8 @@ extension AuthorizedCalls {
     }
     if let reason = response.unsearchable {
       throw RPCError(
-        .providerError, "the answer is not handed out: \(reason), so the token may be in it",
+        .providerError,
+        "the request was carried out, but its response is withheld: \(reason), so it cannot be searched for the token",
         hint: "Ask for another form of it, or get a token with `token.get` and ask by yourself.")
     }
     var headers: [String: String] = [:]

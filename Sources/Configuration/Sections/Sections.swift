@@ -80,7 +80,8 @@ enum Sections {
           + "try sooner."),
       Key(
         "concurrent_per_provider", .number(1...1024), \.concurrentPerProvider, standard: "8",
-        "Refreshes in flight at one provider. Those that are stuck since an outage come on top, at most as many again."),
+        "Refreshes in flight at one provider. Requests stuck since an outage are not counted, up to the same number again (2 at least)."
+      ),
       Key(
         "expiry_notice", .duration(.zero ... .days(365)), \.expiryNotice, standard: "\"7d\"",
         "How long before its end people are told that a refresh token will end, but at most a quarter of its life; "

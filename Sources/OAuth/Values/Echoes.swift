@@ -39,12 +39,14 @@ extension HTTPResponse {
 
   /// Why ``withoutEchoes(of:)`` may miss a secret in this answer to a call for a caller; nil: it may not.
   public var unsearchable: String? {
+    // As the answer to HEAD: there is nothing to search.
+    guard !body.isEmpty else { return nil }
     let coding = (header("Content-Encoding") ?? "identity").trimmingCharacters(in: .whitespaces).lowercased()
-    guard coding.isEmpty || coding == "identity" else { return "it is compressed, though it was asked for as it is" }
-    guard status != 206, mediaType != "multipart/byteranges" else { return "it is a part, though all was asked for" }
+    guard coding.isEmpty || coding == "identity" else { return "it is compressed although uncompressed data was requested" }
+    guard status != 206, mediaType != "multipart/byteranges" else { return "it is a partial response to a request for all of it" }
     let type = (header("Content-Type") ?? "").lowercased()
     guard !type.contains("utf-16"), !type.contains("utf-32"), !type.contains("utf-7") else {
-      return "its text is in another encoding than UTF-8"
+      return "its text is not in UTF-8"
     }
     return nil
   }
