@@ -21,7 +21,9 @@ extension Clients {
     configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections
     // The broker has its own pace for trying again.
     configuration.connectionPool.retryConnectionEstablishment = false
-    configuration.httpVersion = .automatic
+    // HTTP/2 would carry all of a provider's requests over one connection: where that is dead, as after a change of the
+    // network, every refresh and every probe would wait on it.
+    configuration.httpVersion = .http1Only
     return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
   }
 }

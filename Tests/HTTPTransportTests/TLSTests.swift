@@ -19,6 +19,8 @@ private struct SecureServer {
     var tls = TLSConfiguration.makeServerConfiguration(
       certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem(name))).map { .certificate($0) },
       privateKey: .privateKey(try NIOSSLPrivateKey(bytes: Array(certificates.key(name).utf8), format: .pem)))
+    // What is answered below is HTTP/1.1: a client that takes HTTP/2 gets nothing.
+    tls.applicationProtocols = ["h2", "http/1.1"]
     if asksForCertificate {
       tls.certificateVerification = .noHostnameVerification
       tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem("authority"))))

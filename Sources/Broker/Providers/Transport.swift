@@ -25,7 +25,7 @@ public struct ConnectionPool: Sendable, Hashable {
 
   public var provider: ProviderName
   public var use: Use
-  /// Connections to one server at once. Of HTTP/2 there is one, which takes many requests.
+  /// Connections to one server at once, each with one request at a time.
   public var size: Int
 
   public init(_ provider: ProviderName, _ use: Use, size: Int) {
