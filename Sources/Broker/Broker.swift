@@ -239,9 +239,7 @@ public final class Broker {
     logins.wakeAll()
     approvals.wakeAll()
     engine.drain()
-    while isAwaitingAnswers, clock.uptime < deadline {
-      await clock.surroundings.sleep(.milliseconds(20))
-    }
+    await awaitAnswers(until: deadline)
     await within(deadline) { [journal, engine, waiters = runtime.waiters] in
       await journal.mend()
       // The disk may take by now what waits for its next try.
@@ -256,6 +254,18 @@ public final class Broker {
     lifecycle.stop()
     accounts.cache.close()
     runtime.waiters.wakeAll()
+  }
+
+  /// Time in which the process did not run does not count: answers that came meanwhile are read.
+  private func awaitAnswers(until deadline: Duration) async {
+    let clock = runtime.clock
+    var (end, last) = (deadline, clock.uptime)
+    while isAwaitingAnswers, last < end {
+      await clock.surroundings.sleep(.milliseconds(20))
+      let now = clock.uptime
+      if now - last > .seconds(2) { end += now - last }
+      last = now
+    }
   }
 
   /// Looks at what the state needs on disk, every few seconds, until the task is cancelled.

@@ -95,6 +95,23 @@ import Testing
     rig.store.set(.works)
   }
 
+  @Test("Time in which the process stood still is none of the stop's: what came meanwhile is read")
+  func frozen() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.hold(.token)
+    let caller = Task { await rig.reason { try await rig.token("work", timeout: 30) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
+    #expect(await eventually { rig.clock.sleepers == 2 })
+    // The lid is closed for an hour; the answer is there when it is opened.
+    rig.clock.advance(.seconds(3600))
+    await settle()
+    rig.transport.release(.token)
+    await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
+    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
+    _ = await caller.value
+  }
+
   @Test("What is unread at the end is said by account, with what that may cost")
   func unread() async throws {
     let logged = LoggedLines()
