@@ -246,7 +246,7 @@ public final class SQLiteStore: Store {
     let database = try database()
     try opening.folder.withdrawSuccessor()
     try home.withLock { $0.files }?.examine()
-    _ = try examineContents()
+    try examineContents()
     let sealer = sealer
     let rescued = home.withLock { $0.rescued }
     // Also what is taken back is in the log.
@@ -273,7 +273,7 @@ public final class SQLiteStore: Store {
       return (home.database, home.files, home.lock)
     }
     // What is committed is safe in the WAL where this fails; the next start takes it from there.
-    if var files, (try? files.examine()) != nil, (try? files.examineContents(.init(in: opening.folder))) == true {
+    if let files, (try? files.examine()) != nil, (try? files.examineContents(.init(in: opening.folder))) != nil {
       _ = try? database?.writeWithoutTransaction { try $0.checkpoint(.truncate) }
       try? database?.close()
     } else {

@@ -11,8 +11,7 @@ extension SQLiteStore {
     let notices = try await on(looking) { () throws(StoreError) in try self.examineFiles() }
     // Between two commits: each changes the sizes, and looks for itself.
     guard inbox.withLock({ $0.isQuiet }) else { return notices }
-    let isOurs = try await on(queue) { () throws(StoreError) in try self.examineContents() }
-    if !isOurs { try await on(packing) { () throws(StoreError) in try self.examineWhole() } }
+    try await on(queue) { () throws(StoreError) in try self.examineContents() }
     return notices
   }
 
@@ -71,30 +70,14 @@ extension SQLiteStore {
 
   // MARK: On the queue
 
-  /// False: another program wrote to the database.
-  func examineContents() throws(StoreError) -> Bool {
+  func examineContents() throws(StoreError) {
     let now = OpenFiles.Contents(in: opening.folder)
-    return try home.withLock { home throws(StoreError) in try home.files?.examineContents(now) ?? true }
+    try home.withLock { $0.files }?.examineContents(now)
   }
 
   /// This program has written to the open files.
   func written() {
     let now = OpenFiles.Contents(in: opening.folder)
     home.withLock { $0.files?.written(now) }
-  }
-
-  // MARK: On the queue of long work
-
-  private func examineWhole() throws(StoreError) {
-    let files = home.withLock { $0.files }
-    let found = OpenFiles.Contents(in: opening.folder)
-    do throws(StoreError) {
-      try opening.verify()
-      home.withLock { home in if home.files == files { home.files?.isSound(found, since: files?.contents) } }
-    } catch {
-      guard case .corrupt = error else { throw error }
-      home.withLock { home in if home.files == files { home.files?.isDamaged(error) } }
-      throw error
-    }
   }
 }

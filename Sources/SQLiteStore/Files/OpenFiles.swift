@@ -14,7 +14,7 @@ struct OpenFiles: Sendable, Equatable {
   /// The database's and the log's contents, as far as a look from outside tells.
   struct Contents: Sendable, Equatable {
     var databaseSize = 0
-    /// Nanoseconds since 1970. SQLite writes to the database only when it takes the log in.
+    /// Nanoseconds since 1970, which a date after 2262 overflows. SQLite writes to the database only when it takes the log in.
     var databaseModified = 0
     var logSize = 0
     var logModified = 0
@@ -28,7 +28,7 @@ struct OpenFiles: Sendable, Equatable {
     private static func look(at path: String) -> (size: Int, modified: Int) {
       var status = stat()
       guard stat(path, &status) == 0 else { return (0, 0) }
-      return (Int(status.st_size), status.st_mtim.tv_sec * 1_000_000_000 + status.st_mtim.tv_nsec)
+      return (Int(status.st_size), status.st_mtim.tv_sec &* 1_000_000_000 &+ status.st_mtim.tv_nsec)
     }
   }
 
@@ -36,10 +36,6 @@ struct OpenFiles: Sendable, Equatable {
   private let files: [File]
   /// After this program's last write.
   private(set) var contents: Contents
-  /// What was found by reading all of it.
-  private(set) var damage: StoreError?
-  /// Another program wrote to the database, and it was not read whole since.
-  private var isChanged = false
 
   /// As they are now, just after the database was opened.
   init(in folder: StateFolder) {
@@ -54,7 +50,6 @@ struct OpenFiles: Sendable, Equatable {
 
   /// That each is still where it was. Names the highest thing that is gone: the folder before what was in it.
   func examine() throws(StoreError) {
-    if let damage { throw damage }
     var status = stat()
     guard stat(folder.path, &status) == 0 else { throw absence(of: folder.path, errno) }
     for file in files {
@@ -66,41 +61,27 @@ struct OpenFiles: Sendable, Equatable {
     }
   }
 
-  /// That neither the database nor its log was cut since this program's last write, and that nobody else wrote to the
-  /// log: what is in it counts, and nothing looks at its checksums before the next start. While it writes none.
-  ///
-  /// - Returns: whether the database is as it was; else another program wrote to it.
-  mutating func examineContents(_ now: Contents) throws(StoreError) -> Bool {
+  /// That nobody else wrote to the database or its log since this program's last write. Neither would be noticed
+  /// otherwise: an older copy of the database is as sound as the one that it replaced, and of the log nothing is looked at
+  /// before the next start. While this program writes none.
+  func examineContents(_ now: Contents) throws(StoreError) {
     if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     if now.logSize < contents.logSize { throw cut(folder.log, contents.logSize, now.logSize) }
-    guard now.logSize == contents.logSize, now.logModified == contents.logModified else {
-      throw .corrupt(path: folder.log, detail: "another program wrote to it while grantd had it open")
+    guard now.logSize == contents.logSize, now.logModified == contents.logModified else { throw foreign(folder.log) }
+    guard now.databaseSize == contents.databaseSize, now.databaseModified == contents.databaseModified else {
+      throw foreign(folder.database)
     }
-    isChanged =
-      isChanged || now.databaseModified != contents.databaseModified || now.databaseSize != contents.databaseSize
-    return !isChanged
-  }
-
-  /// All of the database was read, and is sound. This program may have written meanwhile, and knows that better; of the
-  /// log nothing was learned.
-  ///
-  /// - Parameters:
-  ///   - found: as it was before it was read.
-  ///   - before: what was known before that look.
-  mutating func isSound(_ found: Contents, since before: Contents?) {
-    isChanged = false
-    guard contents.databaseModified == before?.databaseModified else { return }
-    contents.databaseSize = found.databaseSize
-    contents.databaseModified = found.databaseModified
   }
 
   /// This program has written.
   mutating func written(_ now: Contents) { contents = now }
 
-  mutating func isDamaged(_ error: StoreError) { damage = error }
-
   private func cut(_ path: String, _ before: Int, _ now: Int) -> StoreError {
     .corrupt(path: path, detail: "it was cut from \(before) to \(now) bytes while grantd had it open")
+  }
+
+  private func foreign(_ path: String) -> StoreError {
+    .corrupt(path: path, detail: "another program wrote to it while grantd had it open")
   }
 
   private func absence(of path: String, _ code: Int32) -> StoreError {

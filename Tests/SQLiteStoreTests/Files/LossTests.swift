@@ -181,18 +181,46 @@ struct LossTests {
     await store.close()
   }
 
-  @Test("whose log another program took in is read whole, and kept where it is sound")
-  func checkpointedByAnother() async throws {
+  @Test("may have any time of its last change")
+  func farFuture() async throws {
     let store = try folder.open()
     try await store.commit(Sample.everything)
+    let times = [timespec(tv_sec: 10_413_792_000, tv_nsec: 0), timespec(tv_sec: 10_413_792_000, tv_nsec: 0)]
+    await store.close()
+    #expect(utimensat(AT_FDCWD, folder.database, times, 0) == 0)
+    let again = try folder.open()
+    #expect(try await again.examine() == [])
+    await again.close()
+  }
+
+  @Test(
+    "is damaged where another program took its log in, or put an older copy in its place", arguments: [false, true])
+  func replacedContents(byCopy: Bool) async throws {
+    let store = try folder.open()
+    try await store.commit(Sample.everything)
+    let older = try folder.contents(folder.database)
     let other = try DatabaseQueue(path: folder.database)
     try await other.writeWithoutTransaction { _ = try $0.checkpoint(.full) }
     try other.close()
+    if byCopy {
+      // Into the same file, of the same size or a smaller one that was made larger.
+      let size = try folder.contents(folder.database).count
+      let handle = try #require(FileHandle(forWritingAtPath: folder.database))
+      try handle.write(contentsOf: older + Data(repeating: 0, count: max(0, size - older.count)))
+      try handle.close()
+    }
+    await #expect {
+      try await store.examine()
+    } throws: { error in
+      if case StoreError.corrupt(folder.database, _) = error { true } else { false }
+    }
+    await #expect(throws: StoreError.self) { try await store.commit([.putValue("after", "1")]) }
+    try await store.rebuild(from: Sample.state)
     #expect(try await store.examine() == [])
-    try await store.commit([.putValue("after", "1")])
-    #expect(try await store.examine() == [])
-    #expect(try folder.aside().isEmpty)
     await store.close()
+    let again = try folder.open()
+    #expect(try await again.load() == Sample.state)
+    await again.close()
   }
 
   enum Overwriting: CaseIterable { case page, log, rows }
