@@ -201,7 +201,7 @@ struct Daemon: Sendable {
     let folders = [places.socketPath(settings), places.defaultSocket].map { socket in
       socket.contains("/") ? String(socket[..<(socket.lastIndex(of: "/") ?? socket.startIndex)]) : "."
     }
-    return Rescue(in: folders, state: places.stateFolder(settings))
+    return Rescue(in: folders, state: places.stateFolder(settings), isUser: places.instance == .user)
   }
 
   private func openStore() throws -> SQLiteStore {
@@ -221,7 +221,9 @@ struct Daemon: Sendable {
           folder: folder, key: keys.key, previousKeys: keys.previous, onMigration: onMigration)
       #endif
     } catch {
-      throw DaemonFailure(error)
+      var failure = DaemonFailure(error)
+      if case .corrupt = error { rescue.mention(in: &failure) }
+      throw failure
     }
   }
 

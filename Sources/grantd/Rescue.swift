@@ -9,11 +9,15 @@ import SQLiteStore
 /// Those are other file systems than the state's, as a rule in memory. The next start takes them over.
 struct Rescue {
   private let paths: [String]
+  /// When the folders are emptied.
+  private let end: String
 
   /// - Parameters:
   ///   - folders: in which it is tried, in this order.
   ///   - state: the state folder: brokers may share a runtime directory.
-  init(in folders: [String], state: String) {
+  ///   - isUser: the folders go with the user's last session, unless the user lingers.
+  init(in folders: [String], state: String, isUser: Bool) {
+    end = isUser ? "you log out" : "the machine is restarted"
     // FNV-1a.
     let hash = state.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
     var seen: Set<String> = []
@@ -70,14 +74,23 @@ struct Rescue {
         try await store.rescue(accounts, to: path, id: UUID().uuidString)
         return DaemonFailure(
           message: "\(message); they are in \(path)",
-          hint: "Start grantd again before the machine is restarted: the next start takes them over.", status: 1)
+          hint: "Start grantd again before \(end): the next start takes them over.", status: 1)
       } catch {
         errors.append(error.message)
       }
     }
     return DaemonFailure(
       message: "\(message), nor elsewhere: \(errors.joined(separator: "; "))",
-      hint: "Make room, start grantd, and sign in again to those of these accounts that need it.", status: 1)
+      hint: "See that the disk can be written, start grantd, and sign in again to those that need it.",
+      status: 1)
+  }
+
+  /// The state cannot be opened: whoever mends that must know that there are newer tokens.
+  func mention(in failure: inout DaemonFailure) {
+    guard let path = paths.first(where: { access($0, F_OK) == 0 }) else { return }
+    failure.hint +=
+      ". The latest tokens of the last stop are in \(path), which goes when \(end): copy it elsewhere. The next start that "
+      + "has a state folder takes them over from there"
   }
 
   /// Another broker has the state: nothing is written that it would take over.
@@ -89,8 +102,11 @@ struct Rescue {
     return failure
   }
 
+  /// So many are named: a line of the journal may be longer than people read, and they need all of their own.
+  private static let named = 500
+
   private static func list(_ accounts: [AccountName]) -> String {
-    let names = accounts.prefix(20).map(\.rawValue).joined(separator: ", ")
-    return accounts.count > 20 ? "\(names) and \(accounts.count - 20) more" : names
+    let names = accounts.prefix(named).map(\.rawValue).joined(separator: ", ")
+    return accounts.count > named ? "\(names) and \(accounts.count - named) more" : names
   }
 }

@@ -248,6 +248,9 @@ async def lost_and_full(stage):
     if status == 0 or not said:
         raise Wrong(f"the exit status is {status}, and {len(said)} lines name the accounts")
     disk.free()
+    daemon.launch(None)
+    if not await daemon.process.ended(30) or not daemon.lines("unsaved.db", "copy it elsewhere"):
+        raise Wrong("a start on the damaged database does not say where the latest tokens are")
     # As the hint says of a damaged database.
     for path in daemon.state.glob("grantd.db*"):
         path.unlink()
