@@ -234,6 +234,8 @@ final class Journal: Piece {
   }
 
   private func recover() async {
+    // What is gone from the disk is in memory alone: it is written anew at once.
+    if failure?.isLoss == true { mending = Mending() }
     while failure != nil, !isStopped {
       await surroundings.sleep(mending.nextDelay(at: uptime))
       guard failure != nil, !isStopped else { break }
