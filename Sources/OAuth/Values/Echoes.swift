@@ -42,8 +42,12 @@ extension HTTPResponse {
     // As the answer to HEAD: there is nothing to search.
     guard !body.isEmpty else { return nil }
     let coding = (header("Content-Encoding") ?? "identity").trimmingCharacters(in: .whitespaces).lowercased()
-    guard coding.isEmpty || coding == "identity" else { return "it is compressed although uncompressed data was requested" }
-    guard status != 206, mediaType != "multipart/byteranges" else { return "it is a partial response to a request for all of it" }
+    guard coding.isEmpty || coding == "identity" else {
+      return "it is compressed although uncompressed data was requested"
+    }
+    guard status != 206, mediaType != "multipart/byteranges" else {
+      return "it is a partial response to a request for all of it"
+    }
     let type = (header("Content-Type") ?? "").lowercased()
     guard !type.contains("utf-16"), !type.contains("utf-32"), !type.contains("utf-7") else {
       return "its text is not in UTF-8"
