@@ -256,7 +256,8 @@ public final class Broker {
     runtime.waiters.wakeAll()
   }
 
-  /// Time in which the process did not run does not count: answers that came meanwhile are read.
+  /// Time in which the process did not run does not count: answers that came meanwhile are read. It ends, as each request
+  /// has an end of its own.
   private func awaitAnswers(until deadline: Duration) async {
     let clock = runtime.clock
     var (end, last) = (deadline, clock.uptime)

@@ -88,8 +88,13 @@ public final class MetricsListener: Sendable {
     case .unix(let path):
       try await removeStale(path)
       let descriptor = try bind(path)
-      // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
-      return try await bootstrap.withBoundSocket(descriptor).get()
+      do {
+        // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
+        return try await bootstrap.withBoundSocket(descriptor).get()
+      } catch {
+        removeFile()
+        throw error
+      }
     }
   }
 
@@ -125,13 +130,20 @@ public final class MetricsListener: Sendable {
           Glibc.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
         }
       } == 0
+    if isBound { file.withLock { $0 = File(path) } }
     guard isBound, chmod(path, limits.mode) == 0 else {
       let code = errno
       close(descriptor)
+      removeFile()
       throw IOError(errnoCode: code, reason: "bind")
     }
-    file.withLock { $0 = File(path) }
     return descriptor
+  }
+
+  /// That of the socket which was bound here, if it is still that.
+  private func removeFile() {
+    guard let file = file.withLock({ $0.take() }), File(file.path) == file else { return }
+    unlink(file.path)
   }
 
   /// Removes the socket that a process before left, and nothing else: another program may be listening there.
@@ -161,9 +173,8 @@ public final class MetricsListener: Sendable {
   /// Listens no more. Who is connected is answered still, in its time.
   public func stop() async {
     guard let channel = state.withLock({ $0.take() }) else { return }
-    let file = file.withLock { $0.take() }
     try? await channel.close()
-    if let file, File(file.path) == file { unlink(file.path) }
+    removeFile()
   }
 }
 

@@ -48,20 +48,6 @@ final class Journal: Piece {
     mutating func end(_ number: UInt64) { begun[number] = nil }
   }
 
-  /// When the disk is tried again. One that fails again soon after it worked, as one that is nearly full does, is tried
-  /// with the delays that go on from there.
-  private struct Mending {
-    private var delays = Limit.mendingDelays[...]
-    /// When it last worked again.
-    var ended: Duration?
-
-    mutating func nextDelay(at now: Duration) -> Duration {
-      if let ended, now - ended > Limit.longestSleep * 2 { delays = Limit.mendingDelays[...] }
-      ended = nil
-      return delays.popFirst() ?? Limit.longestSleep
-    }
-  }
-
   /// The looks at the store's files.
   private struct Examination {
     var last: Duration

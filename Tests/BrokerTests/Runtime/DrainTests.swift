@@ -32,16 +32,24 @@ import Testing
   @Test("A refresh that does not end keeps the broker no longer than its deadline") func aRefreshThatDoesNotEndKeeps()
     async throws
   {
-    let rig = try await Rig(store: .expired("work"))
-    rig.transport.hold(.token)
-    let waiting = Task { await rig.reason { try await rig.token("work", timeout: 300) } }
-    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
-    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(10)) }
-    #expect(await eventually { rig.clock.sleepers == 2 })
+    let (rig, waiting, drained) = try await drainedWhileRefreshing(within: .seconds(10))
     rig.clock.advance(.seconds(10))
     await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
     #expect(await waiting.value == .shuttingDown)
     rig.transport.release(.token)
+  }
+
+  /// A stop that has begun while a refresh has no answer yet, and who waits for that.
+  private func drainedWhileRefreshing(
+    within limit: Duration
+  ) async throws -> (rig: Rig, waiting: Task<ErrorReason?, Never>, drained: Task<Void, Never>) {
+    let rig = try await Rig(store: .expired("work"))
+    rig.transport.hold(.token)
+    let waiting = Task { await rig.reason { try await rig.token("work", timeout: 300) } }
+    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
+    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + limit) }
+    #expect(await eventually { rig.clock.sleepers == 2 })
+    return (rig, waiting, drained)
   }
 
   /// A renewal that the disk did not take, and who waits for it.
@@ -97,19 +105,14 @@ import Testing
 
   @Test("Time in which the process stood still is none of the stop's: what came meanwhile is read")
   func frozen() async throws {
-    let rig = try await Rig(store: .expired("work"))
-    rig.transport.hold(.token)
-    let caller = Task { await rig.reason { try await rig.token("work", timeout: 30) } }
-    #expect(await eventually { rig.transport.held(.token) == 1 && rig.clock.sleepers == 1 })
-    let drained = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
-    #expect(await eventually { rig.clock.sleepers == 2 })
+    let (rig, waiting, drained) = try await drainedWhileRefreshing(within: .seconds(40))
     // The lid is closed for an hour; the answer is there when it is opened.
     rig.clock.advance(.seconds(3600))
     await settle()
     rig.transport.release(.token)
     await rig.clock.passes(by: .milliseconds(20)) { await drained.value }
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
-    _ = await caller.value
+    _ = await waiting.value
   }
 
   @Test("What is unread at the end is said by account, with what that may cost")

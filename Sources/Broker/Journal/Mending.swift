@@ -1,0 +1,15 @@
+extension Journal {
+  /// When the disk is tried again. One that fails again soon after it worked, as one that is nearly full does, is tried
+  /// with the delays that go on from there.
+  struct Mending {
+    private var delays = Limit.mendingDelays[...]
+    /// When it last worked again.
+    var ended: Duration?
+
+    mutating func nextDelay(at now: Duration) -> Duration {
+      if let ended, now - ended > Limit.longestSleep * 2 { delays = Limit.mendingDelays[...] }
+      ended = nil
+      return delays.popFirst() ?? Limit.longestSleep
+    }
+  }
+}
