@@ -48,16 +48,18 @@ public final class HTTPTransport: Transport {
     message.headers.replaceOrAdd(name: "User-Agent", value: userAgent)
     if let body = request.body { message.body = .bytes(body) }
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
-    let sent = message
+    let (sent, arrived) = (message, ArrivedAnswer(limit: Self.largestBody))
     do {
       // The client's own deadline would also count time in which the process was stopped.
       return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
-        group.addTask { try await self.exchange(request, sent, over: pool) }
+        group.addTask { try await self.exchange(request, sent, over: pool, into: arrived) }
         group.addTask {
           try await RunningTime().sleep(for: limit)
+          if let answer = arrived.whole { return answer }
           if let late {
             late.isOverdue(TransportError(HTTPClientError.deadlineExceeded, request))
             try await RunningTime().sleep(for: late.limit - limit)
+            if let answer = arrived.whole { return answer }
           }
           throw HTTPClientError.deadlineExceeded
         }
@@ -74,7 +76,7 @@ public final class HTTPTransport: Transport {
 
   /// Tries the addresses of the name in their order, until something was sent to one.
   private func exchange(
-    _ request: HTTPRequest, _ message: HTTPClientRequest, over pool: ConnectionPool
+    _ request: HTTPRequest, _ message: HTTPClientRequest, over pool: ConnectionPool, into arrived: ArrivedAnswer
   ) async throws -> HTTPResponse {
     let places = try await places(of: request)
     var first: TransportError?
@@ -83,7 +85,7 @@ public final class HTTPTransport: Transport {
       let client = try clients.take(key)
       defer { clients.giveBack(key) }
       do {
-        let response = try await read(client.execute(message, deadline: .distantFuture))
+        let response = try await arrived.read(client.execute(message, deadline: .distantFuture))
         if let place { names.works(place.address, of: place.host) }
         return response
       } catch {
@@ -102,16 +104,5 @@ public final class HTTPTransport: Transport {
     guard !host.isEmpty, !SystemResolver.isAddress(host) else { return [nil] }
     let addresses = try await names.addresses(of: host)
     return addresses.map { .init(host: host, address: $0, isOneOfMany: addresses.count > 1) }
-  }
-
-  private func read(_ response: HTTPClientResponse) async throws -> HTTPResponse {
-    do {
-      let body = try await response.body.collect(upTo: Self.largestBody)
-      return HTTPResponse(
-        status: Int(response.status.code), headers: response.headers.map { .init($0.name, $0.value) },
-        body: Data(body.readableBytesView))
-    } catch is NIOTooManyBytesError {
-      throw TransportError(.tooLarge, "the answer is larger than \(Self.largestBody) bytes")
-    }
   }
 }

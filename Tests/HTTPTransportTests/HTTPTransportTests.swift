@@ -102,6 +102,19 @@ struct HTTPTransportTests {
     #expect(kind(try await send(answer)) == .lost)
   }
 
+  /// Heads whose body ends otherwise than they say.
+  private static let wrongEnds = [
+    head + "\r\n{", head + "Content-Length: 100\r\n\r\n{", head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{",
+  ]
+
+  @Test("An answer that is whole JSON counts, whatever its head says of its length", arguments: wrongEnds)
+  func wrongEnd(begun: String) async throws {
+    for _ in 0..<20 { #expect(try await send(begun + "}").get().body == Data("{}".utf8)) }
+    #expect(try await send(begun + "}", closes: false, deadline: .milliseconds(300)).get().body == Data("{}".utf8))
+    let half = try await send(begun, closes: false, deadline: .milliseconds(300))
+    #expect(kind(half) == .timedOut)
+  }
+
   @Test("A late answer is read on after its time, which is said once, and no longer than its limit")
   func late() async throws {
     let transport = HTTPTransport(userAgent: "test", deadline: .milliseconds(300))

@@ -13,7 +13,7 @@ import Testing
 /// A server of HTTP over TLS, which says the name in the client's certificate.
 private struct SecureServer {
   static func with(
-    _ certificates: Certificates, as name: String = "server", asksForCertificate: Bool,
+    _ certificates: Certificates, as name: String = "server", asksForCertificate: Bool, breaksOff: Bool = false,
     _ body: (URL) async throws -> Void
   ) async throws {
     var tls = TLSConfiguration.makeServerConfiguration(
@@ -33,7 +33,7 @@ private struct SecureServer {
           let secure = NIOSSLServerHandler(context: context)
           try pipeline.addHandler(secure)
           try pipeline.configureHTTPServerPipeline()
-          try pipeline.addHandler(Answering(secure: secure))
+          try pipeline.addHandler(Answering(secure: secure, breaksOff: breaksOff))
         }
       }.bind(host: "127.0.0.1", port: 0).get()
     let port = try #require(channel.localAddress?.port)
@@ -52,21 +52,31 @@ private struct SecureServer {
     typealias OutboundOut = HTTPServerResponsePart
 
     private let secure: NIOSSLServerHandler
+    /// Says no length, and ends the connection without TLS's own word for it (RFC 8446 §6.1).
+    private let breaksOff: Bool
 
-    init(secure: NIOSSLServerHandler) {
+    init(secure: NIOSSLServerHandler, breaksOff: Bool) {
       self.secure = secure
+      self.breaksOff = breaksOff
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
       guard case .end = unwrapInboundIn(data) else { return }
       let subject = secure.peerCertificate.map { "\($0)" } ?? "nobody"
       let name = ["other-client", "client"].first { subject.contains($0) }
+      guard !breaksOff else { return breakOff(context) }
       let body = ByteBuffer(string: name ?? "nobody")
       let head = HTTPResponseHead(
         version: .http1_1, status: .ok, headers: ["Content-Length": "\(body.readableBytes)"])
       context.write(wrapOutboundOut(.head(head)), promise: nil)
       context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
       context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+    }
+
+    private func breakOff(_ context: ChannelHandlerContext) {
+      context.write(wrapOutboundOut(.head(HTTPResponseHead(version: .http1_0, status: .ok))), promise: nil)
+      context.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(ByteBuffer(string: "{}")))), promise: nil)
+      try? context.pipeline.syncOperations.context(handler: secure).close(promise: nil)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -118,6 +128,16 @@ struct TLSTests {
       }
       // What one choice opened is not used for another.
       #expect(await ask(transport, url, named) == .success("nobody"))
+    }
+    await transport.close()
+  }
+
+  @Test("An answer without a length is whole where its JSON is, though TLS was broken off")
+  func brokenOff() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let choice = try choice()
+    try await SecureServer.with(certificates, asksForCertificate: false, breaksOff: true) { url in
+      for _ in 0..<50 { #expect(await ask(transport, url, choice) == .success("{}")) }
     }
     await transport.close()
   }

@@ -6,7 +6,7 @@ import re
 import time
 
 from client import Refused
-from faults import ODD, Fault
+from faults import FRAMED, ODD, Fault
 from rig import Wrong, until
 
 # The unit's TimeoutStopSec=.
@@ -15,7 +15,7 @@ WIDE = "concurrent_per_provider = 64\n"
 # In these the access token is there, and nothing says that it is no bearer token.
 HARMLESS = (
     "expires_in -1", 'expires_in ""', 'expires_in "abc"', "expires_in true", "expires_in []", "no token_type",
-    "status 201")
+    "status 201", *FRAMED)
 
 
 async def freeze(stage):

@@ -54,6 +54,24 @@ ODD = {
 }
 
 
+def framed(length):
+    """The same answer with another word of where it ends; the connection ends there (RFC 9112 §6.3)."""
+    def change(text):
+        head, _, body = text.partition(b"\r\n\r\n")
+        fields = [field for field in head.split(b"\r\n") if not field.startswith(b"Content-Length:")]
+        named, body = length(body)
+        return b"\r\n".join(fields + named) + b"\r\n\r\n" + body
+    return change
+
+
+FRAMED = {
+    "length too large": framed(lambda body: ([b"Content-Length: %d" % (len(body) + 100)], body)),
+    "no length": framed(lambda body: ([], body)),
+    "no last chunk": framed(lambda body: ([b"Transfer-Encoding: chunked"], b"%x\r\n%s\r\n" % (len(body), body))),
+}
+ODD |= {name: changed() for name in FRAMED}
+
+
 def odd_body(name, members):
     """Status and text of an answer."""
     answer = ODD[name](members) if name else members
@@ -107,6 +125,7 @@ class Fault:
         else:
             headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
             text = connection.response(status, headers, body)
+            text = FRAMED.get(self.odd, lambda text: text)(text)
         share = {"cut": self.share, "reset": 0.0, "none": 0.0}.get(self.stop, 1.0)
         data = text[:int(len(text) * share)] if share < 1 else text
         handed = 0
@@ -122,6 +141,6 @@ class Fault:
             carries=label if self.stop != "status" else None, odd=self.odd, peer_closed=connection.closed_at)
         if self.stop == "reset":
             connection.reset()
-        elif self.stop in ("cut", "none"):
+        elif self.stop in ("cut", "none") or self.odd in FRAMED:
             connection.close()
         return None
