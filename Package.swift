@@ -70,10 +70,11 @@ let package = Package(
     room("BrokerAPI", []),
     room("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
-    room("UnixSocket", ["BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
+    room("Listening", [nioCore, logging]),
+    room("UnixSocket", ["BrokerAPI", "CLinux", "Listening", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "CLinux", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
-    room("Callback", ["Broker", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
-    room("MetricsEndpoint", ["Broker", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Callback", ["Broker", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
+    room("MetricsEndpoint", ["Broker", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
     room("Sealing", ["OAuth", crypto, cryptoExtras]),
     room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb, grdbSQLite]),
@@ -167,7 +168,8 @@ let package = Package(
 // since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
-    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "Callback", "GrantdConfiguration", "grantctl",
+    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "UnixSocket", "Callback", "GrantdConfiguration",
+    "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
   let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
@@ -186,8 +188,9 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("BrokerAPI", []),
     twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
-    twin("UnixSocket", fuzzed("BrokerAPI") + ["CLinux", nioCore, nioPosix, logging]),
-    twin("Callback", fuzzed("Broker", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),
+    twin("Listening", [nioCore, logging]),
+    twin("UnixSocket", fuzzed("BrokerAPI", "Listening") + ["CLinux", nioCore, nioPosix, logging]),
+    twin("Callback", fuzzed("Broker", "Listening", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
       folder: "Configuration"),

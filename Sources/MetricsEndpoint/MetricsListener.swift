@@ -1,5 +1,6 @@
 public import Broker
 import Glibc
+import Listening
 public import Logging
 public import NIOCore
 import NIOHTTP1
@@ -68,6 +69,11 @@ public final class MetricsListener: Sendable {
   private func bind() async throws -> any Channel {
     let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.backlog, value: limits.backlog)
+      .serverChannelInitializer { [logger] channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))
+        }
+      }
       .childChannelInitializer { [limits, openConnections, logger, scrape, address] channel in
         guard openConnections.enter(atMost: limits.connections) else {
           logger.debug("a metrics connection was refused: too many at once")

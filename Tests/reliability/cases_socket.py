@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import resource
 import socket
 import time
 
 from client import Gone, Refused
 from rig import Wrong, until
+from web import http
 
 STATUS = b'{"jsonrpc":"2.0","id":1,"method":"broker.status"}\n'
 LIMIT = 160
@@ -102,6 +104,31 @@ async def descriptors(stage):
         f"said {said}")
 
 
+async def callback_waits(stage):
+    """5: no descriptor is left and browsers come: nothing spins, and they are answered as soon as there is one."""
+    stage.realm()
+    daemon = stage.daemon()
+    client = await daemon.start()
+    (origin, *_), process = (await client.call("broker.status"))["callback"], daemon.process
+    place = origin.removeprefix("http://").rsplit(":", 1)
+    soft, hard = resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (8, hard))
+    with contextlib.ExitStack() as open_ones:
+        for _ in range(20):
+            open_ones.enter_context(socket.create_connection((place[0], int(place[1])), 5))
+        await asyncio.sleep(1)
+        cpu, began = process.cpu_seconds(), time.monotonic()
+        await asyncio.sleep(3)
+        share = (process.cpu_seconds() - cpu) / (time.monotonic() - began)
+    resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    began = time.monotonic()
+    status, _, _ = await http("GET", f"{origin}/none")
+    took = time.monotonic() - began
+    if share > 0.2 or status != 404 or took > 5:
+        raise Wrong(f"{100 * share:.0f} % CPU meanwhile; then status {status} after {took:.1f} s")
+    return f"{100 * share:.0f} % CPU meanwhile; a browser was answered {took:.1f} s after"
+
+
 async def overloaded(stage):
     """10: beyond the limit of connections a client that writes first reads `overloaded`."""
     daemon = stage.daemon(more="[socket]\nconnections = 6\nconnections_per_user = 4\n")
@@ -166,6 +193,8 @@ async def half_lines(stage):
     return f"the next caller was answered after {first:.2f} s"
 
 
-CASES = {"descriptors": descriptors, "overloaded": overloaded, "half-lines": half_lines}
+CASES = {
+    "descriptors": descriptors, "callback-descriptors": callback_waits, "overloaded": overloaded,
+    "half-lines": half_lines}
 # What needs the machine for itself: it measures, or blocks this process.
 ALONE = tuple(CASES)

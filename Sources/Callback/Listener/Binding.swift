@@ -1,4 +1,5 @@
 import Glibc
+import Listening
 import NIOCore
 import NIOPosix
 
@@ -165,7 +166,9 @@ struct Binding {
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .serverChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(AcceptGate(connections.value.permits))
+          let connections = connections.value
+          try channel.pipeline.syncOperations.addHandlers(
+            AcceptGate(connections.permits), AcceptPause(connections.context.logger))
         }
       }
       .childChannelInitializer { channel in

@@ -1,6 +1,7 @@
 public import BrokerAPI
 import CLinux
 import Glibc
+import Listening
 public import Logging
 public import NIOCore
 import NIOPosix
@@ -137,13 +138,13 @@ public final class CredentialServer: Sendable {
   }
 
   private func serve(_ socket: ListeningSocket) async throws(SocketServerError) {
-    let (table, limits, handler) = (table, limits, handler)
+    let (table, limits, handler, logger) = (table, limits, handler, logger)
     // One loop for all of them: what is asked of all at the end is asked of every one.
     let bootstrap = ServerBootstrap(group: eventLoop)
       .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsPerTurn)
       .serverChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(CredentialGate(table.value))
+          try channel.pipeline.syncOperations.addHandlers(CredentialGate(table.value), AcceptPause(logger))
         }
       }
       // systemd says at once that it will send nothing.
