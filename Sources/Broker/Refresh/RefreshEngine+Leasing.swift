@@ -89,6 +89,7 @@ extension RefreshEngine {
         switch try await journal.lease(intent, expecting: expected) {
         case .granted(let lease):
           hold(.init(lease: lease, generation: expected), attempt, since: asked)
+          accounts[account]?.rebase(attempt, onto: stored.grant)
           return .again
         case .held: return .failed
         }

@@ -55,6 +55,16 @@ extension Grant {
     }
   }
 
+  /// Another broker wrote the grant while this one waited for the answer, and left the refresh token that was sent: the
+  /// sign-in stays as that one wrote it, and what is committed is newer than both.
+  public mutating func rebase(_ attempt: Attempt, onto stored: SavedGrant) {
+    guard case .committing(attempt, var renewal) = phase else { return }
+    renewal.grant.loggedInAt = stored.loggedInAt
+    renewal.grant.generation = max(renewal.grant.generation, stored.generation + 1)
+    renewal.token?.generation = renewal.grant.generation
+    phase = .committing(attempt, renewal)
+  }
+
   /// The attempt whose answer is taken.
   private var unanswered: Attempt? {
     switch phase {
