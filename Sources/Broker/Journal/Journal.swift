@@ -22,6 +22,8 @@ final class Journal: Piece {
   /// The recovery is under way.
   private var recovery: Recovery?
   private var mending = Mending()
+  /// The wait for the next try.
+  private var pause: Waiters.Key?
   private var examination: Examination
   private var locks = Locks<AccountName>()
   private var source: (any JournalSource)?
@@ -189,8 +191,13 @@ final class Journal: Piece {
     if isStopped, case .closed = error { return }
     let hint = error.isLoss ? "nothing to do: grantd writes it anew from memory, and says so" : error.hint
     if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
-    let isNew = failure == nil
+    let (isNew, isLost) = (failure == nil, failure?.isLoss == true)
     outage = (error, since: failingSince ?? now)
+    if error.isLoss, !isLost {
+      // What is gone from the disk is in memory alone: it is written anew at once.
+      mending = Mending()
+      if let pause { waiters.wake(pause) }
+    }
     if isNew {
       emit(
         Event(
@@ -220,10 +227,11 @@ final class Journal: Piece {
   }
 
   private func recover() async {
-    // What is gone from the disk is in memory alone: it is written anew at once.
-    if failure?.isLoss == true { mending = Mending() }
     while failure != nil, !isStopped {
-      await surroundings.sleep(mending.nextDelay(at: uptime))
+      let key = waiters.newWork()
+      pause = key
+      await wait(for: key, until: uptime + mending.nextDelay(at: uptime))
+      pause = nil
       guard failure != nil, !isStopped else { break }
       await tryStore()
     }
@@ -241,6 +249,7 @@ final class Journal: Piece {
       try await commit([.putValue("store.tried", String(now.seconds))])
     } catch {
       failed(error)
+      if failure?.isLoss == true { await rebuild() }
     }
   }
 
@@ -310,7 +319,8 @@ final class Journal: Piece {
     for _ in 0..<Limit.rounds where examination.isUnderWay { await surroundings.sleep(.milliseconds(100)) }
     // Also where a full disk is known of: damage may have come since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
-    for _ in 0..<Limit.rounds where recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
+    // It ends, and the stop waits no longer than it may.
+    while recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
     if failure?.isLoss == true, recovery != .rebuilding { await rebuild() }
   }
 
@@ -328,9 +338,9 @@ final class Journal: Piece {
   /// What this broker last knew to be on disk of an account that is newer in memory; nil: it is not.
   func expectedOnDisk(_ account: AccountName) -> Expectation? { unsaved.waiting[account] }
 
-  /// Writes what is newer in memory.
+  /// Writes what is newer in memory, and waits for what is being written.
   func saveUnsaved() async {
-    for account in unsaved.waiting.keys.sorted() {
+    for account in unsavedAccounts {
       await lock(account)
       let saved = await saveWhole(account)
       unlock(account)

@@ -158,6 +158,47 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
   }
 
+  @Test("One that is lost soon after the disk was full for long is written anew at once")
+  func lostAfterOutage() async throws {
+    let rig = try await rig()
+    rig.store.set(.fails)
+    #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
+    for _ in 0..<60 {
+      rig.clock.advance(.seconds(1))
+      await settle()
+    }
+    rig.store.set(.works)
+    _ = try await rig.call(AccountLogout.self, .init(account: "valid"))
+    #expect(await rig.broker.journal.failure == nil)
+    rig.store.finds(.missing(path: "memory"))
+    await rig.broker.journal.examine()
+    // The clock stands still.
+    #expect(await eventually { rig.store.rebuilt.count == 1 })
+  }
+
+  @Test("One that is lost while the disk has been full for long is written anew soon after there is room")
+  func lostInOutage() async throws {
+    let rig = try await rig()
+    rig.store.set(.fails)
+    #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
+    for _ in 0..<60 {
+      rig.clock.advance(.seconds(1))
+      await settle()
+    }
+    rig.store.finds(.missing(path: "memory"))
+    for _ in 0..<40 where await rig.broker.journal.failure?.isLoss != true {
+      rig.clock.advance(.seconds(1))
+      await settle()
+    }
+    #expect(await rig.broker.journal.failure == .missing(path: "memory"))
+    rig.store.set(.works)
+    for _ in 0..<3 {
+      rig.clock.advance(.seconds(1))
+      await settle()
+    }
+    #expect(await eventually { rig.store.rebuilt.count == 1 })
+  }
+
   @Test("Nothing is committed to the old database while the new one is written, and nothing forgotten comes back")
   func rebuiltMeanwhile() async throws {
     let rig = try await rig()
