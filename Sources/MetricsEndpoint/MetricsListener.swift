@@ -168,7 +168,7 @@ public final class MetricsListener: Sendable {
       return
     } catch let error as IOError where error.errnoCode == ENOENT {
       return
-    } catch let error as IOError where error.errnoCode == EACCES || error.errnoCode == EPERM {
+    } catch let error as IOError where [EACCES, EPERM, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(error.errnoCode) {
       throw error
     } catch {
       throw IOError(errnoCode: EADDRINUSE, reason: "probe")

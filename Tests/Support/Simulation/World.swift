@@ -241,7 +241,8 @@ final class World: @unchecked Sendable {
 
   /// As the service manager stops it: what is under way comes to its end, and is on disk.
   func restart() {
-    guard let machine, machine.isServing, canEnd else { return }
+    // A process that is stopped hears of it when it goes on.
+    guard let machine, machine.isServing, canEnd, isRunning({ self.restart() }) else { return }
     counts.add("restarts")
     trace.add(now, "the broker is told to stop")
     machine.isServing = false
