@@ -316,6 +316,11 @@ public final class Broker {
     return uncommitted + rest.filter { !names.contains($0.account) }
   }
 
+  /// What else than accounts the state has; nothing unless the database is lost.
+  public func unsavedRest() async -> StoredState {
+    journal.failure?.isLoss == true ? await wholeState().rest : StoredState()
+  }
+
   /// Why the state cannot be written; nil: it can.
   public var storeFailure: StoreError? { journal.failure }
 

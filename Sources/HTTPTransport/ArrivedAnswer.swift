@@ -6,7 +6,7 @@ import NIOHTTP1
 import OAuth
 import Synchronization
 
-/// What has arrived of an answer. A server that names a wrong length, or ends the connection without a word of HTTP or TLS,
+/// What has arrived of an answer. A server that names too large a length, or ends the connection without a word of HTTP or TLS,
 /// takes nothing from it: a JSON object that is there to its last brace is whole, as no part of one is an object.
 final class ArrivedAnswer: Sendable {
   private let limit: Int

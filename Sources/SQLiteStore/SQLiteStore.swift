@@ -116,7 +116,11 @@ public final class SQLiteStore: Store {
     return try await reading(StoredState.read)
   }
 
-  public func loadRest() async throws(StoreError) -> StoredState { try await reading(StoredState.readRest) }
+  public func loadRest() async throws(StoreError) -> StoredState {
+    var state = try await reading(StoredState.readRest)
+    for one in home.withLock({ $0.rescued }) { state.take(one.rest) }
+    return state
+  }
 
   public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
     let page = try await reading { [memory] in

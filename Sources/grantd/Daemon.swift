@@ -107,7 +107,7 @@ struct Daemon: Sendable {
     let unsaved = await broker.unsaved()
     var failure =
       if let loss { rescue.lost(unsaved, to: loss) } else {
-        await rescue.save(unsaved, of: store, because: broker.storeFailure)
+        await rescue.save(unsaved, with: broker.unsavedRest(), of: store, because: broker.storeFailure)
       }
     let close = { @Sendable in
       async let hooksEnd: Void = hooks.stop()

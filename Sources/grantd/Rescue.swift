@@ -63,7 +63,7 @@ struct Rescue {
   /// - Parameter failure: why the state cannot be written.
   /// - Returns: nil: all is on disk.
   func save(
-    _ accounts: [any PackedAccount], of store: SQLiteStore, because failure: StoreError?
+    _ accounts: [any PackedAccount], with rest: StoredState, of store: SQLiteStore, because failure: StoreError?
   ) async -> DaemonFailure? {
     guard !accounts.isEmpty else { return nil }
     let why = failure.map { ": \($0.message)" } ?? ""
@@ -71,7 +71,7 @@ struct Rescue {
     var errors: [String] = []
     for path in paths {
       do throws(StoreError) {
-        try await store.rescue(accounts, to: path, id: UUID().uuidString)
+        try await store.rescue(accounts, with: rest, to: path, id: UUID().uuidString)
         return DaemonFailure(
           message: "\(message); they are in \(path)",
           hint: "Start grantd again before \(end): the next start takes them over.", status: 1)

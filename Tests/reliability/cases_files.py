@@ -43,6 +43,11 @@ def remove_key(state):
     (state / "grantd.key").unlink()
 
 
+def remove_database_and_key(state):
+    for path in [*state.glob("grantd.db*"), state / "grantd.key"]:
+        path.unlink()
+
+
 def damaged(damage, wait=0.0, is_killed=False, commits=False):
     """7: a file of the state is damaged while the daemon runs; then it is started again: nothing is lost."""
     async def case(stage):
@@ -321,6 +326,8 @@ CASES = {
     "log-overwritten-commit": damaged(overwrite_log, LOOK_SECONDS, True, commits=True),
     "log-emptied": damaged(empty_log), "log-emptied-then-kill": damaged(empty_log, LOOK_SECONDS, True),
     "key-removed": damaged(remove_key), "key-removed-then-kill": damaged(remove_key, LOOK_SECONDS, True),
+    "key-and-database-removed": damaged(remove_database_and_key),
+    "key-and-database-removed-then-kill": damaged(remove_database_and_key, LOOK_SECONDS, True),
     "lock-removed": lock_removed(0), "lock-removed-noticed": lock_removed(LOOK_SECONDS),
     "folder-removed": folder_removed, "unsaved-at-end": unsaved, "unsaved-taken-over": taken_over,
     "unsaved-still-full": still_full(False), "unsaved-twice": still_full(True), "unsaved-database-lost": lost_and_full,

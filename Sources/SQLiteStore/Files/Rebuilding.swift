@@ -36,16 +36,15 @@ extension SQLiteStore {
   // MARK: On the queue
 
   private func replace(with state: StoredState, _ accounts: [any PackedAccount]) throws(StoreError) {
-    let isNew: Bool
     do throws(StoreError) {
-      isNew = try ownFolder()
+      try ownFolder()
     } catch .unreadable(let path, let detail) {
       throw .unwritable(path: path, detail: detail)
     }
     let key = home.withLock { $0.key }
-    // Nothing is sealed under a key that the next start would not find. Whatever emptied the folder took the key with it.
+    // Nothing is sealed under a key that the next start would not find: what took the database may have taken the key.
     do throws(SealingError) {
-      try key.file?.keep(key, inside: opening.folder.path, restores: isNew)
+      try key.file?.keep(key, inside: opening.folder.path, restores: true)
     } catch {
       throw StoreError(error)
     }
@@ -77,9 +76,9 @@ extension SQLiteStore {
     _ = try database()
   }
 
-  /// The folder and the lock may be gone as well: then another process could own the store by now. True: they were.
-  private func ownFolder() throws(StoreError) -> Bool {
-    try takeLock(in: try StateFolder.prepare(opening.folder.path))
+  /// The folder and the lock may be gone as well: then another process could own the store by now.
+  private func ownFolder() throws(StoreError) {
+    _ = try takeLock(in: try StateFolder.prepare(opening.folder.path))
   }
 }
 

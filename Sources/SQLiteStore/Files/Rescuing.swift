@@ -16,6 +16,8 @@ struct Rescued: Sendable {
   let accounts: [AccountName: StoredAccount]
   /// Accounts in the file whose secrets cannot be opened.
   let unreadable: [AccountName]
+  /// What else the state had, where all of it was lost: registrations, revocations and logins.
+  var rest = StoredState()
 
   /// The value of the file that has its ``id``, and of the state that has the latest ones.
   static let value = "rescue"
@@ -58,9 +60,12 @@ extension SQLiteStore {
   /// Writes the accounts into a file, with those that an earlier one still has, and replaces that one.
   ///
   /// - Parameters:
+  ///   - rest: what else is to be kept, where the state was lost whole.
   ///   - path: in a folder of this user's, on another file system than the state.
   ///   - id: another one each time: what was taken over once is not taken over again.
-  public func rescue(_ accounts: [any PackedAccount], to path: String, id: String) async throws(StoreError) {
+  public func rescue(
+    _ accounts: [any PackedAccount], with rest: StoredState = StoredState(), to path: String, id: String
+  ) async throws(StoreError) {
     let (key, rescued) = home.withLock { ($0.key, $0.rescued) }
     let names = Set(accounts.map(\.account))
     let all = accounts + rescued.newest.values.filter { !names.contains($0.grant.account) }.map { pack($0) }
@@ -72,6 +77,8 @@ extension SQLiteStore {
       guard descriptor >= 0 else { throw .unwritable(path: draft, detail: systemError(errno)) }
       Glibc.close(descriptor)
       var state = StoredState()
+      for one in rescued { state.take(one.rest) }
+      state.take(rest)
       state.values[Rescued.value] = id
       do {
         try Opening.write(state, all, under: key, to: draft, Opening.writing("grantd.rescue"))
@@ -90,8 +97,8 @@ extension SQLiteStore {
     }
   }
 
-  /// Takes over what ``rescue(_:to:)`` wrote, where the state has an older form of the same sign-in, or none. The file is
-  /// removed once that is in the state.
+  /// Takes over what ``rescue(_:with:to:id:)`` wrote, where the state has an older form of the same sign-in, or
+  /// none. The file is removed once that is in the state.
   ///
   /// - Throws: where the file cannot be read. One that never can be is put aside first.
   public func takeRescued(from path: String) async throws(StoreError) -> TakenOver {
@@ -109,7 +116,7 @@ extension SQLiteStore {
         if error.isForGood { Self.putAside(path) }
         throw error
       }
-      guard !rescued.accounts.isEmpty else {
+      guard !rescued.accounts.isEmpty || !rescued.rest.changes.isEmpty else {
         Self.dispose(of: rescued)
         return TakenOver(accounts: [], unreadable: rescued.unreadable)
       }
@@ -137,11 +144,12 @@ extension SQLiteStore {
       }
       try Schema.migrate(file)
       var unreadable: [AccountName] = []
-      let (id, accounts) = try file.read { db in
+      let (id, accounts, rest): (String, [StoredAccount], StoredState) = try file.read { db in
         let note = try Data.fetchOne(
           db, sql: "SELECT value FROM meta WHERE name = ?", arguments: [Keyring.noteName])
         let sealer = try self.sealer(of: note, at: path)
-        let id = try StoredState.readRest(db, sealer: sealer).values[Rescued.value]
+        var rest = try StoredState.readRest(db, sealer: sealer)
+        let id = rest.values.removeValue(forKey: Rescued.value)
         let accounts = try PackedRows.page(
           of: db, after: nil, most: Self.rescuedMost, sealer: sealer, in: PackedMemory()
         ).compactMap {
@@ -156,16 +164,18 @@ extension SQLiteStore {
         if accounts.isEmpty, let one = unreadable.first {
           throw StoreError.unreadableAccount(one, detail: "as is every other account in \(path)")
         }
-        return (id ?? "", accounts)
+        return (id ?? "", accounts, rest)
       }
       let sealer = sealer
-      let newer = try database.read { db in
+      let newer: [StoredAccount]? = try database.read { db in
         let taken = try Rescued.ids(StoredState.readRest(db, sealer: sealer).values)
-        guard !taken.contains(id[...]) else { return [StoredAccount]() }
+        guard !taken.contains(id[...]) else { return nil }
         return try accounts.filter { try $0.isNewer(than: db) }
       }
       return Rescued(
-        path: path, id: id, accounts: Dictionary(newer.map { ($0.grant.account, $0) }) { $1 }, unreadable: unreadable)
+        path: path, id: id, accounts: Dictionary((newer ?? []).map { ($0.grant.account, $0) }) { $1 },
+        unreadable: unreadable,
+        rest: newer == nil ? StoredState() : rest)
     } catch {
       throw .reading(error, at: path)
     }
@@ -193,6 +203,7 @@ extension SQLiteStore {
       try Change.removeTokens(account.grant.account).apply(to: db, sealer: sealer)
       try account.put(in: db, sealer: sealer)
     }
+    for one in rescued { for change in one.rest.changes { try change.apply(to: db, sealer: sealer) } }
     let ids = try Rescued.ids(StoredState.readRest(db, sealer: sealer).values, with: rescued)
     try Change.putValue(Rescued.value, ids).apply(to: db, sealer: sealer)
   }
@@ -251,6 +262,18 @@ extension SQLiteStore {
 
   private static func remove(_ path: String) {
     for suffix in [""] + StateFolder.companions { unlink(path + suffix) }
+  }
+}
+
+extension StoredState {
+  /// What else than accounts another one has, which is newer.
+  mutating func take(_ newer: StoredState) {
+    let providers = Set(newer.registrations.map(\.provider))
+    registrations = registrations.filter { !providers.contains($0.provider) } + newer.registrations
+    let tokens = Set(newer.revocations.map(\.id))
+    revocations = revocations.filter { !tokens.contains($0.id) } + newer.revocations
+    let ids = Set(newer.logins.map(\.id))
+    logins = logins.filter { !ids.contains($0.id) } + newer.logins
   }
 }
 

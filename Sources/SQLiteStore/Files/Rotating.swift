@@ -65,6 +65,7 @@ extension SQLiteStore {
       try opening.folder.withdrawSuccessor()
       opening.folder.removeDraft()
       try home.withLock { $0.files }?.examine()
+      try examineContents()
       return database
     } catch {
       throw .store(error)

@@ -126,7 +126,7 @@ struct LossTests {
     // Somebody took the key elsewhere, and the database was lost later.
     try inflict(.databaseRemoved)
     try await store.rebuild(from: Sample.state)
-    #expect(!FileManager.default.fileExists(atPath: file))
+    #expect(FileManager.default.fileExists(atPath: file) == inside)
     try inflict(.folderRemoved)
     try await store.rebuild(from: Sample.state)
     await store.close()
@@ -221,6 +221,59 @@ struct LossTests {
     let again = try folder.open()
     #expect(try await again.load() == Sample.state)
     await again.close()
+  }
+
+  @Test("goes with its key, and both are written again before anything ends")
+  func withItsKey() async throws {
+    let file = folder.state + "/grantd.key"
+    let store = try SQLiteStore.open(
+      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    try await store.commit(Sample.everything)
+    for path in [folder.database, file] { try FileManager.default.removeItem(atPath: path) }
+    await #expect(throws: StoreError.self) { try await store.examine() }
+    try await store.rebuild(from: Sample.state)
+    await store.close()
+    let again = try SQLiteStore.open(
+      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    #expect(try await again.load() == Sample.state)
+    await again.close()
+  }
+
+  @Test("leaves what else than accounts it had in the file of the stop, and the next run has it")
+  func rescuedRest() async throws {
+    let path = folder.path + "/grantd.unsaved.db"
+    var rest = Sample.state
+    (rest.grants, rest.tokens, rest.intents, rest.values) = ([], [], [], [:])
+    try #require(!rest.registrations.isEmpty && !rest.revocations.isEmpty && !rest.logins.isEmpty)
+    // More than there is room for.
+    rest.registrations[0].clientSecret = Secret(String(repeating: "n", count: 20_000))
+    let store = try folder.open()
+    try await store.rescue([], with: rest, to: path, id: "1")
+    await store.close()
+    let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
+    #expect(try await full.takeRescued(from: path).failure != nil)
+    #expect(try await full.loadRest().registrations == rest.registrations)
+    await full.close()
+    let next = try folder.open()
+    #expect(try await next.takeRescued(from: path).failure == nil)
+    let found = try await next.loadRest()
+    #expect((found.registrations, found.revocations) == (rest.registrations, rest.revocations))
+    #expect(found.logins == rest.logins)
+    await next.close()
+    #expect(!FileManager.default.fileExists(atPath: path))
+  }
+
+  @Test("that an older copy took the place of is not sealed under a new key")
+  func rotatedOverOlder() async throws {
+    let file = folder.state + "/grantd.key"
+    let store = try SQLiteStore.open(
+      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    try await store.commit(Sample.everything)
+    let handle = try #require(FileHandle(forWritingAtPath: folder.database))
+    try handle.write(contentsOf: try folder.contents(folder.database))
+    try handle.close()
+    await #expect(throws: KeyRotationError.self) { try await store.rotateKey() }
+    await store.close()
   }
 
   enum Overwriting: CaseIterable { case page, log, rows }

@@ -210,24 +210,30 @@ struct RotationTests {
   func damaged() async throws {
     let store = try opened()
     try await store.commit([.putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b"))])
-    let (before, text) = (try mark(), try folder.contents(folder.key))
+    await store.close()
     let other = try DatabaseQueue(path: folder.database)
     let value = try await other.read { try Data.fetchOne($0, sql: "SELECT id_token FROM grants WHERE account = 'b'") }
     try await other.write { try $0.execute(sql: "UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
-    let error = await #expect(throws: KeyRotationError.self) { try await store.rotateKey() }
-    guard case .store(.unreadableAccount(let damaged, _)) = error, damaged.rawValue == "b" else {
+    try other.close()
+    let damaged = try opened()
+    let (before, text) = (try mark(), try folder.contents(folder.key))
+    let error = await #expect(throws: KeyRotationError.self) { try await damaged.rotateKey() }
+    guard case .store(.unreadableAccount(let account, _)) = error, account.rawValue == "b" else {
       Issue.record("\(String(describing: error))")
       return
     }
     #expect(try mark() == before)
     #expect(try folder.contents(folder.key) == text)
     #expect(!FileManager.default.fileExists(atPath: next))
-    try await other.write {
+    await damaged.close()
+    let mending = try DatabaseQueue(path: folder.database)
+    try await mending.write {
       try $0.execute(sql: "UPDATE grants SET id_token = ? WHERE account = 'b'", arguments: [value])
     }
-    try other.close()
-    #expect(try await store.rotateKey().accounts == 2)
-    await store.close()
+    try mending.close()
+    let mended = try opened()
+    #expect(try await mended.rotateKey().accounts == 2)
+    await mended.close()
   }
 
   @Test("says what is still under the old key: the log that another program reads, and what was put aside")
@@ -237,7 +243,9 @@ struct RotationTests {
     try await store.rebuild(from: Sample.state)
     let aside = try #require(folder.aside().first)
     let before = try mark()
-    let other = try DatabasePool(path: folder.database)
+    var reading = Configuration()
+    reading.readonly = true
+    let other = try DatabaseQueue(path: folder.database, configuration: reading)
     let remains = try await other.read { db in
       _ = try Int.fetchOne(db, sql: "SELECT count(*) FROM grants")
       return try await_ { try await store.rotateKey().remains }
