@@ -119,11 +119,12 @@ private let year = 365 * 86_400.0
     #expect(fromDisk.token?.expiresAt == at(3600 + min(step, 0)))
   }
 
-  @Test("An answer that comes after the clock was set counts by the new time")
-  func underWay() throws {
+  @Test("An answer that comes after the clock was set counts by the new time", arguments: [false, true])
+  func underWay(isLate: Bool) throws {
     var grant = grant()
     let attempt = grant.begun(at: at(100))
     _ = grant.clockStepped(by: .seconds(year))
+    if isLate { _ = grant.overdue(attempt, Failure(message: "late", at: at(130 + year)), policy: steady) }
     guard case .commit = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil) else {
       Issue.record("the answer was discarded")
       return

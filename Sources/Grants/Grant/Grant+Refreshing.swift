@@ -75,8 +75,9 @@ extension Grant {
 
   /// The request has had no answer in time; one that comes late is taken as ever. Nil: it is no longer waited for.
   public mutating func overdue(_ attempt: Attempt, _ failure: Failure, policy: RefreshPolicy) -> SavedGrant? {
-    guard phase == .refreshing(attempt) else { return nil }
-    phase = .overdue(attempt, failure)
+    // The clock may have been set since: what counts is when it was sent by the clock of now.
+    guard case .refreshing(let sent) = phase, sent == attempt else { return nil }
+    phase = .overdue(sent, failure)
     waitsForProvider = true
     // What a restart finds, which ends the exchange.
     saved.standing = .failing(failure, count: failures + 1, retryAt: failure.at + policy.retryDelays[0])
