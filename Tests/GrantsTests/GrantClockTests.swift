@@ -137,6 +137,23 @@ private let year = 365 * 86_400.0
   }
 }
 
+@Suite struct ClockStepGraceTests {
+  @Test("The grace of a lost rotation goes with the clock", arguments: [year, -year])
+  func grace(_ step: Double) {
+    let grace = Rotation.grace(.seconds(300))
+    var grant = grant()
+    _ = grant.failed(.lost(message: "lost"), at: at(100), rotation: grace)
+    let isMoved = grant.clockStepped(by: .seconds(step))
+    #expect(isMoved)
+    let busy = ProviderFailure.tryLater(message: "busy", nil, retryAfter: .seconds(300))
+    guard case .retry(_, let retryAt) = grant.failed(busy, at: at(200 + step), rotation: grace) else {
+      Issue.record("no retry")
+      return
+    }
+    #expect(retryAt == at(360 + step))
+  }
+}
+
 @Suite struct RefusedTokenTests {
   @Test("Tokens that are refused as they come are got more and more slowly, and an old one is no such")
   func slower() {

@@ -83,6 +83,19 @@ extension ProviderGate {
     #expect(gate.answered(stuck[2], policy: steady) == .recovered)
   }
 
+  @Test("A probe whose first question was answered is not stuck, and one that others followed says nothing")
+  func slow() {
+    var gate = ProviderGate.inOutage()
+    let first = gate.go(at: 5)!
+    gate.goesOn(first, at: up(9))
+    #expect(gate.circuit.probeEnd(policy: steady) == up(14))
+    #expect(gate.admit(isWanted: true, accounts: 1, at: up(13), policy: steady) == .later(up(14)))
+    let second = gate.go(at: 14)!
+    gate.goesOn(first, at: up(15))
+    #expect(gate.circuit.probeEnd(policy: steady) == up(19))
+    #expect(gate.answered(second, policy: steady) == .recovered)
+  }
+
   @Test("Probes that are stuck are followed at longer and longer intervals, until the provider's places are taken")
   func stuck() {
     var gate = ProviderGate.inOutage()

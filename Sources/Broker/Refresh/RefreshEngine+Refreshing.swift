@@ -76,7 +76,9 @@ extension RefreshEngine {
     let (connection, provider) = (asked.connection, asked.provider)
     let metadata: ServerMetadata
     switch await connection.currentMetadata() {
-    case .success(let known): metadata = known
+    case .success(let known):
+      metadata = known
+      connection.gate.goesOn(ticket, at: uptime)
     // Waiting does not help: the admin has to know.
     case .failure(.misconfigured(let message, let oauth)):
       return (attempt, .failure(.misconfigured(message: message, oauth)))

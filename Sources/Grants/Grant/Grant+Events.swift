@@ -35,7 +35,7 @@ extension Grant {
   /// A person signed in again: what was under way no longer matters.
   public mutating func replaced(by saved: SavedGrant, token: SavedToken, jitter: Double) {
     let isNew = saved.refreshToken != self.saved.refreshToken
-    stamps = Stamps(token: true, refreshToken: isNew)
+    stamps = Stamps(token: true, refreshToken: isNew, intent: stamps.intent)
     self.saved = saved
     self.token = token
     narrowed = [:]
@@ -117,6 +117,10 @@ extension Grant {
     if stamps.refreshToken {
       saved.refreshTokenIssuedAt = saved.refreshTokenIssuedAt.map { $0 + step }
       saved.refreshTokenExpiresAt = saved.refreshTokenExpiresAt.map { $0 + step }
+      isChanged = true
+    }
+    if stamps.intent, let sentAt = intent?.sentAt {
+      intent?.sentAt = sentAt + step
       isChanged = true
     }
     switch phase {

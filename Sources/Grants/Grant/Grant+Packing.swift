@@ -22,7 +22,7 @@ extension Grant {
 
     /// Whether ``Grant/clockStepped(by:)`` would change anything of the grant.
     public func movesWith(_ step: Duration) -> Bool {
-      step < .zero || stamps.token || stamps.refreshToken || !narrowed.isEmpty
+      step < .zero || stamps.token || stamps.refreshToken || stamps.intent || !narrowed.isEmpty
     }
   }
 

@@ -23,6 +23,7 @@ extension Grant {
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
     let first = before > 0 ? intent?.sentAt : nil
+    if first == nil { stamps.intent = true }
     let intent = RefreshIntent(
       account: saved.account, refreshTokenHash: hash, sentAt: first ?? now, attempts: before + 1)
     self.intent = intent
@@ -240,7 +241,8 @@ extension Grant {
       takeBackIntent()
       return .misconfigured(saved)
     case .tryLater(_, _, let retryAfter):
-      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false)
+      return retry(
+        told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false, rotation: rotation)
     case .unclear(_, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
@@ -251,7 +253,7 @@ extension Grant {
     case .lost, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: true, rotation: rotation)
     case .notSent, .blocked:
-      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false)
+      return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false, rotation: rotation)
     }
   }
 
@@ -274,22 +276,29 @@ extension Grant {
     return .retry(saved, at: now)
   }
 
+  /// Between two tries to get a lost rotation again, at least; longer where the grace is longer than eight seconds.
+  private static let hurry = Duration.seconds(1)
+
   private mutating func retry(
     _ failure: Failure, at now: Timestamp, policy: RefreshPolicy, jitter: Double, retryAfter: Duration?, acted: Bool,
-    rotation: Rotation = .strict
+    rotation: Rotation
   ) -> Failed {
     let count = failures + 1
     let planned = policy.retryDelays[min(count, policy.retryDelays.count) - 1]
     var wait = planned.scaled(by: 1 - policy.jitter * jitter)
-    // A rotation whose answer was lost can be asked for again while the old refresh token is still taken; after that
-    // there is nothing to hurry for.
-    if acted, case .grace(let grace) = rotation, let first = intent?.sentAt, first <= now, now - first < grace {
-      wait = min(wait, grace.scaled(by: 0.5))
+    var asked = min(retryAfter ?? .zero, policy.longestRetryAfter)
+    if !acted { takeBackIntent() }
+    // A rotation whose answer was lost, now or by an earlier request, can be asked for again while the old refresh token
+    // is still taken; after that there is nothing to hurry for. The provider's own wish is cut short for it, too: without
+    // a try in that time the grant is over.
+    if case .grace(let grace) = rotation, let first = intent?.sentAt, first <= now, now - first < grace {
+      let rest = grace - (now - first)
+      wait = min(wait, max(rest.scaled(by: 0.5), grace.scaled(by: 0.125), Self.hurry))
+      asked = min(asked, rest.scaled(by: 0.8))
     }
-    wait = max(wait, min(retryAfter ?? .zero, policy.longestRetryAfter))
+    wait = max(wait, asked)
     let retryAt = now + wait
     saved.standing = .failing(failure, count: count, retryAt: retryAt)
-    if !acted { takeBackIntent() }
     return .retry(saved, at: retryAt)
   }
 

@@ -73,6 +73,8 @@ public struct Grant: Sendable {
   struct Stamps: Sendable {
     var token = false
     var refreshToken = false
+    /// Of the first unanswered request.
+    var intent = false
   }
 
   /// What an answer makes of the grant, once committed.

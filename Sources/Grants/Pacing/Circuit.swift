@@ -14,7 +14,7 @@ public struct Circuit: Sendable, Equatable {
     case closed(failures: Int)
     /// From `retryAt` on one request may try, from `wantedAt` on one that a caller waits for.
     case open(Outage, retryAt: Duration, wantedAt: Duration)
-    /// That one is under way since then.
+    /// That one is under way, and was sent or half answered then.
     case probing(Outage, ticket: UInt64, since: Duration)
     /// It answers again: so many requests may be under way at once.
     case recovering(Outage, window: Int)
@@ -132,6 +132,12 @@ public struct Circuit: Sendable, Equatable {
       state = .probing(outage, ticket: ticket, since: now)
     case .closed, .recovering: break
     }
+  }
+
+  /// The probe's first question, for the provider's metadata, was answered: the provider may be slow, but is there.
+  mutating func goesOn(_ ticket: UInt64, at now: Duration) {
+    guard case .probing(let outage, ticket, _) = state else { return }
+    state = .probing(outage, ticket: ticket, since: now)
   }
 
   /// The probe never went out: the next may, but whatever kept this one must not be asked again without end.

@@ -100,6 +100,11 @@ public struct ProviderGate: Sendable {
     circuit.outage == nil && (ticket.isProbe || ticket.openings < circuit.openings)
   }
 
+  /// What comes before the request itself was answered.
+  public mutating func goesOn(_ ticket: Ticket, at now: Duration) {
+    if ticket.isProbe { circuit.goesOn(ticket.number, at: now) }
+  }
+
   /// It was not sent, by our own choice.
   public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
     leave(ticket)

@@ -59,7 +59,7 @@ extension World {
       else { continue }
       counts.add("recoveries asked for")
       account.askedAt.append(now)
-      let timeout = Double(Self.askedRecovery / second)
+      let timeout = Double(max(Self.askedRecovery, slowest(provider)) / second)
       call(
         TokenGet.self, .init(account: account.name, timeout: timeout), account: account, timeout: timeout,
         hasDeadline: true
@@ -71,6 +71,18 @@ extension World {
           .recovery, "\(account.name), asked for \((self.now - end) / second) s after an outage: \(error.message)")
       }
     }
+  }
+
+  /// How long a slow provider needs for all of its accounts: one after the probe's answer, then more and more at once.
+  private func slowest(_ provider: ModelProvider) -> Moment {
+    var (rounds, window, served) = (1, 2, 0)
+    while served < accounts.count {
+      served += window
+      window = min(window * 2, RefreshPolicy().concurrentPerProvider)
+      rounds += 1
+    }
+    // There and back, for metadata and for the token.
+    return Moment(rounds + 1) * 2 * Moment(provider.latency.upperBound)
   }
 
   private func isQuiet(_ provider: ModelProvider, since end: Moment) -> Bool {
