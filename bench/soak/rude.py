@@ -183,8 +183,15 @@ class TooLong(Hostile):
         wire = await Wire.open(self.plan.socket)
         try:
             size = LINE_LIMIT + self.random.choice((0, 1, 50_000, 1_000_000))
+            is_first = self.random.random() < 0.5
+            if not is_first:
+                await self.checked(wire)
             await wire.send(b'{"jsonrpc":"' + b"x" * size, b'"}\n')
             self.judge.error(await wire.answer(), -32600, "a line that is too long")
+            if is_first:
+                # It may be another protocol's: nothing that comes behind it is taken.
+                await self.closed_by_broker(wire, LATE_SECONDS)
+                return
             await self.checked(wire)
             # Just short enough: a good request with a great deal of white space.
             line = self.line()

@@ -194,6 +194,9 @@ class Steady:
             (request("token.get", {"account": "calm-1", "extra": 1}, 1), BAD_PARAMS),
             (request("token.get", {"account": 5}, 1), BAD_PARAMS),
             (request("token.get", {"account": "calm-1", "min_ttl": -1}, 1), BAD_PARAMS)))
+        if self.done == 0 and line[:1] not in (b"{", b"["):
+            # As a connection's first line it would be another protocol's.
+            await self.cached()
         await self.wire.send(line)
         self.judge.error(await self.wire.answer(), code, line)
 
