@@ -44,6 +44,22 @@ final class TemporaryFolder: Sendable {
     try SQLiteStore.open(folder: state, key: key, pageLimit: nil, onWritePoint: onWritePoint)
   }
 
+  /// The key as a service has it, in the state folder.
+  var innerKey: String { state + "/grantd.key" }
+
+  /// A store under the key of this file, which is made where there is none.
+  func open(keyFile: String) throws -> SQLiteStore {
+    try open(SealingKey.loadOrCreate(file: keyFile, stateFolder: state))
+  }
+
+  /// What the next run finds, under the key of this file.
+  func nextState(keyFile: String) async throws -> StoredState {
+    let store = try open(keyFile: keyFile)
+    let state = try await store.load()
+    await store.close()
+    return state
+  }
+
   /// A store with these changes, closed again.
   func fill(_ changes: [Change]) async throws {
     let store = try open()

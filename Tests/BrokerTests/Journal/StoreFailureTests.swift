@@ -158,15 +158,24 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r2"))
   }
 
-  @Test("One that is lost soon after the disk was full for long is written anew at once")
-  func lostAfterOutage() async throws {
-    let rig = try await rig()
+  /// The waits between two tries are long by then.
+  private func failForAMinute(_ rig: Rig) async {
     rig.store.set(.fails)
     #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
-    for _ in 0..<60 {
+    await pass(60, rig)
+  }
+
+  private func pass(_ seconds: Int, _ rig: Rig, while goesOn: () async -> Bool = { true }) async {
+    for _ in 0..<seconds where await goesOn() {
       rig.clock.advance(.seconds(1))
       await settle()
     }
+  }
+
+  @Test("One that is lost soon after the disk was full for long is written anew at once")
+  func lostAfterOutage() async throws {
+    let rig = try await rig()
+    await failForAMinute(rig)
     rig.store.set(.works)
     _ = try await rig.call(AccountLogout.self, .init(account: "valid"))
     #expect(await rig.broker.journal.failure == nil)
@@ -179,23 +188,12 @@ import Testing
   @Test("One that is lost while the disk has been full for long is written anew soon after there is room")
   func lostInOutage() async throws {
     let rig = try await rig()
-    rig.store.set(.fails)
-    #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
-    for _ in 0..<60 {
-      rig.clock.advance(.seconds(1))
-      await settle()
-    }
+    await failForAMinute(rig)
     rig.store.finds(.missing(path: "memory"))
-    for _ in 0..<40 where await rig.broker.journal.failure?.isLoss != true {
-      rig.clock.advance(.seconds(1))
-      await settle()
-    }
+    await pass(40, rig) { await rig.broker.journal.failure?.isLoss != true }
     #expect(await rig.broker.journal.failure == .missing(path: "memory"))
     rig.store.set(.works)
-    for _ in 0..<3 {
-      rig.clock.advance(.seconds(1))
-      await settle()
-    }
+    await pass(3, rig)
     #expect(await eventually { rig.store.rebuilt.count == 1 })
   }
 
@@ -211,10 +209,7 @@ import Testing
     rig.store.set(.hangs) { $0.isEmpty }
     await settle()
     #expect(await rig.broker.journal.failure == .missing(path: "memory"))
-    for _ in 0..<20 where rig.store.hanging == 0 {
-      rig.clock.advance(.seconds(1))
-      await settle()
-    }
+    await pass(20, rig) { rig.store.hanging == 0 }
     #expect(rig.store.hanging == 1, "the new database is being written")
     #expect(await rig.reason { _ = try await rig.call(AccountLogout.self, .init(account: "valid")) } == .storeFailure)
     rig.store.set(.works)

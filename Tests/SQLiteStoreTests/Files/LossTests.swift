@@ -119,8 +119,7 @@ struct LossTests {
   func key(inside: Bool) async throws {
     // As a person may write it.
     let file = inside ? folder.state + "//grantd.key" : folder.key
-    let key = try SealingKey.loadOrCreate(file: file, stateFolder: folder.state)
-    let store = try SQLiteStore.open(folder: folder.state, key: key)
+    let store = try folder.open(keyFile: file)
     let contents = try folder.contents(file)
     unlink(file)
     // Somebody took the key elsewhere, and the database was lost later.
@@ -134,17 +133,13 @@ struct LossTests {
     guard inside else { return }
     #expect(try folder.contents(file) == contents)
     #expect(try folder.mode(file) == 0o600)
-    let again = try SQLiteStore.open(
-      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
-    #expect(try await again.load() == Sample.state)
-    await again.close()
+    #expect(try await folder.nextState(keyFile: file) == Sample.state)
   }
 
   @Test("needs its lock and its key: either is made again where it was removed")
   func lockAndKey() async throws {
-    let file = folder.state + "/grantd.key"
-    let key = try SealingKey.loadOrCreate(file: file, stateFolder: folder.state)
-    let store = try SQLiteStore.open(folder: folder.state, key: key)
+    let file = folder.innerKey
+    let store = try folder.open(keyFile: file)
     try await store.commit(Sample.everything)
     #expect(try await store.examine() == [])
     let contents = try folder.contents(file)
@@ -225,18 +220,14 @@ struct LossTests {
 
   @Test("goes with its key, and both are written again before anything ends")
   func withItsKey() async throws {
-    let file = folder.state + "/grantd.key"
-    let store = try SQLiteStore.open(
-      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    let file = folder.innerKey
+    let store = try folder.open(keyFile: file)
     try await store.commit(Sample.everything)
     for path in [folder.database, file] { try FileManager.default.removeItem(atPath: path) }
     await #expect(throws: StoreError.self) { try await store.examine() }
     try await store.rebuild(from: Sample.state)
     await store.close()
-    let again = try SQLiteStore.open(
-      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
-    #expect(try await again.load() == Sample.state)
-    await again.close()
+    #expect(try await folder.nextState(keyFile: file) == Sample.state)
   }
 
   @Test("leaves what else than accounts it had in the file of the stop, and the next run has it")
@@ -265,9 +256,8 @@ struct LossTests {
 
   @Test("that an older copy took the place of is not sealed under a new key")
   func rotatedOverOlder() async throws {
-    let file = folder.state + "/grantd.key"
-    let store = try SQLiteStore.open(
-      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    let file = folder.innerKey
+    let store = try folder.open(keyFile: file)
     try await store.commit(Sample.everything)
     let handle = try #require(FileHandle(forWritingAtPath: folder.database))
     try handle.write(contentsOf: try folder.contents(folder.database))

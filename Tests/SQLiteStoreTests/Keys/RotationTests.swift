@@ -48,9 +48,8 @@ struct RotationTests {
     "that the store has is on disk before a database is written anew, also where an older one was put in its place",
     arguments: [true, false])
   func olderKeyPutBack(isFolderLost: Bool) async throws {
-    let file = folder.state + "/grantd.key"
-    let store = try SQLiteStore.open(
-      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
+    let file = folder.innerKey
+    let store = try folder.open(keyFile: file)
     let old = try folder.contents(file)
     _ = try await store.rotateKey()
     if isFolderLost { try FileManager.default.removeItem(atPath: folder.state + "/grantd.lock") }
@@ -59,10 +58,7 @@ struct RotationTests {
     for suffix in ["", "-wal", "-shm"] { unlink(folder.database + suffix) }
     try await store.rebuild(from: Sample.state)
     await store.close()
-    let again = try SQLiteStore.open(
-      folder: folder.state, key: SealingKey.loadOrCreate(file: file, stateFolder: folder.state))
-    #expect(try await again.load() == Sample.state)
-    await again.close()
+    #expect(try await folder.nextState(keyFile: file) == Sample.state)
     #expect(try folder.contents(file) != old && !FileManager.default.fileExists(atPath: file + ".next"))
   }
 
@@ -84,9 +80,7 @@ struct RotationTests {
     // What the store has in memory goes into a new database, under a key that is on disk.
     try await store.rebuild(from: Sample.state)
     await store.close()
-    let again = try opened()
-    #expect(try await again.load() == Sample.state)
-    await again.close()
+    #expect(try await folder.nextState(keyFile: folder.key) == Sample.state)
   }
 
   @Test("puts everything under a new one while the store serves, and leaves nothing under the old one")
@@ -171,9 +165,7 @@ struct RotationTests {
     for step in RotationStep.allCases + RotationStep.allCases {
       #expect(try Fixture("die-rotating-\(step.rawValue)", folder).wait() == SIGKILL)
     }
-    let again = try opened()
-    #expect(try await again.load() == Sample.state)
-    await again.close()
+    #expect(try await folder.nextState(keyFile: folder.key) == Sample.state)
   }
 
   @Test("is refused where the key is given from outside")
@@ -294,9 +286,7 @@ struct RotationTests {
     _ = try await store.rotateKey()
     try await store.rebuild(from: Sample.state)
     await store.close()
-    let again = try opened()
-    #expect(try await again.load() == Sample.state)
-    await again.close()
+    #expect(try await folder.nextState(keyFile: folder.key) == Sample.state)
   }
 
   @Test("to one that is given from outside takes the old one from its file, also where that was being changed")
