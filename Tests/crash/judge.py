@@ -1,13 +1,11 @@
 """What must hold after a kill: first of what is on disk, then of the daemon that is started on it."""
 
 import asyncio
-import pathlib
 import shutil
 import sqlite3
-import tempfile
 import time
 
-from programs import Broken, Refused
+from grantd_testing import Refused, Wrong, temporary_folder
 
 # How long an account may take to give a token after the daemon has started again.
 PROOF_SECONDS = 30
@@ -21,18 +19,18 @@ class Disk:
     def __init__(self, state):
         self.grants, self.intents, self.revocations, self.logins = {}, {}, {}, []
         # Held against the files as they are: the daemon that wrote them is dead, and no other runs.
-        with tempfile.TemporaryDirectory(prefix="grantd-crash-") as copy:
+        with temporary_folder("grantd-crash-") as copy:
             for name in ("grantd.db", "grantd.db-wal"):
                 if (state / name).exists():
                     shutil.copy(state / name, copy)
-            database = pathlib.Path(copy) / "grantd.db"
+            database = copy / "grantd.db"
             if not database.exists() or not database.stat().st_size:
                 return
             connection = sqlite3.connect(database)
             try:
                 self.read(connection)
             except sqlite3.DatabaseError as error:
-                raise Broken(f"the database is damaged: {error}") from error
+                raise Wrong(f"the database is damaged: {error}") from error
             finally:
                 connection.close()
 
@@ -40,11 +38,11 @@ class Disk:
         connection.row_factory = sqlite3.Row
         for problem in connection.execute("PRAGMA integrity_check").fetchall():
             if problem[0] != "ok":
-                raise Broken(f"the database is damaged: {problem[0]}")
+                raise Wrong(f"the database is damaged: {problem[0]}")
         if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'grants'").fetchone()[0]:
             return
         if problem := connection.execute("PRAGMA foreign_key_check").fetchone():
-            raise Broken(f"the database refers to what is not there: {tuple(problem)}")
+            raise Wrong(f"the database refers to what is not there: {tuple(problem)}")
         self.grants = {
             row["account"]: dict(row) for row in connection.execute(
                 "SELECT account, provider, generation, standing, standing_detail, logged_in_at FROM grants")}
@@ -55,7 +53,7 @@ class Disk:
             self.revocations[row["provider"]] = self.revocations.get(row["provider"], 0) + 1
         for row in connection.execute("SELECT account, generation FROM tokens WHERE scope = '' AND resource = ''"):
             if row["generation"] != self.grants[row["account"]]["generation"]:
-                raise Broken(f"{row['account']}: grant and token on disk are of different generations")
+                raise Wrong(f"{row['account']}: grant and token on disk are of different generations")
 
 
 class Account:
@@ -81,18 +79,18 @@ async def check_disk(world, disk):
     for account in world.accounts.values():
         row = disk.grants.get(account.name)
         if account.presence == "in" and row is None:
-            raise Broken(f"{account.name} was signed in, as was answered, and is not on disk")
+            raise Wrong(f"{account.name} was signed in, as was answered, and is not on disk")
         if account.presence == "out" and row is not None:
-            raise Broken(f"{account.name} is on disk, and was logged out, as was answered, or never signed in")
+            raise Wrong(f"{account.name} is on disk, and was logged out, as was answered, or never signed in")
         account.presence = "in" if row else "out"
         account.was_acted_on = False
         if row is None:
             account.unanswered = []
             continue
         if row["generation"] < account.seen:
-            raise Broken(f"{account.name}: a client has generation {account.seen}, on disk is {row['generation']}")
+            raise Wrong(f"{account.name}: a client has generation {account.seen}, on disk is {row['generation']}")
         if row["logged_in_at"] < account.logged_in_at:
-            raise Broken(f"{account.name}: a login that was answered is not on disk")
+            raise Wrong(f"{account.name}: a login that was answered is not on disk")
         if row["logged_in_at"] > account.logged_in_at:
             account.unanswered = []
         account.logged_in_at = row["logged_in_at"]
@@ -100,7 +98,7 @@ async def check_disk(world, disk):
             account.unanswered.append(sha256)
             account.was_acted_on = is_last_rotation(account, await account.provider.facts_of_hash(sha256))
     if strangers := set(disk.grants) - set(world.accounts):
-        raise Broken(f"accounts on disk that nobody made: {', '.join(sorted(strangers))}")
+        raise Wrong(f"accounts on disk that nobody made: {', '.join(sorted(strangers))}")
 
 
 def is_last_rotation(account, facts):
@@ -117,18 +115,18 @@ async def prove(world, client, account):
     # None of what is there will do: only a refresh shows that the refresh token is good.
     before = (await client.call("account.get", account=account.name))["generation"]
     if before < account.seen:
-        raise Broken(f"{account.name}: generation {before} after the start, a client has {account.seen}")
+        raise Wrong(f"{account.name}: generation {before} after the start, a client has {account.seen}")
     while True:
         try:
             await client.call("token.report_rejected", account=account.name, generation=before, timeout=10)
             token = await client.call("token.get", account=account.name, timeout=10)
             if token["generation"] <= before:
-                raise Broken(f"{account.name}: the refused generation {before} is handed out again")
+                raise Wrong(f"{account.name}: the refused generation {before} is handed out again")
             facts = await account.provider.facts(token["access_token"])
             if facts.get("user") != account.user:
-                raise Broken(f"{account.name}: a token of {facts.get('user')}, not of {account.user}: {facts}")
+                raise Wrong(f"{account.name}: a token of {facts.get('user')}, not of {account.user}: {facts}")
             if account.was_acted_on and account.provider.rotation == "strict":
-                raise Broken(f"{account.name} works, and its intent on disk was of a refresh token that is used up")
+                raise Wrong(f"{account.name} works, and its intent on disk was of a refresh token that is used up")
             if facts["live"] and facts["current"]:
                 account.seen, account.unanswered, account.grant = token["generation"], [], facts["grant"]
                 return True
@@ -138,19 +136,19 @@ async def prove(world, client, account):
                 await justify(world, account, refusal)
                 return False
             if refusal.reason not in TRANSIENT:
-                raise Broken(f"{account.name}: {refusal}") from refusal
+                raise Wrong(f"{account.name}: {refusal}") from refusal
             problem = str(refusal)
         if time.monotonic() > end:
-            raise Broken(f"{account.name} gives no token after {PROOF_SECONDS} s: {problem}")
+            raise Wrong(f"{account.name} gives no token after {PROOF_SECONDS} s: {problem}")
         await asyncio.sleep(0.1)
 
 
 async def justify(world, account, refusal):
     """A grant may be lost in one way alone: the provider rotated strictly, and the answer never reached the disk."""
     if account.provider.rotation != "strict":
-        raise Broken(f"{account.name} is lost at a provider that still takes the old refresh token: {refusal}")
+        raise Wrong(f"{account.name} is lost at a provider that still takes the old refresh token: {refusal}")
     if refusal.detail != "lost_rotation":
-        raise Broken(f"{account.name} is lost, and says {refusal.detail} instead of lost_rotation: {refusal}")
+        raise Wrong(f"{account.name} is lost, and says {refusal.detail} instead of lost_rotation: {refusal}")
     for sha256 in account.unanswered:
         if is_last_rotation(account, await account.provider.facts_of_hash(sha256)):
             world.tally["lost rotations, justified by the ledger"] += 1
@@ -160,5 +158,5 @@ async def justify(world, account, refusal):
         world.dropped_answers -= 1
         world.tally["lost rotations, the provider dropped the answer"] += 1
         return
-    raise Broken(
+    raise Wrong(
         f"{account.name} is lost, but by the provider's ledger no rotation was without a committed answer: {refusal}")

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 
+from grantd_testing import Gone, Refused, Wrong, http
 from judge import TRANSIENT, Account
-from programs import Broken, Gone, Refused, http
 
 CALLERS = 4
 # At most so many accounts that come and go, beside those that stay.
@@ -37,7 +37,7 @@ class Traffic:
                     "token.report_rejected", account=account.name, generation=token["generation"], timeout=10)
         except Refused as refusal:
             if refusal.reason not in (*TRANSIENT, "login_required", "unknown_account", "shutting_down"):
-                raise Broken(f"{account.name}: {refusal}") from refusal
+                raise Wrong(f"{account.name}: {refusal}") from refusal
 
     async def people(self, rng):
         """Somebody who signs accounts in, anew and again, and out."""
@@ -61,7 +61,7 @@ class Traffic:
                             await self.login(client, self.stranger(rng), rng)
                     except Refused as refusal:
                         if refusal.reason != "shutting_down":
-                            raise Broken(f"a login or a logout: {refusal}") from refusal
+                            raise Wrong(f"a login or a logout: {refusal}") from refusal
             finally:
                 client.close()
 
@@ -96,7 +96,7 @@ class Traffic:
             if result["state"] != "completed":
                 if self.is_ending:
                     return
-                raise Broken(f"{account.name}: the login is {result['state']} after the callback")
+                raise Wrong(f"{account.name}: the login is {result['state']} after the callback")
         else:
             await client.call("login.handle_callback", url=callback)
         view = await client.call("account.get", account=account.name)

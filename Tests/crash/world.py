@@ -7,8 +7,9 @@ import random
 import shutil
 import signal
 
+from grantd_testing import Gone, Refused, Wrong
 from judge import Disk, check_disk, prove
-from programs import Broken, Daemon, Gone, Provider, Refused
+from programs import Daemon, Provider
 from traffic import CALLERS, Traffic
 
 # Accounts that stay, at each provider; others come and go beside them.
@@ -31,7 +32,7 @@ class World(Traffic):
 
     async def open(self):
         for name, ttl in (("strict", 3), ("grace", 3), ("none", 2)):
-            self.providers[name] = Provider(self.products, self.folder, name, name, ttl)
+            self.providers[name] = Provider(self.products, self.folder, name, ttl)
         for provider in self.providers.values():
             await provider.ready()
         self.daemon.configure(self.providers.values())
@@ -70,13 +71,13 @@ class World(Traffic):
     async def set_faults(self, faults):
         for provider in self.providers.values():
             for fault in faults:
-                await provider.control("fault", fault)
+                await provider.control("fault", **fault)
 
     async def clear_faults(self):
-        stats = await self.providers["strict"].control("stats")
+        stats = await self.providers["strict"].stats()
         self.dropped_answers = stats["fault_hits"].get("drop_after_commit", 0)
         for provider in self.providers.values():
-            await provider.control("reset", {})
+            await provider.control("reset")
 
     async def live(self, rng, plan, point):
         """Traffic until the daemon is dead."""
@@ -89,7 +90,7 @@ class World(Traffic):
                 tasks.append(asyncio.create_task(self.people(random.Random(rng.random()))))
             if point and await self.daemon.process.ended(POINT_LIMIT):
                 if self.daemon.process.status != -signal.SIGKILL:
-                    raise Broken(f"the daemon ended by itself, with status {self.daemon.process.status}")
+                    raise Wrong(f"the daemon ended by itself, with status {self.daemon.process.status}")
                 self.killed(f"as a commit was {point.split(':')[0]}")
             elif point:
                 await self.kill_after(0, "at an instant, the write point was not reached")
@@ -108,7 +109,7 @@ class World(Traffic):
     async def kill_after(self, seconds, place):
         await asyncio.sleep(seconds)
         if self.daemon.process.status is not None:
-            raise Broken(f"the daemon ended by itself, with status {self.daemon.process.status}")
+            raise Wrong(f"the daemon ended by itself, with status {self.daemon.process.status}")
         self.daemon.process.kill()
         self.killed(place)
 
@@ -118,7 +119,7 @@ class World(Traffic):
         self.daemon.process.signal(signal.SIGTERM)
         if await self.daemon.process.ended(rng.uniform(0, 0.3)):
             if self.daemon.process.status != 0:
-                raise Broken(f"an orderly end has status {self.daemon.process.status}")
+                raise Wrong(f"an orderly end has status {self.daemon.process.status}")
             self.tally["orderly ends, before the kill came"] += 1
         else:
             self.daemon.process.kill()
@@ -134,7 +135,7 @@ class World(Traffic):
         await asyncio.sleep(0.01)
         for provider in self.providers.values():
             async with asyncio.timeout(SETTLE_SECONDS):
-                while (await provider.control("stats"))["refreshes_in_flight"]:
+                while (await provider.stats())["refreshes_in_flight"]:
                     await asyncio.sleep(0.01)
 
     async def examine(self):
@@ -151,10 +152,10 @@ class World(Traffic):
         del self.accounts[account.name]
         if account.grant is None:
             return
-        grants = (await account.provider.control("stats"))["grants"]
+        grants = (await account.provider.stats())["grants"]
         ended = next(grant["ended"] for grant in grants if grant["id"] == account.grant)
         if not ended and not disk.revocations.get(account.provider.name):
-            raise Broken(f"{account.name} is forgotten, but its grant {account.grant} lives and nobody will revoke it")
+            raise Wrong(f"{account.name} is forgotten, but its grant {account.grant} lives and nobody will revoke it")
 
     async def recover(self, rng):
         """Started again, everything works, or was lost justly and is signed in again."""
@@ -170,9 +171,9 @@ class World(Traffic):
                     if f"{name}-{number}" not in self.accounts:
                         await self.login(client, self.stranger(rng, f"{name}-{number}", name), rng)
         except Refused as refusal:
-            raise Broken(f"after the start: {refusal}") from refusal
+            raise Wrong(f"after the start: {refusal}") from refusal
         except Gone as gone:
-            raise Broken(f"the daemon ended by itself, with status {self.daemon.process.status}") from gone
+            raise Wrong(f"the daemon ended by itself, with status {self.daemon.process.status}") from gone
         finally:
             client.close()
 
@@ -215,7 +216,7 @@ class World(Traffic):
         lines = []
         for provider in self.providers.values():
             with contextlib.suppress(Exception):
-                stats = await provider.control("stats")
+                stats = await provider.stats()
                 users = {account.user for account in self.accounts.values()}
                 grants = [grant for grant in stats["grants"] if grant["user"] in users]
                 lines += [f"ledger {provider.name}: {json.dumps(grant)}" for grant in grants[-20:]]
@@ -223,5 +224,5 @@ class World(Traffic):
             disk = Disk(self.daemon.state)
             lines += [f"disk: {json.dumps(row)}" for row in disk.grants.values()]
             lines += [f"disk: intent {account} {sha256}" for account, sha256 in disk.intents.items()]
-        lines += self.daemon.log.read_text(errors="replace").splitlines()[-150:]
+        lines += self.daemon.lines()[-150:]
         return "\n".join(lines)
