@@ -119,7 +119,7 @@ class Attacks(Rooms):
                 f"fetch('{self.callback}', {{{options}, mode: '{mode}'}}).then(a => a.type, e => e.message)")
             assert answer in ("opaque", "Failed to fetch"), answer
         assert self.is_pending(login)
-        assert self.socket.call("account.get", account="victim").get("reason") == "unknown_account"
+        assert self.is_unknown("victim")
         self.socket.call("login.cancel", login_id=login)
 
     def framed(self):

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import time
 
+from grantd_testing import Program
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ANSWER_SECONDS = 20
 END_SECONDS = 5
@@ -37,11 +39,10 @@ class Browser:
             "--mute-audio", "--password-store=basic", "--use-mock-keychain", "--no-proxy-server",
             # It shows our own pages alone, and its sandbox is nothing for root or for containers.
             "--no-sandbox", *options]
-        with open(folder / "chromium.log", "ab") as log:
-            self.process = subprocess.Popen(
-                ["bash", "-c", 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"', "bash", str(theirs_in), str(theirs_out), *command],
-                pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, env=os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
+        self.process = Program(
+            ["bash", "-c", 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"', "bash", theirs_in, theirs_out, *command],
+            folder / "chromium.log", pass_fds=(theirs_in, theirs_out), start_new_session=True,
+            env=os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)})
         os.close(theirs_in)
         os.close(theirs_out)
         self.input, self.output = ours_in, ours_out

@@ -4,8 +4,8 @@ import contextlib
 import urllib.parse
 
 from chromium import Browser
-from parts import Demo, Proxy, Socket, Stranger
-from rig import Broker, Checks, free_port
+from grantd_testing import BlockingClient, BlockingDemo, Checks, CommandedDaemon, Refused, free_ports, products
+from parts import ANSWER_SECONDS, Proxy, Stranger
 
 PUBLIC_HOST = "broker.example.com"
 PUBLIC = f"https://{PUBLIC_HOST}"
@@ -16,18 +16,21 @@ FOREIGN = ("script, img, svg, iframe, object, embed, form, base, video, audio, i
 
 
 class Rooms(Checks):
-    demo = proxy = socket = stranger = browser = None
+    demo = proxy = broker = socket = stranger = browser = None
 
     def prepare(self, folder, pictures):
         self.folder, self.pictures = folder, pictures
-        self.port = free_port()
+        (self.port,) = free_ports()
         self.callback = f"http://127.0.0.1:{self.port}/callback"
         self.stranger = Stranger()
-        self.demo = Demo(folder, f"{PUBLIC}/callback", implicit_grant="true", vms_session_limit=1,
-                         vms_redirect=self.callback.replace("/callback", "/cameras"))
-        self.broker = Broker(folder, self.port, self.configuration())
+        # It asks a person on a page.
+        self.demo = BlockingDemo(
+            products(), folder, "--approve", "ask", "--access-ttl", "600", "--redirect-uri", f"{PUBLIC}/callback", "--set",
+            "implicit_grant=true", "--set", "vms_session_limit=1", "--set",
+            f"vms_redirect={self.callback.replace('/callback', '/cameras')}")
+        self.broker = CommandedDaemon(products(), folder, self.port, self.configuration())
         self.broker.start()
-        self.socket = Socket(self.broker.socket)
+        self.socket = BlockingClient(self.broker.socket, ANSWER_SECONDS)
         self.proxy = Proxy(folder, PUBLIC_HOST, self.port)
         self.browser = Browser(
             folder, f"--host-resolver-rules=MAP {PUBLIC_HOST}:443 127.0.0.1:{self.proxy.port}",
@@ -54,14 +57,22 @@ class Rooms(Checks):
     def start(self, provider, account="someone"):
         """The id, the address to open and the state of a new login."""
         login = self.socket.call("login.start", provider=provider, account=account)
-        assert "login_id" in login, login
         url = next(place["url"] for place in login["destinations"] if place["kind"] == "browser")
         state = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query)).get("state")
         return login["login_id"], url, state
 
     def outcome(self, login):
-        answer = self.socket.call("login.wait", login_id=login, timeout=10)
-        return answer.get("state") or answer.get("reason")
+        """The state of the login, or why it failed."""
+        try:
+            return self.socket.call("login.wait", login_id=login, timeout=10)["state"]
+        except Refused as refusal:
+            return refusal.reason
+
+    def is_unknown(self, account):
+        try:
+            return not self.socket.call("account.get", account=account)
+        except Refused as refusal:
+            return refusal.reason == "unknown_account"
 
     def is_pending(self, login):
         return any(one["login_id"] == login for one in self.socket.call("login.list")["logins"])

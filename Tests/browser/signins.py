@@ -32,7 +32,7 @@ class SignIns(Rooms):
         self.check_page("Sign-in declined")
         self.look("declined")
         assert self.outcome(login) == "login_denied"
-        assert self.socket.call("account.get", account="bob").get("reason") == "unknown_account"
+        assert self.is_unknown("bob")
 
     def refused(self):
         login, url, _ = self.start("code", "carol")
@@ -52,7 +52,7 @@ class SignIns(Rooms):
         self.look("action")
         assert self.outcome(login) == "action_required"
         answer = self.socket.call("login.continue", login_id=login, session_id=str(elsewhere))
-        assert answer.get("state") == "completed", answer
+        assert answer["state"] == "completed", answer
 
     def elsewhere(self):
         self.page.open(self.callback.replace("/callback", "/elsewhere"))
@@ -93,7 +93,7 @@ class SignIns(Rooms):
         assert not any(token in json.dumps(request.get("headers", {})) for request in others)
         history = page.call("Page.getNavigationHistory")["entries"]
         assert not any(token in entry["url"] or token in entry["title"] for entry in history), history
-        assert token not in self.broker.log(), "the token is in the log"
+        assert token not in self.broker.log_text(), "the token is in the log"
 
     def token_again(self):
         """What is in the page's place now has nothing to bring any more."""

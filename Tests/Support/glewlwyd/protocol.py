@@ -16,12 +16,12 @@ import urllib.error
 import urllib.request
 
 from rig import REQUEST_SECONDS, claims, parameters, run, until
-from scene import KEYS, SCOPES_OF_API, SIGNERS, Scene
+from scene import KEYS, SCOPES_OF_API, SIGNERS, ProtocolScene
 
 SLOWED_SECONDS = 6     # after slow_down: the relay's 1 and RFC 8628's 5
 
 
-class Protocol(Scene):
+class Protocol(ProtocolScene):
     def par(self):
         url = self.login("par", consent=("--scope", "openid profile email offline_access"))
         asked = parameters(url)
@@ -117,7 +117,7 @@ class Protocol(Scene):
         try:
             self.broker.login(self.glewlwyd, "es256", "other-algorithm")
         except AssertionError:
-            assert "the ID token is signed with RS256, which is not allowed" in self.broker.log()
+            assert "the ID token is signed with RS256, which is not allowed" in self.broker.log_text()
         else:
             raise AssertionError("an ID token with another algorithm was taken")
         assert self.broker.account("other-algorithm") is None
@@ -222,11 +222,11 @@ class Protocol(Scene):
         else:
             raise AssertionError("a return with another state was taken")
         # The server tells of it as well, by a logout token without exp.
-        until(lambda: "no exp" in self.broker.log(), "the logout token")
+        until(lambda: "no exp" in self.broker.log_text(), "the logout token")
         assert self.broker.account("staying")["state"] == "ok"
 
     def no_secrets(self):
-        log = self.broker.log()
+        log = self.broker.log_text()
         assert len(self.broker.tokens) > 10
         assert not any(token in log for token in self.broker.tokens), "a token is in the log"
         assert not any(secret in log for secret in self.secrets), "a client secret is in the log"

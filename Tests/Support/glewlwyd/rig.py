@@ -7,37 +7,23 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
-PRODUCTS = ROOT / ".build" / os.environ.get("BUILD", "debug")
-SUPPORT = ROOT / "Tests" / "Support" / "glewlwyd"
-WAIT_SECONDS = 40
+from grantd_testing import Checks, CommandedDaemon, Program, wait_until
+
+SUPPORT = pathlib.Path(__file__).resolve().parent
+WAIT_SECONDS, PAUSE_SECONDS = 40, 0.2
 COMMAND_SECONDS = 60
 REQUEST_SECONDS = 10
 
 
-def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
-
-
-def until(condition, what, seconds=WAIT_SECONDS):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"not within {seconds} s: {what}")
+def until(condition, what):
+    return wait_until(condition, WAIT_SECONDS, what, PAUSE_SECONDS)
 
 
 def run(command, **more):
@@ -164,50 +150,14 @@ class Glewlwyd:
                 pass
 
 
-class Broker:
-    def __init__(self, folder, port, sections):
-        self.folder, self.socket, self.process = folder, folder / "grantd.sock", None
-        self.tokens = set()
-        (folder / "grantd.toml").write_text(f"[callback]\nport = {port}\n\n" + sections)
-
-    def start(self):
-        with open(self.folder / "grantd.log", "ab") as log:
-            self.process = subprocess.Popen(
-                [PRODUCTS / "grantd", "--user", "--config", self.folder / "grantd.toml", "--state", self.folder / "state",
-                 "--socket", self.socket, "--log-level", "debug"], stdout=log, stderr=log)
-        until(lambda: self.ctl("status").returncode == 0 or self.ended(), "grantd answers")
-
-    def ended(self):
-        if self.process.poll() is not None:
-            raise RuntimeError(f"grantd ended with {self.process.returncode}:\n{self.log()[-2000:]}")
-
-    def end(self, number):
-        self.process.send_signal(number)
-        return self.process.wait(60)
-
-    def ctl(self, *arguments, **more):
-        return run([PRODUCTS / "grantctl", "--socket", self.socket, *arguments], **more)
-
-    def json(self, *arguments, **more):
-        answer = self.ctl(*arguments, "--json", **more)
-        assert answer.returncode == 0, answer.stderr
-        return json.loads(answer.stdout)
+class Broker(CommandedDaemon):
+    """grantd with sections of a provider that a person signs in at."""
 
     def call(self, method, **params):
         return self.json("call", method, json.dumps(params))
 
     def account(self, name):
         return next((a for a in self.json("list")["accounts"] if a["account"] == name), None)
-
-    def log(self):
-        return (self.folder / "grantd.log").read_text(errors="replace")
-
-    def token(self, name, *options):
-        answer = self.ctl("token", name, *options)
-        assert answer.returncode == 0, answer.stderr
-        token = answer.stdout.removesuffix("\n")
-        self.tokens.add(token)
-        return token
 
     def refresh(self, name):
         """A new token, now."""
@@ -219,26 +169,23 @@ class Broker:
 
     def login(self, glewlwyd, provider, account, user="alice", options=(), consent=()):
         """As a person does it: grantctl prints the address, the browser ends at the real callback."""
-        command = [PRODUCTS / "grantctl", "--socket", self.socket, "login", provider, account, "--no-browser", *options]
-        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        waiting = self.waiting("login", provider, account, "--no-browser", *options)
         try:
             line = waiting.stdout.readline()
             url = re.search(r"http://\S+", line)
-            assert url, f"no address: {line!r} {waiting.stderr.read() if waiting.poll() is not None else ''}"
+            assert url, f"no address: {line!r} {waiting.stderr.read() if waiting.status is not None else ''}"
             page = glewlwyd.sign_in(url.group(0), user, *consent)
             assert page.returncode == 0, f"sign-in: {page.stdout}{page.stderr}"
             out, err = waiting.communicate(timeout=COMMAND_SECONDS)
             assert waiting.returncode == 0, f"grantctl login: {waiting.returncode} {out}{err}"
         finally:
-            if waiting.poll() is None:
-                waiting.kill()
-                waiting.wait()
+            waiting.kill()
         return url.group(0)
 
-    def close(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+    def waiting(self, *arguments):
+        """grantctl, while something else is done."""
+        command = [self.products / "grantctl", "--socket", self.socket, *arguments]
+        return Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def provider_section(name, issuer, client, secret_file=None, method=None, more=""):
@@ -255,24 +202,12 @@ def secret_file(folder, name, secret):
     return path
 
 
-class Checks:
-    """Counts checks, and says of each how it went."""
+class Scene(Checks):
+    """A server, a broker, and what is checked of them."""
 
-    passed = failed = 0
     glewlwyd = broker = None
 
     def close(self):
         for part in (self.broker, self.glewlwyd):
             if part:
                 part.close()
-
-    def check(self, name, action):
-        begun = time.monotonic()
-        try:
-            action()
-        except Exception as error:  # each check says by itself what went wrong
-            self.failed += 1
-            print(f"not ok - {name}\n  {type(error).__name__}: {error}", flush=True)
-        else:
-            self.passed += 1
-            print(f"ok - {name} ({time.monotonic() - begun:.1f} s)", flush=True)

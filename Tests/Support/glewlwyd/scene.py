@@ -3,10 +3,10 @@
 import json
 import re
 import signal
-import subprocess
 
+from grantd_testing import free_ports, products
 from relay import Relay
-from rig import (COMMAND_SECONDS, PRODUCTS, Broker, Checks, Glewlwyd, free_port, provider_section, run, secret_file)
+from rig import COMMAND_SECONDS, Broker, Glewlwyd, Scene, provider_section, run, secret_file
 
 ACCESS_TTL = 300
 POLL_SECONDS = 2       # glewlwyd slows down whoever polls more often
@@ -26,14 +26,14 @@ def client_keys(folder):
     return folder / "public.jwks"
 
 
-class Scene(Checks):
+class ProtocolScene(Scene):
     """A server with all that it has, a broker with a section for each, and the steps that checks share."""
 
     children = relay = None
 
     def prepare(self, folder):
         self.children = []
-        port = free_port()
+        (port,) = free_ports()
         self.callback = f"http://127.0.0.1:{port}"
         self.secrets = ["conf-basic-secret", JWT_SECRET]
         self.glewlwyd = Glewlwyd(
@@ -42,7 +42,7 @@ class Scene(Checks):
         self.relay = Relay(self.glewlwyd.info["base"], {"/api/oidc/device_authorization": {"interval": 1}})
         self.glewlwyd.allow_client_properties("backchannel_logout_uri")
         self.add_clients()
-        self.broker = Broker(folder, port, self.sections(folder))
+        self.broker = Broker(products(), folder, port, self.sections(folder))
 
     def add_clients(self):
         """Those that start.py has not: one for each signing key, and one that is told of logouts."""
@@ -106,8 +106,7 @@ class Scene(Checks):
 
     def device_login(self, provider):
         """The command that waits, and the code for the person."""
-        command = [PRODUCTS / "grantctl", "--socket", self.broker.socket, "login", provider, provider, "--device"]
-        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        waiting = self.broker.waiting("login", provider, provider, "--device")
         self.children.append(waiting)
         for line in waiting.stdout:
             code = re.fullmatch(r"\s*(\w{4}-\w{4})\s*", line)
@@ -125,9 +124,7 @@ class Scene(Checks):
 
     def close(self):
         for child in self.children or []:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
+            child.kill()
         if self.relay:
             self.relay.close()
         super().close()

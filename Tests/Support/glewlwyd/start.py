@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import ssl
 import subprocess
@@ -21,6 +20,11 @@ import sys
 import time
 import urllib.request
 import urllib.error
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
+sys.dont_write_bytecode = True
+
+from grantd_testing import free_ports
 
 
 def install():
@@ -34,18 +38,6 @@ def install():
     subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "glewlwyd", "dbconfig-no-thanks", "rnbyc"],
                    check=True, env=env, stdout=subprocess.DEVNULL)
     return time.time() - t
-
-
-def free_ports(n):
-    """n different ports of loopback that were free a moment ago: held together, so that no two are the same."""
-    held = [socket.socket() for _ in range(n)]
-    try:
-        for x in held:
-            x.bind(("127.0.0.1", 0))
-        return [x.getsockname()[1] for x in held]
-    finally:
-        for x in held:
-            x.close()
 
 
 MIME = {".html": "text/html", ".css": "text/css", ".js": "application/javascript", ".json": "application/json",

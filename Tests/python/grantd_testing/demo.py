@@ -51,6 +51,9 @@ class BlockingDemo(DemoProcess):
     def stats(self):
         return json.loads(get(self.url("stats")))
 
+    def close(self):
+        self.process.stop()
+
 
 class Demo(DemoProcess):
     """The same in an event loop."""
