@@ -15,20 +15,18 @@ import sys
 import time
 import traceback
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 sys.dont_write_bytecode = True
 
-import cases_files  # noqa: E402
-import cases_providers  # noqa: E402
-import cases_refresh  # noqa: E402
-import cases_socket  # noqa: E402
-from judge import self_test  # noqa: E402
-from rig import Skip, Wrong, loopback_up, namespace, products, raise_files  # noqa: E402
-from stage import Stage  # noqa: E402
+from cases import callers, providers, refreshes, state
+from grantd_testing import Wrong, products
+from machine import Skip, loopback_up, namespace, raise_files
+from provider.judge import self_test
+from stage import Stage
 
 CASE_SECONDS = 180
-CASES = cases_refresh.CASES | cases_providers.CASES | cases_files.CASES | cases_socket.CASES
-ALONE = cases_providers.ALONE + cases_socket.ALONE
+CASES = refreshes.CASES | providers.CASES | state.CASES | callers.CASES
+ALONE = providers.ALONE + callers.ALONE
 
 
 async def run(name, options, tally):

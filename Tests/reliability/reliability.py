@@ -17,21 +17,21 @@ import pathlib
 import random
 import shutil
 import sys
-import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 sys.dont_write_bytecode = True
 
-from client import Refused  # noqa: E402
-from faults import Fault  # noqa: E402
-from judge import Judge, self_test  # noqa: E402
-from ledger import Ledger  # noqa: E402
-from provider import Realm  # noqa: E402
-from rig import Daemon, SmallDisk, Wrong, namespace, products, raise_files  # noqa: E402
-from traffic import Account, Traffic  # noqa: E402
-from trouble import Trouble  # noqa: E402
-from web import Server  # noqa: E402
+from daemon import Daemon
+from grantd_testing import Refused, Wrong, products, temporary_folder
+from machine import SmallDisk, namespace, raise_files
+from provider.faults import Fault
+from provider.judge import Judge, self_test
+from provider.ledger import Ledger
+from provider.realm import Realm
+from provider.web import Server
+from traffic import Account, Traffic
+from trouble import Trouble
 
 REALMS = ("north", "east", "west")
 CLIENTS = 6
@@ -182,8 +182,8 @@ class World(Trouble, Traffic):
 
 
 async def run(options):
-    with tempfile.TemporaryDirectory(prefix="grantd-reliability-") as folder:
-        world = World(options, pathlib.Path(folder), collections.Counter())
+    with temporary_folder("grantd-reliability-") as folder:
+        world = World(options, folder, collections.Counter())
         try:
             await world.open()
             await world.run()

@@ -3,16 +3,15 @@
 import asyncio
 import collections
 import contextlib
-import pathlib
-import tempfile
 import time
 
-from client import Gone, Refused
-from judge import Judge
-from ledger import Ledger
-from provider import Realm
-from rig import Daemon, Skip, Wrong
-from web import Server
+from daemon import Daemon
+from grantd_testing import Gone, Refused, Wrong, temporary_folder
+from machine import Skip
+from provider.judge import Judge
+from provider.ledger import Ledger
+from provider.realm import Realm
+from provider.web import Server
 
 
 class Stage:
@@ -22,7 +21,7 @@ class Stage:
         self.accounts, self.daemons = {}, []
 
     async def __aenter__(self):
-        self.folder = pathlib.Path(self.open_ones.enter_context(tempfile.TemporaryDirectory(prefix="grantd-directed-")))
+        self.folder = self.open_ones.enter_context(temporary_folder("grantd-directed-"))
         self.ledger = Ledger(self.folder / "ledger")
         self.open_ones.callback(self.ledger.close)
         self.server = await Server.open()

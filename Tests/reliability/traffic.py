@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import time
 
-from client import Gone, Refused
-from judge import Judge
+from grantd_testing import Gone, Refused
+from provider.judge import Judge
 
 # What a call may take beyond the time-out that it names, and how soon callers must have a newer token.
 SLACK_SECONDS = 3.0

@@ -5,8 +5,8 @@ import contextlib
 import random
 import time
 
-from faults import ODD, Fault
-from rig import Wrong
+from grantd_testing import Wrong
+from provider.faults import ODD, Fault
 
 
 class Trouble:

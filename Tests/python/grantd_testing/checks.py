@@ -27,7 +27,7 @@ class CommandedDaemon(DaemonProcess):
 
     def ended(self):
         if self.process.status is not None:
-            raise RuntimeError(f"grantd ended with {self.process.status}:\n{self.last_lines(20)}")
+            raise RuntimeError(f"grantd ended with {self.process.status}:\n{self.log_text()[-2000:]}")
 
     def end(self, number):
         self.process.send_signal(number)

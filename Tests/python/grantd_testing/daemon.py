@@ -43,8 +43,8 @@ class DaemonProcess:
         text = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in text if all(word in line for word in words)]
 
-    def last_lines(self, count, separator="\n"):
-        return separator.join(self.lines()[-count:])
+    def last_lines(self, count):
+        return " | ".join(self.lines()[-count:])
 
 
 class Daemon(DaemonProcess):
@@ -70,8 +70,7 @@ class Daemon(DaemonProcess):
             if time.monotonic() > end:
                 raise Wrong(f"the daemon does not listen after {self.start_limit} s")
             await asyncio.sleep(PAUSE_SECONDS)
-        raise Wrong(
-            f"the daemon does not start: it ended with status {self.process.status}: {self.last_lines(3, ' | ')}")
+        raise Wrong(f"the daemon does not start: it ended with status {self.process.status}: {self.last_lines(3)}")
 
     async def start(self, files=None):
         self.launch(files)

@@ -5,9 +5,8 @@ import contextlib
 import re
 import time
 
-from client import Refused
-from faults import FRAMED, ODD, Fault
-from rig import Wrong, until
+from grantd_testing import Refused, Wrong, until
+from provider.faults import FRAMED, ODD, Fault
 
 # The unit's TimeoutStopSec=.
 STOP_SECONDS = 45

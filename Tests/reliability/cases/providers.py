@@ -6,9 +6,9 @@ import socket
 import subprocess
 import time
 
-from client import Gone, Refused
-from faults import Fault
-from rig import Skip, Wrong, until
+from grantd_testing import Gone, Refused, Wrong, until
+from machine import Skip
+from provider.faults import Fault
 
 WIDE = "concurrent_per_provider = 64\n"
 ADDRESSES_KEPT = 45

@@ -4,7 +4,7 @@
 RFC 6749, 6750, 7009, 7636, 7662, 8414, 9207, OpenID Connect Core and Discovery. Refresh tokens rotate strictly: each
 is good once, and a second use ends its family. It shares no code with the project.
 
-    Tests/reliability/provider.py [--access-seconds 3600] [--ledger FILE]     by hand: prints its issuer
+    Tests/reliability/provider/realm.py [--access-seconds 3600] [--ledger FILE]     by hand: prints its issuer
 """
 
 import argparse
@@ -24,12 +24,12 @@ import tempfile
 import time
 import urllib.parse
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.dont_write_bytecode = True
 
-from faults import Fault, odd_body  # noqa: E402
-from ledger import Ledger  # noqa: E402
-from web import Server  # noqa: E402
+from provider.faults import Fault, odd_body
+from provider.ledger import Ledger
+from provider.web import Server
 
 CLIENT = "reliability"
 ID_TOKEN_SECONDS = 3600

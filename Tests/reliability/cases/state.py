@@ -5,9 +5,9 @@ import contextlib
 import shutil
 import time
 
-from client import Gone, Refused
-from faults import Fault
-from rig import FrozenDisk, SmallDisk, Wrong, until
+from grantd_testing import Gone, Refused, Wrong, until
+from machine import FrozenDisk, SmallDisk
+from provider.faults import Fault
 
 # TimeoutStopSec of the unit.
 STOP_SECONDS = 45

@@ -7,9 +7,8 @@ import resource
 import socket
 import time
 
-from client import Gone, Refused
-from rig import Wrong, until
-from web import http
+from grantd_testing import Gone, Refused, Wrong, until
+from provider.web import http
 
 STATUS = b'{"jsonrpc":"2.0","id":1,"method":"broker.status"}\n'
 LIMIT = 160
@@ -111,8 +110,8 @@ async def callback_waits(stage):
     client = await daemon.start()
     (origin, *_), process = (await client.call("broker.status"))["callback"], daemon.process
     place = origin.removeprefix("http://").rsplit(":", 1)
-    soft, hard = resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (8, hard))
+    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (8, hard))
     with contextlib.ExitStack() as open_ones:
         for _ in range(20):
             open_ones.enter_context(socket.create_connection((place[0], int(place[1])), 5))
@@ -120,7 +119,7 @@ async def callback_waits(stage):
         cpu, began = process.cpu_seconds(), time.monotonic()
         await asyncio.sleep(3)
         share = (process.cpu_seconds() - cpu) / (time.monotonic() - began)
-    resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
     began = time.monotonic()
     status, _, _ = await http("GET", f"{origin}/none")
     took = time.monotonic() - began
