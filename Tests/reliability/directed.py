@@ -26,7 +26,6 @@ from stage import Stage
 
 CASE_SECONDS = 180
 CASES = refreshes.CASES | providers.CASES | state.CASES | callers.CASES
-ALONE = providers.ALONE + callers.ALONE
 
 
 async def run(name, options, tally):
@@ -56,9 +55,9 @@ async def run_all(names, options):
             await run(name, options, tally)
 
     # Those that wait the longest begin first.
-    await asyncio.gather(*(one(name) for name in names if name not in ALONE))
+    await asyncio.gather(*(one(name) for name in names if name not in providers.ALONE))
     for name in names:
-        if name in ALONE:
+        if name in providers.ALONE:
             await run(name, options, tally)
     return tally
 

@@ -15,8 +15,8 @@ LIMIT = 160
 FLOOD = 400
 
 
-def connect(path, seconds=5.0):
-    """A blocking connection; also where the queue of those that are not accepted yet is full for a moment."""
+async def connect(path, seconds=5.0):
+    """A connection for blocking use; also where the queue of those that are not accepted yet is full for a moment."""
     end = time.monotonic() + seconds
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(seconds)
@@ -28,15 +28,16 @@ def connect(path, seconds=5.0):
             if time.monotonic() > end:
                 connection.close()
                 raise
-            time.sleep(0.01)
+            await asyncio.sleep(0.01)
 
 
-def ask(path, seconds=5.0, pause=0.0):
+async def ask(path, seconds=5.0, pause=0.0):
     """A client that writes first and reads then. What it is told: the result, or the error's reason."""
-    with connect(path, seconds) as connection:
-        time.sleep(pause)
+    with await connect(path, seconds) as connection:
+        await asyncio.sleep(pause)
         connection.sendall(STATUS)
-        line = connection.makefile("rb").readline()
+        # The other tests, and their providers, go on in this thread.
+        line = await asyncio.to_thread(connection.makefile("rb").readline)
     if not line:
         return "hung up"
     answer = json.loads(line)
@@ -92,8 +93,12 @@ async def descriptors(stage):
     finally:
         for connection in crowd:
             connection.close()
+
+    async def is_answered():
+        return await ask(daemon.socket, 2) == "result"
+
     try:
-        await until(lambda: ask(daemon.socket, 2) == "result", 10, "a new client is answered", pause=0.5)
+        await until(is_answered, 10, "a new client is answered", pause=0.5)
     except (OSError, Wrong) as error:
         bad.append(f"after the crowd has gone: {error}")
     if bad:
@@ -133,16 +138,15 @@ async def overloaded(stage):
     daemon = stage.daemon(more="[socket]\nconnections = 6\nconnections_per_user = 4\n")
     (await daemon.start()).close()
     await asyncio.sleep(0.2)
-    crowd = [connect(daemon.socket) for _ in range(12)]
+    crowd = [await connect(daemon.socket) for _ in range(12)]
     told = {}
     try:
         for number in range(60):
             try:
-                answer = ask(daemon.socket, pause=0.02 if number % 2 else 0)
+                answer = await ask(daemon.socket, pause=0.02 if number % 2 else 0)
             except OSError as error:
                 answer = error.strerror or type(error).__name__
             told[answer] = told.get(answer, 0) + 1
-            await asyncio.sleep(0)
     finally:
         for connection in crowd:
             connection.close()
@@ -160,22 +164,22 @@ async def half_lines(stage):
     try:
         for _ in range(1000):
             with contextlib.suppress(OSError):
-                connection = connect(daemon.socket, 1)
+                connection = await connect(daemon.socket, 1)
                 crowd.append(connection)
                 connection.sendall(STATUS[:20])
             await asyncio.sleep(0)
         began = time.monotonic()
         try:
-            answer = ask(daemon.socket, 40)
+            answer = await ask(daemon.socket, 40)
         except OSError as error:
             answer = error.strerror or type(error).__name__
         first = time.monotonic() - began
         if answer != "result" or first > 2:
             bad.append(f"the next caller is told after {first:.1f} s: {answer}")
 
-        def is_answered():
+        async def is_answered():
             with contextlib.suppress(OSError):
-                return ask(daemon.socket, 5) == "result"
+                return await ask(daemon.socket, 5) == "result"
 
         await until(is_answered, 60, "any caller is answered", pause=0.5)
         if bad:
@@ -195,5 +199,3 @@ async def half_lines(stage):
 CASES = {
     "descriptors": descriptors, "callback-descriptors": callback_waits, "overloaded": overloaded,
     "half-lines": half_lines}
-# What needs the machine for itself: it measures, or blocks this process.
-ALONE = tuple(CASES)
