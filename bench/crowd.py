@@ -8,7 +8,8 @@ import sqlite3
 import subprocess
 import time
 
-from rig import Broker, Client, get, stop
+from broker import Broker
+from grantd_testing import BlockingClient, Program, get
 
 # As long as the access tokens of the state live. They were issued half of that ago, and those that are due later are set
 # anew; what the provider gives lives for a day.
@@ -54,7 +55,7 @@ class FastProvider:
     """bench/fasttoken on a port of its own."""
 
     def __init__(self, program):
-        self.process = subprocess.Popen([program, "--expires-in", str(DAY)], stdout=subprocess.PIPE, text=True)
+        self.process = Program([program, "--expires-in", DAY], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().split()[-1]
 
     def stats(self):
@@ -64,7 +65,7 @@ class FastProvider:
         get(f"{self.url}/reset", b"{}")
 
     def stop(self):
-        stop(self.process)
+        self.process.stop()
 
 
 class State:
@@ -80,7 +81,7 @@ class State:
         folder.mkdir(exist_ok=True)
         broker = Broker(self.scale.binaries, folder, {}, sections=CONFIGURATION.format(
             provider=self.scale.provider.url, refresh="\n".join(self.scale.options.refresh)))
-        broker.start_seconds = START_SECONDS
+        broker.start_limit = START_SECONDS
         return broker
 
     def older(self):
@@ -152,7 +153,7 @@ class State:
 
     def rest(self):
         """The broker at work, and nothing due."""
-        if self.broker.process is None or self.broker.process.poll() is not None:
+        if self.broker.process is None or self.broker.process.status is not None:
             self.start()
         else:
             self.broker.settle(seconds=SETTLE_SECONDS)
@@ -168,7 +169,7 @@ class State:
         return count, due
 
     def client(self):
-        return Client(self.broker.socket)
+        return BlockingClient(self.broker.socket)
 
     def random_account(self):
         return f"user{random.randint(1, self.accounts):07}"

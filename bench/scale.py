@@ -15,14 +15,14 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "bench"))
-import waits  # noqa: E402
-from crowd import LIFETIME, SETTLE_SECONDS, VERSION, FastProvider, State  # noqa: E402
-from scale_report import RATE_WANTED, judge, show  # noqa: E402
+sys.path[:0] = [str(ROOT / "Tests" / "python"), str(ROOT / "bench")]
+import waits
+from crowd import LIFETIME, SETTLE_SECONDS, VERSION, FastProvider, State
+from grantd_testing import Program, temporary_folder
+from scale_report import RATE_WANTED, judge, show
 
 SIZES = [1_000, 10_000, 100_000, 1_000_000]
 QUICK_SIZES = [1_000, 10_000]
@@ -62,7 +62,7 @@ class Scale:
         state = State(self, 0)
         state.start()
         noise, _ = waits.longest(self.udsbench, state, waits.nothing, "broker.status")
-        found = {"rss": state.broker.rss(), "noise_ms": noise}
+        found = {"rss": state.broker.process.resident(), "noise_ms": noise}
         state.broker.stop()
         print(f"without accounts: {found['rss'] / 1e6:.1f} MB resident; callers wait {noise:.1f} ms at most", flush=True)
         return found
@@ -100,7 +100,7 @@ class Scale:
         result["ready_runs_ms"] = ready
         state.broker.stop()
         state.start()
-        result["rss"] = state.broker.rss()
+        result["rss"] = state.broker.process.resident()
         result["bytes_per_account"] = (result["rss"] - empty["rss"]) / state.accounts
         print(f"READY after {result['ready_ms']:.0f} ms ({min(ready):.0f} to {max(ready):.0f}), first token "
               f"{result['first_answer_ms']:.1f} ms later; {result['rss'] / 1e6:.0f} MB resident, "
@@ -140,9 +140,9 @@ class Scale:
         time.sleep(4)
         state.rest()
         seconds = 10 if self.options.quick else 60
-        before = state.broker.cpu()
+        before = state.broker.process.cpu_seconds()
         time.sleep(seconds)
-        result["idle_minute_cpu_s"] = (state.broker.cpu() - before) * 60 / seconds
+        result["idle_minute_cpu_s"] = (state.broker.process.cpu_seconds() - before) * 60 / seconds
         print(f"an idle minute takes {result['idle_minute_cpu_s']:.2f} s of CPU", flush=True)
 
     def waits(self, state, result, empty):
@@ -160,11 +160,11 @@ class Scale:
         count = min(SINGLE, state.accounts // 2)
         client = state.client()
         self.provider.reset()
-        before, begun = state.broker.cpu(), time.monotonic()
+        before, begun = state.broker.process.cpu_seconds(), time.monotonic()
         for number in random.sample(range(1, state.accounts + 1), count):
             # More than it has left: no more can be asked for than a fresh token has.
             client.call("token.get", account=f"user{number:07}", min_ttl=LIFETIME, timeout=30)
-        took, used = time.monotonic() - begun, state.broker.cpu() - before
+        took, used = time.monotonic() - begun, state.broker.process.cpu_seconds() - before
         client.close()
         asked, count = count, self.provider.stats()["refreshes"]
         # In a state that was kept some have a fresh token already.
@@ -176,7 +176,7 @@ class Scale:
 
     def readers(self, state):
         """How long they wait who ask for random accounts' tokens, which are all cached: medians of some rounds."""
-        rounds = [waits.result(subprocess.Popen(
+        rounds = [waits.result(Program(
             [self.udsbench, "--socket", state.broker.socket, "--connections", "8", "--depth", "8",
              "--rate", str(READERS_RATE), "--warmup", "0.2", "--duration", str(self.readers_seconds),
              "--random", str(state.accounts), "--request",
@@ -213,14 +213,14 @@ class Scale:
     def storm(self, state, result, empty):
         count, due = state.restart_with_due(state.accounts if state.accounts <= STORM_ALL else STORM_SOME)
         self.provider.reset()
-        before = state.broker.cpu()
+        before = state.broker.process.cpu_seconds()
         deadline = due + 2 * SPREAD_SECONDS + count / 50
         while (found := self.provider.stats())["refreshes"] < count:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{found['refreshes']} of {count} refreshes: {found}")
             time.sleep(0.1)
         state.broker.settle(seconds=SETTLE_SECONDS)
-        used, found = state.broker.cpu() - before, self.provider.stats()
+        used, found = state.broker.process.cpu_seconds() - before, self.provider.stats()
         # The broker gives freed memory back to the kernel when it has been calm for some seconds.
         time.sleep(GIVEN_BACK_SECONDS)
         self.check_repeated()
@@ -228,7 +228,7 @@ class Scale:
         result.update(storm_accounts=count, storm_s=took, storm_rate=count / took, storm_cpu_ms=used / count * 1000,
                       storm_rate_wanted=min(RATE_WANTED, 0.9 * state.accounts / SPREAD_SECONDS),
                       storm_cpu_share=used / took)
-        result["storm_rss"] = state.broker.rss()
+        result["storm_rss"] = state.broker.process.resident()
         result["bytes_per_account_after_storm"] = (result["storm_rss"] - empty["rss"]) / state.accounts
         print(f"storm: {count:,} refreshes in {took:.1f} s, {result['storm_rate']:,.0f} a second; "
               f"{result['storm_cpu_ms']:.2f} ms of CPU each, {result['storm_cpu_share'] * 100:.0f} % of a CPU; "
@@ -283,7 +283,7 @@ def main():
     complete(chosen)
     # So that the broker and the provider are ended as well.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="grantd-scale.") as temporary:
+    with temporary_folder("grantd-scale.") as temporary:
         folder = pathlib.Path(chosen.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         scale = Scale(chosen, folder, chosen.binaries.resolve())

@@ -7,6 +7,8 @@ import statistics
 import subprocess
 import time
 
+from grantd_testing import Program
+
 ROUNDS = 5
 # No noise of the machine is that long: one round is enough.
 HOPELESS_MS = 1_000
@@ -49,7 +51,7 @@ def longest(udsbench, state, action, uncached):
 
 def ask(udsbench, state, method):
     params = "{}" if method == "broker.status" else '{"account":"user0000001"}'
-    return subprocess.Popen(
+    return Program(
         [udsbench, "--socket", state.broker.socket, "--connections", "4", "--depth", "16", "--rate", "1000",
          "--duration", "600", "--warmup", "0.1", "--request",
          f'{{"jsonrpc":"2.0","id":{{{{id}}}},"method":"{method}","params":{params}}}'], stdout=subprocess.PIPE, text=True)

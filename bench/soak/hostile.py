@@ -3,10 +3,11 @@
 import asyncio
 import json
 
+from grantd_testing import Gone, Refused
 from soak.judge import Judge
 from soak.plan import CONNECTIONS_PER_USER, clock, pause
 from soak.rude import EndlessLine, HalfClosed, Hostile, Leaver, Silent, SlowReader, SlowWriter, TooLong
-from soak.wire import Closed, Refused, Wire
+from soak.wire import Wire
 
 STORM_RATE, STORM_SECONDS = 400, 3
 CROWD = CONNECTIONS_PER_USER + 100
@@ -97,7 +98,7 @@ class Storm(Hostile):
         try:
             await self.checked(wire)
             self.judge.count("storm: visits")
-        except (Refused, Closed, ConnectionError):
+        except (Refused, Gone, ConnectionError):
             self.judge.count("storm: connections refused")
         finally:
             wire.close()
@@ -117,7 +118,7 @@ class Storm(Hostile):
         try:
             await self.checked(wire)
             return False
-        except (Refused, Closed, ConnectionError):
+        except (Refused, Gone, ConnectionError):
             return True
 
 

@@ -2,7 +2,7 @@
 
 import random
 
-from rig import Client, get
+from grantd_testing import BlockingClient, Gone, Refused, get
 from soak.judge import Judge
 from soak.plan import CALM, clock, refused_account
 
@@ -14,7 +14,7 @@ class People:
     def __init__(self, judge):
         self.judge, self.plan, self.shared = judge, judge.plan, judge.shared
         self.random = random.Random(f"{self.plan.seed}/people")
-        self.client = Client(self.plan.socket)
+        self.client = BlockingClient(self.plan.socket)
         self.guests = 0
         kinds = sorted({account.provider for account in self.plan.accounts})
         self.providers = [kind for kind in kinds if kind != CALM]
@@ -24,7 +24,7 @@ class People:
         while not self.shared.over.is_set():
             try:
                 self.random.choice(deeds)()
-            except RuntimeError as error:
+            except (Gone, Refused) as error:
                 self.judge.fail("a person met an error", error)
             self.shared.over.wait(PAUSE_SECONDS)
         self.client.close()

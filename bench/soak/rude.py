@@ -5,8 +5,9 @@ import asyncio
 import random
 import socket
 
+from grantd_testing import Gone, Refused
 from soak.plan import CALM, IDLE_SECONDS, clock, pause
-from soak.wire import Closed, Refused, Wire, request
+from soak.wire import Wire, request
 
 LINE_LIMIT = 256 * 1024
 # The broker's own time-out, and how late it may be: its ticks, and a machine that has much to do.
@@ -34,7 +35,7 @@ class Hostile:
                 if not self.shared.is_storm(since):
                     self.judge.fail("a connection was refused", f"{self.name}, and there was no storm")
                 await pause(self.shared, 0.5)
-            except (Closed, ConnectionError, TimeoutError) as error:
+            except (Gone, ConnectionError, TimeoutError) as error:
                 if not self.shared.is_storm(since):
                     self.judge.fail(f"{self.name}: cut off", repr(error))
                 await pause(self.shared, 0.5)

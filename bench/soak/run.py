@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 
-from rig import Broker, Client, Provider, stop
+from broker import Broker
+from grantd_testing import BlockingClient, BlockingDemo, Program
 from soak import hostile, people, steady, watch
 from soak.plan import CONTEXT, IDLE_SECONDS, KINDS, RECOVERY_SECONDS, Shared, clock
 from soak.verdict import Verdict
@@ -37,10 +38,11 @@ class Run:
             self.restart()
         finally:
             self.shared.over.set()
-            stop(self.asker)
-            stop(self.broker and self.broker.process)
+            for process in (self.asker, self.broker and self.broker.process):
+                if process:
+                    process.stop()
             for provider in self.providers.values():
-                provider.stop()
+                provider.close()
         self.verdict.log(self.broker.log)
         if json_file:
             json_file.write_text(json.dumps(self.verdict.figures, indent=1) + "\n")
@@ -50,16 +52,17 @@ class Run:
 
     def set_up(self):
         for kind in KINDS:
-            self.providers[kind.name] = Provider(
-                self.binaries, kind.access_ttl, "--rotation", kind.rotation, "--grace", str(kind.grace))
+            self.providers[kind.name] = BlockingDemo(
+                self.binaries, self.folder, "--access-ttl", kind.access_ttl, "--refresh-ttl", 86400, "--rotation",
+                kind.rotation, "--grace", kind.grace, name=kind.name)
             self.plan.issuers[kind.name] = self.providers[kind.name].issuer
         self.broker = Broker(self.binaries, self.folder, self.providers)
         self.configure()
         if heap := self.compile("heap", "-shared", "-fPIC"):
-            self.broker.environment = {"LD_PRELOAD": str(heap), "HEAP_FILE": str(self.folder / "heap")}
+            self.broker.more = {"LD_PRELOAD": str(heap), "HEAP_FILE": str(self.folder / "heap")}
         self.verdict.figure("ready_ms", self.broker.start() * 1000)
         self.plan.socket = str(self.broker.socket)
-        client = Client(self.broker.socket)
+        client = BlockingClient(self.broker.socket)
         for account in self.plan.accounts:
             self.broker.sign_in(client, account.provider, account.name, account.user)
         self.plan.methods = frozenset(method["name"] for method in client.call("rpc.discover")["methods"])
@@ -94,7 +97,7 @@ class Run:
         for moment, deed in schedule:
             time.sleep(max(0, begun + moment - clock()))
             deed()
-            if self.broker.process.poll() is not None:
+            if self.broker.process.status is not None:
                 raise RuntimeError(f"grantd ended: {self.broker.log.read_text()[-2000:]}")
         self.shared.over.set()
         self.loaded = clock() - begun
@@ -156,7 +159,7 @@ class Run:
     def ask(self):
         """An asker in C, whose own time does not count: nil where there is no compiler."""
         program = self.compile("udsbench")
-        return program and subprocess.Popen(
+        return program and Program(
             [program, "--socket", self.broker.socket, *ASKING, "--duration", str(self.plan.seconds - 2),
              "--request", QUESTION], stdout=subprocess.PIPE)
 
@@ -192,7 +195,7 @@ class Run:
         self.verdict.stopped(clock() - begun, self.broker.process.returncode)
         self.broker.start()
         self.verdict.well(self.states(), "after a restart")
-        client, refreshed = Client(self.broker.socket), 0
+        client, refreshed = BlockingClient(self.broker.socket), 0
         for account in self.plan.accounts:
             generation = client.call("token.get", account=account.name)["generation"]
             told = client.call("token.report_rejected", account=account.name, generation=generation)
@@ -203,7 +206,7 @@ class Run:
 
     def states(self):
         """The state of each account, once all are well or it has taken too long."""
-        client, end = Client(self.broker.socket), clock() + WELL_SECONDS
+        client, end = BlockingClient(self.broker.socket), clock() + WELL_SECONDS
         while True:
             views = client.call("account.list")["accounts"]
             states = {view["account"]: view["state"] for view in views if not view["account"].startswith("guest")}

@@ -4,9 +4,10 @@ import asyncio
 import json
 import random
 
+from grantd_testing import Gone, Refused, message
 from soak.judge import Judge
 from soak.plan import CALM, clock, refused_account
-from soak.wire import Closed, Refused, Wire, key, message, request, some_id, written
+from soak.wire import Wire, key, request, some_id, written
 from soak.witness import Owner, Reporter
 
 TURNS_PER_CONNECTION = 100, 3000
@@ -43,7 +44,7 @@ class Steady:
                 await self.refused(since)
             except TimeoutError:
                 self.judge.fail("a request was not answered", "in time")
-            except (Closed, OSError) as error:
+            except (Gone, OSError) as error:
                 # Whoever writes to a connection that is refused just then may not see why.
                 if self.done == 0 and self.shared.is_storm(since):
                     await self.refused(since)

@@ -9,8 +9,6 @@ import statistics
 
 from soak.plan import clock
 
-TICKS = os.sysconf("SC_CLK_TCK")
-
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
@@ -70,7 +68,7 @@ def starved(proc):
 def live(broker):
     """What `heap.c` says from within the broker."""
     try:
-        return int(pathlib.Path(broker.environment["HEAP_FILE"]).read_text() or 0)
+        return int(pathlib.Path(broker.more["HEAP_FILE"]).read_text() or 0)
     except (KeyError, FileNotFoundError):
         return 0
 
@@ -85,12 +83,11 @@ def size(path):
 def sample(broker):
     proc = pathlib.Path(f"/proc/{broker.process.pid}")
     status = (proc / "status").read_text()
-    # Behind the name, which may hold anything (proc_pid_stat(5)): utime and stime are the 14th and 15th.
-    times = (proc / "stat").read_text().rpartition(")")[2].split()[11:13]
     database = broker.state / "grantd.db"
     return Sample(
-        at=clock(), rss=broker.rss(), live=live(broker), threads=int(re.search(r"^Threads:\s+(\d+)", status, re.M)[1]),
-        descriptors=descriptors(broker.process.pid), cpu=sum(map(int, times)) / TICKS, starved=starved(proc),
+        at=clock(), rss=broker.process.resident(), live=live(broker),
+        threads=int(re.search(r"^Threads:\s+(\d+)", status, re.M)[1]), descriptors=descriptors(broker.process.pid),
+        cpu=broker.process.cpu_seconds(), starved=starved(proc),
         database=size(database), wal=size(database.with_name("grantd.db-wal")))
 
 

@@ -3,11 +3,13 @@
 import json
 import random
 
+from grantd_testing import http
 from soak.plan import clock, pause, refused_account
-from soak.wire import Wire, fetch
+from soak.wire import Wire
 
 REPORT_EVERY = 12
 OWNERSHIP_EVERY = 1
+ANSWER_SECONDS = 60
 
 
 class Reporter:
@@ -64,8 +66,9 @@ class Owner:
 
     async def check(self, account, token):
         begun = clock()
-        status, body = await fetch(
-            f"{self.plan.issuers[account.provider]}/userinfo", [f"Authorization: Bearer {token['access_token']}"])
+        status, _, body = await http(
+            "GET", f"{self.plan.issuers[account.provider]}/userinfo",
+            headers=[f"Authorization: Bearer {token['access_token']}"], seconds=ANSWER_SECONDS)
         # What the token had left is rounded down.
         if clock() - begun >= token["expires_in"]:
             return
