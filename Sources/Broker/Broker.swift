@@ -335,7 +335,7 @@ public final class Broker {
     runtime.logger.notice("\(message)")
     views.clockStepped(by: step)
     journal.clockStepped(by: step)
-    for connection in providers.all { connection.clockStepped(by: step) }
+    providers.clockStepped(by: step)
     logins.clockStepped(by: step)
     accounts.clockStepped(by: step)
     revocations.clockStepped()

@@ -167,7 +167,8 @@ enum Limit {
   static let leaseRecheck = Duration.seconds(1)
   /// How soon a lease is prolonged again after the store did not answer.
   static let prolongingPause = Duration.seconds(5)
-  /// How often a change is decided anew after another broker changed the account first.
+  /// How often a change is decided anew after another broker changed the account first, and a request is prepared anew
+  /// after a reload.
   static let conflicts = 8
   /// How soon a store that fails is tried again; then every ``longestSleep``.
   static let mendingDelays: [Duration] = [.seconds(1), .seconds(2), .seconds(5), .seconds(10)]

@@ -126,8 +126,13 @@ final class DeclaredAccounts: Piece {
     accounts.sources[account] = nil
     accounts.changed(account)
     let living = grant.livingTokens.filter { $0.expiresAt.map { $0 > now } ?? true }
-    let dead = revocations.add(living.map { ($0.accessToken, "access_token") }, provider: grant.saved.provider)
-    dropped[account] = Dropped(provider: grant.saved.provider, dead: dead)
+    let name = grant.saved.provider
+    // The same reload may have moved the provider.
+    let dead = living.flatMap { token in
+      revocations.add(
+        [(token.accessToken, "access_token")], provider: name, issuer: providers.issuer(of: name, at: token.issuedAt))
+    }
+    dropped[account] = Dropped(provider: name, dead: dead)
   }
 
   private func drop(_ account: AccountName) async {

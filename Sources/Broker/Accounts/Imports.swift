@@ -75,6 +75,8 @@ final class Imports: Piece {
   ) async throws(RPCError) -> Bool {
     await journal.lock(account)
     defer { journal.unlock(account) }
+    // Whoever imports it means the server of before.
+    guard providers.issuer(of: provider.name) == TokenIssuer(provider) else { throw providerChanged(provider.name) }
     if let old = accounts[account] {
       guard !old.saved.kind.isUnattended else {
         throw .invalidParams(

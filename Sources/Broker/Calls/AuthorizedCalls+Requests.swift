@@ -11,32 +11,34 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try provider(of: account)
+    let question = try question(account, needs: .nothing, for: permission.caller.uid, until: deadline)
+    let name = question.name
     // Nobody is asked for what cannot be.
-    _ = try request(params, provider)
-    let response: HTTPResponse = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline)
-    {
-      token, saved throws(RPCError) in
+    _ = try request(params, question.provider)
+    let (response, verdict): (HTTPResponse, ResourceVerdict) = try await ask(question) {
+      token, saved, target throws(RPCError) in
       try approvals.checkAgain(RequestSend.self, params, permission)
-      let request = try self.request(params, try self.provider(of: account))
+      let provider = target.provider
+      let request = try self.request(params, provider)
       return .send(provider.authorized(request, by: token, of: saved)) { response, _ in
-        if case .tokenRefused(let message, let oauth) = provider.verdict(on: response) {
+        let verdict = provider.verdict(on: response)
+        if case .tokenRefused(let message, let oauth) = verdict {
           return .failed(.tokenRefused(message: message, oauth))
         }
-        return .done(response)
+        return .done((response, verdict))
       }
     }
-    switch provider.verdict(on: response) {
+    switch verdict {
     case .passed, .tokenRefused: return try result(response)
     case .loginRequired(let message):
       throw RPCError(
-        .loginRequired, "provider \(provider.name): \(message)",
+        .loginRequired, "provider \(name): \(message)",
         hint: accounts[account].map { grant in
           "Sign in again with all the scopes that are needed: `grantctl login \(grant.saved.provider) \(account) --scope …`."
         })
     case .blocked(let message):
       throw RPCError(
-        .providerError, "provider \(provider.name): \(message)",
+        .providerError, "provider \(name): \(message)",
         hint: "Ask the provider why; signing in again does not help.")
     }
   }
@@ -153,12 +155,11 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try providerOfSessions(of: account, "keeps no list of sessions")
-    let metadata = try await known(provider)
-    let sessions = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
-      token, saved throws(RPCError) in
+    let question = try question(account, needs: .metadata, for: permission.caller.uid, until: deadline)
+    try check(question.provider, "keeps no list of sessions")
+    let sessions = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountSessions.self, params, permission)
-      return provider.sessions(of: saved, token: token, metadata: metadata)
+      return target.provider.sessions(of: saved, token: token, metadata: target.metadata)
     }
     return .init(sessions: sessions.map(SessionView.init))
   }
@@ -169,37 +170,27 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try providerOfSessions(of: account, "ends no session by its id")
+    let question = try question(account, needs: .metadata, for: permission.caller.uid, until: deadline)
+    try check(question.provider, "ends no session by its id")
     guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
     }
-    let metadata = try await known(provider)
-    let ended = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
-      token, saved throws(RPCError) in
+    let ended = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountEndSession.self, params, permission)
-      return provider.endSession(params.session_id, of: saved, token: token, metadata: metadata)
+      return target.provider.endSession(params.session_id, of: saved, token: token, metadata: target.metadata)
     }
     // It may have been the account's own: then its token is refused, and must not be handed out.
     if ended {
-      _ = try? await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) { token, saved in
-        provider.sessions(of: saved, token: token, metadata: metadata)
+      _ = try? await ask(question) { token, saved, target in
+        target.provider.sessions(of: saved, token: token, metadata: target.metadata)
       }
     }
     return .init(ended: ended)
   }
 
-  private func providerOfSessions(of account: AccountName, _ lack: String) throws(RPCError) -> any Provider {
-    let provider = try provider(of: account)
+  private func check(_ provider: any Provider, _ lack: String) throws(RPCError) {
     guard provider.logoutTraits.listsSessions else {
       throw RPCError(.unsupportedByProvider, "provider \(provider.name) \(lack)")
-    }
-    return provider
-  }
-
-  private func known(_ provider: any Provider) async throws(RPCError) -> ServerMetadata {
-    switch await providers.metadata(of: provider.name) {
-    case .success(let metadata): return metadata
-    case .failure(let failure): throw providerError(failure, provider: provider.name)
     }
   }
 }

@@ -12,31 +12,24 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
     // Nobody is asked for what cannot be.
-    _ = try provider(of: account)
+    let uid = permission.caller.uid
+    var question = try question(account, needs: .endpoint(.token), for: uid, until: deadline)
     let acting = try await clearActor(params, session, until: deadline)
     // The time that a person took is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
-    let uid = permission.caller.uid
-    let (token, saved) = try await engine.token(
-      of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
-    var actor: Secret?
-    if let acting {
-      actor = try await engine.token(
-        of: acting.account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline
-      ).0.accessToken
+    question.deadline = deadline
+    let (token, saved, target, actor) = try await token(for: question) { [deadline] () throws(RPCError) -> Secret? in
+      guard let acting else { return nil }
+      return try await engine.ownToken(of: acting.account, for: uid, until: deadline).0.accessToken
     }
     let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
-    // The token's own, which may be another than before all that was waited for.
-    let provider = try provider(of: account)
-    try check(saved, isAt: provider.name)
-    let metadata = try await providers.metadata(of: provider.name, with: .token)
     try approvals.checkAgain(TokenExchange.self, params, permission)
     if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
     let sentAt = uptime
     let issued: TokenResponse
     do throws(RPCError) {
       issued = try await talk(
-        provider.exchange(request, of: saved, metadata: metadata), provider.name, until: deadline)
+        target.provider.exchange(request, of: saved, metadata: target.metadata), target, until: deadline)
     } catch {
       throw exchangeRefused(error)
     }
@@ -113,14 +106,13 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> TokenIntrospect.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try provider(of: account)
-    let metadata = try await providers.metadata(of: provider.name, with: .introspection)
-    let (token, _) = try await token(
-      of: account, at: provider.name, for: permission.caller.uid, until: deadline)
-    try approvals.checkAgain(TokenIntrospect.self, params, permission)
-    let answer = try await talk(
-      provider.introspection(of: token.accessToken, hint: "access_token", metadata: metadata), provider.name,
-      until: deadline)
+    let question = try question(
+      account, needs: .endpoint(.introspection), for: permission.caller.uid, until: deadline)
+    let answer = try await ask(question) { token, _, target throws(RPCError) in
+      try approvals.checkAgain(TokenIntrospect.self, params, permission)
+      return target.provider.introspection(
+        of: token.accessToken, hint: "access_token", metadata: target.metadata)
+    }
     return .init(active: answer.active, claims: try claims(JSONValue.object(answer.members).serialized))
   }
 
@@ -130,12 +122,10 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let provider = try provider(of: account)
-    let metadata = try await providers.metadata(of: provider.name, with: .userinfo)
-    let info = try await ask(by: account, provider.name, for: permission.caller.uid, until: deadline) {
-      token, saved throws(RPCError) in
+    let question = try question(account, needs: .endpoint(.userinfo), for: permission.caller.uid, until: deadline)
+    let info = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountUserinfo.self, params, permission)
-      return provider.userInfo(of: saved, token: token, metadata: metadata)
+      return target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
     }
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
   }

@@ -28,28 +28,105 @@ final class AuthorizedCalls: Piece {
     self.audit = audit
   }
 
+  /// A question to an account's provider: whom it was meant for as it came.
+  struct Question: Sendable {
+    let account: AccountName
+    let provider: any Provider
+    /// What it needs of the provider's metadata.
+    let needs: Needs
+    let uid: UInt32
+    var deadline: Duration
+
+    enum Needs {
+      /// It is told none.
+      case nothing
+      case metadata
+      /// The metadata, which must name it.
+      case endpoint(Endpoint)
+    }
+
+    var name: ProviderName { provider.name }
+  }
+
+  func question(
+    _ account: AccountName, needs: Question.Needs, for uid: UInt32, until deadline: Duration
+  ) throws(RPCError) -> Question {
+    Question(account: account, provider: try provider(of: account), needs: needs, uid: uid, deadline: deadline)
+  }
+
+  // MARK: Where it goes
+
+  /// Where a question goes, as it is configured now; an error where a reload has made that another server.
+  func target(of question: Question) async throws(RPCError) -> ProviderEndpoints {
+    let name = question.name
+    try checkUnmoved(question)
+    let target: ProviderEndpoints
+    switch question.needs {
+    case .nothing:
+      guard let connection = providers[name] else { throw providerError(gone(name), provider: name) }
+      target = .init(
+        connection: connection, provider: connection.provider, settings: connection.settings,
+        metadata: ServerMetadata(issuer: ""))
+    case .metadata:
+      switch await providers.endpoints(of: name) {
+      case .success(let endpoints): target = endpoints
+      case .failure(let failure): throw providerError(failure, provider: name)
+      }
+    case .endpoint(let endpoint): target = try await providers.endpoints(of: name, with: endpoint)
+    }
+    try checkUnmoved(question)
+    return target
+  }
+
+  /// A token goes to the server that issued it alone. The account may have become another provider's while something was
+  /// waited for, or the provider of that name another server.
+  func checkUnmoved(_ question: Question) throws(RPCError) {
+    guard let issuer = providers.issuer(of: question.name) else { return }
+    guard issuer == TokenIssuer(question.provider) else { throw providerMoved(question.account) }
+  }
+
+  /// The account's token and where it may be sent. The caller sends it before it waits for anything.
+  ///
+  /// - Parameter more: what else has to be waited for.
+  func token<Other>(
+    for question: Question, with more: () async throws(RPCError) -> Other
+  ) async throws(RPCError) -> (token: SavedToken, saved: SavedGrant, target: ProviderEndpoints, other: Other) {
+    for _ in 0..<Limit.conflicts {
+      let target = try await target(of: question)
+      let other = try await more()
+      let (token, saved) = try await engine.ownToken(
+        of: question.account, for: question.uid, until: question.deadline)
+      guard saved.provider == question.name else { throw providerMoved(question.account) }
+      if providers.isCurrent(target) { return (token, saved, target, other) }
+    }
+    throw providerMoved(question.account)
+  }
+
+  // MARK: Asking
+
   /// A conversation that a caller waits for, no longer than it said.
   func talk<Output: Sendable>(
-    _ step: Step<Output>, _ name: ProviderName, until deadline: Duration
+    _ step: Step<Output>, _ target: ProviderEndpoints, until deadline: Duration
   ) async throws(RPCError) -> Output {
-    switch try await outcome(step, name, until: deadline) {
+    switch try await outcome(step, target, until: deadline) {
     case .success(let output): return output
-    case .failure(let failure): throw providerError(failure, provider: name)
+    case .failure(let failure): throw providerError(failure, provider: target.provider.name)
     }
   }
 
   private func outcome<Output: Sendable>(
-    _ step: Step<Output>, _ name: ProviderName, until deadline: Duration
+    _ step: Step<Output>, _ target: ProviderEndpoints, until deadline: Duration
   ) async throws(RPCError) -> Result<Output, ProviderFailure> {
     let key = waiters.newWork()
     let box = Answer<Output>()
     Task {
-      let result = await providers.converse(step, with: name, for: .callers)
+      let result = await target.connection.converse(step, for: .callers)
       box.result = result
       waiters.wake(key)
     }
     await wait(for: key, until: deadline)
     guard let result = box.result else {
+      let name = target.provider.name
       throw RPCError(
         .timedOut, "provider \(name) did not answer in time",
         hint: "Ask again, with a longer `timeout`. `grantctl doctor \(name)` tells how the provider is.")
@@ -59,42 +136,27 @@ final class AuthorizedCalls: Piece {
 
   /// Asks by the account's token. Where that is refused it is refreshed, and asked once more (RFC 6750 §3.1).
   ///
-  /// - Parameter question: made each time when the token is there, with what is allowed then.
+  /// - Parameter step: made each time when the token is there, with what is allowed and configured then.
   func ask<Output: Sendable>(
-    by account: AccountName, _ name: ProviderName, for uid: UInt32, until deadline: Duration, isLast: Bool = false,
-    _ question: (SavedToken, SavedGrant) throws(RPCError) -> Step<Output>
+    _ question: Question, isLast: Bool = false,
+    _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
   ) async throws(RPCError) -> Output {
-    let (token, saved) = try await token(of: account, at: name, for: uid, until: deadline)
-    switch try await outcome(try question(token, saved), name, until: deadline) {
+    let (token, saved, target, _) = try await token(for: question) { () throws(RPCError) in }
+    let account = question.account
+    switch try await outcome(try step(token, saved, target), target, until: question.deadline) {
     case .success(let output): return output
     case .failure(.tokenRefused(let message, let oauth)):
       guard !isLast else { throw refusedAgain(saved, message, oauth) }
+      // A fresh token would be another server's.
+      try checkUnmoved(question)
       // Generations begin anew with another login: what was refused is the token, not its number.
       if accounts[account]?.token?.accessToken == token.accessToken {
-        let left = max(0, Double((deadline - uptime).milliseconds) / 1000)
+        let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
         _ = try await tokens.reportRejected(
-          .init(account: account.rawValue, generation: token.generation, timeout: left), for: uid)
+          .init(account: account.rawValue, generation: token.generation, timeout: left), for: question.uid)
       }
-      return try await ask(by: account, name, for: uid, until: deadline, isLast: true, question)
-    case .failure(let failure): throw providerError(failure, provider: name)
-    }
-  }
-
-  /// The account's token, to be sent to this provider.
-  func token(
-    of account: AccountName, at name: ProviderName, for uid: UInt32, until deadline: Duration
-  ) async throws(RPCError) -> (SavedToken, SavedGrant) {
-    let (token, saved) = try await engine.token(
-      of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
-    try check(saved, isAt: name)
-    return (token, saved)
-  }
-
-  /// A token is sent to its own provider alone: the account may have become another's while something was waited for.
-  func check(_ saved: SavedGrant, isAt name: ProviderName) throws(RPCError) {
-    guard saved.provider == name else {
-      throw RPCError(
-        .unknownAccount, "account \(saved.account) changed its provider during the request", hint: "Ask again.")
+      return try await ask(question, isLast: true, step)
+    case .failure(let failure): throw providerError(failure, provider: question.name)
     }
   }
 

@@ -43,11 +43,11 @@ extension Logins {
     guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, "the login was not completed in time") }
     let input = try input(params, login.saved)
     let name = login.saved.provider
-    guard let provider = providers[name]?.provider else { throw providerError(gone(name), provider: name) }
+    guard providers[name] != nil else { throw providerError(gone(name), provider: name) }
     table[login.saved.id]?.phase = .exchanging
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    if let error = await resume(login.saved, input, provider) { throw error }
+    if let error = await resume(login.saved, input) { throw error }
     guard let login = table[login.saved.id], let result = try result(of: login) else {
       throw RPCError(.unknownLogin, "no such login")
     }
@@ -55,16 +55,19 @@ extension Logins {
   }
 
   /// Sends what the person gave; an error where the login ends, or waits on.
-  private func resume(_ login: SavedLogin, _ input: LoginInput, _ provider: any Provider) async -> RPCError? {
-    let metadata: ServerMetadata
-    switch await providers.metadata(of: provider.name) {
-    case .success(let known): metadata = known
+  private func resume(_ login: SavedLogin, _ input: LoginInput) async -> RPCError? {
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: login.provider) {
+    case .success(let known): target = known
     case .failure(let failure):
       table[login.id]?.phase = .pending
-      return providerError(failure, provider: provider.name)
+      return providerError(failure, provider: login.provider)
     }
+    if let error = moved(login) { return await fail(login.id, error) }
+    let provider = target.provider
     let sentAt = uptime
-    switch await providers.converse(provider.resume(login, with: input, metadata: metadata), with: provider.name) {
+    let step = provider.resume(login, with: input, metadata: target.metadata)
+    switch await target.connection.converse(step, for: .logins) {
     case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
     case .failure(let failure):
       let error = providerError(failure, provider: provider.name)

@@ -178,7 +178,8 @@ extension Logins {
     if let kept = saved.refreshToken { tokens.remove(kept) }
     let context = provider.revocationContext(of: before.saved, reach: nil)
     return tokens.prefix(max(0, Limit.revocations - revocations.count)).map { token in
-      var revocation = revocations.new(token, "refresh_token", context, provider: saved.provider)
+      var revocation = revocations.new(
+        token, "refresh_token", context, provider: saved.provider, issuer: revocations.issuer(of: token, before))
       revocation.retryAt = now
       return revocation
     }
@@ -193,7 +194,7 @@ extension Logins {
     let refresh = newRefreshToken(issued).map { [(token: $0, hint: "refresh_token")] } ?? []
     await revocations.queue(
       refresh + [(issued.tokens.accessToken, provider.tokenTraits.credential.hint)],
-      revocations.context(of: own), provider: login.provider)
+      revocations.context(of: own), provider: login.provider, issuer: TokenIssuer(provider))
   }
 
   /// Whether a revocation could end another grant that is wanted: some providers end all that the person gave this

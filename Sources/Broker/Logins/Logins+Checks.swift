@@ -4,8 +4,18 @@ import Grants
 import Logging
 import OAuth
 
-// What a login may be asked for.
+// What a login may be asked for, and whether it can go on.
 extension Logins {
+  /// A login goes on at the server that it began at. What the person brings from there, and what proves that it is this
+  /// login's (RFC 7636), must not go to the server that a reload has put in its place.
+  func moved(_ login: SavedLogin) -> RPCError? {
+    guard providers[login.provider] != nil, !providers.isOwn(login.startedAt, of: login.provider) else { return nil }
+    return RPCError(
+      .loginExpired,
+      "provider \(login.provider) was moved to another server or client in the configuration after the login began",
+      hint: "Start again with `grantctl login \(login.provider) \(login.account)`.")
+  }
+
   /// What would change the request's meaning, or what is checked when the browser comes back.
   static let ownParameters: Set<String> = [
     "scope", "resource", "request", "request_uri", "response_mode", "response_type", "nonce", "state", "client_id",

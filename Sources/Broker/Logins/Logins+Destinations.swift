@@ -27,21 +27,20 @@ extension Logins {
     return "short_link: the provider forgets the link after \(lifetime.wholeSeconds) s; open it before"
   }
 
-  func place(
-    _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
-  ) async throws(RPCError) -> AuthorizationPlace {
-    switch await providers.converse(provider.authorization(request, metadata: metadata), with: provider.name) {
+  func place(_ request: LoginRequest, _ target: ProviderEndpoints) async throws(RPCError) -> AuthorizationPlace {
+    let step = target.provider.authorization(request, metadata: target.metadata)
+    switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place
     case .failure(.invalid(let message, nil)): throw .invalidParams(message)
-    case .failure(let failure): throw providerError(failure, provider: provider.name)
+    case .failure(let failure): throw providerError(failure, provider: target.provider.name)
     }
   }
 
-  func devicePlace(
-    _ request: LoginRequest, _ provider: any Provider, _ metadata: ServerMetadata
-  ) async throws(RPCError) -> DevicePlace {
+  func devicePlace(_ request: LoginRequest, _ target: ProviderEndpoints) async throws(RPCError) -> DevicePlace {
+    let (provider, metadata) = (target.provider, target.metadata)
     try providers.demand(.deviceAuthorization, of: metadata, provider)
-    switch await providers.converse(provider.deviceAuthorization(request, metadata: metadata), with: provider.name) {
+    let step = provider.deviceAuthorization(request, metadata: metadata)
+    switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place
     case .failure(let failure): throw providerError(failure, provider: provider.name)
     }

@@ -31,7 +31,7 @@ extension Logins {
 
   /// How long to wait before the next poll; nil: the login is over. `failures`: how many in a row had no answer.
   private func pollOnce(_ device: DeviceLogin, _ login: SavedLogin, failures: inout Int) async -> Duration? {
-    guard let provider = providers[login.provider]?.provider else {
+    guard providers[login.provider] != nil else {
       await fail(login.id, providerError(gone(login.provider), provider: login.provider))
       return nil
     }
@@ -42,10 +42,16 @@ extension Logins {
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    guard case .success(let metadata) = await providers.metadata(of: login.provider) else { return afterSilence() }
+    guard case .success(let target) = await providers.endpoints(of: login.provider) else { return afterSilence() }
     guard table[login.id]?.isPending == true, !isDraining else { return device.interval }
+    if let error = moved(login) {
+      await fail(login.id, error)
+      return nil
+    }
+    let provider = target.provider
     let sentAt = uptime
-    switch await providers.converse(provider.poll(device, login: login, metadata: metadata), with: provider.name) {
+    let step = provider.poll(device, login: login, metadata: target.metadata)
+    switch await target.connection.converse(step, for: .logins) {
     case .failure(let failure) where failure.isOfProvider: return afterSilence(failure.retryAfter ?? .zero)
     case .success(.backOff(let wait)): return afterSilence(wait)
     case .success(.pending(let wait)):

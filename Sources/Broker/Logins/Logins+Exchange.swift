@@ -7,8 +7,9 @@ import OAuth
 extension Logins {
   /// Goes on with what the callback brought. A code has been spent on disk.
   func settle(
-    _ answer: LoginAnswer, _ login: SavedLogin, _ provider: any Provider, _ metadata: ServerMetadata, sentAt: Duration
+    _ answer: LoginAnswer, _ login: SavedLogin, _ target: ProviderEndpoints, sentAt: Duration
   ) async -> RPCError? {
+    let provider = target.provider
     guard case .code(let code, let memory) = answer else {
       return await settle(answer, login, provider, sentAt: sentAt)
     }
@@ -16,12 +17,13 @@ extension Logins {
       complete(login, .codeIssued(code, at: now))
       return nil
     }
+    // A reload may have come while the code was spent on disk.
+    if let error = moved(login) { return await fail(login.id, error) }
     var login = login
     login.memory.merge(memory) { $1 }
     let sentAt = uptime
-    switch await providers.converse(
-      provider.exchange(code: code, login: login, metadata: metadata), with: provider.name)
-    {
+    let step = provider.exchange(code: code, login: login, metadata: target.metadata)
+    switch await target.connection.converse(step, for: .logins) {
     case .failure(let failure): return await fail(login.id, exchangeError(failure, provider: provider.name))
     case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
     }

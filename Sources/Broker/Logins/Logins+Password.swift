@@ -9,7 +9,8 @@ extension Logins {
   func signIn(_ params: LoginPassword.Params, caller: Caller) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
-    guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
+    guard let connection = providers[name] else { throw providers.unknown(params.provider) }
+    let (provider, settings) = (connection.provider, connection.settings)
     guard provider.authorizationTraits.allowsPassword else {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) takes no passwords",
@@ -22,7 +23,9 @@ extension Logins {
     guard !params.username.isEmpty, params.username.utf8.count <= 1024, !params.password.exposed.isEmpty,
       params.password.exposed.utf8.count <= 4096
     else { throw .invalidParams("params.username, params.password: expected texts of at most 1024 and 4096 bytes") }
-    let metadata = try await providers.metadata(of: name, with: .token)
+    let target = try await providers.endpoints(of: name, with: .token)
+    // The person typed the password for the server of before, where settings of before allowed it.
+    guard target.connection === connection, target.settings == settings else { throw providerChanged(name) }
     guard !isDraining, let id = LoginID(rawValue: surroundings.token(bytes: 16)) else { throw shuttingDown() }
     let tokens = provider.tokenTraits
     let login = SavedLogin(
@@ -35,8 +38,8 @@ extension Logins {
     defer { exchangesInFlight -= 1 }
     let sentAt = uptime
     let step = provider.exchange(
-      username: params.username, password: Secret(params.password.exposed), login: login, metadata: metadata)
-    switch await providers.converse(step, with: name) {
+      username: params.username, password: Secret(params.password.exposed), login: login, metadata: target.metadata)
+    switch await connection.converse(step, for: .logins) {
     case .failure(.ended(_, let message, let oauth)):
       throw RPCError(
         .loginDenied, "the provider did not take the name and password: \(message)",

@@ -7,9 +7,20 @@ import OAuth
 // How a login starts.
 extension Logins {
   func startLogin(_ params: LoginStart.Params, caller: Caller) async throws(RPCError) -> LoginStart.Result {
+    for _ in 0..<Limit.conflicts {
+      if let result = try await start(params, caller: caller) { return result }
+    }
+    throw providerChanged(try providerName(params.provider))
+  }
+
+  /// Nil: a reload came, and what was checked and begun was of other settings. Nobody has seen any of it.
+  private func start(
+    _ params: LoginStart.Params, caller: Caller
+  ) async throws(RPCError) -> LoginStart.Result? {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
-    guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
+    guard let connection = providers[name] else { throw providers.unknown(params.provider) }
+    let (provider, settings) = (connection.provider, connection.settings)
     let account = try accountName(params.account ?? params.provider)
     try checkLogin(params, account, provider: name, caller: caller)
     try checkWishes(params, provider)
@@ -19,11 +30,12 @@ extension Logins {
     if let other { throw waitsAlready(other, caller: caller) }
     let kinds = try kinds(params.destinations)
     let redirectURI = kinds == ["device"] ? nil : try addresses.redirectURI(provider.authorizationTraits)
-    let metadata: ServerMetadata
-    switch await providers.metadata(of: name) {
-    case .success(let known): metadata = known
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: name) {
+    case .success(let known): target = known
     case .failure(let failure): throw providerError(failure, provider: name)
     }
+    guard target.connection === connection, target.settings == settings else { return nil }
     var request = loginRequest(params, account, provider, redirectURI)
     var destinations: [Destination] = []
     var warnings: [String] = []
@@ -31,7 +43,7 @@ extension Logins {
     if let redirectURI {
       let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
       if !usable.isEmpty {
-        let place = try await place(request, provider, metadata)
+        let place = try await place(request, target)
         warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
         memory = place.memory
         destinations = self.destinations(usable, place, redirectURI)
@@ -39,12 +51,13 @@ extension Logins {
     }
     var device: DevicePlace?
     if let rank = kinds.firstIndex(of: "device") {
-      let place = try await devicePlace(request, provider, metadata)
+      let place = try await devicePlace(request, target)
       warnings += place.warnings
       destinations.insert(destination(place), at: min(rank, destinations.count))
       device = place
     }
     if destinations.allSatisfy({ $0.kind == "device" }) { request.redirectURI = nil }
+    guard providers.isCurrent(target) else { return nil }
     let login = try await save(
       request, params, account, device: device, memory: memory, first: destinations.first, provider: provider,
       caller: caller)

@@ -27,22 +27,22 @@ final class BackChannelLogouts: Piece {
 
   func handleLogout(provider text: String, form: Data) async -> LogoutOutcome {
     guard !isDraining else { return .unavailable }
-    guard let name = ProviderName(rawValue: text), let connection = providers[name],
-      connection.provider.logoutTraits.acceptsLogoutTokens
+    guard let name = ProviderName(rawValue: text),
+      providers[name]?.provider.logoutTraits.acceptsLogoutTokens == true
     else { return .refused("no provider of that name takes logout tokens here") }
     let token: LogoutToken
-    switch await providers.metadata(of: name) {
+    switch await providers.endpoints(of: name) {
     case .failure: return .unavailable
-    case .success(let metadata):
+    case .success(let target):
       let step: Step<LogoutToken>
       do throws(LogoutTokenError) {
-        step = connection.provider.logout(try LogoutToken.parse(form: form), metadata: metadata)
+        step = target.provider.logout(try LogoutToken.parse(form: form), metadata: target.metadata)
       } catch {
         // Whoever reaches the endpoint can cause this.
         logger.info("refused a logout token of provider \(name): \(error)", metadata: ["provider": "\(name)"])
         return .refused(error.description)
       }
-      switch await providers.converse(step, with: name) {
+      switch await target.connection.converse(step, for: .logins) {
       case .success(let proven): token = proven
       case .failure(let failure) where failure.isOfProvider: return .unavailable
       case .failure(let failure):
@@ -103,7 +103,9 @@ final class BackChannelLogouts: Piece {
     accounts[account]?.signedOut(Failure(message: message, at: now))
     accounts.changed(account)
     await accounts.saveStanding(of: account, "the end of a session")
-    await revocations.queue(dead, revocations.context(of: saved), provider: saved.provider)
+    await revocations.queue(
+      dead, revocations.context(of: saved), provider: saved.provider,
+      issuer: providers.issuer(of: saved.provider, at: saved.refreshTokenSince))
     guard let grant = accounts[account] else { return }
     accounts.reportEnd(of: grant)
     accounts.changed(account)

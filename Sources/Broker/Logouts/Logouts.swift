@@ -45,12 +45,13 @@ final class Logouts: Piece {
     var steps = await revoke(pending, of: grant.saved.provider)
     var url: String?
     if params.end_session == true {
-      url = await endings.begin(of: grant.saved)
-      steps.append(
-        url == nil
-          ? .init(
-            step: "end_session", result: "unsupported", message: "the provider has no end_session_endpoint")
-          : .init(step: "end_session", result: "queued", message: "open the URL in the person's browser"))
+      let step = "end_session"
+      do throws(Objection) {
+        url = try await endings.begin(of: grant.saved)
+        steps.append(.init(step: step, result: "queued", message: "open the URL in the person's browser"))
+      } catch {
+        steps.append(.init(step: step, result: "unsupported", message: error.message))
+      }
     }
     steps.append(.init(step: "forget", result: "done"))
     return .init(steps: steps, end_session_url: url)
@@ -75,7 +76,10 @@ final class Logouts: Piece {
       guard let grant = accounts[account], isMeant(grant) else { throw unknownAccount(account.rawValue) }
       let tokens = revoke ? liveTokens(grant) : []
       let context = revocations.context(of: grant.saved, reach: reach)
-      let pending = tokens.map { revocations.new($0.token, $0.hint, context, provider: grant.saved.provider) }
+      let pending = tokens.map {
+        revocations.new(
+          $0.token, $0.hint, context, provider: grant.saved.provider, issuer: revocations.issuer(of: $0.token, grant))
+      }
       do throws(StoreError) {
         try await journal.commit(
           [.removeGrant(account)] + pending.map { .putRevocation($0) },

@@ -32,20 +32,38 @@ final class Revocations: Piece {
   // MARK: What is to be revoked
 
   /// One that is tried by whoever makes it; after a minute by itself.
+  ///
+  /// - Parameter issuer: who issued the token; nil: whoever the provider is now.
   func new(
-    _ token: Secret, _ hint: String, _ context: [String: String] = [:], provider: ProviderName
+    _ token: Secret, _ hint: String, _ context: [String: String] = [:], provider: ProviderName,
+    issuer: TokenIssuer? = nil
   ) -> PendingRevocation {
-    PendingRevocation(
+    var context = context
+    context[Self.issuerKey] = (issuer ?? providers.issuer(of: provider))?.text
+    return PendingRevocation(
       id: surroundings.token(bytes: 12), provider: provider, token: token, hint: hint, context: context, attempts: 0,
       retryAt: now + .seconds(60), expiresAt: now + Limit.revocationLife)
   }
 
+  /// Who issued one of the grant's tokens.
+  func issuer(of token: Secret, _ grant: Grant) -> TokenIssuer? {
+    var moment = grant.tokens.first { $0.accessToken == token }?.issuedAt ?? grant.saved.refreshTokenSince
+    if case .committing(_, let renewal) = grant.phase, renewal.grant.refreshToken == token {
+      moment = renewal.grant.refreshTokenSince
+    }
+    return providers.issuer(of: grant.saved.provider, at: moment)
+  }
+
+  /// In the context of a revocation: who issued its token. Absent in those of before this was kept.
+  private static let issuerKey = "issued_by"
+
   /// Adds as many as there is room for, to be tried at once. The caller commits them.
   func add(
-    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName
+    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName,
+    issuer: TokenIssuer? = nil
   ) -> [PendingRevocation] {
     let added = tokens.prefix(max(0, Limit.revocations - pending.count)).map {
-      var revocation = new($0.token, $0.hint, context, provider: provider)
+      var revocation = new($0.token, $0.hint, context, provider: provider, issuer: issuer)
       revocation.retryAt = now
       return revocation
     }
@@ -55,9 +73,10 @@ final class Revocations: Piece {
 
   /// Adds and commits them.
   func queue(
-    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName
+    _ tokens: [(token: Secret, hint: String)], _ context: [String: String] = [:], provider: ProviderName,
+    issuer: TokenIssuer? = nil
   ) async {
-    let added = add(tokens, context, provider: provider)
+    let added = add(tokens, context, provider: provider, issuer: issuer)
     guard !added.isEmpty else { return }
     await journal.commitOrWarn(added.map { .putRevocation($0) }, "a token to revoke")
     wakeScheduler()
@@ -104,17 +123,25 @@ final class Revocations: Piece {
   func revoke(_ revocation: PendingRevocation) async -> AccountLogout.Step {
     let step = "revoke_\(revocation.hint)"
     guard isWanted(revocation) else { return obsolete(step) }
-    guard let connection = providers[revocation.provider] else {
+    guard providers[revocation.provider] != nil else {
       // It may be configured again: the token is live until somebody revokes it.
       return await settle(revocation, step, .retryLater(after: nil), "the provider is not configured")
     }
-    let provider = connection.provider
-    let metadata: ServerMetadata
-    switch await connection.currentMetadata() {
-    case .success(let known): metadata = known
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: revocation.provider) {
+    case .success(let known): target = known
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }
     guard isWanted(revocation) else { return obsolete(step) }
+    // The token is live at the server that issued it, and no other can end it: it would only learn it. How that server is
+    // asked, and by which client, is in no configuration any more. It may be configured again; until then, or until it is
+    // given up after a week, the token stays here. One that is on its way already is revoked where it was issued.
+    guard revocation.context[Self.issuerKey].map({ $0 == target.issuer.text }) ?? true else {
+      return await settle(
+        revocation, step, .retryLater(after: nil),
+        "the token is of another server or client than the provider is now; it is revoked if that is configured again")
+    }
+    let (connection, provider, metadata) = (target.connection, target.provider, target.metadata)
     var revocation = revocation
     var (token, hint) = (revocation.token, revocation.hint)
     if let refresh = provider.tokenToRevoke(for: token, hint: hint, metadata: metadata) {

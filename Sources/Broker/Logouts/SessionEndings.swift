@@ -31,14 +31,20 @@ final class SessionEndings: Piece {
   var count: Int { endings.count }
 
   /// Where a browser ends the person's session at the provider (OpenID Connect RP-Initiated Logout §2).
-  func begin(of saved: SavedGrant) async -> String? {
-    guard case .success(let metadata) = await providers.metadata(of: saved.provider),
-      let provider = providers[saved.provider]?.provider
-    else { return nil }
+  ///
+  /// The URL has the ID token, and names the person to whoever reads it: it leads to the server that they signed in at, or
+  /// nowhere.
+  func begin(of saved: SavedGrant) async throws(Objection) -> String {
+    let lack = Objection("the provider has no end_session_endpoint")
+    guard case .success(let target) = await providers.endpoints(of: saved.provider) else { throw lack }
+    guard providers.isOwn(saved.loggedInAt, of: saved.provider) else {
+      throw Objection("the provider is configured at another server, or for another client, since the login")
+    }
+    let provider = target.provider
     let state = Secret(surroundings.token(bytes: 16))
     let address = provider.logoutTraits.returnAddress(port: addresses.port)
-    guard let url = provider.endSession(of: saved, returnTo: address, state: state, metadata: metadata) else {
-      return nil
+    guard let url = provider.endSession(of: saved, returnTo: address, state: state, metadata: target.metadata) else {
+      throw lack
     }
     if let address { expect(address, state, from: saved.provider) }
     return url.absoluteString

@@ -216,7 +216,8 @@ final class ProviderConnection: Piece {
     }
   }
 
-  /// Runs an exchange to its end.
+  /// Runs an exchange to its end. What is sent in it, and where, is of the provider that made its first step: a reload in
+  /// its middle changes neither.
   ///
   /// - Parameters:
   ///   - use: a refresh uses the signing keys at hand. An answer that may hold a rotated refresh token waits for no other

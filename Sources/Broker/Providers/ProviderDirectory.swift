@@ -10,6 +10,8 @@ final class ProviderDirectory: Piece {
   private let transport: any Transport
   private let journal: Journal
   private var connections: [ProviderName: ProviderConnection] = [:]
+  /// Of those that were removed too: accounts keep what they issued. Bounded by the names that were ever configured.
+  private var issuers: [ProviderName: TokenIssuers] = [:]
   private var refreshesAtOnce: Int
 
   init(
@@ -34,6 +36,7 @@ final class ProviderDirectory: Piece {
   func add(_ provider: any Provider) -> ProviderConnection {
     let connection = connection(to: provider)
     connections[provider.name] = connection
+    noteIssuer(of: provider)
     return connection
   }
 
@@ -60,7 +63,37 @@ final class ProviderDirectory: Piece {
     for connection in connections.values { connection.refreshesAtOnce = refreshesAtOnce }
     let kept = Set(providers.map(\.name))
     for name in Array(connections.keys) where !kept.contains(name) { remove(name) }
-    for provider in providers { (connections[provider.name] ?? add(provider)).configure(provider) }
+    for provider in providers {
+      (connections[provider.name] ?? add(provider)).configure(provider)
+      noteIssuer(of: provider)
+    }
+  }
+
+  /// Somebody set the clock.
+  func clockStepped(by step: Duration) {
+    for connection in connections.values { connection.clockStepped(by: step) }
+    for name in Array(issuers.keys) { issuers[name]?.clockStepped(by: step) }
+  }
+
+  // MARK: Who issued what
+
+  private func noteIssuer(of provider: any Provider) {
+    let issuer = TokenIssuer(provider)
+    issuers[provider.name, default: TokenIssuers(issuer)].configure(issuer, at: now)
+  }
+
+  /// Who issues the provider's tokens now; nil: it is not configured.
+  func issuer(of name: ProviderName) -> TokenIssuer? { connections[name].map { TokenIssuer($0.provider) } }
+
+  /// Who issued what the provider of this name was asked for at that moment; nil: it has not been configured in this run.
+  func issuer(of name: ProviderName, at moment: Timestamp) -> TokenIssuer? {
+    issuers[name]?.issuer(at: moment, now: now)
+  }
+
+  /// Whether what the provider was asked for at that moment is of the server that is configured now.
+  func isOwn(_ moment: Timestamp, of name: ProviderName) -> Bool {
+    guard let issuer = issuer(of: name) else { return false }
+    return self.issuer(of: name, at: moment) == issuer
   }
 
   // MARK: By name
@@ -70,22 +103,36 @@ final class ProviderDirectory: Piece {
     return await connection.currentMetadata()
   }
 
-  func converse<Output: Sendable>(
-    _ step: Step<Output>, with name: ProviderName, for use: ConnectionPool.Use = .logins
-  ) async -> Result<Output, ProviderFailure> {
-    guard let connection = connections[name] else { return .failure(gone(name)) }
-    return await connection.converse(step, for: use)
+  /// The provider and its metadata, both of the settings of now: a reload may come while metadata are waited for.
+  func endpoints(of name: ProviderName) async -> Result<ProviderEndpoints, ProviderFailure> {
+    for _ in 0..<Limit.conflicts {
+      guard let connection = connections[name] else { return .failure(gone(name)) }
+      let (provider, settings) = (connection.provider, connection.settings)
+      let result = await connection.currentMetadata()
+      guard isCurrent(connection, settings) else { continue }
+      return result.map { .init(connection: connection, provider: provider, settings: settings, metadata: $0) }
+    }
+    return .failure(.notSent(message: "the configuration changes while the provider is asked"))
   }
 
-  /// The metadata, once they name the endpoint; `unsupported_by_provider` where they do not.
-  func metadata(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ServerMetadata {
-    switch await metadata(of: name) {
-    case .success(let metadata):
-      guard let provider = connections[name]?.provider else { throw providerError(gone(name), provider: name) }
-      try demand(endpoint, of: metadata, provider)
-      return metadata
+  /// The same, once the metadata name the endpoint; `unsupported_by_provider` where they do not.
+  func endpoints(of name: ProviderName, with endpoint: Endpoint) async throws(RPCError) -> ProviderEndpoints {
+    switch await endpoints(of: name) {
+    case .success(let endpoints):
+      try demand(endpoint, of: endpoints.metadata, endpoints.provider)
+      return endpoints
     case .failure(let failure): throw providerError(failure, provider: name)
     }
+  }
+
+  /// Whether no reload has come since they were read.
+  func isCurrent(_ endpoints: ProviderEndpoints) -> Bool {
+    isCurrent(endpoints.connection, endpoints.settings)
+  }
+
+  /// Whether the provider still has these settings.
+  func isCurrent(_ connection: ProviderConnection, _ settings: UInt64) -> Bool {
+    connections[connection.provider.name] === connection && connection.settings == settings
   }
 
   func demand(_ endpoint: Endpoint, of metadata: ServerMetadata, _ provider: any Provider) throws(RPCError) {

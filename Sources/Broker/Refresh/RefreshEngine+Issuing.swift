@@ -41,7 +41,7 @@ extension RefreshEngine {
     let answer =
       isFresh
       ? grant.lastResort(at: now) : grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy)
-    guard case .token(let token)? = answer else { return nil }
+    guard case .token(let token)? = answer, isOwn(token, grant.saved) else { return nil }
     return token.accessToken
   }
 
@@ -72,8 +72,7 @@ extension RefreshEngine {
         return .blocked(message: "account \(account) is itself had by an exchange")
       }
       do throws(RPCError) {
-        _ = try await token(
-          of: account, SavedToken.Key(), minimumTTL: nil, for: nil, until: uptime + Limit.subjectTokenWait)
+        _ = try await ownToken(of: account, for: nil, until: uptime + Limit.subjectTokenWait)
       } catch {
         return .blocked(message: error.message)
       }

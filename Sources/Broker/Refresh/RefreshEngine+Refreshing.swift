@@ -23,7 +23,7 @@ extension RefreshEngine {
 
   /// Whether the provider still has the settings that something was asked for under.
   private func isCurrent(_ asked: Asked) -> Bool {
-    providers[asked.provider.name] === asked.connection && asked.connection.settings == asked.settings
+    providers.isCurrent(asked.connection, asked.settings)
   }
 
   func refresh(
@@ -92,7 +92,8 @@ extension RefreshEngine {
     // Where nothing rotates it can be asked again: it need not wait for a disk that is mended.
     case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
     }
-    // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata.
+    // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata. What it trades
+    // is of before a reload too.
     guard !isDraining, isCurrent(asked) else { return (attempt, nil) }
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
@@ -181,7 +182,8 @@ extension RefreshEngine {
     // That of a login may be of the same grant (docs/decisions/0030).
     guard current == nil || provider.revocationTraits.endsReplaced else { return }
     await revocations.queue(
-      [(token, "refresh_token")], before.map { revocations.context(of: $0) } ?? [:], provider: provider.name)
+      [(token, "refresh_token")], before.map { revocations.context(of: $0) } ?? [:], provider: provider.name,
+      issuer: TokenIssuer(provider))
   }
 
   /// Tries until the renewal is on disk: until then it is in memory only, and nobody sees it. False: it is not wanted

@@ -52,6 +52,37 @@ extension RefreshEngine {
     throw timedOut(account)
   }
 
+  /// The account's token, to be sent to a server: one of the server and the client that its provider is configured with.
+  ///
+  /// A reload may have moved the provider. Then a token of before counts as refused, as the server of now would refuse it,
+  /// and is not sent there for that; the next one is had from the server of now. Where none can be had without a person,
+  /// the token stays: it is good again when the configuration is what it was.
+  func ownToken(
+    of account: AccountName, for uid: UInt32?, until deadline: Duration
+  ) async throws(RPCError) -> (SavedToken, SavedGrant) {
+    // An answer of the server of before may be under way, and be there first.
+    for _ in 0..<Limit.conflicts {
+      let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
+      guard !isOwn(token, saved) else { return (token, saved) }
+      guard saved.isRenewable else { throw foreignToken(saved) }
+      if accounts[account]?.token?.accessToken == token.accessToken {
+        _ = accounts[account]?.rejected(generation: token.generation, at: now)
+        accounts.publish(account)
+      }
+    }
+    throw providerMoved(account)
+  }
+
+  /// Whether the server and the client that are configured now are those that the token is of.
+  func isOwn(_ token: SavedToken, _ saved: SavedGrant) -> Bool { providers.isOwn(token.issuedAt, of: saved.provider) }
+
+  private func foreignToken(_ saved: SavedGrant) -> RPCError {
+    RPCError(
+      .loginRequired,
+      "the token of account \(saved.account) is of another server or client than provider \(saved.provider) is now",
+      hint: accounts.loginHint(saved))
+  }
+
   private func begin(_ account: AccountName, _ grant: Grant, _ key: SavedToken.Key) throws(RPCError) {
     guard !isDraining else { throw shuttingDown() }
     switch want(account, key) {

@@ -15,6 +15,19 @@ func gone(_ name: ProviderName) -> ProviderFailure {
   .misconfigured(message: "provider \(name) is no longer configured", nil)
 }
 
+/// A reload moved the account to another provider, or its provider to another server, while a request waited. What it was
+/// meant for is no longer there.
+func providerMoved(_ account: AccountName) -> RPCError {
+  RPCError(.unknownAccount, "account \(account) changed its provider during the request", hint: "Ask again.")
+}
+
+/// A reload changed the provider while a request waited, before anything was sent.
+func providerChanged(_ name: ProviderName) -> RPCError {
+  RPCError(
+    .temporarilyUnavailable, "the configuration of provider \(name) changed during the request", hint: "Ask again.",
+    retryAfter: 1)
+}
+
 /// What a failed conversation means for the login or request that held it.
 func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
   let oauth = failure.oauth.map { OAuthDetail($0) }

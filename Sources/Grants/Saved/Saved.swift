@@ -65,6 +65,9 @@ public struct SavedGrant: Sendable, Equatable {
     self.sourceFingerprint = sourceFingerprint
   }
 
+  /// When the refresh token was handed out, as far as that was kept.
+  public var refreshTokenSince: Timestamp { refreshTokenIssuedAt ?? loggedInAt }
+
   /// A new access token can be had without a person.
   public var isRenewable: Bool { refreshToken != nil || kind.isUnattended }
 }

@@ -23,7 +23,7 @@ public struct OAuthProvider: Provider {
     self.settings = settings
     description = ProviderDescription(
       kind: settings.kind.rawValue, profile: settings.profile, displayName: settings.displayName,
-      issuer: settings.issuer?.rawValue, clientID: settings.clientID)
+      issuer: settings.issuer?.rawValue, clientID: settings.clientID, server: settings.tokenServer)
     authorizationTraits = AuthorizationTraits(settings)
     tokenTraits = TokenTraits(settings)
     refreshTraits = RefreshTraits(

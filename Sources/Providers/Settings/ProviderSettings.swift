@@ -1,3 +1,4 @@
+import Foundation
 public import Grants
 public import OAuth
 
@@ -103,6 +104,13 @@ public struct ProviderSettings: Sendable, Equatable {
     var quirks = response
     quirks.path = refreshPath ?? response.path
     return quirks
+  }
+
+  /// The origin of the token endpoint, where that is set by hand.
+  var tokenServer: String? {
+    endpoints.token.map { text in
+      URL(string: text).map { HTTPRequest(purpose: .token, method: "POST", url: $0).origin } ?? text
+    }
   }
 
   /// Endpoints set by hand; text, so that a bad one is an error that names its key.

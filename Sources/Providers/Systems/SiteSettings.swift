@@ -61,7 +61,9 @@ public struct SiteSettings: Sendable, Equatable {
 extension SiteSettings {
   /// - Parameter client: by what name the system knows this client.
   func description(kind: String, client: String) -> ProviderDescription {
-    ProviderDescription(kind: kind, profile: profile, displayName: displayName, issuer: nil, clientID: client)
+    ProviderDescription(
+      kind: kind, profile: profile, displayName: displayName, issuer: nil, clientID: client,
+      server: baseURL.absoluteString)
   }
 
   var authorization: AuthorizationTraits {

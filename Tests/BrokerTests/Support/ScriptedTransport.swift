@@ -80,6 +80,8 @@ final class ScriptedTransport: Transport {
   func requests(_ purpose: Purpose) -> [HTTPRequest] {
     state.withLock { $0.requests.filter { $0.purpose == purpose } }
   }
+  /// All of them, in their order.
+  var requests: [HTTPRequest] { state.withLock { $0.requests } }
   /// Over which pools they went, in their order.
   func pools(_ purpose: Purpose) -> [ConnectionPool] {
     state.withLock { state in

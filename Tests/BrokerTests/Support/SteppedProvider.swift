@@ -29,7 +29,7 @@ struct SteppedProvider: Provider {
   var revocationTraits: RevocationTraits { base.revocationTraits }
 
   var name: ProviderName { base.name }
-  func discovery() -> HTTPRequest? { nil }
+  func discovery() -> HTTPRequest? { base.discovery() }
   func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
     try base.metadata(from: response)
   }
@@ -65,10 +65,15 @@ struct SteppedProvider: Provider {
     return ask(["code": login.memory["code"]?.exposed ?? "", "session_id": id], login)
   }
 
+  /// At the issuer, where there is one.
+  private func address(_ path: String) -> URL {
+    URL(string: (base.settings.issuer?.rawValue ?? "https://id.example") + path)!
+  }
+
   private func ask(_ form: [String: String], _ login: SavedLogin) -> Step<LoginAnswer> {
     let body = form.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: "&")
     let request = HTTPRequest(
-      purpose: .token, method: "POST", url: URL(string: "https://id.example/token")!, body: Data(body.utf8))
+      purpose: .token, method: "POST", url: address("/token"), body: Data(body.utf8))
     return .send(request) { response, _ in
       switch response.status {
       case 419:
@@ -87,7 +92,7 @@ struct SteppedProvider: Provider {
 
   func sessions(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<[ProviderSession]> {
     let request = HTTPRequest(
-      purpose: .resource, method: "GET", url: URL(string: "https://id.example/sessions")!,
+      purpose: .resource, method: "GET", url: address("/sessions"),
       headers: [.init("Authorization", "Bearer \(token.accessToken.exposed)")])
     return .send(request) { response, _ in
       response.status == 401
@@ -107,6 +112,15 @@ struct SteppedProvider: Provider {
   func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
     base.userInfo(of: grant, token: token, metadata: metadata)
   }
+  func exchange(
+    _ request: TokenExchangeRequest, of grant: SavedGrant, metadata: ServerMetadata
+  ) -> Step<TokenResponse> {
+    base.exchange(request, of: grant, metadata: metadata)
+  }
+  func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
+    base.authorized(request, by: token, of: grant)
+  }
+  func verdict(on response: HTTPResponse) -> ResourceVerdict { base.verdict(on: response) }
   func issue(
     _ source: GrantSource, to grant: SavedGrant, key: SavedToken.Key, subject: Secret?, actor: Secret?,
     metadata: ServerMetadata

@@ -123,18 +123,18 @@ extension Logins {
   }
 
   private func take(_ address: ReturnedAddress, _ login: SavedLogin) async -> CallbackVerdict {
-    guard let provider = providers[login.provider]?.provider else {
-      return .refused(providerError(gone(login.provider), provider: login.provider))
-    }
-    let metadata: ServerMetadata
-    switch await providers.metadata(of: login.provider) {
-    case .success(let known): metadata = known
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: login.provider) {
+    case .success(let known): target = known
     case .failure(let failure): return .refused(providerError(failure, provider: login.provider))
     }
+    if let spent = spent(login.id) { return spent }
+    if let error = moved(login) { return .failed(await fail(login.id, error)) }
+    let provider = target.provider
     let sentAt = uptime
     let answer: LoginAnswer
-    switch await providers.converse(provider.answer(to: address, login: login, metadata: metadata), with: provider.name)
-    {
+    let step = provider.answer(to: address, login: login, metadata: target.metadata)
+    switch await target.connection.converse(step, for: .logins) {
     case .failure(let failure): return .refused(providerError(failure, provider: provider.name))
     case .success(.success(let found)): answer = found
     case .success(.failure(let error)):
@@ -153,7 +153,7 @@ extension Logins {
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
     if let verdict = await spend(answer, login) { return verdict }
-    let error = await settle(answer, login, provider, metadata, sentAt: sentAt)
+    let error = await settle(answer, login, target, sentAt: sentAt)
     if let error { return .failed(error) }
     if let held = table[login.id], held.isPending, let action = held.saved.action {
       return .actionRequired(login.id, action)

@@ -7,13 +7,19 @@ public struct ProviderDescription: Sendable, Equatable {
   public var displayName: String
   public var issuer: String?
   public var clientID: String
+  /// The server, where it is configured beside the issuer or without one: the origin of the token endpoint, or the
+  /// address that all others begin with.
+  public var server: String?
 
-  public init(kind: String, profile: String?, displayName: String, issuer: String?, clientID: String) {
+  public init(
+    kind: String, profile: String?, displayName: String, issuer: String?, clientID: String, server: String? = nil
+  ) {
     self.kind = kind
     self.profile = profile
     self.displayName = displayName
     self.issuer = issuer
     self.clientID = clientID
+    self.server = server
   }
 }
 
