@@ -32,7 +32,7 @@ extension Logins {
   /// How long to wait before the next poll; nil: the login is over. `failures`: how many in a row had no answer.
   private func pollOnce(_ device: DeviceLogin, _ login: SavedLogin, failures: inout Int) async -> Duration? {
     guard providers[login.provider] != nil else {
-      await fail(login.id, providerError(gone(login.provider), provider: login.provider))
+      await endPolling(of: login, providerError(gone(login.provider), provider: login.provider))
       return nil
     }
     func afterSilence(_ asked: Duration = .zero) -> Duration {
@@ -61,15 +61,29 @@ extension Logins {
       failures = 0
       await saveInterval(interval, of: login.id)
       return interval
-    case .failure(let failure): await fail(login.id, providerError(failure, provider: provider.name))
+    case .failure(let failure): await endPolling(of: login, providerError(failure, provider: provider.name))
     case .success(.denied(let oauth)):
       let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
-      await fail(login.id, error)
+      await endPolling(of: login, error)
     case .success(.expired):
-      await fail(login.id, RPCError(.loginExpired, "the code was not confirmed in time, or the provider forgot it"))
+      let error = RPCError(.loginExpired, "the code was not confirmed in time, or the provider forgot it")
+      await endPolling(of: login, error)
     case .success(.issued(let issued)): await adoptPolled(issued, login, provider, sentAt: sentAt)
     }
     return nil
+  }
+
+  /// The device code is of no use any more. That ends a login which has no other way; one with a redirect URI goes on
+  /// waiting for the browser until its own expiry, as the provider says nothing of that.
+  private func endPolling(of login: SavedLogin, _ error: RPCError) async {
+    guard !login.redirectURI.isEmpty else { return await failIfPending(login.id, error) }
+    guard table[login.id]?.saved.device != nil else { return }
+    // A restart does not ask again.
+    table[login.id]?.saved.device = nil
+    logger.notice(
+      "the code of the login of \(login.account) on another device ended: \(error.message); a browser can complete it",
+      metadata: ["account": "\(login.account)", "provider": "\(login.provider)"])
+    await saveIfPending(login.id, "the end of a device code")
   }
 
   private func adoptPolled(_ issued: Issued, _ login: SavedLogin, _ provider: any Provider, sentAt: Duration) async {

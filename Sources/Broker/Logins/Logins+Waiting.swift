@@ -86,8 +86,13 @@ extension Logins {
 
   /// Nobody came in time; one whose code is being traded is not ended by that.
   func expire(_ id: LoginID) async {
+    await failIfPending(id, RPCError(.loginExpired, "the login was not completed in time"))
+  }
+
+  /// Ends a login that waits. While it is exchanged, only the exchange knows how it ends.
+  func failIfPending(_ id: LoginID, _ error: RPCError) async {
     guard table[id]?.isPending == true else { return }
-    await fail(id, RPCError(.loginExpired, "the login was not completed in time"))
+    await fail(id, error)
   }
 
   /// Ends a login with what it was for, which is on disk or handed out; the login is on disk no more.
@@ -98,7 +103,8 @@ extension Logins {
     emit(login: login, .loginCompleted)
   }
 
-  /// Ends a login with an error, in memory and on disk; returns the error.
+  /// Ends a login with an error, in memory and on disk; returns the error. For the login's own exchange, and for a
+  /// login that has just been seen to be pending.
   @discardableResult
   func fail(_ id: LoginID, _ error: RPCError) async -> RPCError {
     guard let login = end(id, .failed(error, at: now)) else { return error }

@@ -256,6 +256,28 @@ import Testing
     #expect(try await rig.waitFor(second).state == .completed)
   }
 
+  @Test("A stranger's answer fails no login that goes on with what the person said")
+  func strangerMeanwhile() async throws {
+    let configuration = BrokerConfiguration.plain([SteppedProvider(settings: Server.first.discovered())])
+    let rig = try await Rig.ofServers(configuration)
+    let login = try await rig.start()
+    let address = login.destinations[0].redirect_uri ?? ""
+    #expect(await rig.broker.handleCallback(url: "\(address)?key=work").kind == .actionRequired)
+    // The metadata are asked for again.
+    try await rig.reload(configuration)
+    rig.transport.hold(.discovery)
+    let stranger = Task { await rig.broker.handleCallback(url: "\(address)?key=evil").kind }
+    #expect(await eventually { rig.transport.held(.discovery) == 1 })
+    let call = Task {
+      try await rig.call(LoginContinue.self, .init(login_id: login.login_id, attributes: ["a": .string("b")])).state
+    }
+    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 1 })
+    rig.transport.release(.discovery)
+    #expect(await stranger.value == .alreadyCompleted)
+    #expect(try await call.value == .completed)
+    #expect(try await rig.waitFor(login).state == .completed)
+  }
+
   @Test("A login's id is an argument of a command, also where the entropy begins it with a hyphen")
   func hyphen() async throws {
     let rig = try await rig { $0.authorizationTraits.correlation = .state }

@@ -178,6 +178,66 @@ struct DevicePollingTests {
     #expect(rig.store.revocations.isEmpty && rig.store.grant("work") != nil)
   }
 
+  enum Moment: CaseIterable { case before, exchanging, after }
+
+  private static let codes = ["expired_token", "access_denied", "invalid_grant", "invalid_client", "unheard_of"]
+  static let ends = codes.flatMap { code in Moment.allCases.map { (code, $0) } }
+
+  @Test(
+    "goes on where the device's answer ends its part, before the browser comes, meanwhile or afterwards",
+    arguments: ends)
+  func deviceEnds(code: String, moment: Moment) async throws {
+    let (rig, login) = try await Self.beginBoth()
+    let refusal = TokenServer.refused(code)
+    rig.transport.answer(.token) { request throws(TransportError) in
+      if request.form["device_code"] != nil { return try refusal(request) }
+      return TokenServer.granted(request, lifetime: 3600)
+    }
+    rig.transport.hold(.token)
+    #expect(await eventually { rig.clock.sleepers >= 1 })
+    rig.clock.advance(.seconds(5))
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    if moment == .before {
+      rig.transport.release(.token)
+      #expect(await eventually { rig.store.logins.first?.device == nil })
+      #expect(try await rig.waitFor(login).state == .pending && rig.store.logins.count == 1)
+      #expect(await rig.callBack(login).kind == .completed)
+    } else {
+      let callback = Task { await rig.callBack(login).kind }
+      #expect(await eventually { rig.transport.held(.token) == 2 })
+      rig.transport.releaseOne(.token, last: moment == .after)
+      #expect(await eventually { await rig.broker.logins.exchangesInFlight == 1 })
+      rig.transport.release(.token)
+      #expect(await callback.value == .completed)
+    }
+    #expect(await eventually { await rig.broker.logins.exchangesInFlight == 0 })
+    #expect(try await rig.waitFor(login).state == .completed)
+    #expect(try await rig.token("work").access_token == "work-a1")
+    await rig.broker.trail.flush()
+    let told: Set<String> = [EventType.loginCompleted.rawValue, EventType.loginFailed.rawValue]
+    let ends = rig.audit.records.map(\.entry).filter { told.contains($0.method) }
+    #expect(ends.map(\.result) == [AuditEntry.ok])
+    rig.clock.advance(.seconds(600))
+    await settle()
+    #expect(rig.transport.requests(.token).count { $0.form["device_code"] != nil } == 1)
+  }
+
+  @Test("waits for the browser until its own end, over a restart too, and asks for the device no more")
+  func waitsForBrowser() async throws {
+    let (first, login) = try await Self.beginBoth()
+    await expectPoll(first, after: 5, answered: Self.oauth("expired_token"))
+    #expect(await eventually { first.store.logins.first?.device == nil })
+    let second = try await Rig(store: first.store, configuration: Self.configuration())
+    second.clock.advance(.seconds(1700))
+    await settle()
+    #expect(second.transport.count(.token) == 0)
+    _ = await second.broker.tick()
+    #expect(try await second.waitFor(login).state == .pending)
+    second.clock.advance(.seconds(101))
+    _ = await second.broker.tick()
+    #expect(await eventually { await second.reason { try await second.waitFor(login) } == .loginExpired })
+  }
+
   @Test("is revoked where it was cancelled meanwhile")
   func cancelledMeanwhile() async throws {
     let (rig, login) = try await Self.begin()

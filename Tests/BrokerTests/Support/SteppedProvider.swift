@@ -61,8 +61,10 @@ struct SteppedProvider: Provider {
   }
 
   func resume(_ login: SavedLogin, with input: LoginInput, metadata: ServerMetadata) -> Step<LoginAnswer> {
-    guard case .session(let id) = input else { return .failed(.invalid(message: "attributes", nil)) }
-    return ask(["code": login.memory["code"]?.exposed ?? "", "session_id": id], login)
+    switch input {
+    case .session(let id): ask(["code": login.memory["code"]?.exposed ?? "", "session_id": id], login)
+    case .attributes: ask(["code": login.memory["key"]?.exposed ?? ""], login)
+    }
   }
 
   /// At the issuer, where there is one.

@@ -145,8 +145,8 @@ extension Logins {
       if let spent = spent(login.id) { return spent }
       return .failed(await fail(login.id, refusal(error)))
     }
-    if login.action != nil, let told = await again(answer, login) { return told }
     if let spent = spent(login.id) { return spent }
+    if login.action != nil, let told = await again(answer, login) { return told }
     // Nothing is spent yet: the login survives the restart.
     guard !isDraining else { return .refused(shuttingDown()) }
     table[login.id]?.phase = .exchanging
