@@ -38,7 +38,8 @@ public enum RPCReference {
     - **Errors** carry `data.reason`, a word to branch on, and `data.hint`, what a
       person does next: see [errors.md](errors.md).
 
-    The same as a machine reads it: `rpc.discover`, or [openrpc.json](openrpc.json).
+    The same as an OpenRPC document: `rpc.discover`, or `grantctl openrpc` without a
+    broker. An installation has it beside this page (`openrpc.json`).
     Examples below are spread over several lines to be read; on the wire each
     message is one line.
     """

@@ -4,6 +4,5 @@ public enum ReferenceFiles {
   public static let all: [(name: String, content: String)] = [
     ("rpc.md", RPCReference.markdown()),
     ("errors.md", ErrorReference.markdown()),
-    ("openrpc.json", OpenRPC.document().pretty(width: 100) + "\n"),
   ]
 }

@@ -64,6 +64,24 @@ struct CallCommand: BrokerCommand {
   }
 }
 
+/// For `make install` and for generators of clients: the document without a broker.
+struct OpenRPCCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "openrpc", abstract: "Print the methods of the socket as an OpenRPC document.",
+    usage: "grantctl openrpc",
+    discussion: """
+      It describes the methods of this version; of the running broker: grantctl call rpc.discover
+
+      Example:
+        grantctl openrpc > openrpc.json
+      """,
+    shouldDisplay: false)
+
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) { shell.terminal.say(OpenRPC.document().pretty(width: 100)) }
+}
+
 struct VersionCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "version", abstract: "Print the versions of grantctl and of the running daemon.",
