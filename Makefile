@@ -17,15 +17,14 @@ FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
 
 # Which build `make install` takes: release or debug.
 BUILD       ?= release
-PRODUCTS    := .build/$(BUILD)
-SWIFT       ?= swift
+PRODUCTS    := .build-make/$(BUILD)
 # The service runs with the homes out of sight: a Swift toolchain in one must not be needed at run time.
 RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build release demo run check test test-long bench simulate crash reliability sanitize soak fuzz lint format docs install install-files uninstall deb clean
-# Two builds in one .build wait for each other's lock, and an install needs its build: nothing to run at once.
+# Two builds in one folder wait for each other's lock, and an install needs its build: nothing to run at once.
 .NOTPARALLEL:
 
 help: ## this list
@@ -39,11 +38,10 @@ deps: ## install what building needs and is missing
 	@scripts/deps
 
 build: deps ## debug build
-	$(SWIFT) build
+	scripts/swiftpm build
 
 release: deps ## optimised build of grantd and grantctl
-	$(SWIFT) build -c release $(RELEASE_FLAGS) --product grantd
-	$(SWIFT) build -c release $(RELEASE_FLAGS) --product grantctl
+	GRANTD_TARGETS='grantd grantctl' scripts/swiftpm build -c release $(RELEASE_FLAGS)
 
 demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, dropbox, uber or zephr
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
@@ -53,14 +51,14 @@ run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug'
 	@scripts/build-quietly grantd grantctl
 	@scripts/run $(ARGS)
 
-check: deps ## build what changed and test the core rooms (ROOM='Broker UnixSocket' picks)
+check: deps ## build what changed and test the rooms with changes (ROOM='Broker UnixSocket' or core picks)
 	@scripts/check $(ROOM)
 
 test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks stages)
 	@scripts/test
 
-test-long: ## the long searches with fresh seeds: simulation, fuzzing, kills, soak, sanitizers, benchmarks
-	@scripts/test --long
+test-long: ## the long searches with fresh seeds (PART=due: what changed since; PART='simulate fuzz' picks)
+	@scripts/test --long $(PART)
 
 bench: deps ## the numbers in docs, measured here
 	@scripts/bench $(ARGS)
@@ -92,10 +90,10 @@ lint: ## formatting, linters of shell and Python, import rules
 	@TESTS_ONLY='lint imports' scripts/test
 
 format: ## rewrite the sources in the project's format
-	$(SWIFT) format -i -r Sources Tests Package.swift
+	swift format -i -r Sources Tests Package.swift
 
-docs: deps ## regenerate the reference in docs from the types: rpc, errors, openrpc, configuration
-	$(SWIFT) run grantd-reference --write docs
+docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration
+	scripts/swiftpm run grantd-reference --write docs
 
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
@@ -124,7 +122,8 @@ install-files:
 	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
 	install -d '$D$(DOCDIR)/docs/decisions' '$D$(DOCDIR)/docs/providers'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
-	install -m 644 docs/*.md docs/*.json '$D$(DOCDIR)/docs/'
+	install -m 644 docs/*.md '$D$(DOCDIR)/docs/'
+	$(PRODUCTS)/grantctl openrpc >'$D$(DOCDIR)/docs/openrpc.json'
 	install -m 644 docs/decisions/*.md '$D$(DOCDIR)/docs/decisions/'
 	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
@@ -158,5 +157,5 @@ deb: ## a Debian package of the release build, in .build (BUILD=debug takes that
 	@BUILD=$(BUILD) scripts/deb $(ARGS)
 
 clean: ## remove the build
-	$(SWIFT) package clean
-	rm -rf .build/test-logs
+	@scripts/swiftpm --clean
+	rm -rf .build .build-*

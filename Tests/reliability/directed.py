@@ -3,7 +3,7 @@
 
     Tests/reliability/directed.py [NAME …] [--products DIR] [--jobs 4]
 
-The programs are those of --products, of $PRODUCTS, or of .build/debug ($BUILD takes another build). Each test prints
+The programs are those of --products, of $PRODUCTS, or of .build-make/debug ($BUILD takes another build). Each test prints
 one line: PASS, FAIL or SKIP, its name, and what was seen. Exit status: 0 none failed, 1 some did.
 """
 

@@ -3,7 +3,7 @@
 
     Tests/reliability/reliability.py [--seconds 60] [--seed N] [--accounts 30] [--products DIR] [--keep DIR]
 
-The programs are those of --products, of $PRODUCTS, or of .build/debug ($BUILD takes another build). The provider
+The programs are those of --products, of $PRODUCTS, or of .build-make/debug ($BUILD takes another build). The provider
 rotates refresh tokens strictly and keeps a ledger. At the end each grant that was lost must be one of which the ledger
 shows that the answer with its new refresh token never reached this machine, or that the process was killed with it.
 Exit status: 0 all that was lost may be, 1 something else is wrong: it is printed with the lines of ledger and log.

@@ -10,7 +10,7 @@ enum Programs {
   private static func path(_ name: String) -> String {
     let executable = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
     let starts = [executable, CommandLine.arguments.first, Bundle.main.bundlePath].compactMap(\.self)
-    for start in starts + [FileManager.default.currentDirectoryPath + "/.build/debug/x"] {
+    for start in starts + [FileManager.default.currentDirectoryPath + "/.build-make/debug/x"] {
       // The executable's folder, or that of the bundle it is in.
       var folder = URL(fileURLWithPath: start)
       for _ in 0..<4 {
@@ -24,7 +24,7 @@ enum Programs {
         }
       }
     }
-    fatalError("\(name) is not beside the test bundle: run `swift build` first")
+    fatalError("\(name) is not beside the test bundle: build it first")
   }
 
   /// Runs grantd to its end, such as for `--check-config`.

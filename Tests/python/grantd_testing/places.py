@@ -4,6 +4,8 @@ import contextlib
 import os
 import pathlib
 import socket
+import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -12,12 +14,22 @@ MEMORY = "/dev/shm"
 
 def products(argument=None, names=("grantd", "grantctl")):
     """The folder of the programs: the option, else $PRODUCTS, else the build of $BUILD (debug)."""
-    folder = argument or os.environ.get("PRODUCTS") or ROOT / ".build" / os.environ.get("BUILD", "debug")
+    folder = argument or os.environ.get("PRODUCTS") or ROOT / ".build-make" / os.environ.get("BUILD", "debug")
     folder = pathlib.Path(folder).resolve()
     for name in names:
         if not os.access(folder / name, os.X_OK):
             raise SystemExit(f"{folder / name} is not there: `make build` makes it")
     return folder
+
+
+def build(targets, release=True):
+    """Builds these in one go; the folder that they are in."""
+    print(f"building {' '.join(targets)} …", file=sys.stderr, flush=True)
+    flags = ["-c", "release", "--static-swift-stdlib"] if release else []
+    subprocess.run(
+        [ROOT / "scripts" / "swiftpm", "build", *flags], env=os.environ | {"GRANTD_TARGETS": " ".join(targets)},
+        check=True, stdout=sys.stderr)
+    return ROOT / ".build-make" / ("release" if release else "debug")
 
 
 @contextlib.contextmanager
