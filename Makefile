@@ -45,7 +45,7 @@ release: deps ## optimised build of grantd and grantctl
 
 demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, dropbox, uber or zephr
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
-	@$(if $(PROVIDER),scripts/demo-provider $(PROVIDER),scripts/demo)
+	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER),scripts/demo/main-job)
 
 run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug')
 	@scripts/build-quietly grantd grantctl
@@ -65,10 +65,10 @@ bench: deps ## the numbers in docs, measured here
 
 simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000, FIRST=1; SEED=7 shows one, ARGS=…)
 	@scripts/build-quietly grantd-simulate
-	@scripts/simulate $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) --seeds $(or $(SEEDS),10000)) $(ARGS)
+	@scripts/search/simulate $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) --seeds $(or $(SEEDS),10000)) $(ARGS)
 
 soak: deps ## everything at once against one broker: no error, no growth (MINUTES=10, ARGS='--short')
-	@scripts/soak --minutes $(or $(MINUTES),10) $(ARGS)
+	@scripts/search/soak --minutes $(or $(MINUTES),10) $(ARGS)
 
 crash: deps ## kill the broker at any moment: no grant, no key is lost (ROUNDS=500, ROTATIONS=1000, ARGS='--seed 7')
 	@scripts/build-quietly grantd grantd-demo-provider
@@ -81,10 +81,10 @@ reliability: deps ## all faults at random, and each by itself: no grant lost tha
 	@Tests/reliability/reliability.py --seconds $(or $(SECONDS),600) $(ARGS)
 
 sanitize: deps ## the tests under ThreadSanitizer and AddressSanitizer (ARGS=thread picks one)
-	@scripts/sanitize $(ARGS)
+	@scripts/search/sanitize $(ARGS)
 
 fuzz: deps ## what reads strangers' texts, with libFuzzer, a minute each (SECONDS=600, TARGET='json rpc')
-	@scripts/fuzz --seconds $(or $(SECONDS),60) $(TARGET)
+	@scripts/search/fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
 lint: ## formatting, linters of shell and Python, import rules
 	@TESTS_ONLY='lint imports' scripts/test
@@ -129,8 +129,8 @@ install-files:
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
-	scripts/manual $(PRODUCTS)/grantctl 1 >'$D$(MANDIR)/man1/grantctl.1'
-	scripts/manual $(PRODUCTS)/grantd 8 >'$D$(MANDIR)/man8/grantd.8'
+	scripts/package/manual $(PRODUCTS)/grantctl 1 >'$D$(MANDIR)/man1/grantctl.1'
+	scripts/package/manual $(PRODUCTS)/grantd 8 >'$D$(MANDIR)/man8/grantd.8'
 	@echo
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
 	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'
@@ -154,7 +154,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 
 deb: ## a Debian package of the release build, in .build (BUILD=debug takes that one)
 	@$(MAKE) --no-print-directory $(if $(filter debug,$(BUILD)),build,release)
-	@BUILD=$(BUILD) scripts/deb $(ARGS)
+	@BUILD=$(BUILD) scripts/package/deb $(ARGS)
 
 clean: ## remove the build
 	@scripts/swiftpm --clean

@@ -163,9 +163,9 @@ let package = Package(
   cLanguageStandard: .gnu11
 )
 
-// Built by scripts/fuzz alone: the rooms a second time, under other names, so that the dependencies are shared with the
-// ordinary build and its own rooms stay as they are. Instrumented for libFuzzer and AddressSanitizer, and optimised,
-// since a fuzzer lives on speed, but with the checks of a debug build.
+// Built by scripts/search/fuzz alone: the rooms a second time, under other names, so that the dependencies are shared
+// with the ordinary build and its own rooms stay as they are. Instrumented for libFuzzer and AddressSanitizer, and
+// optimised, since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
     "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "UnixSocket", "Callback", "GrantdConfiguration",

@@ -49,7 +49,7 @@ enum Programs {
     }
   }
 
-  /// What the programs need to run at all, and under a sanitizer (scripts/sanitize).
+  /// What the programs need to run at all, and under a sanitizer (scripts/search/sanitize).
   private static let kept = ["LD_LIBRARY_PATH", "LD_PRELOAD", "TSAN_OPTIONS", "ASAN_OPTIONS"]
 
   /// Nothing of the person who runs the tests gets in.

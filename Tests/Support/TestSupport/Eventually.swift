@@ -1,6 +1,6 @@
 import Foundation
 
-/// How much slower everything is here than it should be, such as under a sanitizer (scripts/sanitize).
+/// How much slower everything is here than it should be, such as under a sanitizer (scripts/search/sanitize).
 public let slowness = ProcessInfo.processInfo.environment["GRANTD_TEST_SLOWNESS"].flatMap(Int.init) ?? 1
 
 /// What was waited for did not come.

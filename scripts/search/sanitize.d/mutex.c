@@ -1,6 +1,6 @@
 // Tells ThreadSanitizer what Swift's Mutex does. Its quick paths are compiled into the caller and instrumented there;
 // the slow ones, where a thread waits for the lock or is waited for, are in the Swift library, which is not. Without
-// this each lock that was waited for looks like none. Preloaded by scripts/sanitize; it does nothing in processes
+// this each lock that was waited for looks like none. Preloaded by scripts/search/sanitize; it does nothing in processes
 // without ThreadSanitizer.
 
 #define _GNU_SOURCE
