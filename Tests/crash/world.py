@@ -116,7 +116,7 @@ class World(Traffic):
     async def kill_in_drain(self, rng, plan):
         await asyncio.sleep(plan.traffic)
         self.is_ending = True
-        self.daemon.process.signal(signal.SIGTERM)
+        self.daemon.process.send_signal(signal.SIGTERM)
         if await self.daemon.process.ended(rng.uniform(0, 0.3)):
             if self.daemon.process.status != 0:
                 raise Wrong(f"an orderly end has status {self.daemon.process.status}")

@@ -21,7 +21,10 @@ struct Template {
       guard let found else { return nil }
       values[name] = found
     }
-    var merged = keys.mapValues { $0.replacing(values) }
+    // The issuer is a key of every section and no variable; a template may repeat it, such as for `api_base`.
+    let issuer = section["issuer"]?.text
+    values["issuer"] = issuer
+    var merged = keys.filter { issuer != nil || !$0.value.mentions("{issuer}") }.mapValues { $0.replacing(values) }
     for (key, item) in section where variables[key] == nil {
       if let table = item.table, let below = merged[key]?.table {
         merged[key] = Item(value: .table(below.merging(table) { _, new in new }), place: item.place)

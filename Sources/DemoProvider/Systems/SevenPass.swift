@@ -8,6 +8,8 @@ extension Ledger {
     var form: Form
     var code: String
     var cookie: String
+    /// The `fbapp_type` of the way back: `web` for an answer in the query, `native` for one in the fragment.
+    var type: String
     var isGood = true
   }
 }
@@ -26,7 +28,9 @@ extension Provider {
     let code = "fbcode-\(Base64URL.random())+/=&"
     let cookie = Base64URL.random()
     ledger.withLock { ledger in
-      let bridged = Ledger.Bridged(clientID: asked.client.id, form: asked.form, code: code, cookie: cookie)
+      let bridged = Ledger.Bridged(
+        clientID: asked.client.id, form: asked.form, code: code, cookie: cookie,
+        type: settings.bridgePlace == .fragment ? "native" : "web")
       ledger.bridged.insert(bridged, for: state)
     }
     let values = Form([("code", code), ("state", state)]).encoded
@@ -41,7 +45,7 @@ extension Provider {
     let query = turn.request.query
     let needsCookie = ledger.withLock { $0.settings.sevenPass.bridgeNeedsCookie }
     guard let state = query["state"], let bridged = ledger.withLock({ $0.bridged[state] }), bridged.isGood,
-      query["code"] == bridged.code, ["web", "native"].contains(query["fbapp_type"] ?? "")
+      query["code"] == bridged.code, query["fbapp_type"] == bridged.type
     else { return .page(.problem("This sign-in is unknown or over."), status: 400) }
     guard !needsCookie || turn.request.cookies[Self.bridgeCookie] == bridged.cookie else {
       return .page(.problem("This is another browser than the one that began."), status: 400)

@@ -115,6 +115,16 @@ import Testing
     #expect(rig.transport.count(.token) == 0)
   }
 
+  @Test(
+    "A failure of the provider ends the login, and is no refusal",
+    arguments: ["server_error", "temporarily_unavailable"])
+  func providerFailed(code: String) async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .failed)
+    #expect(await rig.reason { try await rig.waitFor(login) } == .providerError)
+  }
+
   @Test func anExpiredLoginIsNotTaken() async throws {
     let rig = try await Rig()
     let login = try await rig.start()

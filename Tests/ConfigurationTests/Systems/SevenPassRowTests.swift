@@ -21,7 +21,7 @@ struct SevenPassRowTests {
 
     """
   static let bridge = """
-    bridge = [{ scheme = "fb1234", forward = "https://op.example.com/external/callback", in_query = { fbapp_type = "native" }, in_fragment = { fbapp_type = "web" } }]
+    bridge = [{ scheme = "fb1234", forward = "https://op.example.com/external/callback", in_query = { fbapp_type = "web" }, in_fragment = { fbapp_type = "native" } }]
 
     """
   private func rig(_ more: String = "") throws -> SignInRig { try SignInRig(Self.keys + more) }
@@ -42,6 +42,16 @@ struct SevenPassRowTests {
           + #""subject_types_supported":["public"],"id_token_signing_alg_values_supported":["RS256"]}"#))
     #expect(metadata.revocationEndpoint == nil)
     #expect(provider.revocation(of: Secret("t"), hint: "access_token", context: [:], metadata: metadata) == nil)
+  }
+
+  @Test(
+    "calls: below the issuer, where the section names no other address",
+    arguments: [
+      ("", "https://op.example.com"), ("api_base = \"https://api.example.com/v2\"", "https://api.example.com/v2"),
+    ])
+  func calls(_ more: String, _ base: String) throws {
+    let api = try rig(more).provider.apiTraits
+    #expect(api.base?.absoluteString == base)
   }
 
   @Test("authorization: a code, four scopes, consent, and free parameters of the provider's and of the login")
@@ -137,12 +147,12 @@ struct SevenPassRowTests {
 
   static let forward = "https://op.example.com/external/callback?"
   static let bridged: [(String, String)] = [
-    ("fb1234://authorize?code=c%2Fd&state=s+t", "code=c%2Fd&state=s%20t&fbapp_type=native"),
-    ("FB1234://authorize?state=s&code=c&extra=1#code=x&state=y", "code=c&state=s&fbapp_type=native"),
-    ("fb1234://authorize#state=s&code=c%26d", "code=c%26d&state=s&fbapp_type=web"),
-    ("fb1234://authorize?state=#state=s&code=c", "code=c&state=s&fbapp_type=web"),
-    ("fb1234://authorize?code=c#state=s", "code=c&state=s&fbapp_type=web"),
-    ("fb1234:/authorize?code=c&state=the-state", "code=c&state=the-state&fbapp_type=native"),
+    ("fb1234://authorize?code=c%2Fd&state=s+t", "code=c%2Fd&state=s%20t&fbapp_type=web"),
+    ("FB1234://authorize?state=s&code=c&extra=1#code=x&state=y", "code=c&state=s&fbapp_type=web"),
+    ("fb1234://authorize#state=s&code=c%26d", "code=c%26d&state=s&fbapp_type=native"),
+    ("fb1234://authorize?state=#state=s&code=c", "code=c&state=s&fbapp_type=native"),
+    ("fb1234://authorize?code=c#state=s", "code=c&state=s&fbapp_type=native"),
+    ("fb1234:/authorize?code=c&state=the-state", "code=c&state=the-state&fbapp_type=web"),
   ]
 
   @Test(

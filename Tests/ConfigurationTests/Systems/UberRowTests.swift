@@ -206,6 +206,13 @@ struct UberRowTests {
     #expect(tokens.refreshToken == Secret("r"))
   }
 
+  @Test("token: without a token_type it is a bearer token")
+  func untyped() throws {
+    let rig = try rig()
+    let tokens = try rig.exchange(Self.address, try rig.login(), #"{"access_token":"a"}"#).end.get().tokens
+    #expect(tokens.tokenType.lowercased() == "bearer")
+  }
+
   @Test("token errors: the error is read from the body")
   func tokenErrors() throws {
     let rig = try rig()

@@ -98,26 +98,26 @@ import Testing
     return Dictionary(pairs.map { (String($0[0]), String($0[1]).removingPercentEncoding ?? "") }) { $1 }
   }
 
-  @Test(arguments: [("query", "?"), ("fragment", "#")])
-  func aSignInGoesByTheAppAndBack(_ place: String, _ joint: String) async throws {
+  @Test(arguments: [("query", "?", "web"), ("fragment", "#", "native")])
+  func aSignInGoesByTheAppAndBack(_ place: String, _ joint: String, _ type: String) async throws {
     try await withServer { server, client in
       #expect(await client.set(["bridge": "fb123://authorize", "bridge_place": .string(place)]))
       let location = await client.authorize(["login_hint": "bob"])?.header("location") ?? ""
       #expect(location.hasPrefix("fb123://authorize\(joint)code=fbcode-"))
       let values = called(location)
       #expect(values["code"]?.hasSuffix("+/=&") == true && values["state"]?.contains("a b+c/d=&e") == true)
-      let next = "/external/callback?" + TestClient.encode(values.merging(["fbapp_type": "native"]) { $1 })
+      let next = "/external/callback?" + TestClient.encode(values.merging(["fbapp_type": type]) { $1 })
       let answer = try #require(await client.send(.GET, next))
       #expect(answer.callback["state"] == "state-1" && answer.callback["code"] != nil)
       #expect(await client.send(.GET, next)?.status == 400, "it is good once")
       #expect(Tokens(await client.exchange(answer.callback["code"] ?? "")).access.hasPrefix("at-"))
       #expect(server.stats().grants.first?.user == "bob")
       let seen = server.requests.first { $0.place == .external }
-      #expect(seen?.parameters["fbapp_type"] == "native" && seen?.parameters["state"] == values["state"])
+      #expect(seen?.parameters["fbapp_type"] == type && seen?.parameters["state"] == values["state"])
     }
   }
 
-  @Test(arguments: [["fbapp_type": "tv"], ["code": "fbcode"], ["state": "other"]])
+  @Test(arguments: [["fbapp_type": "tv"], ["fbapp_type": "native"], ["code": "fbcode"], ["state": "other"]])
   func aWayBackThatDoesNotFitIsRefused(_ changes: [String: String]) async throws {
     try await withServer { _, client in
       #expect(await client.set(["bridge": "fb123://authorize?x=1"]))

@@ -61,7 +61,7 @@ import Testing
 
   @Test("where the browser has to go on it does", arguments: [["DISPLAY": ":0"], [:]])
   func goesOn(environment: [String: String]) async throws {
-    let next = "https://provider.example/external?code=c&fbapp_type=native"
+    let next = "https://provider.example/external?code=c&fbapp_type=web"
     try await ScriptedBroker.with([
       "login.handle_callback": answer(["handled": true, "next_url": .string(next)])
     ]) { broker, _ async throws in

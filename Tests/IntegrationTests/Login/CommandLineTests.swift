@@ -84,7 +84,7 @@ struct CommandLineTests {
       #expect(foreign.status == 7, "\(foreign.output)")
     }
     let forward = "https://provider.example/external/callback"
-    let lines = "bridge = [{ scheme = \"fb123\", forward = \"\(forward)\", in_query = { fbapp_type = \"native\" } }]"
+    let lines = "bridge = [{ scheme = \"fb123\", forward = \"\(forward)\", in_query = { fbapp_type = \"web\" } }]"
     try await Rig.withSevenPass(lines) { rig in
       let waiting = try await login(rig, "7pass", "alice")
       defer { waiting.child.kill9() }

@@ -119,7 +119,7 @@ struct SevenPassTests {
         issuer = "\(rig.demo.issuer)"
         client_id = "demo"
         redirect_uri = "\(Rig.sevenPassRedirect)"
-        bridge = [{ scheme = "fb123", forward = "\(rig.demo.issuer)/external/callback", in_query = { fbapp_type = "native" }, in_fragment = { fbapp_type = "web" } }]
+        bridge = [{ scheme = "fb123", forward = "\(rig.demo.issuer)/external/callback", in_query = { fbapp_type = "web" }, in_fragment = { fbapp_type = "native" } }]
         """)
       try await rig.call("broker.reload")
       let login = try await rig.start("7pass")
@@ -128,7 +128,7 @@ struct SevenPassTests {
       let passed = try await rig.hand(native)
       #expect(passed["handled"]?.bool == true && passed["login_id"]?.string == nil)
       let next = try #require(passed["next_url"]?.string)
-      #expect(Callback(url: next).value("fbapp_type") == (place == .query ? "native" : "web"))
+      #expect(Callback(url: next).value("fbapp_type") == (place == .query ? "web" : "native"))
       #expect(try await rig.pendingLogins == 1)
       try await rig.hand(try await rig.address(next))
       #expect(try await rig.ended(login.login_id).account?.identity?.subject == "sub-alice")

@@ -8,6 +8,7 @@ import Testing
 @testable import UnixSocket
 
 /// Replies that clients do not read: how much of them waits.
+// Alone: what waits for a client is limited in time too, and a busy machine makes the client late.
 @Suite(.timeLimit(.minutes(2))) struct UnreadTests {
   private static let refusal = "overloaded"
 

@@ -143,7 +143,7 @@ extension Logins {
       }
       // The state may have been spent by another callback meanwhile.
       if let spent = spent(login.id) { return spent }
-      return .failed(await fail(login.id, refusal(error)))
+      return .failed(await fail(login.id, refusal(error, of: login)))
     }
     if let spent = spent(login.id) { return spent }
     if login.action != nil, let told = await again(answer, login) { return told }
@@ -161,10 +161,17 @@ extension Logins {
     return .completed(login.id, login.account, login.provider)
   }
 
-  /// The person or the provider refused.
-  private func refusal(_ error: CallbackError) -> RPCError {
+  /// The person or the provider refused, or the provider failed (RFC 6749 §4.1.2.1: these two stand for a 500 and a
+  /// 503, which a redirect cannot have).
+  private func refusal(_ error: CallbackError, of login: SavedLogin) -> RPCError {
     guard case .denied(let oauth) = error else { return RPCError(.loginCancelled, error.description) }
-    return RPCError(.loginDenied, error.description, oauth: OAuthDetail(oauth))
+    guard [.serverError, .temporarilyUnavailable].contains(oauth.code) else {
+      return RPCError(.loginDenied, error.description, oauth: OAuthDetail(oauth))
+    }
+    return RPCError(
+      .providerError, "provider \(login.provider) failed during the sign-in: \(oauth.summary)",
+      hint: "This is no refusal. Try again later with `grantctl login \(login.provider) \(login.account)`.",
+      oauth: OAuthDetail(oauth))
   }
 
   /// What an answer comes to for a login that waits for a registration already; nil: it is taken, as what is proven is.
