@@ -248,6 +248,8 @@ public final class Broker {
         await clock.surroundings.sleep(.milliseconds(20))
       }
       await journal.saveUnsaved()
+      // These commits may have met damage that came after the look.
+      if journal.failure?.isLoss == true { await journal.mend() }
     }
     engine.reportUnread()
     logins.reportUnread()

@@ -127,6 +127,8 @@ enum Limit {
   static let steps = 8
   /// How often a waiter asks its grant again.
   static let rounds = 32
+  /// How long a look at the database, or a new one, waits for the commits under way.
+  static let lastCommit = Duration.milliseconds(640)
   /// The same of whoever waits for a token: the account's other tokens may come before, one refresh at a time.
   static let tokenRounds = 1024
   /// A wall clock that steps must not be slept through.

@@ -31,7 +31,7 @@ struct Inbox {
   private let limit: Int
   private var phase = Phase.open
   private var waiting: [Commit] = []
-  private var isWriting = false
+  private(set) var isWriting = false
   /// Rebuilds that were asked for and have not ended. Nothing is written meanwhile.
   private var rebuilds = 0
   /// The same of changes of the key.
@@ -70,7 +70,11 @@ struct Inbox {
   /// Whether these, which were written or could not be, may be answered. While a new database is asked for they may not:
   /// they are written once more, into that one, before the commits that came after them.
   mutating func settle(_ group: [Commit]) -> Bool {
-    guard rebuilds > 0 else { return true }
+    guard rebuilds > 0 else {
+      // Before they are answered: who has an answer finds that nothing is written.
+      if waiting.isEmpty { isWriting = false }
+      return true
+    }
     waiting.insert(contentsOf: group, at: 0)
     isWriting = false
     return false

@@ -227,8 +227,10 @@ public final class SQLiteStore: Store {
       let group = inbox.withLock { $0.next(limit: Self.groupLimit) }
       if group.isEmpty { return }
       let results = write(group)
-      guard inbox.withLock({ $0.settle(group) }) else { return }
+      let (isAnswered, goesOn) = inbox.withLock { ($0.settle(group), $0.isWriting) }
+      guard isAnswered else { return }
       for (commit, result) in zip(group, results) { commit.answer.resume(returning: result) }
+      guard goesOn else { return }
     }
   }
 
@@ -254,7 +256,7 @@ public final class SQLiteStore: Store {
     let sealer = sealer
     let rescued = home.withLock { $0.rescued }
     // Also what is taken back is in the log.
-    defer { written() }
+    defer { written(to: .log) }
     try database.writeWithoutTransaction { db in
       try db.inTransaction(.immediate) {
         try put(rescued, in: db, sealer)
@@ -266,8 +268,19 @@ public final class SQLiteStore: Store {
       }
     }
     try home.withLock { $0.files }?.examine()
+    try examineDatabase()
     forget(rescued)
     opening.onWritePoint?(.committed)
+    takeLogIn(database)
+  }
+
+  /// Takes the log into the database where it has grown. SQLite would do so within any commit, and what another program
+  /// writes to the database during a commit could not be told from that.
+  private func takeLogIn(_ database: DatabaseQueue) {
+    guard opening.log.pages >= LogPages.limit else { return }
+    // Where the disk is full, or somebody reads, the log goes on growing, and it is tried again.
+    _ = try? database.writeWithoutTransaction { try $0.checkpoint(.passive) }
+    written(to: .all)
   }
 
   private func finish() {

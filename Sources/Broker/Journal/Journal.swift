@@ -133,16 +133,27 @@ final class Journal: Piece {
     do throws(StoreError) {
       result = try await body()
     } catch {
-      commits.end(number)
+      ended(number)
       // The store answered: it works.
       measures.committed(took: uptime - begun, failed: error != .conflict)
       if error != .conflict { failed(error) }
       throw error
     }
-    commits.end(number)
+    ended(number)
     measures.committed(took: uptime - begun, failed: false)
     if failure?.isLoss != true { works() }
     return result
+  }
+
+  private func ended(_ commit: UInt64) {
+    commits.end(commit)
+    if commits.begun.isEmpty { waiters.wake(.commits) }
+  }
+
+  /// Waits until no commit is under way, but not for one that hangs.
+  private func awaitCommits() async {
+    let end = uptime + Limit.lastCommit
+    while !commits.begun.isEmpty, uptime < end { await wait(for: .commits, until: end) }
   }
 
   /// Commits what nobody relies on: a failure is logged.
@@ -257,7 +268,7 @@ final class Journal: Piece {
     // A commit while memory is copied is in the copy or fails: never in the old database alone.
     recovery = .rebuilding
     defer { if recovery == .rebuilding { recovery = .trying } }
-    for _ in 0..<Limit.rounds where !commits.begun.isEmpty { await surroundings.sleep(.milliseconds(20)) }
+    await awaitCommits()
     guard commits.begun.isEmpty, let failure, failure.isLoss, !isStopped else { return }
     let before = unsaved.waiting
     unsaved.waiting = [:]
@@ -317,6 +328,8 @@ final class Journal: Piece {
   /// Before the end: what is gone or damaged is written anew, while memory still has it.
   func mend() async {
     for _ in 0..<Limit.rounds where examination.isUnderWay { await surroundings.sleep(.milliseconds(100)) }
+    // What they write cannot be told from what another program wrote meanwhile before they have ended.
+    await awaitCommits()
     // Also where a full disk is known of: damage may have come since.
     if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
     // It ends, and the stop waits no longer than it may.

@@ -13,6 +13,8 @@ final class Waiters {
     case check(ProviderName)
     /// The store works again.
     case store
+    /// No commit is under way.
+    case commits
     /// Work that goes on whether or not anybody waits for it.
     case work(UInt64)
   }

@@ -75,9 +75,15 @@ extension SQLiteStore {
     try home.withLock { $0.files }?.examineContents(now)
   }
 
-  /// This program has written to the open files.
-  func written() {
+  /// That nobody wrote to the database itself since this program's last write to it.
+  func examineDatabase() throws(StoreError) {
     let now = OpenFiles.Contents(in: opening.folder)
-    home.withLock { $0.files?.written(now) }
+    try home.withLock { $0.files }?.examineDatabase(now)
+  }
+
+  /// This program has written to the open files.
+  func written(to part: OpenFiles.Part) {
+    let now = OpenFiles.Contents(in: opening.folder)
+    home.withLock { $0.files?.written(now, to: part) }
   }
 }

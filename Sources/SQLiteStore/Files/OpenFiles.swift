@@ -68,13 +68,30 @@ struct OpenFiles: Sendable, Equatable {
     if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     if now.logSize < contents.logSize { throw cut(folder.log, contents.logSize, now.logSize) }
     guard now.logSize == contents.logSize, now.logModified == contents.logModified else { throw foreign(folder.log) }
+    try examineDatabase(now)
+  }
+
+  /// The same of the database alone.
+  func examineDatabase(_ now: Contents) throws(StoreError) {
+    if now.databaseSize < contents.databaseSize { throw cut(folder.database, contents.databaseSize, now.databaseSize) }
     guard now.databaseSize == contents.databaseSize, now.databaseModified == contents.databaseModified else {
       throw foreign(folder.database)
     }
   }
 
+  /// What this program writes to.
+  enum Part {
+    /// A commit, also one that is taken back.
+    case log
+    /// Also the database: the log is taken in.
+    case all
+  }
+
   /// This program has written.
-  mutating func written(_ now: Contents) { contents = now }
+  mutating func written(_ now: Contents, to part: Part) {
+    (contents.logSize, contents.logModified) = (now.logSize, now.logModified)
+    if part == .all { contents = now }
+  }
 
   private func cut(_ path: String, _ before: Int, _ now: Int) -> StoreError {
     .corrupt(path: path, detail: "it was cut from \(before) to \(now) bytes while grantd had it open")

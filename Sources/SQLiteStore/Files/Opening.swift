@@ -23,6 +23,8 @@ struct Opening {
   /// For tests of a full disk.
   let pageLimit: Int?
   let onWritePoint: (@Sendable (WritePoint) -> Void)?
+  /// Of the database that is open.
+  let log = LogPages()
   /// Before each migration, with the version that it makes.
   var onStep: (@Sendable (Int) -> Void)?
 
@@ -254,7 +256,9 @@ struct Opening {
   }
 
   private var writing: Configuration {
-    Self.writing("grantd.store", more: pageLimit.map { "PRAGMA max_page_count = \($0)" })
+    var configuration = Self.writing("grantd.store", more: pageLimit.map { "PRAGMA max_page_count = \($0)" })
+    configuration.prepareDatabase { [log] in log.watch($0) }
+    return configuration
   }
 
   /// How each database of ours is written: whole transactions, on disk when they are answered.

@@ -16,7 +16,7 @@ extension SQLiteStore {
     let old = home.withLock { $0.key }
     guard let file = old.file else { throw .fixed(source: old.source) }
     let database = try openDatabase()
-    defer { written() }
+    defer { written(to: .all) }
     try clearNext(beside: file, old, database)
     let new: SealingKey
     do throws(SealingError) { new = try file.makeNext() } catch { throw KeyRotationError(error) }

@@ -220,6 +220,23 @@ import Testing
     _ = await early.value
   }
 
+  @Test("Damage that no look sees while something is committed is found by the stop, which writes all of it anew")
+  func damagedAtStop() async throws {
+    let rig = try await rig()
+    rig.store.set(.hangs)
+    Task { await rig.broker.journal.commitOrWarn([.putValue("last", "1")], "the last commit") }
+    #expect(await eventually { rig.store.hanging == 1 })
+    rig.store.finds(.corrupt(path: "memory", detail: "another program wrote to it"))
+    await rig.broker.journal.examine()
+    #expect(await rig.broker.journal.failure == nil)
+    let stop = Task { await rig.broker.drain(until: rig.clock.elapsed + .seconds(40)) }
+    await settle()
+    rig.store.set(.works)
+    await stop.value
+    #expect(rig.store.rebuilt.count == 1)
+    #expect(await rig.broker.storeFailure == nil)
+  }
+
   @Test("A commit that hangs makes the store slow, and nobody else waits for it")
   func slow() async throws {
     let rig = try await rig()

@@ -115,6 +115,48 @@ struct LossTests {
     await again.close()
   }
 
+  @Test("by what another program writes to it during a commit is found by that commit")
+  func damagedDuringCommit() async throws {
+    try await folder.fill(Sample.everything)
+    let damages = Mutex(false)
+    let path = folder.database
+    let store = try folder.open { point in
+      guard point == .applied, damages.withLock({ $0 }), let file = FileHandle(forUpdatingAtPath: path) else { return }
+      try? file.seek(toOffset: 8192)
+      try? file.write(contentsOf: Data(repeating: 0xa5, count: 4096))
+      try? file.close()
+    }
+    try await store.commit([.putValue("before", "1")])
+    damages.withLock { $0 = true }
+    let error = await #expect(throws: StoreError.self) { try await store.commit([.putValue("x", "1")]) }
+    #expect(isLoss(error))
+    damages.withLock { $0 = false }
+    // The next look as well: it was not taken for this program's own writing.
+    let seen = await #expect(throws: StoreError.self) { try await store.examine() }
+    #expect(seen == error)
+    try await store.rebuild(from: Sample.state)
+    try await store.commit([.putValue("after", "1")])
+    await store.close()
+    let again = try folder.open()
+    #expect(try await again.load().values["after"] == "1")
+    await again.close()
+  }
+
+  @Test("is nothing that happens when the log is taken in, which does not grow for ever")
+  func logTakenIn() async throws {
+    let store = try folder.open()
+    let size = try folder.contents(folder.database).count
+    let text = String(repeating: "x", count: 100_000)
+    for number in 0..<120 {
+      try await store.commit([.putValue("large-\(number)", text)])
+      try await store.examine()
+    }
+    // 12 MB were written.
+    #expect(try folder.contents(folder.database + "-wal").count < 6 << 20)
+    #expect(try folder.contents(folder.database).count > size + (6 << 20))
+    await store.close()
+  }
+
   @Test("with its folder gets its key back, where the key was in the folder", arguments: [true, false])
   func key(inside: Bool) async throws {
     // As a person may write it.
