@@ -123,7 +123,7 @@ class BlockingClient:
         self.socket.connect(str(path))
         self.file = self.socket.makefile("rb", READ_BYTES)
 
-    def send(self, method, **params):
+    def send(self, method, /, **params):
         self.socket.sendall(line(message(method, params, 1)))
 
     def line(self):
@@ -135,7 +135,7 @@ class BlockingClient:
     def result(self):
         return result(json.loads(self.line()))
 
-    def call(self, method, **params):
+    def call(self, method, /, **params):
         self.send(method, **params)
         return self.result()
 

@@ -1,0 +1,104 @@
+"""Processes of other users in other control groups: what attackers and victims run in."""
+
+import ctypes
+import dataclasses
+import json
+import os
+import resource
+import select
+import signal
+import threading
+import time
+import traceback
+
+from grantd_testing import Wrong
+
+END_SECONDS = 20
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+# In an actor's process: set by SIGTERM. Loops of attacks look at it.
+ended = threading.Event()
+
+
+@dataclasses.dataclass(frozen=True)
+class Who:
+    """What the kernel says of a process: its user, and its control group below /sys/fs/cgroup."""
+
+    uid: int
+    group: str = ""
+
+    def become(self):
+        if self.group:
+            enter(self.group)
+        os.setgroups([])
+        os.setresgid(self.uid, self.uid, self.uid)
+        os.setresuid(self.uid, self.uid, self.uid)
+
+
+def enter(group):
+    with open(f"/sys/fs/cgroup{group}/cgroup.procs", "w") as processes:
+        processes.write(str(os.getpid()))
+
+
+class Actor:
+    """Runs `work(tell, *arguments)` as `who`; what it tells and returns is JSON. Known by its process id alone."""
+
+    def __init__(self, who, work, *arguments):
+        self.name, self.buffer = work.__name__, b""
+        self.pipe, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.pipe)
+            self.live(who, work, arguments, write)
+        os.close(write)
+
+    def live(self, who, work, arguments, pipe):
+        status = 1
+        try:
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            signal.signal(signal.SIGTERM, lambda *_: ended.set())
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            who.become()
+            # A change of the user clears it (PR_SET_PDEATHSIG(2const)).
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+            def tell(value):
+                os.write(pipe, json.dumps(value).encode() + b"\n")
+
+            tell(work(tell, *arguments))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def next(self, seconds):
+        """The next value that it tells, or returns."""
+        end = time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            if not select.select([self.pipe], [], [], max(0, end - time.monotonic()))[0]:
+                raise Wrong(f"{self.name} says nothing within {seconds:g} s")
+            data = os.read(self.pipe, 1 << 20)
+            if not data:
+                raise Wrong(f"{self.name} broke off")
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return json.loads(line)
+
+    def finish(self, seconds=END_SECONDS):
+        """Has it end; what it returns."""
+        os.kill(self.pid, signal.SIGTERM)
+        try:
+            return self.next(seconds)
+        finally:
+            self.close()
+
+    def close(self):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self.pipe)
+            self.pid = 0

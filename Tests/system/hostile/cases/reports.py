@@ -1,0 +1,211 @@
+"""Reports of refused tokens: they bind the reporter alone, end no grant, and `account.refresh` refuses nothing."""
+
+import contextlib
+import time
+
+import measure
+from actor import ended
+from grantd_testing import BlockingClient, Refused
+from machine import SOCKET, USERS, grantctl
+from stage import attempt, hold
+
+ALL = ["openid", "email", "offline_access"]
+SECONDS = 3.0
+GENERATIONS = 40
+# What a reporter may cause in that time, whatever its budget is: a refresh every 100 ms would be none.
+MOST_REFRESHES = 30
+# One for a generation, by introspection and UserInfo.
+MOST_QUESTIONS = 2
+
+
+def report_blindly(_, account):
+    """Without a token: generations are small numbers, so all of them are named, again and again."""
+    count = 0
+    with contextlib.closing(BlockingClient(SOCKET)) as client:
+        while not ended.is_set():
+            for generation in range(1, GENERATIONS):
+                with contextlib.suppress(Refused):
+                    client.call("token.report_rejected", account=account, generation=generation, timeout=0.2)
+                count += 1
+                if ended.is_set():
+                    break
+    return count
+
+
+def report_own(_, account):
+    """With each token that is handed out, at once."""
+    count = 0
+    while not ended.is_set():
+        answer = attempt("token.get", account=account, timeout=1)
+        generation = answer.get("generation", count)
+        attempt("token.report_rejected", account=account, generation=generation, timeout=0.2)
+        count += 1
+    return count
+
+
+def get_and_report(_, account):
+    """Once: gets a token, reports it, asks again, as git's helper does in three processes."""
+    answer = attempt("token.get", account=account)
+    attempt("token.report_rejected", account=account, generation=answer["generation"], timeout=0.5)
+    return answer["access_token"]
+
+
+def ask_token(_, account):
+    answer = attempt("token.get", account=account, timeout=1)
+    return answer.get("access_token") or answer["reason"]
+
+
+def send_refused(_, account):
+    """Requests to an API that answers 401 to each token."""
+    count = 0
+    while not ended.is_set():
+        attempt("request.send", account=account, method="GET", url="/refuse", timeout=1)
+        count += 1
+    return count
+
+
+class Others:
+    """The victims: the unit and root, while somebody attacks."""
+
+    def __init__(self, stage, account):
+        self.stage, self.account = stage, account
+
+    def during(self, who, work, seconds=SECONDS):
+        """What `work` did in that time, and what the unit met meanwhile."""
+        victim = self.stage.act(self.stage.machine.unit(), measure.sample, self.account, 0.02, ALL)
+        victim.next(10)
+        attacker = self.stage.act(who, work, self.account)
+        time.sleep(seconds)
+        did = attacker.finish()
+        return did, victim.finish()
+
+
+def by_capped(stage):
+    """Reports of a caller that was never approved cause no refresh and refuse nobody a token."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    others = Others(stage, "shared")
+    count, figures = others.during(stage.machine.user("capped"), report_blindly)
+    refreshes = stage.provider.counts("main")["refreshes"]
+    stage.provider.set("main", is_down=True)
+    more, in_outage = others.during(stage.machine.user("capped"), report_blindly)
+    return hold([
+        (refreshes == 0, f"{count} reports, {refreshes} refreshes"),
+        (measure.refused(figures)[0] == 0, f"the unit: {measure.told(figures)}"),
+        (measure.refused(in_outage)[0] == 0, f"provider down, {more} reports: {measure.told(in_outage)}")])
+
+
+def by_owner(stage):
+    """Reports of one that has the token pause itself, are paced, and refuse nobody else a token."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    others = Others(stage, "shared")
+    count, figures = others.during(stage.machine.user("owner"), report_own)
+    refreshes = stage.provider.counts("main")["refreshes"]
+    stage.provider.set("main", is_down=True)
+    more, in_outage = others.during(stage.machine.user("owner"), report_own)
+    return hold([
+        (refreshes <= MOST_REFRESHES, f"{count} reports, {refreshes} refreshes in {SECONDS:g} s"),
+        (measure.refused(figures)[0] == 0, f"the unit: {measure.told(figures)}"),
+        (measure.refused(in_outage)[0] == 0, f"provider down, {more} reports: {measure.told(in_outage)}")])
+
+
+def binds_reporter(stage):
+    """A report keeps its token from the reporter's next process, also after a restart, and from nobody else."""
+    owner, unit = stage.machine.user("owner"), stage.machine.unit()
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    stage.provider.set("main", is_down=True)
+    token = stage.once(owner, get_and_report, "shared")
+    before = stage.once(owner, ask_token, "shared"), stage.once(unit, ask_token, "shared")
+    is_told = is_shown("shared", "owner")
+    stage.machine.kill()
+    stage.machine.resume()
+    after = stage.once(owner, ask_token, "shared"), stage.once(unit, ask_token, "shared")
+    words = {token: "the token"}
+    seen = ["reporter: {}, unit: {}".format(*(words.get(said, said) for said in pair)) for pair in (before, after)]
+    return hold([
+        (before[0] != token and before[1] == token, seen[0]),
+        (after[0] != token and after[1] == token, f"after a restart {seen[1]}"),
+        (not is_told, f"who is paused is not in: {', '.join(is_told)}" if is_told else "show, status, doctor tell")])
+
+
+def is_shown(account, user):
+    """Which of the commands do not name a user that is paused, by name or number."""
+    names = (str(USERS[user]), f"hostile-{user}")
+    commands = {"show": ["show", account], "status": ["status"], "doctor": ["doctor"]}
+    said = {name: grantctl(*words).stdout for name, words in commands.items()}
+    return [name for name, text in said.items() if not any(word in text for word in names)]
+
+
+def ends_no_grant(stage):
+    """A report on an account without a refresh token has the provider asked; only the provider's answer ends it."""
+    owner, unit = stage.machine.user("owner"), stage.machine.unit()
+    stage.begin("main")
+    stage.provider.set("main", gives_refresh_token=False)
+    stage.sign_in("main", "short")
+    stage.sign_in("main", "dead", "bob")
+    before = stage.provider.counts("main")["asked_about"]
+    for _ in range(3):
+        token = stage.once(owner, get_and_report_again, "short")
+    said, state = stage.once(unit, ask_token, "short"), stage.state("short")
+    asked = stage.provider.counts("main")["asked_about"] - before
+    stage.provider.do("main", "end", user="bob")
+    stage.once(owner, get_and_report_again, "dead")
+    dead = stage.once(unit, ask_token, "dead")
+    return hold([
+        (said == token, f"a valid token: the unit gets {'it' if said == token else said}, state {state}"),
+        (1 <= asked <= MOST_QUESTIONS, f"the provider was asked {asked} times after 3 reports"),
+        (dead == "login_required", f"a dead one: {dead if dead == 'login_required' else 'handed out still'}")])
+
+
+def get_and_report_again(_, account):
+    """As a process that asks once and reports; where it is paused, the generation is what a first one has."""
+    answer = attempt("token.get", account=account, timeout=1)
+    attempt("token.report_rejected", account=account, generation=answer.get("generation", 1), timeout=2)
+    return answer.get("access_token")
+
+
+def by_request(stage):
+    """`request.send` to an API that answers 401 to all refuses nobody else a token."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    others = Others(stage, "shared")
+    count, figures = others.during(stage.machine.user("owner"), send_refused)
+    refreshes = stage.provider.counts("main")["refreshes"]
+    stage.provider.set("main", is_down=True)
+    more, in_outage = others.during(stage.machine.user("owner"), send_refused)
+    return hold([
+        (refreshes <= MOST_REFRESHES, f"{count} requests, {refreshes} refreshes in {SECONDS:g} s"),
+        (measure.refused(figures)[0] == 0, f"the unit: {measure.told(figures)}"),
+        (measure.refused(in_outage)[0] == 0, f"provider down, {more} requests: {measure.told(in_outage)}")])
+
+
+def refresh_four_times(_, account):
+    return [attempt("account.refresh", account=account, timeout=2).get("reason", "refreshed") for _ in range(4)]
+
+
+def by_refresh(stage):
+    """`account.refresh` may be asked by who may use the account, and refuses nobody the old token."""
+    owner = stage.machine.user("owner")
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    first = stage.once(owner, refresh_four_times, "shared")
+    stage.provider.set("main", is_down=True)
+    others = Others(stage, "shared")
+    victim = stage.act(stage.machine.unit(), measure.sample, "shared", 0.02, ALL)
+    victim.next(10)
+    for _ in range(4):
+        grantctl("--timeout", "2", "refresh", "shared")
+    figures = victim.finish()
+    by_user, in_outage = others.during(owner, lambda _, account: refresh_four_times(_, account), 1)
+    return hold([
+        ("refreshed" in first, f"by the user: {', '.join(first)}"),
+        (measure.refused(figures)[0] == 0, f"provider down, four by root: the unit: {measure.told(figures)}"),
+        (measure.refused(in_outage)[0] == 0, f"four by the user: {measure.told(in_outage)}"),
+        ("not_permitted" not in by_user, f"who is told {', '.join(sorted(set(by_user)))}")])
+
+
+CASES = {
+    "report-by-capped": by_capped, "report-by-user": by_owner, "report-binds-reporter": binds_reporter,
+    "report-ends-no-grant": ends_no_grant, "request-refused": by_request, "refresh-refuses-nothing": by_refresh}

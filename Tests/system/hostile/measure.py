@@ -1,0 +1,67 @@
+"""What a victim meets: how many of its requests are served, how long they take."""
+
+import collections
+import contextlib
+import time
+
+from actor import ended
+from grantd_testing import BlockingClient, Gone, Refused
+from machine import SOCKET
+
+PATIENCE = 60
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else 0.0
+
+
+def summary(times, refusals):
+    return {
+        "served": len(times), "refused": dict(refusals), "median": percentile(times, 0.5),
+        "p99": percentile(times, 0.99), "longest": max(times, default=0.0)}
+
+
+def sample(tell, account, pause, scopes):
+    """Asks for a token every `pause` seconds until it is ended, by turns from memory and through the broker.
+
+    Each kind on a connection of its own, as a program that has one; after an error on a new one.
+    """
+    kinds = {"cached": {"account": account}, "uncached": {"account": account, "scopes": scopes, "min_ttl": 1}}
+    times, refusals = {kind: [] for kind in kinds}, {kind: collections.Counter() for kind in kinds}
+    clients, tokens = {}, set()
+    tell("ready")
+    while not ended.is_set():
+        for kind, params in kinds.items():
+            began = time.monotonic()
+            try:
+                if kind not in clients:
+                    clients[kind] = BlockingClient(SOCKET, PATIENCE)
+                tokens.add(clients[kind].call("token.get", **params)["access_token"])
+                times[kind].append(time.monotonic() - began)
+            except Refused as refusal:
+                refusals[kind][refusal.reason or "error"] += 1
+            except (Gone, OSError, ValueError) as error:
+                refusals[kind][type(error).__name__] += 1
+                with contextlib.suppress(KeyError):
+                    clients.pop(kind).close()
+        ended.wait(pause)
+    return {kind: summary(times[kind], refusals[kind]) for kind in kinds} | {"tokens": sorted(tokens)}
+
+
+def refused(figures):
+    """How many of both kinds were refused, and the reasons."""
+    counts = collections.Counter()
+    for kind in ("cached", "uncached"):
+        counts.update(figures[kind]["refused"])
+    return sum(counts.values()), ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+
+
+def told(figures):
+    """Served and refused in words."""
+    served = figures["cached"]["served"] + figures["uncached"]["served"]
+    count, reasons = refused(figures)
+    return f"{served} of {served + count} served" + (f" ({reasons})" if count else "")
+
+
+def milliseconds(seconds):
+    return f"{seconds * 1000:.1f} ms"
