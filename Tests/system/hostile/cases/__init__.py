@@ -1,5 +1,5 @@
 """The cases by name, in the order of the issue that they are from."""
 
-from . import reports
+from . import imports, reports
 
-CASES = reports.CASES
+CASES = reports.CASES | imports.CASES
