@@ -25,7 +25,7 @@ class API(Realm):
         self.gives_refresh_token, self.gives_id_token, self.has_userinfo = True, True, True
         # Refreshes are answered 503 as long as this is set.
         self.is_down, self.refused, self.asked_about = False, 0, 0
-        self.peak_calls = 0
+        self.all_calls, self.released = 0, asyncio.Event()
 
     async def answer(self, connection, request, path):
         if path.startswith("/control/"):
@@ -34,6 +34,8 @@ class API(Realm):
             return refusal("invalid_token", 401)
         if path == "/api/hang":
             return await self.hang(connection)
+        if path == "/api/echo":
+            return answer_json({"user": "any"})
         if path in ("/userinfo", "/introspect"):
             self.asked_about += 1
         if path == "/userinfo" and not self.has_userinfo:
@@ -41,15 +43,16 @@ class API(Realm):
         return await super().answer(connection, request, path)
 
     async def hang(self, connection):
-        self.calls += 1
-        self.peak_calls = max(self.peak_calls, self.calls)
+        """Until the broker closes the connection, or the case releases all that hang."""
+        self.calls, self.all_calls = self.calls + 1, self.all_calls + 1
+        waiting = [asyncio.ensure_future(event.wait()) for event in (connection.ended, self.released)]
         try:
-            async with asyncio.timeout(HANG_SECONDS):
-                await connection.ended.wait()
-        except TimeoutError:
-            pass
+            await asyncio.wait(waiting, timeout=HANG_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.calls -= 1
+            for one in waiting:
+                one.cancel()
+        return answer_json({"user": "any"})
 
     def metadata(self, request):
         status, headers, body = super().metadata(request)
@@ -79,10 +82,14 @@ class API(Realm):
             setattr(self, name, value == "1")
         return {}
 
+    def do_release(self):
+        self.released.set()
+        return {}
+
     def do_counts(self):
         return {
             "refreshes": sum(self.asked.values()), "refused": self.refused, "asked_about": self.asked_about,
-            "calls": self.calls, "peak_calls": self.peak_calls, "connections": len(self.server.connections),
+            "calls": self.calls, "all_calls": self.all_calls, "connections": len(self.server.connections),
             "revoked": [family.user for family in self.families.values() if family.revoked]}
 
     def do_seed(self, user):

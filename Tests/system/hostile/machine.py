@@ -9,6 +9,7 @@ from actor import Who
 from grantd_testing import wait_until
 
 COMMAND_SECONDS = 40
+MEGABYTE = 1 << 20
 UNITS = ("grantd.service", "grantd.socket", "grantd-credentials.socket")
 SOCKET = pathlib.Path("/run/grantd/grantd.sock")
 STATE = pathlib.Path("/var/lib/grantd")

@@ -9,6 +9,8 @@ from grantd_testing import BlockingClient, Gone, Refused
 from machine import SOCKET
 
 PATIENCE = 60
+# What all accounts are granted.
+ALL = ["openid", "email", "offline_access"]
 
 
 def percentile(values, share):
@@ -21,12 +23,12 @@ def summary(times, refusals):
         "p99": percentile(times, 0.99), "longest": max(times, default=0.0)}
 
 
-def sample(tell, account, pause, scopes):
+def sample(tell, account, pause=0.02):
     """Asks for a token every `pause` seconds until it is ended, by turns from memory and through the broker.
 
     Each kind on a connection of its own, as a program that has one; after an error on a new one.
     """
-    kinds = {"cached": {"account": account}, "uncached": {"account": account, "scopes": scopes, "min_ttl": 1}}
+    kinds = {"cached": {"account": account}, "uncached": {"account": account, "scopes": ALL, "min_ttl": 1}}
     times, refusals = {kind: [] for kind in kinds}, {kind: collections.Counter() for kind in kinds}
     clients, tokens = {}, set()
     tell("ready")

@@ -9,7 +9,6 @@ from grantd_testing import BlockingClient, Refused
 from machine import SOCKET, USERS, grantctl
 from stage import attempt, hold
 
-ALL = ["openid", "email", "offline_access"]
 SECONDS = 3.0
 GENERATIONS = 40
 # What a reporter may cause in that time, whatever its budget is: a refresh every 100 ms would be none.
@@ -72,7 +71,7 @@ class Others:
 
     def during(self, who, work, seconds=SECONDS):
         """What `work` did in that time, and what the unit met meanwhile."""
-        victim = self.stage.act(self.stage.machine.unit(), measure.sample, self.account, 0.02, ALL)
+        victim = self.stage.act(self.stage.machine.unit(), measure.sample, self.account)
         victim.next(10)
         attacker = self.stage.act(who, work, self.account)
         time.sleep(seconds)
@@ -193,7 +192,7 @@ def by_refresh(stage):
     first = stage.once(owner, refresh_four_times, "shared")
     stage.provider.set("main", is_down=True)
     others = Others(stage, "shared")
-    victim = stage.act(stage.machine.unit(), measure.sample, "shared", 0.02, ALL)
+    victim = stage.act(stage.machine.unit(), measure.sample, "shared")
     victim.next(10)
     for _ in range(4):
         grantctl("--timeout", "2", "refresh", "shared")

@@ -1,0 +1,139 @@
+"""Requests that wait at a provider: they count for the user who sent them, until they are over."""
+
+import time
+
+import flood
+import measure
+from grantd_testing import wait_until
+from machine import MEGABYTE
+from stage import ask_apart, attempt, hold
+
+# On each connection; grantd reads no more of one.
+EACH = 64
+CONNECTIONS, MANY_CONNECTIONS, BIG_CONNECTIONS = 140, 48, 32
+BODY_BYTES = 128 << 10
+BODY = "x" * BODY_BYTES
+SECONDS = 2.0
+# Of a provider that answers at once; a second is what a person notices.
+PROMPT_SECONDS = 1.0
+GROWTH_BYTES = 200 * MEGABYTE
+SMALL = {"account": "mine", "method": "GET", "url": "/hang", "timeout": 60}
+
+
+def begin(stage):
+    stage.begin("main", "second")
+    stage.sign_in("main", "mine", "mallory")
+    stage.sign_in("main", "shared", "ada")
+    stage.sign_in("second", "elsewhere", "ada")
+
+
+def send(stage, connections, params):
+    actor = stage.act(stage.machine.user("owner"), flood.requests, connections, EACH, "request.send", params)
+    actor.next(60)
+    return actor
+
+
+def told(counts):
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "nothing"
+
+
+def ask_twice(_, account):
+    """A token from memory and one through the broker."""
+    return [attempt("token.get", account=account, **more).get("reason") for more in ({}, {"scopes": measure.ALL})]
+
+
+def overload(stage):
+    """Requests of one user that hang make no other user's `token.get` and refresh overloaded, at any provider."""
+    begin(stage)
+    victim = stage.act(stage.machine.unit(), measure.sample, "elsewhere")
+    victim.next(10)
+    attacker = send(stage, CONNECTIONS, SMALL)
+    time.sleep(SECONDS)
+    as_root = [attempt("account.refresh", account=name, timeout=2).get("reason", "refreshed")
+               for name in ("elsewhere", "shared")]
+    counts, figures = attacker.finish(), victim.finish()
+    return hold([
+        (measure.refused(figures)[0] == 0, f"{CONNECTIONS * EACH} requests hang: the unit: {measure.told(figures)}"),
+        (as_root == ["refreshed", "refreshed"], f"root's refreshes: {', '.join(as_root)}"),
+        (True, f"uncached p99 {measure.milliseconds(figures['uncached']['p99'])}, attacker told: {told(counts)}")])
+
+
+def memory(stage):
+    """Bodies of requests that hang count until these are over: the broker does not grow by them."""
+    begin(stage)
+    idle = stage.machine.resident()
+    attacker = send(stage, BIG_CONNECTIONS, SMALL | {"method": "POST", "body": BODY})
+    growth = peak_growth(stage, idle, SECONDS * 2)
+    counts = attacker.finish()
+    return hold([
+        (growth <= GROWTH_BYTES, f"{BIG_CONNECTIONS * EACH} bodies of 128 KiB: {growth // MEGABYTE} MB above idle"),
+        (True, f"attacker told: {told(counts)}")])
+
+
+def peak_growth(stage, idle, seconds):
+    end, peak = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        peak = max(peak, stage.machine.resident() - idle)
+        time.sleep(0.1)
+    return peak
+
+
+def abandoned(stage):
+    """Requests whose callers were told `timed_out` still count for their user while they are not over."""
+    begin(stage)
+    idle = stage.machine.resident()
+    params = SMALL | {"method": "POST", "body": BODY[:BODY_BYTES // 4], "timeout": 0.05}
+    attacker = send(stage, MANY_CONNECTIONS, params)
+    growth = peak_growth(stage, idle, SECONDS * 3)
+    victim = stage.once(stage.machine.unit(), ask_twice, "elsewhere")
+    counts = attacker.finish()
+    return hold([
+        (growth <= GROWTH_BYTES, f"{MANY_CONNECTIONS * EACH} of 50 ms: {growth // MEGABYTE} MB above idle"),
+        (victim == [None, None], f"the unit's token.get: {served(victim)}"),
+        (True, f"attacker told: {told(counts)}")])
+
+
+def served(reasons):
+    return ", ".join(reason or "served" for reason in reasons)
+
+
+def places(stage):
+    """Requests of one user that hang leave others places at the same provider: a request, a refresh, a login."""
+    begin(stage)
+    attacker = send(stage, 1, SMALL)
+    wait_until(lambda: stage.provider.counts("main")["calls"] > 0, 10, "requests hang")
+    began = time.monotonic()
+    params = SMALL | {"account": "shared", "url": "/echo", "timeout": 5}
+    request = stage.once(stage.machine.unit(), ask_apart, "request.send", params)
+    took = time.monotonic() - began
+    refresh = attempt("account.refresh", account="shared", timeout=5).get("reason", "refreshed")
+    began = time.monotonic()
+    stage.sign_in("main", "new", "ada")
+    login = time.monotonic() - began
+    calls = stage.provider.counts("main")["calls"]
+    attacker.finish()
+    return hold([
+        ("status" in request and took <= PROMPT_SECONDS,
+         f"{calls} hang: the unit's request {request.get('reason', 'served')} after {took:.1f} s"),
+        (refresh == "refreshed", f"a refresh: {refresh}"),
+        (login <= 2 * PROMPT_SECONDS, f"a login took {login:.1f} s")])
+
+
+def gone(stage):
+    """What a caller that has gone asked for, and was not sent yet, is not sent."""
+    begin(stage)
+    attacker = send(stage, 4, SMALL)
+    wait_until(lambda: stage.provider.counts("main")["calls"] > 0, 10, "requests hang")
+    time.sleep(0.5)
+    sent = stage.provider.counts("main")["all_calls"]
+    attacker.finish()
+    time.sleep(0.5)
+    stage.provider.do("main", "release")
+    time.sleep(1)
+    more = stage.provider.counts("main")["all_calls"] - sent
+    return hold([(more <= 2, f"{sent} of {4 * EACH} sent; {more} more after the caller had gone")])
+
+
+CASES = {
+    "waits-overload": overload, "waits-memory": memory, "waits-abandoned": abandoned, "waits-places": places,
+    "waits-gone": gone}
