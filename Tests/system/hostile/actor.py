@@ -65,10 +65,11 @@ class Actor:
             # A change of the user clears it (PR_SET_PDEATHSIG(2const)).
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
-            def tell(value):
-                os.write(pipe, json.dumps(value).encode() + b"\n")
+            def write(kind, value):
+                with open(pipe, "wb", closefd=False) as file:
+                    file.write(json.dumps([kind, value]).encode() + b"\n")
 
-            tell(work(tell, *arguments))
+            write("returned", work(lambda value: write("told", value), *arguments))
             status = 0
         except BaseException:
             traceback.print_exc()
@@ -77,6 +78,9 @@ class Actor:
 
     def next(self, seconds):
         """The next value that it tells, or returns."""
+        return self.read(seconds)[1]
+
+    def read(self, seconds):
         end = time.monotonic() + seconds
         while b"\n" not in self.buffer:
             if not select.select([self.pipe], [], [], max(0, end - time.monotonic()))[0]:
@@ -91,8 +95,11 @@ class Actor:
     def finish(self, seconds=END_SECONDS):
         """Has it end; what it returns."""
         os.kill(self.pid, signal.SIGTERM)
+        end = time.monotonic() + seconds
         try:
-            return self.next(seconds)
+            while (read := self.read(max(0, end - time.monotonic())))[0] != "returned":
+                pass
+            return read[1]
         finally:
             self.close()
 

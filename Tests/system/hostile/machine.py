@@ -4,12 +4,16 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 
 from actor import Who
 from grantd_testing import wait_until
 
 COMMAND_SECONDS = 40
+GRANTCTL_SECONDS = 5
 MEGABYTE = 1 << 20
+# What the broker may have more than before an attack.
+GROWTH_BYTES = 200 * MEGABYTE
 UNITS = ("grantd.service", "grantd.socket", "grantd-credentials.socket")
 SOCKET = pathlib.Path("/run/grantd/grantd.sock")
 STATE = pathlib.Path("/var/lib/grantd")
@@ -125,6 +129,14 @@ class Machine:
         status = pathlib.Path(f"/proc/{self.pid()}/status").read_text()
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
+    def growth(self, idle, seconds):
+        """The most that it has above `idle` in that time."""
+        end, peak = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            peak = max(peak, self.resident() - idle)
+            time.sleep(0.1)
+        return peak
+
     @staticmethod
     def journal_size():
         """Lines of grantd's, and how many bytes their messages have."""
@@ -132,7 +144,7 @@ class Machine:
         return said.count("\n"), len(said)
 
 
-def grantctl(*words, given=None, check=False):
-    """As root, at the system's broker."""
+def grantctl(*words, given=None):
+    """As root, at the system's broker; a command that has not ended in time says nothing, with status 124."""
     environment = os.environ | {"GRANTD_SOCKET": str(SOCKET)}
-    return command("grantctl", *words, check=check, input=given, env=environment)
+    return command("timeout", GRANTCTL_SECONDS, "grantctl", *words, check=False, input=given, env=environment)

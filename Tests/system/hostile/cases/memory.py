@@ -1,0 +1,82 @@
+"""Lines that are large and parse as nothing, from users without a rule: memory, and the time of all others."""
+
+import time
+
+import flood
+import measure
+from actor import Who
+from machine import GROWTH_BYTES, MEGABYTE, USERS, grantctl
+from measure import CACHED_SECONDS, UNCACHED_SECONDS
+from stage import hold
+
+LINE_BYTES = 256 << 10
+CONNECTIONS, FEW_CONNECTIONS = 256, 64
+FIRST_UID, ATTACKERS = 62001, 8
+SECONDS, ROOT_SECONDS = 5.0, 3.0
+# What of that may be left some time after the attackers have gone.
+REST_SECONDS, REST_BYTES = 5.0, 100 * MEGABYTE
+
+
+def attack(stage, who, connections=FEW_CONNECTIONS, each=4):
+    return stage.act(who, flood.lines, connections, each, "1", LINE_BYTES)
+
+
+def under(stage, attackers):
+    """Growth, and what the owner meets, while those attack; then what is left when they have gone."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    idle = stage.machine.resident()
+    victim = stage.act(stage.machine.user("owner"), measure.sample, "shared")
+    victim.next(10)
+    attacking = [attack(stage, *one) for one in attackers]
+    growth = stage.machine.growth(idle, SECONDS)
+    is_in = measure.answered_after("broker.status", ROOT_SECONDS)
+    told = [one.finish() for one in attacking]
+    figures = victim.finish()
+    rest = rest_of_growth(stage, idle)
+    return hold([
+        (growth <= GROWTH_BYTES, f"{growth // MEGABYTE} MB above idle"),
+        (rest <= REST_BYTES, f"{rest // MEGABYTE} MB {REST_SECONDS:g} s after"),
+        (measure.refused(figures)[0] == 0, f"the owner: {measure.told(figures)}"),
+        (figures["uncached"]["p99"] <= UNCACHED_SECONDS,
+         f"uncached p99 {measure.milliseconds(figures['uncached']['p99'])}"),
+        (figures["cached"]["p99"] <= CACHED_SECONDS, f"cached p99 {measure.milliseconds(figures['cached']['p99'])}"),
+        (is_in <= UNCACHED_SECONDS, f"root got in after {measure.milliseconds(is_in)}"),
+        (True, f"attackers told {measure.sum_of(told)}")])
+
+
+def rest_of_growth(stage, idle):
+    end = time.monotonic() + REST_SECONDS
+    while (rest := stage.machine.resident() - idle) > REST_BYTES and time.monotonic() < end:
+        time.sleep(0.2)
+    return rest
+
+
+def one(stage):
+    """One user without a rule sends lines of 256 KiB on many connections."""
+    return under(stage, [(stage.machine.user("ruleless"), CONNECTIONS if stage.is_long else FEW_CONNECTIONS)])
+
+
+def eight(stage):
+    """Eight such users."""
+    return under(stage, [(Who(FIRST_UID + number), FEW_CONNECTIONS // 4) for number in range(ATTACKERS)])
+
+
+def told(stage):
+    """Who is held back is told so and stands in `status`; the unit has a `MemoryHigh=`."""
+    stage.begin("main")
+    attacker = attack(stage, stage.machine.user("ruleless"))
+    time.sleep(SECONDS / 2)
+    text = grantctl("status").stdout
+    counts = attacker.finish()
+    names = (str(USERS["ruleless"]), "hostile-ruleless")
+    high = stage.machine.shows("MemoryHigh")
+    reasons = {"overloaded", "rate_limited"} & set(counts)
+    return hold([
+        (bool(reasons), f"the attacker is told: {measure.sum_of([counts])}"),
+        (any(name in text for name in names), "status names who is held back"
+         if any(name in text for name in names) else "status does not name who is held back"),
+        (high.isdigit(), f"MemoryHigh is {high}")])
+
+
+CASES = {"memory-one": one, "memory-eight": eight, "memory-told": told}
