@@ -2,6 +2,8 @@
 
 import ctypes
 import dataclasses
+# Loaded by the first look-up of a host, when an actor may no longer read the files of this Python.
+import encodings.idna  # noqa: F401
 import json
 import os
 import resource

@@ -66,7 +66,11 @@ class Machine:
     def add_users():
         with open("/etc/passwd", "a") as users, open("/etc/group", "a") as groups:
             for name, uid in USERS.items():
-                users.write(f"hostile-{name}:x:{uid}:{uid}::/nonexistent:/bin/sh\n")
+                home = pathlib.Path(f"/home/hostile-{name}")
+                home.mkdir(parents=True)
+                shutil.chown(home, uid, uid)
+                # "*": no password, and none to be looked for in shadow(5), where the user has no line.
+                users.write(f"hostile-{name}:*:{uid}:{uid}::{home}:/bin/sh\n")
                 groups.write(f"hostile-{name}:x:{uid}:\n")
         with open("/etc/subuid", "a") as ranges:
             ranges.write(f"hostile-many:{SUBORDINATE_FIRST}:{SUBORDINATE_COUNT}\n")

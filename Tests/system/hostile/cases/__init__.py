@@ -1,5 +1,5 @@
 """The cases by name, in the order of the issue that they are from."""
 
-from . import imports, memory, reports, waits
+from . import audit, imports, memory, reports, waits
 
-CASES = reports.CASES | imports.CASES | memory.CASES | waits.CASES
+CASES = reports.CASES | imports.CASES | memory.CASES | waits.CASES | audit.CASES
