@@ -44,7 +44,7 @@ class Machine:
             shutil.copy(self.root / "systemd" / name, units / name)
         # Each case starts it anew, and a crash must be seen.
         DROP_IN.parent.mkdir(exist_ok=True)
-        DROP_IN.write_text("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=no\n")
+        DROP_IN.write_text("[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=no\nTimeoutStopSec=3\n")
         CONFIGURATION.parent.mkdir(exist_ok=True)
         self.add_users()
         command("systemd-sysusers", self.root / "systemd" / "sysusers.d" / "grantd.conf")
@@ -119,6 +119,8 @@ class Machine:
 
     def kill(self):
         command("systemctl", "kill", "--signal=KILL", "grantd.service", check=False)
+        # Connections that wait in the queue would start it again.
+        command("systemctl", "stop", "grantd.socket", "grantd-credentials.socket", "grantd.service", check=False)
         wait_until(lambda: self.pid() == 0, 10, "grantd ended")
 
     @staticmethod

@@ -1,5 +1,6 @@
 """The cases by name, in the order of the issue that they are from."""
 
-from . import audit, imports, memory, reports, waits
+from . import audit, holders, imports, memory, places, reports, waits
 
-CASES = reports.CASES | imports.CASES | memory.CASES | waits.CASES | audit.CASES
+CASES = (
+    reports.CASES | memory.CASES | imports.CASES | audit.CASES | waits.CASES | holders.CASES | places.CASES)

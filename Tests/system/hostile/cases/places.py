@@ -1,0 +1,132 @@
+"""Places that are few: subscriptions, unread replies, and connections of the callback."""
+
+import contextlib
+import json
+import select
+import socket
+import time
+import urllib.parse
+
+import measure
+from actor import Who, ended
+from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_until
+from machine import GROWTH_BYTES, MEGABYTE, SOCKET, SUBORDINATE_FIRST
+from measure import CACHED_SECONDS
+from stage import attempt, hold, log_in
+
+from .holders import acting_as, crowd
+
+SUBSCRIPTIONS = 300
+SILENT_CONNECTIONS, SILENT_UIDS, REPLIES_EACH = 250, 50, 64
+IDLE_CONNECTIONS = 400
+LOGIN_SECONDS = 3.0
+SECONDS, REST_SECONDS = 4.0, 5.0
+# What of the replies may be left when the connections have gone.
+REST_BYTES = 100 * MEGABYTE
+
+
+def subscribe_often(tell, count):
+    """Many subscriptions on one connection; then how many copies of one event come."""
+    told = 0
+    with contextlib.closing(BlockingClient(SOCKET, 10)) as client:
+        for _ in range(count):
+            with contextlib.suppress(Refused):
+                client.call("events.subscribe", events=["token.refreshed"])
+                told += 1
+        tell(told)
+        copies = 0
+        client.socket.settimeout(0.2)
+        while not ended.is_set():
+            with contextlib.suppress(OSError):
+                copies += json.loads(client.line()).get("method") == "event"
+                # After a time-out a file object reads no more (socket.SocketIO); so look first.
+                wait_for_line(client)
+    return copies
+
+
+def wait_for_line(client):
+    while not ended.is_set() and not client.file.peek(1) and not select.select([client.socket], [], [], 0.1)[0]:
+        pass
+
+
+def subscribe(_):
+    return attempt("events.subscribe").get("reason", "subscribed")
+
+
+def subscriptions(stage):
+    """Subscriptions of one connection close events to nobody, and bring one copy of an event."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    attacker = stage.act(stage.machine.user("owner"), subscribe_often, SUBSCRIPTIONS)
+    granted = attacker.next(20)
+    told = {name: stage.once(who, subscribe) for name, who in (("root", Who(0)), ("the unit", stage.machine.unit()))}
+    attempt("account.refresh", account="shared")
+    time.sleep(1)
+    copies = attacker.finish()
+    return hold([
+        (set(told.values()) == {"subscribed"},
+         f"{granted} on one connection: root {told['root']}, the unit {told['the unit']}"),
+        (copies == 1, f"{copies} copies of one event")])
+
+
+def never_read(tell, connections, uids, each):
+    """Asks for long replies and reads none."""
+    clients = []
+    payload = line(message("rpc.discover", None, 1)) * each
+    for number in range(connections):
+        with contextlib.suppress(OSError, Gone):
+            with acting_as(SUBORDINATE_FIRST + number % uids):
+                clients.append(BlockingClient(SOCKET, 2))
+            clients[-1].socket.sendall(payload)
+    tell(len(clients))
+    ended.wait()
+    return {}
+
+
+def unread(stage):
+    """Connections that never read their replies take bounded memory, which comes back, and no neighbour's time."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    idle = stage.machine.resident()
+    victim = stage.act(stage.machine.user("owner"), measure.sample, "shared")
+    victim.next(10)
+    attacker = stage.act(crowd(stage), never_read, SILENT_CONNECTIONS, SILENT_UIDS, REPLIES_EACH)
+    growth = stage.machine.growth(idle, SECONDS)
+    attacker.finish()
+    figures = victim.finish()
+    with contextlib.suppress(Exception):
+        wait_until(lambda: stage.machine.resident() - idle <= REST_BYTES, REST_SECONDS, "memory is given back")
+    rest = stage.machine.resident() - idle
+    return hold([
+        (growth <= GROWTH_BYTES, f"{SILENT_CONNECTIONS} connections: {growth // MEGABYTE} MB above idle"),
+        (rest <= REST_BYTES, f"{rest // MEGABYTE} MB when they had gone"),
+        (measure.refused(figures)[0] == 0, f"the owner: {measure.told(figures)}"),
+        (figures["cached"]["p99"] <= CACHED_SECONDS, f"cached p99 {measure.milliseconds(figures['cached']['p99'])}")])
+
+
+def idle_at(tell, address, count):
+    """Connections that send nothing."""
+    place = urllib.parse.urlsplit(address)
+    open_ones = []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            open_ones.append(socket.create_connection((place.hostname, place.port), 0.2))
+    tell(len(open_ones))
+    ended.wait()
+    return len(open_ones)
+
+
+def callback(stage):
+    """Idle connections to the callback keep nobody from signing in."""
+    stage.begin("main")
+    address = stage.ask("broker.status")["callback"][0]
+    attacker = stage.act(stage.machine.user("ruleless"), idle_at, address, IDLE_CONNECTIONS)
+    count = attacker.next(30)
+    began = time.monotonic()
+    told = stage.once(Who(0), log_in, "main", "shared", "ada")
+    took = time.monotonic() - began
+    return hold([(told == "completed" and took <= LOGIN_SECONDS,
+                  f"{count} idle connections: a login is {told}, after {took:.1f} s")])
+
+
+CASES = {"subscriptions": subscriptions, "unread-replies": unread, "callback-places": callback}
