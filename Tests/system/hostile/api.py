@@ -18,7 +18,7 @@ START_SECONDS = 10
 
 
 class API(Realm):
-    """A realm whose servers can also hang, refuse each token, or say nothing of who the person is."""
+    """A realm with an API that hangs or refuses each token, and a VMS, whose logins go one at a time."""
 
     def __init__(self, *arguments, **settings):
         super().__init__(*arguments, **settings)
@@ -36,6 +36,10 @@ class API(Realm):
             return await self.hang(connection)
         if path == "/api/echo":
             return answer_json({"user": "any"})
+        if path == "/api/v1/static/basic":
+            return answer_json({"is_external_auth_enabled": True, "version": "1"})
+        if path == "/api/v1/external/auth/url":
+            return answer_json({"url": f"{self.issuer}/authorize"})
         if path in ("/userinfo", "/introspect"):
             self.asked_about += 1
         if path == "/userinfo" and not self.has_userinfo:
@@ -151,6 +155,12 @@ class Provider:
             "api_base": f"{issuer}/api"}
         lines = (f"{name} = {json.dumps(value)}" for name, value in (keys | more).items())
         return f"[provider.{realm}]\n" + "\n".join(lines) + "\n"
+
+    def system(self, realm):
+        """A system at the realm's address whose logins go one at a time."""
+        return (
+            f'[provider.cameras]\nkind = "vms"\nbase_url = "{self.realms[realm][0]}"\n'
+            'redirect_uri = "cameras://sign-in"\n')
 
     def close(self):
         self.process.close()

@@ -58,7 +58,7 @@ class Stage:
         """A provider with these realms, and a grantd that knows them."""
         self.provider = Provider(*realms)
         self.open_ones.callback(self.provider.close)
-        sections = [self.provider.section(realm, **section) for realm in realms]
+        sections = [self.provider.section(realm, **section) for realm in realms] + [self.provider.system(realms[0])]
         self.machine.start("\n".join([*sections, RULES, more]))
 
     def act(self, who, work, *arguments):

@@ -1,6 +1,6 @@
 """The cases by name, in the order of the issue that they are from."""
 
-from . import audit, csrf, holders, imports, memory, places, reports, waits
+from . import audit, csrf, holders, imports, logs, memory, places, reports, turns, waits
 
-CASES = (
-    reports.CASES | memory.CASES | imports.CASES | csrf.CASES | audit.CASES | waits.CASES | holders.CASES | places.CASES)
+GROUPS = (reports, memory, imports, csrf, audit, waits, holders, places, turns, logs)
+CASES = {name: case for group in GROUPS for name, case in group.CASES.items()}
