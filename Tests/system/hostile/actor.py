@@ -46,16 +46,16 @@ def enter(group):
 class Actor:
     """Runs `work(tell, *arguments)` as `who`; what it tells and returns is JSON. Known by its process id alone."""
 
-    def __init__(self, who, work, *arguments):
+    def __init__(self, who, work, *arguments, niceness=0):
         self.name, self.buffer = work.__name__, b""
         self.pipe, write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.pipe)
-            self.live(who, work, arguments, write)
+            self.live(who, work, arguments, write, niceness)
         os.close(write)
 
-    def live(self, who, work, arguments, pipe):
+    def live(self, who, work, arguments, pipe, niceness):
         status = 1
         try:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -63,6 +63,7 @@ class Actor:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            os.nice(niceness)
             who.become()
             # A change of the user clears it (PR_SET_PDEATHSIG(2const)).
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -33,39 +33,43 @@ async def count_answers(reader, told):
     told["closed"] += 1
 
 
-async def wait_for_end():
+async def keep_sending(writers, payload, pause):
+    """Until the end; again and again where there is a pause, on each connection whose bytes were taken."""
     while not ended.is_set():
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(pause or PAUSE_SECONDS)
+        for writer in writers if pause else ():
+            if not writer.transport.is_closing() and not writer.transport.get_write_buffer_size():
+                writer.write(payload)
 
 
-async def send_all(tell, connections, payload):
+async def send_all(tell, connections, payload, pause=0.0):
     """The same bytes on each connection; what was answered until the end."""
-    told, open_ones, tasks = collections.Counter(), [], []
+    told, writers, tasks = collections.Counter(), [], []
     for _ in range(connections):
         if (pair := await connect()) is None:
             told["not connected"] += 1
             continue
         reader, writer = pair
         writer.write(payload)
-        open_ones.append(writer)
+        writers.append(writer)
         tasks.append(asyncio.create_task(count_answers(reader, told)))
     tell("sent")
-    await wait_for_end()
-    for writer in open_ones:
+    await keep_sending(writers, payload, pause)
+    for writer in writers:
         writer.transport.abort()
     for task in tasks:
         task.cancel()
     return dict(told)
 
 
-def requests(tell, connections, each, method, params):
-    """`each` requests on each of so many connections."""
+def requests(tell, connections, each, method, params, pause=0.0):
+    """`each` requests on each of so many connections, every `pause` seconds or once."""
     payload = b"".join(line(message(method, params, number)) for number in range(each))
-    return asyncio.run(send_all(tell, connections, payload))
+    return asyncio.run(send_all(tell, connections, payload, pause))
 
 
-def lines(tell, connections, each, text, size):
+def lines(tell, connections, each, text, size, pause=0.0):
     """Lines of so many bytes that parse and are no request; `text` is repeated in an array."""
     count = (size - 4) // (len(text) + 1)
     one = "[" + ",".join(itertools.repeat(text, count)) + "]\n"
-    return asyncio.run(send_all(tell, connections, one.encode() * each))
+    return asyncio.run(send_all(tell, connections, one.encode() * each, pause))

@@ -76,7 +76,7 @@ def flood(stage):
     kept = records(stage)
     lines, size = stage.machine.journal_size()
     tree, who = user_tree("ruleless")
-    flooders = [stage.act(who, call_from_new_groups, tree, number) for number in range(FLOODERS)]
+    flooders = [stage.attack(who, call_from_new_groups, tree, number) for number in range(FLOODERS)]
     time.sleep(SECONDS)
     calls = sum(flooder.finish() for flooder in flooders)
     found = records(stage)
@@ -117,7 +117,7 @@ def logouts(stage):
     stage.sign_in("main", "shared")
     address = stage.ask("broker.status")["callback"][0]
     lines, _ = stage.machine.journal_size()
-    forger = stage.act(stage.machine.user("ruleless"), forge_logouts, address, "/backchannel-logout/main")
+    forger = stage.attack(stage.machine.user("ruleless"), forge_logouts, address, "/backchannel-logout/main")
     time.sleep(SECONDS)
     told = forger.finish()
     more = stage.machine.journal_size()[0] - lines

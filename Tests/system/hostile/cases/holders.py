@@ -101,7 +101,7 @@ def approvals(stage):
     """Subordinate uids of one user leave another user a place to wait for a person's word."""
     stage.begin("main", more=rules(UIDS, 'access = ["use"]', "confirm = true"))
     stage.sign_in("main", "shared")
-    asking = stage.act(crowd(stage), ask_for_release, UIDS, APPROVALS_EACH)
+    asking = stage.attack(crowd(stage), ask_for_release, UIDS, APPROVALS_EACH)
     asking.next(10)
     time.sleep(1)
     theirs = sum(waiting(stage).values())
@@ -120,7 +120,6 @@ def ask_narrowed(_, account):
 def connect_on(tell, uids):
     """Connects as one uid after the other, asks and leaves, some thousand times a second."""
     count, began, request = 0, time.monotonic(), line(message("token.get", {"account": "shared"}, 1))
-    os.nice(10)
     while not ended.is_set():
         with acting_as(SUBORDINATE_FIRST + count % uids), contextlib.suppress(OSError):
             client = BlockingClient(SOCKET, 1)
@@ -142,17 +141,6 @@ def keep_connections(tell, count):
     return {}
 
 
-def connect_in_time(end):
-    """A socket with a time-out is told EAGAIN where one without waits, as long as the listen queue is full."""
-    while True:
-        try:
-            return BlockingClient(SOCKET, measure.PATIENCE)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.002)
-
-
 def ask_anew(tell, account):
     """Each token on a connection of its own."""
     times, told = [], collections.Counter()
@@ -160,7 +148,7 @@ def ask_anew(tell, account):
     while not ended.is_set():
         began = time.monotonic()
         try:
-            with contextlib.closing(connect_in_time(began + measure.PATIENCE)) as client:
+            with contextlib.closing(measure.connect()) as client:
                 client.call("token.get", account=account)
             times.append(time.monotonic() - began)
         except (OSError, Gone, Refused) as error:
@@ -176,7 +164,7 @@ def connects(stage):
     victims = [stage.act(who, ask_anew, "shared") for who in (stage.machine.unit(), Who(0))]
     for victim in victims:
         victim.next(10)
-    connecting = stage.act(crowd(stage), connect_on, MANY_UIDS)
+    connecting = stage.attack(crowd(stage), connect_on, MANY_UIDS)
     time.sleep(SECONDS)
     count = connecting.finish()
     figures = [victim.finish() for victim in victims]
@@ -207,7 +195,7 @@ def connections(stage):
     stage.sign_in("main", "shared")
     keeper = stage.act(stage.machine.unit(), keep_idle, "shared", FEW)
     keeper.next(10)
-    keeping = stage.act(crowd(stage), keep_connections, KEPT)
+    keeping = stage.attack(crowd(stage), keep_connections, KEPT)
     count = keeping.next(30)
     root = measure.answered_after("broker.status")
     alive = keeper.finish()

@@ -18,7 +18,7 @@ REST_SECONDS, REST_BYTES = 5.0, 100 * MEGABYTE
 
 
 def attack(stage, who, connections=FEW_CONNECTIONS, each=4):
-    return stage.act(who, flood.lines, connections, each, "1", LINE_BYTES)
+    return stage.attack(who, flood.lines, connections, each, "1", LINE_BYTES)
 
 
 def under(stage, attackers):

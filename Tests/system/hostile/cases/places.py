@@ -57,7 +57,7 @@ def subscriptions(stage):
     """Subscriptions of one connection close events to nobody, and bring one copy of an event."""
     stage.begin("main")
     stage.sign_in("main", "shared")
-    attacker = stage.act(stage.machine.user("owner"), subscribe_often, SUBSCRIPTIONS)
+    attacker = stage.attack(stage.machine.user("owner"), subscribe_often, SUBSCRIPTIONS)
     granted = attacker.next(20)
     told = {name: stage.once(who, subscribe) for name, who in (("root", Who(0)), ("the unit", stage.machine.unit()))}
     attempt("account.refresh", account="shared")
@@ -90,7 +90,7 @@ def unread(stage):
     idle = stage.machine.resident()
     victim = stage.act(stage.machine.user("owner"), measure.sample, "shared")
     victim.next(10)
-    attacker = stage.act(crowd(stage), never_read, SILENT_CONNECTIONS, SILENT_UIDS, REPLIES_EACH)
+    attacker = stage.attack(crowd(stage), never_read, SILENT_CONNECTIONS, SILENT_UIDS, REPLIES_EACH)
     growth = stage.machine.growth(idle, SECONDS)
     attacker.finish()
     figures = victim.finish()
@@ -120,7 +120,7 @@ def callback(stage):
     """Idle connections to the callback keep nobody from signing in."""
     stage.begin("main")
     address = stage.ask("broker.status")["callback"][0]
-    attacker = stage.act(stage.machine.user("ruleless"), idle_at, address, IDLE_CONNECTIONS)
+    attacker = stage.attack(stage.machine.user("ruleless"), idle_at, address, IDLE_CONNECTIONS)
     count = attacker.next(30)
     began = time.monotonic()
     told = stage.once(Who(0), log_in, "main", "shared", "ada")

@@ -73,7 +73,7 @@ class Others:
         """What `work` did in that time, and what the unit met meanwhile."""
         victim = self.stage.act(self.stage.machine.unit(), measure.sample, self.account)
         victim.next(10)
-        attacker = self.stage.act(who, work, self.account)
+        attacker = self.stage.attack(who, work, self.account)
         time.sleep(seconds)
         did = attacker.finish()
         return did, victim.finish()

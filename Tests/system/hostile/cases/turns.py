@@ -45,7 +45,7 @@ def try_to_start(_, account, seconds):
 def one_at_a_time(stage):
     """One user who starts and cancels does not hold a system whose logins go one at a time; who waits is told who."""
     stage.begin("main")
-    attacker = stage.act(stage.machine.user("signer"), start_and_cancel, "theirs")
+    attacker = stage.attack(stage.machine.user("signer"), start_and_cancel, "theirs")
     attacker.next(10)
     took, said = stage.once(stage.machine.user("owner"), try_to_start, "ours", SECONDS)
     count = attacker.finish()

@@ -29,7 +29,7 @@ def begin(stage):
 
 
 def send(stage, connections, params, each=EACH):
-    actor = stage.act(stage.machine.user("owner"), flood.requests, connections, each, "request.send", params)
+    actor = stage.attack(stage.machine.user("owner"), flood.requests, connections, each, "request.send", params)
     actor.next(60)
     return actor
 
