@@ -13,7 +13,7 @@ from grantd_testing import BlockingClient, Gone, Refused
 from machine import MEGABYTE, SOCKET, STATE, USERS, command
 from stage import attempt, hold
 
-SECONDS = 4.0
+SECONDS = 3.0
 RECORDS = 1000
 # What those whom no rule names may have of the trail together, and a margin for what is being written.
 SHARE, MARGIN = RECORDS // 4, 50

@@ -18,7 +18,7 @@ from .audit import call_from_new_groups, user_tree
 # What would steer a terminal, and turn the order of a line round.
 RAW = {"ESC": "\x1b", "U+202E": "\u202e"}
 NAME = "a\x1b[31mred\u202edesrever.service"
-SECONDS = 3.0
+SECONDS = 2.0
 FLOODERS, CONNECTIONS = 2, 300
 
 

@@ -12,7 +12,7 @@ from stage import hold
 LINE_BYTES = 256 << 10
 CONNECTIONS, FEW_CONNECTIONS = 256, 64
 FIRST_UID, ATTACKERS = 62001, 8
-SECONDS, ROOT_SECONDS = 5.0, 3.0
+SECONDS, ROOT_SECONDS = 4.0, 3.0
 # What of that may be left some time after the attackers have gone.
 REST_SECONDS, REST_BYTES = 5.0, 100 * MEGABYTE
 

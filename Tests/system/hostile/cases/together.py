@@ -18,7 +18,7 @@ from .reports import report_blindly, report_own
 from .turns import start_and_cancel
 from .waits import SMALL
 
-SECONDS, LONG_SECONDS = 8.0, 60.0
+SECONDS, LONG_SECONDS = 6.0, 60.0
 LINE_CONNECTIONS, WAIT_CONNECTIONS, SILENT_CONNECTIONS, IDLE_CONNECTIONS = 64, 64, 100, 400
 LOGIN_UIDS, LOGINS_EACH = 4, 64
 PAUSE_SECONDS, LOGIN_SECONDS = 1.0, 5.0

@@ -13,7 +13,7 @@ EACH = 64
 CONNECTIONS, BIG_CONNECTIONS = 140, 32
 BODY_BYTES = 128 << 10
 BODY = "x" * BODY_BYTES
-SECONDS = 2.0
+SECONDS, GROWTH_SECONDS = 2.0, 4.0
 # Long enough that a request is under way, on a busy machine too.
 BRIEF_SECONDS = 0.5
 # Of a provider that answers at once; a second is what a person notices.
@@ -61,7 +61,7 @@ def memory(stage):
     begin(stage)
     idle = stage.machine.resident()
     attacker = send(stage, BIG_CONNECTIONS, SMALL | {"method": "POST", "body": BODY})
-    growth = stage.machine.growth(idle, SECONDS * 2)
+    growth = stage.machine.growth(idle, GROWTH_SECONDS)
     counts = attacker.finish()
     return hold([
         (growth <= GROWTH_BYTES, f"{BIG_CONNECTIONS * EACH} bodies of 128 KiB: {growth // MEGABYTE} MB above idle"),
@@ -74,7 +74,7 @@ def abandoned(stage):
     idle = stage.machine.resident()
     params = SMALL | {"method": "POST", "body": BODY[:BODY_BYTES // 4], "timeout": BRIEF_SECONDS}
     attacker = send(stage, BIG_CONNECTIONS, params, each=2 * EACH)
-    growth = stage.machine.growth(idle, SECONDS * 3)
+    growth = stage.machine.growth(idle, GROWTH_SECONDS)
     victim = stage.once(stage.machine.unit(), ask_twice, "elsewhere")
     counts = attacker.finish()
     return hold([
