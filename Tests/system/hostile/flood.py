@@ -28,8 +28,10 @@ async def count_answers(reader, told):
     with contextlib.suppress(OSError, ValueError):
         while text := await reader.readline():
             answer = json.loads(text)
-            error = answer.get("error")
-            told["answered" if error is None else (error.get("data") or {}).get("reason", "error")] += 1
+            # A batch is answered by an array.
+            for one in answer if isinstance(answer, list) else [answer]:
+                error = one.get("error")
+                told["answered" if error is None else (error.get("data") or {}).get("reason", "error")] += 1
     told["closed"] += 1
 
 

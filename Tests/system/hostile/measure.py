@@ -5,11 +5,8 @@ import contextlib
 import time
 
 from actor import ended
-from grantd_testing import BlockingClient, Gone, Refused
-from machine import SOCKET
+from caller import PATIENCE, Caller, connect
 
-# Longer waits count as refused.
-PATIENCE = 5
 # The bounds of others' 99th percentile. Bench has tighter ones: here the attackers share two cores with the victims.
 CACHED_SECONDS, UNCACHED_SECONDS = 0.1, 0.25
 # What all accounts are granted.
@@ -26,43 +23,25 @@ def summary(times, refusals):
         "p99": percentile(times, 0.99), "longest": max(times, default=0.0)}
 
 
-def connect(seconds=PATIENCE):
-    """A socket with a time-out is told EAGAIN where one without waits, as long as the listen queue is full."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return BlockingClient(SOCKET, seconds)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.002)
-
-
 def sample(tell, account, pause=0.02):
     """Asks for a token every `pause` seconds until it is ended, by turns from memory and through the broker.
 
-    Each kind on a connection of its own, as a program that has one; after an error on a new one.
+    Each kind on a connection of its own, as a program that has one.
     """
     kinds = {"cached": {"account": account}, "uncached": {"account": account, "scopes": ALL, "min_ttl": 1}}
     times, refusals = {kind: [] for kind in kinds}, {kind: collections.Counter() for kind in kinds}
-    clients, tokens = {}, set()
+    callers = {kind: Caller() for kind in kinds}
     tell("ready")
     while not ended.is_set():
         for kind, params in kinds.items():
             began = time.monotonic()
-            try:
-                if kind not in clients:
-                    clients[kind] = connect()
-                tokens.add(clients[kind].call("token.get", **params)["access_token"])
+            answer = callers[kind].attempt("token.get", **params)
+            if "access_token" in answer:
                 times[kind].append(time.monotonic() - began)
-            except Refused as refusal:
-                refusals[kind][refusal.reason or "error"] += 1
-            except (Gone, OSError, ValueError) as error:
-                refusals[kind][type(error).__name__] += 1
-                with contextlib.suppress(KeyError):
-                    clients.pop(kind).close()
+            else:
+                refusals[kind][answer["reason"]] += 1
         ended.wait(pause)
-    return {kind: summary(times[kind], refusals[kind]) for kind in kinds} | {"tokens": sorted(tokens)}
+    return {kind: summary(times[kind], refusals[kind]) for kind in kinds}
 
 
 def answered_after(method, seconds=PATIENCE):

@@ -5,10 +5,10 @@ import re
 import urllib.parse
 import urllib.request
 
-import measure
 from actor import Actor, Who
 from api import Provider
-from grantd_testing import Gone, Refused, Wrong, wait_until
+from caller import attempt, connect
+from grantd_testing import Refused, Wrong, wait_until
 from machine import READER, USERS
 
 ANSWER_SECONDS = 15
@@ -118,17 +118,8 @@ def hold(conditions):
 
 
 def ask(method, /, **params):
-    with contextlib.closing(measure.connect(ANSWER_SECONDS)) as client:
+    with contextlib.closing(connect(ANSWER_SECONDS)) as client:
         return client.call(method, **params)
-
-
-def attempt(method, /, **params):
-    try:
-        return ask(method, **params)
-    except Refused as refusal:
-        return {"reason": refusal.reason or "an error without a reason", "message": str(refusal)}
-    except (Gone, OSError) as error:
-        return {"reason": type(error).__name__, "message": str(error)}
 
 
 def ask_apart(_, method, params):
@@ -169,5 +160,5 @@ def log_in(_, realm, account, user):
         sign_in_at(browser_address(started), user)
     except OSError as error:
         return f"cut short in the browser: {error}"
-    result = attempt("login.wait", login_id=started["login_id"], timeout=10)
+    result = attempt("login.wait", login_id=started["login_id"], timeout=4)
     return result.get("state") or result["message"]

@@ -9,9 +9,10 @@ import time
 import urllib.parse
 
 from actor import Who, ended
+from caller import attempt
 from grantd_testing import BlockingClient, Gone, Refused
 from machine import MEGABYTE, SOCKET, STATE, USERS, command
-from stage import attempt, hold
+from stage import hold
 
 SECONDS = 3.0
 RECORDS = 1000

@@ -7,9 +7,10 @@ import subprocess
 import tempfile
 import urllib.parse
 
+from caller import attempt
 from grantd_testing import wait_until
 from machine import SOCKET, USERS
-from stage import attempt, browser_address, hold, sign_in_at
+from stage import browser_address, hold, sign_in_at
 
 OWNER, ATTACKER = "ada", "mallory"
 HTTP_SECONDS = 5

@@ -7,9 +7,10 @@ import time
 
 import measure
 from actor import Who, ended
+from caller import PATIENCE, Caller, attempt, connect
 from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_until
 from machine import SOCKET, SUBORDINATE_FIRST, USERS
-from stage import attempt, hold
+from stage import hold
 
 MANY_UIDS, UIDS, LOGINS_EACH, APPROVALS_EACH = 60_000, 48, 64, 8
 # Together these are more than the 256 logins, and the 256 releases, that wait at most.
@@ -50,15 +51,10 @@ def acting_as(uid):
 def start_logins(_, realm, uids, each):
     told = collections.Counter()
     for uid in range(SUBORDINATE_FIRST, SUBORDINATE_FIRST + uids):
-        with acting_as(uid):
-            client = BlockingClient(SOCKET)
-        for number in range(each):
-            try:
-                client.call("login.start", provider=realm, account=f"many-{uid}-{number}")
-                told["started"] += 1
-            except Refused as refusal:
-                told[refusal.reason] += 1
-        client.close()
+        with acting_as(uid), contextlib.closing(Caller()) as caller:
+            for number in range(each):
+                answer = caller.attempt("login.start", provider=realm, account=f"many-{uid}-{number}")
+                told[answer.get("reason", "started")] += 1
     return told
 
 
@@ -114,7 +110,7 @@ def approvals(stage):
 
 
 def ask_narrowed(_, account):
-    return attempt("token.get", account=account, scopes=["email"], timeout=10).get("reason", "served")
+    return attempt("token.get", account=account, scopes=["email"], timeout=4).get("reason", "served")
 
 
 def connect_on(tell, uids):
@@ -148,7 +144,7 @@ def ask_anew(tell, account):
     while not ended.is_set():
         began = time.monotonic()
         try:
-            with contextlib.closing(measure.connect()) as client:
+            with contextlib.closing(connect()) as client:
                 client.call("token.get", account=account)
             times.append(time.monotonic() - began)
         except (OSError, Gone, Refused) as error:
@@ -176,7 +172,7 @@ def connects(stage):
 
 def keep_idle(tell, account, count):
     """A program that keeps some connections; how many of them still serve at the end."""
-    clients = [BlockingClient(SOCKET, measure.PATIENCE) for _ in range(count)]
+    clients = [BlockingClient(SOCKET, PATIENCE) for _ in range(count)]
     for client in clients:
         client.call("token.get", account=account)
     tell("ready")

@@ -1,7 +1,8 @@
 """A refresh token of another person, imported into an account that waits for a login."""
 
+from caller import attempt
 from machine import grantctl
-from stage import attempt, hold
+from stage import hold
 
 OWNER, ATTACKER = "ada", "mallory"
 

@@ -9,9 +9,10 @@ import time
 
 import measure
 from actor import Who
+from caller import attempt
 from grantd_testing import BlockingClient, Refused
 from machine import SOCKET, command
-from stage import attempt, hold
+from stage import hold
 
 from .audit import call_from_new_groups, user_tree
 

@@ -11,14 +11,16 @@ from stage import hold
 
 LINE_BYTES = 256 << 10
 CONNECTIONS, FEW_CONNECTIONS = 256, 64
+# As fast as they are taken.
+TINY_CONNECTIONS, TINY_LINES, TINY_BYTES, TINY_PAUSE = 32, 1000, 16, 0.01
 FIRST_UID, ATTACKERS = 62001, 8
-SECONDS, ROOT_SECONDS = 4.0, 3.0
+SECONDS, ROOT_SECONDS = 3.0, 3.0
 # What of that may be left some time after the attackers have gone.
 REST_SECONDS, REST_BYTES = 5.0, 100 * MEGABYTE
 
 
-def attack(stage, who, connections=FEW_CONNECTIONS, each=4):
-    return stage.attack(who, flood.lines, connections, each, "1", LINE_BYTES)
+def attack(stage, who, connections=FEW_CONNECTIONS, each=4, size=LINE_BYTES, pause=0.0):
+    return stage.attack(who, flood.lines, connections, each, "1", size, pause)
 
 
 def under(stage, attackers):
@@ -62,6 +64,11 @@ def eight(stage):
     return under(stage, [(Who(FIRST_UID + number), FEW_CONNECTIONS // 4) for number in range(ATTACKERS)])
 
 
+def tiny(stage):
+    """One user without a rule sends tiny lines that are no request, without a pause."""
+    return under(stage, [(stage.machine.user("ruleless"), TINY_CONNECTIONS, TINY_LINES, TINY_BYTES, TINY_PAUSE)])
+
+
 def told(stage):
     """Who is held back is told so and stands in `status`; the unit has a `MemoryHigh=`."""
     stage.begin("main")
@@ -79,4 +86,4 @@ def told(stage):
         (high.isdigit(), f"MemoryHigh is {high}")])
 
 
-CASES = {"memory-one": one, "memory-eight": eight, "memory-told": told}
+CASES = {"memory-one": one, "memory-eight": eight, "memory-tiny": tiny, "memory-told": told}

@@ -9,10 +9,11 @@ import urllib.parse
 
 import measure
 from actor import Who, ended
+from caller import attempt
 from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_until
 from machine import GROWTH_BYTES, MEGABYTE, SOCKET, SUBORDINATE_FIRST
 from measure import CACHED_SECONDS
-from stage import attempt, hold, log_in
+from stage import hold, log_in
 
 from .holders import acting_as, crowd
 
@@ -30,7 +31,7 @@ def subscribe_often(tell, count):
     told = 0
     with contextlib.closing(BlockingClient(SOCKET, 10)) as client:
         for _ in range(count):
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(Gone, OSError, Refused):
                 client.call("events.subscribe", events=["token.refreshed"])
                 told += 1
         tell(told)

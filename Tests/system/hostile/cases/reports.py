@@ -1,13 +1,12 @@
 """Reports of refused tokens: they bind the reporter alone, end no grant, and `account.refresh` refuses nothing."""
 
-import contextlib
 import time
 
 import measure
 from actor import ended
-from grantd_testing import BlockingClient, Refused
-from machine import SOCKET, USERS, grantctl
-from stage import attempt, hold
+from caller import Caller, attempt
+from machine import USERS, grantctl
+from stage import hold
 
 SECONDS = 2.0
 GENERATIONS = 40
@@ -21,15 +20,10 @@ MOST_QUESTIONS = 2
 
 def report_blindly(_, account):
     """Without a token: generations are small numbers, so all of them are named, again and again."""
-    count = 0
-    with contextlib.closing(BlockingClient(SOCKET)) as client:
-        while not ended.is_set():
-            for generation in range(1, GENERATIONS):
-                with contextlib.suppress(Refused):
-                    client.call("token.report_rejected", account=account, generation=generation, timeout=0.2)
-                count += 1
-                if ended.is_set():
-                    break
+    count, caller = 0, Caller()
+    while not ended.is_set():
+        caller.attempt("token.report_rejected", account=account, generation=1 + count % GENERATIONS, timeout=0.2)
+        count += 1
     return count
 
 
@@ -138,6 +132,18 @@ def binds_reporter(stage):
         (not is_told, f"who is paused is not in: {', '.join(is_told)}" if is_told else "show, status, doctor tell")])
 
 
+def one_refresh(stage):
+    """One refresh for a generation, however many who have it report it."""
+    everybody = [stage.machine.user("owner"), stage.machine.unit(), stage.machine.user("other")]
+    stage.begin("main", more=f'[[rule]]\nuid = {USERS["other"]}\naccounts = ["*"]\naccess = ["use"]\n')
+    stage.sign_in("main", "shared")
+    generations = {stage.ask_as(who, "token.get", account="shared")["generation"] for who in everybody}
+    for who in everybody:
+        stage.ask_as(who, "token.report_rejected", account="shared", generation=min(generations), timeout=2)
+    refreshes = stage.provider.counts("main")["refreshes"]
+    return hold([(refreshes == 1, f"{len(everybody)} reports of {len(generations)} generation, {refreshes} refreshes")])
+
+
 def is_shown(account, user):
     """Which of the commands do not name a user that is paused, by name or number."""
     names = (str(USERS[user]), f"hostile-{user}")
@@ -217,4 +223,5 @@ def by_refresh(stage):
 
 CASES = {
     "report-by-capped": by_capped, "report-by-user": by_owner, "report-binds-reporter": binds_reporter,
+    "report-one-refresh": one_refresh,
     "report-ends-no-grant": ends_no_grant, "request-refused": by_request, "refresh-refuses-nothing": by_refresh}

@@ -1,32 +1,27 @@
 """A system whose logins go one at a time."""
 
-import contextlib
 import time
 
 from actor import ended
-from grantd_testing import BlockingClient, Refused
-from machine import SOCKET, USERS
-from stage import attempt, hold
+from caller import Caller, attempt
+from machine import USERS
+from stage import hold
 
-SECONDS, TURN_SECONDS = 3.0, 2.0
+SECONDS, TURN_SECONDS = 3.0, 1.0
 TRY_SECONDS, HOLD_SECONDS = 0.05, 0.4
 
 
 def start_and_cancel(tell, account):
     """One login after the other; each is given up for the next one, with nothing between."""
-    count, current = 0, None
-    with contextlib.closing(BlockingClient(SOCKET)) as client:
-        while not ended.is_set():
-            if current:
-                client.call("login.cancel", login_id=current)
-            try:
-                current = client.call("login.start", provider="cameras", account=account)["login_id"]
-                count += 1
-                tell(count)
-                ended.wait(HOLD_SECONDS)
-            except Refused:
-                current = None
-                time.sleep(TRY_SECONDS)
+    count, caller, current = 0, Caller(), None
+    while not ended.is_set():
+        if current:
+            caller.attempt("login.cancel", login_id=current)
+        current = caller.attempt("login.start", provider="cameras", account=account).get("login_id")
+        if current:
+            count += 1
+            tell(count)
+        ended.wait(HOLD_SECONDS if current else TRY_SECONDS)
     return count
 
 

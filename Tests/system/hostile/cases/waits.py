@@ -4,16 +4,17 @@ import time
 
 import flood
 import measure
+from caller import attempt
 from grantd_testing import wait_until
 from machine import GROWTH_BYTES, MEGABYTE
-from stage import ask_apart, attempt, hold
+from stage import ask_apart, hold
 
 # On each connection; grantd reads no more of one.
 EACH = 64
 CONNECTIONS, BIG_CONNECTIONS = 140, 32
 BODY_BYTES = 128 << 10
 BODY = "x" * BODY_BYTES
-SECONDS, GROWTH_SECONDS = 2.0, 4.0
+SECONDS, GROWTH_SECONDS, BRIEF_GROWTH_SECONDS = 2.0, 3.0, 7.0
 # Long enough that a request is under way, on a busy machine too.
 BRIEF_SECONDS = 0.5
 # Of a provider that answers at once; a second is what a person notices.
@@ -74,7 +75,7 @@ def abandoned(stage):
     idle = stage.machine.resident()
     params = SMALL | {"method": "POST", "body": BODY[:BODY_BYTES // 4], "timeout": BRIEF_SECONDS}
     attacker = send(stage, BIG_CONNECTIONS, params, each=2 * EACH)
-    growth = stage.machine.growth(idle, GROWTH_SECONDS)
+    growth = stage.machine.growth(idle, BRIEF_GROWTH_SECONDS)
     victim = stage.once(stage.machine.unit(), ask_twice, "elsewhere")
     counts = attacker.finish()
     return hold([
@@ -94,10 +95,10 @@ def places(stage):
     attacker = send(stage, 1, SMALL)
     wait_until(lambda: stage.provider.counts("main")["calls"] > 0, 10, "requests hang")
     began = time.monotonic()
-    params = SMALL | {"account": "shared", "url": "/echo", "timeout": 5}
+    params = SMALL | {"account": "shared", "url": "/echo", "timeout": 4}
     request = stage.once(stage.machine.unit(), ask_apart, "request.send", params)
     took = time.monotonic() - began
-    refresh = attempt("account.refresh", account="shared", timeout=5).get("reason", "refreshed")
+    refresh = attempt("account.refresh", account="shared", timeout=4).get("reason", "refreshed")
     began = time.monotonic()
     stage.sign_in("main", "new", "ada")
     login = time.monotonic() - began
