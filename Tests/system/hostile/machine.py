@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from actor import Who
-from grantd_testing import wait_until
+from grantd_testing import Wrong, wait_until
 
 COMMAND_SECONDS = 40
 GRANTCTL_SECONDS = 5
@@ -19,6 +19,8 @@ SOCKET = pathlib.Path("/run/grantd/grantd.sock")
 STATE = pathlib.Path("/var/lib/grantd")
 CONFIGURATION = pathlib.Path("/etc/grantd/grantd.toml")
 DROP_IN = pathlib.Path("/etc/systemd/system/grantd.service.d/hostile.conf")
+# A control group of no unit and no slice.
+NO_UNIT = pathlib.Path("/sys/fs/cgroup/hostile")
 READER = "hostile-reader.service"
 # The account's own user; one with a capped rule that asks a person; one with `login` alone; one without a rule; one
 # that has subordinate uids; one more without a rule, for what takes two.
@@ -49,6 +51,7 @@ class Machine:
         self.add_users()
         command("systemd-sysusers", self.root / "systemd" / "sysusers.d" / "grantd.conf")
         command("systemctl", "daemon-reload")
+        NO_UNIT.mkdir()
         for name, uid in USERS.items():
             self.hold(f"hostile-{name}.service", f"user-{uid}.slice")
         self.hold(READER, "system.slice")
@@ -84,12 +87,6 @@ class Machine:
     def user(name):
         uid = USERS[name]
         return Who(uid, f"/user.slice/user-{uid}.slice/hostile-{name}.service")
-
-    @staticmethod
-    def subordinate(number):
-        """A subordinate uid, in the control group of the user that it belongs to."""
-        uid = USERS["many"]
-        return Who(SUBORDINATE_FIRST + number, f"/user.slice/user-{uid}.slice/hostile-many.service")
 
     @staticmethod
     def unit():
@@ -132,7 +129,9 @@ class Machine:
 
     def resident(self):
         """Bytes of memory (proc_pid_status(5))."""
-        status = pathlib.Path(f"/proc/{self.pid()}/status").read_text()
+        if not (pid := self.pid()):
+            raise Wrong("grantd has ended")
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
     def growth(self, idle, seconds):

@@ -12,7 +12,8 @@ from grantd_testing import wait_until
 from machine import SOCKET, USERS
 from stage import browser_address, hold, sign_in_at
 
-OWNER, ATTACKER = "ada", "mallory"
+# Names that no page has by chance.
+OWNER, ATTACKER = "ada-lovelace", "mallory"
 HTTP_SECONDS = 5
 COMMAND_SECONDS = 15
 # The parameters of the authorization request that another user can sign in with.

@@ -9,7 +9,7 @@ import measure
 from actor import Who, ended
 from caller import PATIENCE, Caller, attempt, connect
 from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_until
-from machine import SOCKET, SUBORDINATE_FIRST, USERS
+from machine import NO_UNIT, SOCKET, SUBORDINATE_FIRST, USERS
 from stage import hold
 
 MANY_UIDS, UIDS, LOGINS_EACH, APPROVALS_EACH = 60_000, 48, 64, 8
@@ -64,8 +64,17 @@ def start_login(_, realm, account):
 
 def logins(stage):
     """Subordinate uids of one user leave pending logins to root and to other users, also after a restart."""
+    return logins_by(stage, crowd(stage))
+
+
+def range_of_uids(stage):
+    """The same uids in a control group that says nothing of the user: /etc/subuid does."""
+    return logins_by(stage, Who(0, f"/{NO_UNIT.name}"))
+
+
+def logins_by(stage, those):
     stage.begin("main", more=rules(LOGIN_UIDS, 'access = ["login"]'))
-    told = stage.once(crowd(stage), start_logins, "main", LOGIN_UIDS, LOGINS_EACH)
+    told = stage.once(those, start_logins, "main", LOGIN_UIDS, LOGINS_EACH)
     root, other = Who(0), stage.machine.user("signer")
     before = [stage.once(who, start_login, "main", f"before-{who.uid}") for who in (root, other)]
     stage.machine.restart()
@@ -220,5 +229,5 @@ def group(stage):
 
 
 CASES = {
-    "holders-logins": logins, "holders-approvals": approvals, "holders-connects": connects,
-    "holders-connections": connections, "holders-group": group}
+    "holders-logins": logins, "holders-range": range_of_uids, "holders-approvals": approvals,
+    "holders-connects": connects, "holders-connections": connections, "holders-group": group}
