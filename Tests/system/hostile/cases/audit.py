@@ -24,11 +24,11 @@ FLOODERS = 2
 TRAIL = f"[audit]\nrecords = {RECORDS}\n"
 
 
-def call_from_new_groups(_, tree, number):
+def call_from_new_groups(_, tree):
     """Each request from a control group that has a name of its own, in a tree that systemd delegated to the user."""
     count, former = 0, None
     while not ended.is_set():
-        group = pathlib.Path(tree) / f"flood-{number}-{count}.service"
+        group = pathlib.Path(tree) / f"flood-{os.getpid()}-{count}.service"
         group.mkdir()
         (group / "cgroup.procs").write_text(str(os.getpid()))
         if former:
@@ -77,7 +77,7 @@ def flood(stage):
     kept = records(stage)
     lines, size = stage.machine.journal_size()
     tree, who = user_tree("ruleless")
-    flooders = [stage.attack(who, call_from_new_groups, tree, number) for number in range(FLOODERS)]
+    flooders = [stage.attack(who, call_from_new_groups, tree) for _ in range(FLOODERS)]
     time.sleep(SECONDS)
     calls = sum(flooder.finish() for flooder in flooders)
     found = records(stage)

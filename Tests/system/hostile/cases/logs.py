@@ -79,7 +79,7 @@ def stuck(stage):
     victim.next(10)
     os.kill(journald, signal.SIGSTOP)
     try:
-        flooders = [stage.attack(who, call_from_new_groups, tree, number) for number in range(FLOODERS)]
+        flooders = [stage.attack(who, call_from_new_groups, tree) for _ in range(FLOODERS)]
         time.sleep(SECONDS)
         stage.once(stage.machine.user("other"), connect_too_often)
         # While the journal is stuck still.

@@ -44,7 +44,7 @@ def attack(stage):
         stage.attack(user("capped"), report_blindly, "shared"),
         stage.attack(user("other"), report_own, "shared"),
         stage.attack(user("other"), flood.requests, WAIT_CONNECTIONS, 64, "request.send", SMALL, PAUSE_SECONDS),
-        stage.attack(from_tree, call_from_new_groups, tree, 0),
+        stage.attack(from_tree, call_from_new_groups, tree),
         stage.attack(user("ruleless"), forge_logouts, address, "/backchannel-logout/main"),
         stage.attack(user("ruleless"), idle_at, address, IDLE_CONNECTIONS),
         stage.attack(crowd(stage), connect_on, MANY_UIDS),

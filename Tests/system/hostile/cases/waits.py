@@ -14,7 +14,7 @@ EACH = 64
 CONNECTIONS, BIG_CONNECTIONS = 140, 32
 BODY_BYTES = 128 << 10
 BODY = "x" * BODY_BYTES
-SECONDS, GROWTH_SECONDS, BRIEF_GROWTH_SECONDS = 2.0, 3.0, 7.0
+SECONDS, GROWTH_SECONDS = 2.0, 7.0
 # Long enough that a request is under way, on a busy machine too.
 BRIEF_SECONDS = 0.5
 # Of a provider that answers at once; a second is what a person notices.
@@ -75,7 +75,7 @@ def abandoned(stage):
     idle = stage.machine.resident()
     params = SMALL | {"method": "POST", "body": BODY[:BODY_BYTES // 4], "timeout": BRIEF_SECONDS}
     attacker = send(stage, BIG_CONNECTIONS, params, each=2 * EACH)
-    growth = stage.machine.growth(idle, BRIEF_GROWTH_SECONDS)
+    growth = stage.machine.growth(idle, GROWTH_SECONDS)
     victim = stage.once(stage.machine.unit(), ask_twice, "elsewhere")
     counts = attacker.finish()
     return hold([
