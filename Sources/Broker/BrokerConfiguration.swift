@@ -70,7 +70,7 @@ enum Limit {
   /// Accounts that are read from the store at a time, at start.
   static let loadedAccounts = 1024
   static let pendingLogins = 256
-  static let pendingLoginsPerUser = 64
+  static let pendingLoginsPerHolder = 64
   static let endedLogins = 1024
   /// Ends of sessions from which a person may still come back, and for how long.
   static let endings = 64
@@ -111,10 +111,11 @@ enum Limit {
   /// However long a provider lets a person take on another device.
   static let longestLogin = Duration.seconds(86_400)
   static let endedLoginsKept = Duration.seconds(600)
-  /// Requests that wait for an answer, of all callers and of those of one user.
+  /// Requests that wait for an answer, of all callers and of those of one holder.
   static let waiters = 8192
-  static let waitersPerUser = 2048
+  static let waitersPerHolder = 2048
   static let subscriptions = 256
+  static let subscriptionsPerHolder = 64
   static let revocations = 4096
   /// How long a logout waits for what the provider says; its revocations go on without it.
   static let logoutWait = Duration.seconds(10)

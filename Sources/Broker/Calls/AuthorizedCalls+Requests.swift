@@ -11,7 +11,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .nothing, for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .nothing, for: permission.caller.holder, until: deadline)
     let name = question.name
     // Nobody is asked for what cannot be.
     _ = try request(params, question.provider)
@@ -155,7 +155,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .metadata, for: permission.caller.holder, until: deadline)
     try check(question.provider, "keeps no list of sessions")
     let sessions = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountSessions.self, params, permission)
@@ -170,7 +170,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .metadata, for: permission.caller.holder, until: deadline)
     try check(question.provider, "ends no session by its id")
     guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")

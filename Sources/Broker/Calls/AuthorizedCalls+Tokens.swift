@@ -12,15 +12,15 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
     // Nobody is asked for what cannot be.
-    let uid = permission.caller.uid
-    var question = try question(account, needs: .endpoint(.token), for: uid, until: deadline)
+    let holder = permission.caller.holder
+    var question = try question(account, needs: .endpoint(.token), for: holder, until: deadline)
     let acting = try await clearActor(params, session, until: deadline)
     // The time that a person took is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
     question.deadline = deadline
     let (token, saved, target, actor) = try await token(for: question) { [deadline] () throws(RPCError) -> Secret? in
       guard let acting else { return nil }
-      return try await engine.ownToken(of: acting.account, for: uid, until: deadline).0.accessToken
+      return try await engine.ownToken(of: acting.account, for: holder, until: deadline).0.accessToken
     }
     let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
     try approvals.checkAgain(TokenExchange.self, params, permission)
@@ -107,7 +107,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(
-      account, needs: .endpoint(.introspection), for: permission.caller.uid, until: deadline)
+      account, needs: .endpoint(.introspection), for: permission.caller.holder, until: deadline)
     let answer = try await ask(question) { token, _, target throws(RPCError) in
       try approvals.checkAgain(TokenIntrospect.self, params, permission)
       return target.provider.introspection(
@@ -122,7 +122,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .endpoint(.userinfo), for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .endpoint(.userinfo), for: permission.caller.holder, until: deadline)
     let info = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountUserinfo.self, params, permission)
       return target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
@@ -163,7 +163,7 @@ extension AuthorizedCalls {
       try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: permission.caller.uid,
+        of: account, SavedToken.Key(), minimumTTL: nil, for: permission.caller.holder,
         until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }

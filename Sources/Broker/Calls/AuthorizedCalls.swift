@@ -34,7 +34,7 @@ final class AuthorizedCalls: Piece {
     let provider: any Provider
     /// What it needs of the provider's metadata.
     let needs: Needs
-    let uid: UInt32
+    let holder: Holder
     var deadline: Duration
 
     enum Needs {
@@ -49,9 +49,9 @@ final class AuthorizedCalls: Piece {
   }
 
   func question(
-    _ account: AccountName, needs: Question.Needs, for uid: UInt32, until deadline: Duration
+    _ account: AccountName, needs: Question.Needs, for holder: Holder, until deadline: Duration
   ) throws(RPCError) -> Question {
-    Question(account: account, provider: try provider(of: account), needs: needs, uid: uid, deadline: deadline)
+    Question(account: account, provider: try provider(of: account), needs: needs, holder: holder, deadline: deadline)
   }
 
   // MARK: Where it goes
@@ -95,7 +95,7 @@ final class AuthorizedCalls: Piece {
       let target = try await target(of: question)
       let other = try await more()
       let (token, saved) = try await engine.ownToken(
-        of: question.account, for: question.uid, until: question.deadline)
+        of: question.account, for: question.holder, until: question.deadline)
       guard saved.provider == question.name else { throw providerMoved(question.account) }
       if providers.isCurrent(target) { return (token, saved, target, other) }
     }
@@ -153,7 +153,7 @@ final class AuthorizedCalls: Piece {
       if accounts[account]?.token?.accessToken == token.accessToken {
         let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
         _ = try await tokens.reportRejected(
-          .init(account: account.rawValue, generation: token.generation, timeout: left), for: question.uid)
+          .init(account: account.rawValue, generation: token.generation, timeout: left), for: question.holder)
       }
       return try await ask(question, isLast: true, step)
     case .failure(let failure): throw providerError(failure, provider: question.name)

@@ -6,9 +6,9 @@ import OAuth
 extension RefreshEngine {
   /// A token that is valid now, refreshed first where it has to be.
   ///
-  /// - Parameter uid: the user whose request waits for it; nil: it is for the broker itself.
+  /// - Parameter holder: who holds the request that waits for it; nil: it is for the broker itself.
   func token(
-    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for uid: UInt32?, until deadline: Duration
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for holder: Holder?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account]?.token(for: key)?.generation
     let asked = now
@@ -42,7 +42,7 @@ extension RefreshEngine {
         // Another account's probe is not waited for any longer once it is stuck.
         let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)
         let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? deadline
-        try await waitForRefresh(account, for: uid, until: min(deadline, end))
+        try await waitForRefresh(account, for: holder, until: min(deadline, end))
       } catch {
         // Less time than asked for is better than none.
         guard case .token(let token) = accounts[account]?.lastResort(at: now, key: key) else { throw error }
@@ -58,11 +58,11 @@ extension RefreshEngine {
   /// and is not sent there for that; the next one is had from the server of now. Where none can be had without a person,
   /// the token stays: it is good again when the configuration is what it was.
   func ownToken(
-    of account: AccountName, for uid: UInt32?, until deadline: Duration
+    of account: AccountName, for holder: Holder?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     // An answer of the server of before may be under way, and be there first.
     for _ in 0..<Limit.conflicts {
-      let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
+      let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, for: holder, until: deadline)
       guard !isOwn(token, saved) else { return (token, saved) }
       guard saved.isRenewable else { throw foreignToken(saved) }
       if accounts[account]?.token?.accessToken == token.accessToken {
@@ -95,13 +95,13 @@ extension RefreshEngine {
   }
 
   private func waitForRefresh(
-    _ account: AccountName, for uid: UInt32?, until deadline: Duration
+    _ account: AccountName, for holder: Holder?, until deadline: Duration
   ) async throws(RPCError) {
     if case .committing = accounts[account]?.phase, let failure = journal.failure { throw storeError(failure) }
     guard uptime < deadline else { throw timedOut(account) }
     guard !isStopped else { throw shuttingDown() }
-    guard let uid else { return await wait(for: .account(account), until: deadline) }
-    try await waiters.callerWaits(for: .account(account), of: uid, until: deadline)
+    guard let holder else { return await wait(for: .account(account), until: deadline) }
+    try await waiters.callerWaits(for: .account(account), of: holder, until: deadline)
   }
 
   private func tooShort(_ grant: Grant) -> RPCError {

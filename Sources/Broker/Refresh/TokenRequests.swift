@@ -31,7 +31,7 @@ final class TokenRequests: Piece {
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
     let (token, saved) = try await engine.token(
-      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: permission.caller.uid,
+      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: permission.caller.holder,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
@@ -42,7 +42,7 @@ final class TokenRequests: Piece {
 
   /// `token.report_rejected`.
   func reportRejected(
-    _ params: TokenReportRejected.Params, for uid: UInt32
+    _ params: TokenReportRejected.Params, for holder: Holder
   ) async throws(RPCError) -> TokenReportRejected.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
@@ -66,12 +66,12 @@ final class TokenRequests: Piece {
       key = narrowed
       await finish(by: deadline) { await self.dropToken(account, narrowed) }
     }
-    let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, for: uid, until: deadline)
+    let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, for: holder, until: deadline)
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
   /// `account.refresh`: what somebody asks for who manages the account waits for nothing.
-  func refresh(_ params: AccountRefresh.Params, for uid: UInt32) async throws(RPCError) -> AccountRefresh.Result {
+  func refresh(_ params: AccountRefresh.Params, for holder: Holder) async throws(RPCError) -> AccountRefresh.Result {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     guard grant.saved.isRenewable else {
@@ -81,7 +81,7 @@ final class TokenRequests: Piece {
     }
     engine.release(account)
     return try await reportRejected(
-      .init(account: params.account, generation: grant.mainGeneration, timeout: params.timeout), for: uid)
+      .init(account: params.account, generation: grant.mainGeneration, timeout: params.timeout), for: holder)
   }
 
   /// Waits for what goes on by itself, and no longer: a slow disk keeps no caller beyond its time.
@@ -134,13 +134,13 @@ extension TokenGet: Served {
 extension AccountRefresh: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.refresh(call.params, for: call.session.caller.uid)
+    try await broker.tokens.refresh(call.params, for: call.session.caller.holder)
   }
 }
 
 extension TokenReportRejected: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.tokens.reportRejected(call.params, for: call.session.caller.uid)
+    try await broker.tokens.reportRejected(call.params, for: call.session.caller.holder)
   }
 }

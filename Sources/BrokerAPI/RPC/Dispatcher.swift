@@ -15,11 +15,15 @@ public struct Caller: Sendable, Hashable {
   public var userUnit: String?
   /// The path of its executable; nil where the kernel does not let the broker see it.
   public var executable: String?
+  /// On whose account it is counted what it holds.
+  public var holder: Holder
 
+  /// - Parameter holder: nil: what the user id alone tells.
   public init(
     uid: UInt32, gid: UInt32, groups: [UInt32], pid: Int32, unit: String? = nil, userUnit: String? = nil,
-    executable: String? = nil
+    executable: String? = nil, holder: Holder? = nil
   ) {
+    self.holder = holder ?? Holder(uid: uid)
     self.unit = unit
     self.userUnit = userUnit
     self.executable = executable

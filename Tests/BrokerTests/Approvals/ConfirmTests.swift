@@ -314,7 +314,7 @@ import Testing
       let caller = Self.caller(unit: "u\(number / 4).service")
       if releases.begin("\(number)", question, of: caller, rule: "r", from: .zero, until: .seconds(60)) { taken += 1 }
     }
-    #expect(taken == Releases.mostPerUser)
+    #expect(taken == Releases.mostPerHolder)
     let isTaken = releases.begin("x", question, of: .user(7), rule: "r", from: .zero, until: .seconds(60))
     #expect(isTaken)
   }
