@@ -114,6 +114,8 @@ enum Limit {
   /// Requests that wait for an answer, of all callers and of those of one holder.
   static let waiters = 8192
   static let waitersPerHolder = 2048
+  /// How long a provider's word on a token that was reported holds.
+  static let verifiedToken = Duration.seconds(300)
   static let subscriptions = 256
   static let subscriptionsPerHolder = 64
   static let revocations = 4096
@@ -165,7 +167,9 @@ enum Limit {
   static let retriedGrace = Duration.seconds(60)
   /// Connections of one provider to one server, for logins and their like, and for what callers ask.
   static let loginConnections = 8
-  static let callerConnections = 16
+  static let callerConnections = 64
+  /// The same of one holder.
+  static let callsPerHolder = 16
   /// How soon a lease of another broker is asked for again, if it says that it ends now.
   static let leaseRecheck = Duration.seconds(1)
   /// How soon a lease is prolonged again after the store did not answer.

@@ -71,6 +71,8 @@ public struct Shares: Sendable {
     if !holder.hasOwnPlaces { shared -= 1 }
   }
 
+  public var isEmpty: Bool { held.isEmpty }
+
   public func count(of holder: Holder) -> Int { held[holder, default: 0] }
 
   /// Who holds the most beside this one; nil: nobody has more. Root and the broker's own user are left out.

@@ -273,7 +273,7 @@ import Testing
     let lane = rig.router.cachedTokens(for: .process(.user(1000)))
     func head() -> String? { lane.reply(account: "work").map { String(decoding: $0.body.head, as: UTF8.self) } }
     #expect(head()?.contains("work-a1") == true)
-    _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
+    _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
     #expect(head()?.contains("second") == true)
     rig.reading.value = .success(.plain())
     _ = try await rig.call(BrokerReload.self, NoParams())
