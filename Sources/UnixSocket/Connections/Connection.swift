@@ -15,11 +15,15 @@ public final class Connection: Session {
     var unread = 0
     /// Bytes of the outbox and unread ones, as the table counts them for the user.
     var counted = 0
+    /// How many of them are of errors in the place of results.
+    var replaced = 0
     var isOverflown = false
     var hasLeft = false
     /// The socket may be closed later than the connection ends.
     var hasDescriptor = true
     var isHeldOpen = false
+    /// There is room for the lines that it could not take.
+    var hasRoom = false
     var onClose: [@Sendable () -> Void] = []
   }
 
@@ -33,19 +37,25 @@ public final class Connection: Session {
   }
 
   public let caller: Caller
+  /// On whose account it is counted.
+  let share: Share
   private let token: LoopToken
   private let inbox: LoopInbox
   private let table: ConnectionTable
   private let limits: SocketServer.Limits
   private let state: Mutex<State>
   private let requests = Atomic(0)
+  /// Bytes of lines that are not answered.
+  private let unanswered = Atomic(0)
   private let asked = Atomic(false)
   let pending = PendingCalls()
 
   init(
-    caller: Caller, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
+    caller: Caller, standing: Standing, token: LoopToken, inbox: LoopInbox, table: ConnectionTable,
+    limits: SocketServer.Limits
   ) {
     self.caller = caller
+    share = Share(holder: caller.holder, standing: standing)
     self.token = token
     self.inbox = inbox
     self.table = table
@@ -55,6 +65,11 @@ public final class Connection: Session {
 
   /// Requests that run.
   var running: Int { requests.load(ordering: .relaxed) }
+
+  var unansweredBytes: Int { unanswered.load(ordering: .relaxed) }
+
+  /// Whether anybody can be answered.
+  var isOpen: Bool { state.withLock { $0.isOpen } }
 
   /// Whether the client has said anything yet.
   var hasAsked: Bool { asked.load(ordering: .relaxed) }
@@ -97,8 +112,24 @@ public final class Connection: Session {
 
   // MARK: for the tasks that answer
 
-  /// Counts requests as running.
-  func begin(_ count: Int) { requests.add(count, ordering: .relaxed) }
+  /// Counts requests as running, and the bytes of their line as unanswered.
+  func begin(_ count: Int, bytes: Int) {
+    requests.add(count, ordering: .relaxed)
+    unanswered.add(bytes, ordering: .relaxed)
+  }
+
+  func answered(bytes: Int) { unanswered.subtract(bytes, ordering: .relaxed) }
+
+  /// Lines that it could not take may be taken now.
+  func roomCame() {
+    let wake = state.withLock { state in
+      state.hasRoom = true
+      guard state.isOpen, !state.isScheduled else { return false }
+      state.isScheduled = true
+      return true
+    }
+    if wake { inbox.add(token) }
+  }
 
   /// Takes as many of `wanted` further places as are free.
   func reserve(upTo wanted: Int) -> Int {
@@ -128,7 +159,8 @@ public final class Connection: Session {
           state.outbox.bytes.writeBytes(reply)
         } else {
           let error = instead()
-          if mayOwe(error.count, times: 2, &state) {
+          if state.replaced + error.count <= limits.unsent, mayOwe(error.count, isError: true, &state) {
+            state.replaced += error.count
             state.outbox.bytes.writeBytes(error)
           } else {
             state.isOverflown = true
@@ -143,9 +175,9 @@ public final class Connection: Session {
     if leave { table.leave(self) }
   }
 
-  private func mayOwe(_ bytes: Int, times: Int = 1, _ state: inout State) -> Bool {
-    guard state.counted == 0 || state.counted + bytes <= times * limits.unsent else { return false }
-    let limit = times * (caller.uid == 0 ? limits.unsentOfRoot : limits.unsentOfUser)
+  private func mayOwe(_ bytes: Int, isError: Bool = false, _ state: inout State) -> Bool {
+    guard isError || state.counted == 0 || state.counted + bytes <= limits.unsent else { return false }
+    let limit = (isError ? 2 : 1) * (caller.uid == 0 ? limits.unsentOfRoot : limits.unsentOfUser)
     guard table.addUnsent(bytes, of: caller.uid, atMost: limit) else { return false }
     state.counted += bytes
     return true
@@ -153,12 +185,12 @@ public final class Connection: Session {
 
   // MARK: for the handler, on its loop
 
-  func takeOutbox() -> (outbox: Outbox, isOverflown: Bool) {
+  func takeOutbox() -> (outbox: Outbox, isOverflown: Bool, hasRoom: Bool) {
     state.withLock { state in
-      defer { state.outbox = Outbox() }
+      defer { (state.outbox, state.hasRoom) = (Outbox(), false) }
       state.isScheduled = false
       requests.subtract(state.outbox.finished, ordering: .relaxed)
-      return (state.outbox, state.isOverflown)
+      return (state.outbox, state.isOverflown, state.hasRoom)
     }
   }
 
@@ -168,6 +200,7 @@ public final class Connection: Session {
       state.unread = bytes
       let before = state.counted
       state.counted = bytes + state.outbox.bytes.readableBytes
+      state.replaced = min(state.replaced, state.counted)
       return state.counted - before
     }
     if change != 0 { table.changeUnsent(by: change, of: caller.uid) }

@@ -39,6 +39,7 @@ extension ConnectionHandler {
   /// Another connection gets its place now.
   func giveUpPlace(_ why: String) {
     table.countRefused()
+    releaseMemory()
     connection?.ended(hasDescriptor: false)
     connection = nil
     tokens = nil

@@ -4,11 +4,14 @@ import Glibc
 import Logging
 import NIOCore
 
-/// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line goes
-/// to ``Answering``. What a turn answers is sent in one piece.
+/// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line waits
+/// in the queue of ``Answering``. What a turn answers is sent in one piece.
 final class ConnectionHandler {
   /// Lines taken in one turn, blank ones too.
   static let linesPerTurn = 256
+  /// Bytes of a line that are read before memory is reserved for all of it, and of one read until then. So much is counted
+  /// nowhere.
+  static let uncounted = 16 * 1024
 
   let socket: Int32
   let token: LoopToken
@@ -34,6 +37,10 @@ final class ConnectionHandler {
   /// Whether the client can send descriptors.
   var mayReceiveDescriptors = false
   var isOpen = true
+  /// Why no line is taken; nil: lines are taken.
+  private var heldBack: HeldBack?
+  /// Bytes that are reserved for the line that is being read.
+  private var reserved = 0
   private var hasInputEnded = false
   /// It has sent a descriptor, or speaks another protocol: nothing more is taken from it.
   private var isRefusingInput = false
@@ -46,6 +53,13 @@ final class ConnectionHandler {
   private var lingering: UInt64?
   /// Bytes that the client has not read, as the connection knows it; nil: it has to be told.
   private var waiting: Int? = 0
+
+  enum HeldBack {
+    /// Until one of its requests is answered.
+    case untilAnswer
+    /// Until there is memory for its lines.
+    case untilRoom
+  }
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.socket = socket
@@ -79,7 +93,9 @@ final class ConnectionHandler {
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
         : Caller(uid: uid, gid: credentials.gid, groups: [], pid: credentials.pid)
-      let connection = Connection(caller: caller, token: token, inbox: loop.inbox, table: table, limits: limits)
+      let standing: Standing = wanted == nil ? shared.dispatcher.standing(of: .process(caller)) : .privileged
+      let connection = Connection(
+        caller: caller, standing: standing, token: token, inbox: loop.inbox, table: table, limits: limits)
       table.add(connection)
       self.connection = connection
     } catch {
@@ -109,6 +125,7 @@ final class ConnectionHandler {
     if absorbing != nil { loop.endAbsorbing(of: uid) }
     let holdsDescriptors = mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
     let connection = connection
+    releaseMemory()
     self.connection = nil
     tokens = nil
     connection?.ended(hasDescriptor: holdsDescriptors)
@@ -118,6 +135,14 @@ final class ConnectionHandler {
     } else {
       Glibc.close(socket)
     }
+  }
+
+  /// What is kept for the connection's lines, and its place among those that wait for room.
+  func releaseMemory() {
+    guard let connection else { return }
+    if heldBack == .untilRoom { shared.answering.forget(connection) }
+    if heldBack == .untilRoom || reserved > 0 { shared.answering.giveBack(reserved, of: connection.share) }
+    (heldBack, reserved) = (nil, 0)
   }
 
   // MARK: the loop's turn
@@ -149,7 +174,8 @@ final class ConnectionHandler {
   }
 
   private func read() {
-    let (count, bytes) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
+    let limit = reserved > 0 ? SocketLoop.receivedPerTurn : Self.uncounted
+    let (count, bytes) = loop.receive(from: socket, atMost: limit, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 {
       connection?.noteAsked()
       takeLines(of: bytes)
@@ -175,7 +201,7 @@ final class ConnectionHandler {
 
   /// Too much is unanswered or unread by the client: nothing more is taken from it.
   private var isFull: Bool {
-    guard let connection, !isClosing, outgoing.count <= limits.unread else { return true }
+    guard let connection, !isClosing, heldBack == nil, outgoing.count <= limits.unread else { return true }
     return connection.running >= limits.requestsInFlight
   }
 
@@ -192,9 +218,13 @@ final class ConnectionHandler {
     outgoing.borrow(&loop.spare)
     var (left, hasAsked) = (linesLeft, false)
     framer.takeLines(of: received) { frame in
-      left -= 1
       switch frame {
-      case .line(let line): if answer(line, connection) { hasAsked = true }
+      case .line(let line):
+        switch answer(line, connection) {
+        case .nothing: break
+        case .request: hasAsked = true
+        case .later: return .keep
+        }
       case .tooLong:
         hasAsked = true
         // It cannot be told whether it was JSON.
@@ -202,38 +232,63 @@ final class ConnectionHandler {
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
+      left -= 1
       return left > 0 && !isRefusingInput && connection.running < limits.requestsInFlight
-        && outgoing.count < limits.unread
+        && outgoing.count < limits.unread ? .next : .stop
     }
     if isRefusingInput { framer = LineFramer(limit: limits.line) }
     linesLeft = left
     if hasAsked { clock.noteActivity(in: loop.turn) }
     let line = framer.isInsideLine ? framer.lines : nil
     if line != unfinished?.line { unfinished = line.map { ($0, loop.turn) } }
+    reserve(connection)
   }
 
-  /// False: it asks for nothing.
-  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Bool {
+  /// A long line is read on where there is memory for all of it.
+  private func reserve(_ connection: Connection) {
+    if framer.kept < Self.uncounted {
+      guard reserved > 0 else { return }
+      shared.answering.giveBack(reserved, of: connection.share)
+      reserved = 0
+    } else if reserved == 0, framer.isInsideLine {
+      reserved = shared.answering.reserve(for: connection)
+      if reserved == 0 { heldBack = .untilRoom }
+    }
+  }
+
+  private enum Content {
+    /// It asks for nothing.
+    case nothing
+    case request
+    /// It cannot be taken now.
+    case later
+  }
+
+  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
     if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         isFirst = false
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
-        return true
+        return .request
       }
     }
-    guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return false }
+    guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return .nothing }
     if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
       // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
       isRefusingInput = true
       let error = RPCError.parseError("the first line does not begin with { or [: the connection is closed")
       outgoing.write(RPCReply.failure(.null, error).line())
-      return true
+      return .request
     }
-    isFirst = false
-    connection.begin(1)
-    shared.answering.start([UInt8](line), on: connection)
-    return true
+    switch shared.answering.take(line, of: connection, reserved: &reserved) {
+    case .taken:
+      isFirst = false
+      return .request
+    case .afterOwnAnswer: heldBack = .untilAnswer
+    case .whenThereIsRoom: heldBack = .untilRoom
+    }
+    return .later
   }
 
   // MARK: writing
@@ -241,7 +296,8 @@ final class ConnectionHandler {
   /// Takes the replies and notifications that tasks left in the outbox.
   func sendOutbox() {
     guard let connection else { return }
-    let (outbox, isOverflown) = connection.takeOutbox()
+    let (outbox, isOverflown, hasRoom) = connection.takeOutbox()
+    if hasRoom || heldBack == .untilAnswer { heldBack = nil }
     if isOverflown {
       shared.logger.notice(
         "a client does not read what it is sent: closed", metadata: ["pid": "\(connection.caller.pid)"])
@@ -251,6 +307,7 @@ final class ConnectionHandler {
     outgoing.write(outbox)
     waiting = nil
     catchUp()
+    if hasRoom, heldBack != .untilRoom { shared.answering.passOn(connection.share) }
   }
 
   /// Sends what was answered, goes on where it was held up, and waits for what comes next.
@@ -334,7 +391,8 @@ final class ConnectionHandler {
     guard let connection, !isClosing else { return }
     let unfinished = isInsideLine ? framer.lines : nil
     switch clock.look(
-      at: now, limits, isBusy: connection.running > 0, isHeldOpen: connection.isHeldOpen, unfinishedLine: unfinished)
+      at: now, limits, isBusy: connection.running > 0 || heldBack != nil, isHeldOpen: connection.isHeldOpen,
+      unfinishedLine: unfinished)
     {
     case .good: break
     case .unfinished: refuse(.invalidRequest("the line was not finished within \(limits.partialLine)"))

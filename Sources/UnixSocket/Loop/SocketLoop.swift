@@ -199,9 +199,11 @@ final class SocketLoop {
   /// recv(2). The bytes are valid until the next call.
   ///
   /// - Parameter withoutDescriptors: whether it fails with EPERM where a descriptor comes with the bytes.
-  func receive(from socket: Int32, withoutDescriptors: Bool) -> (count: Int, bytes: UnsafeRawBufferPointer) {
+  func receive(
+    from socket: Int32, atMost limit: Int = receivedPerTurn, withoutDescriptors: Bool
+  ) -> (count: Int, bytes: UnsafeRawBufferPointer) {
     hasReceived = true
-    let (start, room) = (received.baseAddress, receivedAtMost)
+    let (start, room) = (received.baseAddress, min(limit, receivedAtMost))
     let count = withoutDescriptors ? clinux_receive_bytes(socket, start, room) : clinux_receive(socket, start, room)
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
   }

@@ -11,6 +11,14 @@ extension SocketServer {
     public var connectionsPerUser = 256
     /// Requests of one connection that run at a time; then it is not read until one has ended.
     public var requestsInFlight = 64
+    /// Bytes of lines that are not answered: of one connection, unless it is one line; of one holder; and of all but root
+    /// and the broker's own user. Beyond it connections are not read. What lines take when they are parsed is bounded to
+    /// twice as much.
+    public var unansweredOfConnection = 1024 * 1024
+    public var unansweredPerHolder = 8 * 1024 * 1024
+    public var unanswered = 32 * 1024 * 1024
+    /// Of all budgets so much is for the callers that no rule names, together.
+    public var unnamedShare = 1.0 / 16
     /// Bytes of notifications waiting for one client to read them: beyond it it is closed.
     public var outbound = 1024 * 1024
     /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
@@ -34,6 +42,18 @@ extension SocketServer {
     public var backlog: Int32 = 4096
 
     public init() {}
+
+    var lines: LineQueue.Limits {
+      let longest = line + LineQueue.overhead
+      func budget(_ times: Int) -> Budget.Limits {
+        // Room for two lines at least, so that one can be read while another is answered.
+        Budget.Limits(
+          all: max(2 * longest, times * unanswered), perHolder: max(2 * longest, times * unansweredPerHolder),
+          unnamedShare: unnamedShare, least: 2 * longest)
+      }
+      return LineQueue.Limits(
+        unanswered: budget(1), parsed: budget(2), perConnection: unansweredOfConnection, longest: line)
+    }
 
     /// How often the time-outs are looked at; they are late by so much at most.
     var tick: Duration {
