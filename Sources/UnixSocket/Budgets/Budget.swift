@@ -35,7 +35,7 @@ struct Budget: Sendable {
     ///   - least: what each of them has at least.
     init(all: Int, perHolder: Int, unnamedShare: Double, least: Int) {
       self.all = all
-      self.perHolder = min(perHolder, all)
+      self.perHolder = perHolder
       unnamed = min(all, max(least, Int(Double(all) * unnamedShare)))
       perUnnamed = min(perHolder, max(least, unnamed / Self.partOfUnnamed))
     }

@@ -13,7 +13,7 @@ public final class Connection: Session {
     var notificationBytes = 0
     /// Bytes that the loop has taken and the kernel has not.
     var unread = 0
-    /// Bytes of the outbox and unread ones, as the table counts them for the user.
+    /// Bytes of the outbox and unread ones, as the table counts them for the holder.
     var counted = 0
     /// How many of them are of errors in the place of results.
     var replaced = 0
@@ -29,7 +29,7 @@ public final class Connection: Session {
 
   /// What is to be written at the loop's next turn.
   struct Outbox: Sendable {
-    var bytes = ByteBuffer()
+    var pieces = Pieces()
     /// How many of the bytes are notifications.
     var notificationBytes = 0
     /// How many requests ended.
@@ -79,7 +79,7 @@ public final class Connection: Session {
   var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
 
   public var isReading: Bool {
-    state.withLock { $0.isOpen && $0.outbox.bytes.readableBytes + $0.unread <= limits.outbound }
+    state.withLock { $0.isOpen && $0.outbox.pieces.count + $0.unread <= limits.outbound }
   }
 
   public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
@@ -88,13 +88,13 @@ public final class Connection: Session {
     let line = OutgoingCall(method: method, params: params, id: nil).line()
     let (taken, schedule): (Bool, Bool) = state.withLock { state in
       guard state.isOpen, !state.isOverflown else { return (false, false) }
-      guard state.notificationBytes + line.count <= limits.outbound else {
+      guard state.notificationBytes + line.count <= limits.outbound, mayOwe(line.count, &state) else {
         state.isOverflown = true
         return (false, true)
       }
       state.notificationBytes += line.count
       state.outbox.notificationBytes += line.count
-      state.outbox.bytes.writeBytes(line)
+      state.outbox.pieces.append(line)
       defer { state.isScheduled = true }
       return (true, !state.isScheduled)
     }
@@ -156,12 +156,13 @@ public final class Connection: Session {
       }
       if let reply {
         if mayOwe(reply.count, &state) {
-          state.outbox.bytes.writeBytes(reply)
+          state.outbox.pieces.append(reply)
         } else {
           let error = instead()
-          if state.replaced + error.count <= limits.unsent, mayOwe(error.count, isError: true, &state) {
+          if state.replaced + error.count <= limits.unsent, table.addReplaced(error.count, of: share) {
+            state.counted += error.count
             state.replaced += error.count
-            state.outbox.bytes.writeBytes(error)
+            state.outbox.pieces.append(error)
           } else {
             state.isOverflown = true
           }
@@ -175,10 +176,10 @@ public final class Connection: Session {
     if leave { table.leave(self) }
   }
 
-  private func mayOwe(_ bytes: Int, isError: Bool = false, _ state: inout State) -> Bool {
-    guard isError || state.counted == 0 || state.counted + bytes <= limits.unsent else { return false }
-    let limit = (isError ? 2 : 1) * (caller.uid == 0 ? limits.unsentOfRoot : limits.unsentOfUser)
-    guard table.addUnsent(bytes, of: caller.uid, atMost: limit) else { return false }
+  private func mayOwe(_ bytes: Int, _ state: inout State) -> Bool {
+    guard state.counted == 0 || state.counted + bytes <= limits.unsent, table.addUnread(bytes, of: share) else {
+      return false
+    }
     state.counted += bytes
     return true
   }
@@ -196,14 +197,14 @@ public final class Connection: Session {
 
   /// So many bytes wait for the client to read.
   func waits(_ bytes: Int) {
-    let change = state.withLock { state in
+    let (change, replaced) = state.withLock { state in
       state.unread = bytes
-      let before = state.counted
-      state.counted = bytes + state.outbox.bytes.readableBytes
+      let before = (state.counted, state.replaced)
+      state.counted = bytes + state.outbox.pieces.count
       state.replaced = min(state.replaced, state.counted)
-      return state.counted - before
+      return (state.counted - before.0, state.replaced - before.1)
     }
-    if change != 0 { table.changeUnsent(by: change, of: caller.uid) }
+    if change != 0 || replaced != 0 { table.changeUnread(by: change, replaced: replaced, of: share) }
   }
 
   func notificationsWritten(_ bytes: Int) {
@@ -216,8 +217,8 @@ public final class Connection: Session {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
       state.hasDescriptor = hasDescriptor
-      table.changeUnsent(by: -state.counted, of: caller.uid)
-      state.counted = 0
+      table.changeUnread(by: -state.counted, replaced: -state.replaced, of: share)
+      (state.counted, state.replaced) = (0, 0)
       requests.subtract(state.outbox.finished, ordering: .relaxed)
       state.outbox = Outbox()
       defer { state.onClose = [] }

@@ -16,6 +16,9 @@ final class ConnectionHandler {
   let socket: Int32
   let token: LoopToken
   private(set) var uid = UInt32.max
+  /// On whose account it is counted; nobody's until that is known.
+  private(set) var share = Share(holder: .user(.max), standing: .unnamed)
+  var pace: Pace?
   /// It owns this one until it is closed.
   let loop: SocketLoop
   let shared: Shared
@@ -59,6 +62,8 @@ final class ConnectionHandler {
     case untilAnswer
     /// Until there is memory for its lines.
     case untilRoom
+    /// Until its holder may send more.
+    case untilPaced
   }
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
@@ -85,8 +90,14 @@ final class ConnectionHandler {
     guard let credentials = shared.system.credentials(socket) else { return refuse(.unidentified) }
     uid = credentials.uid
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
-    // First, so that who is refused costs no more than that.
-    if let limit = takePlace() { return wanted == nil ? refuse(limit) : close() }
+    share = Share(holder: Holder(uid: uid), standing: .unnamed)
+    let user = uid == 0 ? 0 : SubordinateUsers.shared.owner(of: uid) ?? uid
+    // First, so that a storm of those who are refused costs no more than that.
+    if wanted == nil, let refused = table.refusal(of: user, at: .now()) {
+      share = refused.share
+      table.countRefused()
+      return refuse(tooMany: refused.why)
+    }
     do throws(Peer.Failure) {
       // Whoever asks for a credential is refused whatever else they are.
       let caller =
@@ -96,12 +107,14 @@ final class ConnectionHandler {
       let standing: Standing = wanted == nil ? shared.dispatcher.standing(of: .process(caller)) : .privileged
       let connection = Connection(
         caller: caller, standing: standing, token: token, inbox: loop.inbox, table: table, limits: limits)
+      share = connection.share
+      if let why = takePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
       self.connection = connection
     } catch {
-      table.giveBackPlace(uid: uid)
       return refuse(error)
     }
+    pace?.connections += 1
     if let wanted { return refuse(wanted) }
     tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.principal) }
     // Most clients have asked by now.
@@ -122,7 +135,7 @@ final class ConnectionHandler {
     isOpen = false
     isClosing = true
     if let lingering { loop.timers.cancel(lingering) }
-    if absorbing != nil { loop.endAbsorbing(of: uid) }
+    if absorbing != nil { loop.endAbsorbing(of: share) }
     let holdsDescriptors = mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
     let connection = connection
     releaseMemory()
@@ -140,6 +153,7 @@ final class ConnectionHandler {
   /// What is kept for the connection's lines, and its place among those that wait for room.
   func releaseMemory() {
     guard let connection else { return }
+    pace?.connections -= 1
     if heldBack == .untilRoom { shared.answering.forget(connection) }
     if heldBack == .untilRoom || reserved > 0 { shared.answering.giveBack(reserved, of: connection.share) }
     (heldBack, reserved) = (nil, 0)
@@ -174,10 +188,13 @@ final class ConnectionHandler {
   }
 
   private func read() {
+    // What is thrown away has its price too.
+    if framer.isDiscarding, mustWait() { return watch() }
     let limit = reserved > 0 ? SocketLoop.receivedPerTurn : Self.uncounted
     let (count, bytes) = loop.receive(from: socket, atMost: limit, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 {
       connection?.noteAsked()
+      if framer.isDiscarding { pace?.spend(bytes: count) }
       takeLines(of: bytes)
       if framer.isInsideLine { clock.noteActivity(in: loop.turn) }
     } else if count == 0 {
@@ -227,6 +244,7 @@ final class ConnectionHandler {
         }
       case .tooLong:
         hasAsked = true
+        pace?.spend(lines: 1, bytes: limits.line)
         // It cannot be told whether it was JSON.
         isRefusingInput = isRefusingInput || isFirst
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
@@ -252,8 +270,13 @@ final class ConnectionHandler {
       reserved = 0
     } else if reserved == 0, framer.isInsideLine {
       reserved = shared.answering.reserve(for: connection)
-      if reserved == 0 { heldBack = .untilRoom }
+      if reserved == 0 { awaitRoom() }
     }
+  }
+
+  private func awaitRoom() {
+    heldBack = .untilRoom
+    table.countHeldBack(.requestMemory)
   }
 
   private enum Content {
@@ -262,6 +285,20 @@ final class ConnectionHandler {
     case request
     /// It cannot be taken now.
     case later
+  }
+
+  /// Whether the holder has sent too much for now; then it is resumed when it may send more.
+  private func mustWait() -> Bool {
+    guard let pace, let due = pace.due(at: .now()) else { return false }
+    heldBack = .untilPaced
+    table.countHeldBack(.rate)
+    if pace.wait(token) { loop.resumePaced(pace, at: due) }
+    return true
+  }
+
+  func resumePaced() {
+    if heldBack == .untilPaced { heldBack = nil }
+    catchUp()
   }
 
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
@@ -273,6 +310,13 @@ final class ConnectionHandler {
         return .request
       }
     }
+    if mustWait() { return .later }
+    let content = uncached(line, connection)
+    if content != .later { pace?.spend(lines: 1, bytes: line.count) }
+    return content
+  }
+
+  private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
     guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return .nothing }
     if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
       // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
@@ -286,7 +330,7 @@ final class ConnectionHandler {
       isFirst = false
       return .request
     case .afterOwnAnswer: heldBack = .untilAnswer
-    case .whenThereIsRoom: heldBack = .untilRoom
+    case .whenThereIsRoom: awaitRoom()
     }
     return .later
   }
@@ -304,6 +348,7 @@ final class ConnectionHandler {
       return close()
     }
     if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
+    pace?.spend(bytes: outbox.pieces.count)
     outgoing.write(outbox)
     waiting = nil
     catchUp()
@@ -359,7 +404,7 @@ final class ConnectionHandler {
     guard !isClosing else { return }
     isClosing = true
     // Else the client's next write fails, and it may never read why.
-    if isRefusingInput, !hasInputEnded, absorbing == nil, loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
+    if isRefusingInput, !hasInputEnded, absorbing == nil, loop.startAbsorbing(of: share) { absorbing = Self.absorbed }
     closeWhenSent(within: limits.linger)
   }
 

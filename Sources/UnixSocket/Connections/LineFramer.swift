@@ -25,7 +25,8 @@ struct LineFramer {
   private var buffer = ByteBuffer()
   /// Bytes at the buffer's front that hold no newline.
   private var scanned = 0
-  private var isDiscarding = false
+  /// Whether the rest of a line is thrown away.
+  private(set) var isDiscarding = false
 
   /// Lines begun so far: tells two unfinished lines apart.
   private(set) var lines = 0

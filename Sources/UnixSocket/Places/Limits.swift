@@ -5,10 +5,11 @@ extension SocketServer {
   public struct Limits: Sendable, Equatable {
     /// Bytes of one line, with its newline.
     public var line = Incoming.maximumLine
-    /// Connections of all callers but root, whose own quota (``connectionsPerUser``) nobody else can use up.
-    public var connections = 1024
-    /// Connections of one uid. A connection counts until the requests it left behind have ended too.
-    public var connectionsPerUser = 256
+    /// Connections of all callers but root and the broker's own user, whose own quota (``connectionsPerUser``) nobody else
+    /// can use up.
+    public var connections = 4096
+    /// Connections of one holder. A connection counts until the requests it left behind have ended too.
+    public var connectionsPerUser = 1024
     /// Requests of one connection that run at a time; then it is not read until one has ended.
     public var requestsInFlight = 64
     /// Bytes of lines that are not answered: of one connection, unless it is one line; of one holder; and of all but root
@@ -24,12 +25,16 @@ extension SocketServer {
     /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
     /// one piece. Small pieces that wait cost several times their size. The loop answers no more than that at a time.
     public var unread = 32 * 1024
-    /// Bytes of replies that wait for a client, for all clients of a user and for all of root's to read them, beyond what
-    /// the kernel takes. Beyond it a reply becomes the error `overloaded`, unless it is the only one that waits. Where
-    /// errors wait for twice as much, the connection is closed.
-    public var unsent = 4 * 1024 * 1024
-    public var unsentOfUser = 16 * 1024 * 1024
-    public var unsentOfRoot = 64 * 1024 * 1024
+    /// Bytes of replies and notifications that wait for a client, beyond what the kernel takes: of one connection, of one
+    /// holder, and of all but root and the broker's own user. Beyond it a reply becomes the error `overloaded`, unless it is
+    /// the only one that waits. Where errors wait for as much again, the connection is closed.
+    public var unsent = 1024 * 1024
+    public var unsentOfUser = 8 * 1024 * 1024
+    public var unsentOfAll = 64 * 1024 * 1024
+    /// Lines, and bytes of lines and replies, of one holder in a second, but those of cached tokens. Root and the broker's own
+    /// user have no such bound.
+    public var linesPerSecond = 10_000
+    public var bytesPerSecond = 32 * 1024 * 1024
     /// Without a request in flight and nothing received for so long: closed. Zero: never.
     public var idle = Duration.seconds(600)
     /// The same for a connection that events are sent to. Zero: never.
@@ -54,6 +59,16 @@ extension SocketServer {
       return LineQueue.Limits(
         unanswered: budget(1), parsed: budget(2), perConnection: unansweredOfConnection, longest: line)
     }
+
+    var places: Budget.Limits {
+      Budget.Limits(all: connections, perHolder: connectionsPerUser, unnamedShare: unnamedShare, least: 1)
+    }
+
+    var unreadBudget: Budget.Limits {
+      Budget.Limits(all: unsentOfAll, perHolder: unsentOfUser, unnamedShare: unnamedShare, least: 1)
+    }
+
+    var rates: Pace.Rates { Pace.Rates(lines: Double(linesPerSecond), bytes: Double(bytesPerSecond)) }
 
     /// How often the time-outs are looked at; they are late by so much at most.
     var tick: Duration {

@@ -180,7 +180,8 @@ import Testing
         #expect(try await modest.json()["id"] == .integer(id))
         times.append(clock.now - begun)
       }
-      #expect(times.sorted()[45] < .milliseconds(100) * slowness, "\(times.sorted())")
+      // All that the eight have sent takes seconds.
+      #expect(times.sorted()[45] < .milliseconds(400) * slowness, "\(times.sorted())")
     }
   }
 
