@@ -10,6 +10,8 @@ final class ScriptedDispatcher: Dispatcher {
     var running = 0
     var mostRunning = 0
     var closed = 0
+    /// By uid; without one: named.
+    var standings: [UInt32: Standing] = [:]
   }
 
   static let head = Array(#"{"access_token":"at-1","token_type":"Bearer","expires_in":"#.utf8)
@@ -33,6 +35,8 @@ final class ScriptedDispatcher: Dispatcher {
       }
     }
   }
+
+  func standing(of principal: Principal) -> Standing { seen.withLock { $0.standings[principal.caller.uid] ?? .named } }
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 

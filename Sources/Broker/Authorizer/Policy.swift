@@ -29,6 +29,12 @@ public struct Policy: Sendable, Equatable {
     }
   }
 
+  /// Whether any rule is for the caller, whatever the rule allows.
+  public func standing(of caller: Caller) -> Standing {
+    if isPrivileged(caller) { return .privileged }
+    return rules.contains { $0.who.matches(caller) } ? .named : .unnamed
+  }
+
   /// What a decision says.
   public enum Decision: Sendable, Equatable {
     /// Nil: it needs no rule. The cap: the scopes that tokens may have for the caller; nil: all that was granted.

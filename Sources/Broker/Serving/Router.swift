@@ -11,6 +11,10 @@ public struct Router: Dispatcher {
     cache = broker.cache
   }
 
+  public func standing(of principal: Principal) -> Standing {
+    broker.authorizer.policy.standing(of: principal.caller)
+  }
+
   public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {

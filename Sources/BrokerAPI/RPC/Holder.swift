@@ -33,9 +33,20 @@ extension Holder: CustomStringConvertible {
   }
 }
 
-/// How many places of a shared table each holder has. Root and the broker's own user take none of the others' places.
+/// What the policy says of a caller before it has asked for anything.
+public enum Standing: Sendable, Hashable {
+  /// It may do everything without a rule.
+  case privileged
+  /// Some rule is for it.
+  case named
+  /// No rule is for it: it may learn that, and how to get one.
+  case unnamed
+}
+
+/// How many places of a shared table, or bytes of a shared memory, each holder has. Root and the broker's own user take
+/// nothing of what the others share.
 public struct Shares: Sendable {
-  /// Places of all others, and of each holder.
+  /// Of all others, and of each holder.
   public let all: Int
   public let perHolder: Int
   private var held: [Holder: Int] = [:]
@@ -51,29 +62,37 @@ public struct Shares: Sendable {
     case ofAll
   }
 
-  /// What there is too little of for one more place; nil: nothing.
-  public func shortage(for holder: Holder) -> Shortage? {
-    guard held[holder, default: 0] < perHolder else { return .ofHolder }
-    return holder.hasOwnPlaces || shared < all ? nil : .ofAll
+  /// What there is too little of for so much more; nil: nothing.
+  public func shortage(of amount: Int = 1, for holder: Holder) -> Shortage? {
+    guard held[holder, default: 0] + amount <= perHolder else { return .ofHolder }
+    return holder.hasOwnPlaces || shared + amount <= all ? nil : .ofAll
   }
 
-  /// Nil where a place was taken, else what there is too little of.
-  public mutating func take(for holder: Holder) -> Shortage? {
-    if let shortage = shortage(for: holder) { return shortage }
-    held[holder, default: 0] += 1
-    if !holder.hasOwnPlaces { shared += 1 }
+  /// Nil where it was taken, else what there is too little of.
+  public mutating func take(_ amount: Int = 1, for holder: Holder) -> Shortage? {
+    if let shortage = shortage(of: amount, for: holder) { return shortage }
+    add(amount, for: holder)
     return nil
   }
 
-  public mutating func giveBack(of holder: Holder) {
+  /// Takes it also where there is too little.
+  public mutating func add(_ amount: Int, for holder: Holder) {
+    held[holder, default: 0] += amount
+    if !holder.hasOwnPlaces { shared += amount }
+  }
+
+  public mutating func giveBack(_ amount: Int = 1, of holder: Holder) {
     guard let count = held[holder] else { return }
-    held[holder] = count == 1 ? nil : count - 1
-    if !holder.hasOwnPlaces { shared -= 1 }
+    held[holder] = count > amount ? count - amount : nil
+    if !holder.hasOwnPlaces { shared -= min(amount, count) }
   }
 
   public var isEmpty: Bool { held.isEmpty }
 
   public func count(of holder: Holder) -> Int { held[holder, default: 0] }
+
+  /// What all hold but root and the broker's own user.
+  public var sharedCount: Int { shared }
 
   /// Who holds the most beside this one; nil: nobody has more. Root and the broker's own user are left out.
   public func largest(beside holder: Holder) -> Holder? {
