@@ -11,7 +11,7 @@ public struct Router: Dispatcher {
     cache = broker.cache
   }
 
-  public func standing(of principal: Principal) -> Standing {
+  public func standing(of principal: Principal) -> CallerStanding {
     broker.authorizer.policy.standing(of: principal.caller)
   }
 

@@ -3,7 +3,7 @@ import BrokerAPI
 /// On whose account the socket counts something.
 struct Share: Hashable, Sendable {
   let holder: Holder
-  let standing: Standing
+  let standing: CallerStanding
 
   /// It takes nothing of what the others share.
   var hasOwnPlaces: Bool { holder.hasOwnPlaces }

@@ -51,7 +51,7 @@ public final class Connection: Session {
   let pending = PendingCalls()
 
   init(
-    caller: Caller, standing: Standing, token: LoopToken, inbox: LoopInbox, table: ConnectionTable,
+    caller: Caller, standing: CallerStanding, token: LoopToken, inbox: LoopInbox, table: ConnectionTable,
     limits: SocketServer.Limits
   ) {
     self.caller = caller

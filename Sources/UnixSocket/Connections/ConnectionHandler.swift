@@ -104,7 +104,7 @@ final class ConnectionHandler {
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
         : Caller(uid: uid, gid: credentials.gid, groups: [], pid: credentials.pid)
-      let standing: Standing = wanted == nil ? shared.dispatcher.standing(of: .process(caller)) : .privileged
+      let standing: CallerStanding = wanted == nil ? shared.dispatcher.standing(of: .process(caller)) : .privileged
       let connection = Connection(
         caller: caller, standing: standing, token: token, inbox: loop.inbox, table: table, limits: limits)
       share = connection.share

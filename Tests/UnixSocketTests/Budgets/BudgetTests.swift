@@ -4,7 +4,7 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct BudgetTests {
-  private static func share(_ uid: UInt32, _ standing: Standing = .named) -> Share {
+  private static func share(_ uid: UInt32, _ standing: CallerStanding = .named) -> Share {
     Share(holder: uid == 0 ? .root : .user(uid), standing: standing)
   }
 
@@ -47,7 +47,7 @@ import Testing
         let one = held.remove(at: Int.random(in: 0..<held.count, using: &numbers))
         budget.giveBack(one.amount, of: one.share)
       } else {
-        let standing: Standing = Bool.random(using: &numbers) ? .named : .unnamed
+        let standing: CallerStanding = Bool.random(using: &numbers) ? .named : .unnamed
         let share = Self.share(UInt32.random(in: 0..<6, using: &numbers), standing)
         let amount = Int.random(in: 1...9, using: &numbers)
         if budget.take(amount, for: share) == nil { held.append((amount, share)) }

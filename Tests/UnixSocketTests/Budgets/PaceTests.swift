@@ -9,7 +9,7 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct PaceTests {
   private func at(_ seconds: Double) -> NIODeadline { .uptimeNanoseconds(UInt64((1000 + seconds) * 1e9)) }
 
-  private func share(_ uid: UInt32, _ standing: Standing) -> Share { Share(holder: .user(uid), standing: standing) }
+  private func share(_ uid: UInt32, _ standing: CallerStanding) -> Share { Share(holder: .user(uid), standing: standing) }
 
   @Test("after a burst a holder sends so much in a second, and what it overdrew is waited for") func rate() {
     let pace = Pace(Pace.Rates(lines: 10, bytes: 1000), at: at(0))

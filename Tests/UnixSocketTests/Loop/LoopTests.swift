@@ -200,7 +200,7 @@ import Testing
       }
     }
 
-    func standing(of principal: Principal) -> Standing { .named }
+    func standing(of principal: Principal) -> CallerStanding { .named }
 
     func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 
