@@ -119,7 +119,7 @@ final class ScriptedBroker: Dispatcher {
     func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? { nil }
   }
 
-  func standing(of principal: Principal) -> Standing { .named }
+  func callerClass(of principal: Principal) -> CallerClass { .named }
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { NoTokens() }
 

@@ -11,7 +11,7 @@ final class ScriptedDispatcher: Dispatcher {
     var mostRunning = 0
     var closed = 0
     /// By uid; without one: named.
-    var standings: [UInt32: CallerStanding] = [:]
+    var classes: [UInt32: CallerClass] = [:]
   }
 
   static let head = Array(#"{"access_token":"at-1","token_type":"Bearer","expires_in":"#.utf8)
@@ -36,7 +36,9 @@ final class ScriptedDispatcher: Dispatcher {
     }
   }
 
-  func standing(of principal: Principal) -> CallerStanding { seen.withLock { $0.standings[principal.caller.uid] ?? .named } }
+  func callerClass(of principal: Principal) -> CallerClass {
+    seen.withLock { $0.classes[principal.caller.uid] ?? .named }
+  }
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 

@@ -30,7 +30,7 @@ public struct Policy: Sendable, Equatable {
   }
 
   /// Whether any rule is for the caller, whatever the rule allows.
-  public func standing(of caller: Caller) -> CallerStanding {
+  public func callerClass(of caller: Caller) -> CallerClass {
     if isPrivileged(caller) { return .privileged }
     return rules.contains { $0.who.matches(caller) } ? .named : .unnamed
   }

@@ -11,8 +11,8 @@ public struct Router: Dispatcher {
     cache = broker.cache
   }
 
-  public func standing(of principal: Principal) -> CallerStanding {
-    broker.authorizer.policy.standing(of: principal.caller)
+  public func callerClass(of principal: Principal) -> CallerClass {
+    broker.authorizer.policy.callerClass(of: principal.caller)
   }
 
   public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }

@@ -66,7 +66,7 @@ public struct RPCRequest: Sendable {
 /// What the socket server asks of the broker.
 public protocol Dispatcher: Sendable {
   /// What share of the socket's budgets a new connection has. Called on the event loop that accepted it: must not block.
-  func standing(of principal: Principal) -> CallerStanding
+  func callerClass(of principal: Principal) -> CallerClass
 
   /// What answers the plain `token.get` of one connection, which stays on the event loop that asks for it.
   func cachedTokens(for principal: Principal) -> any CachedTokens

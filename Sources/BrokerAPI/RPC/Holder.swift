@@ -34,7 +34,7 @@ extension Holder: CustomStringConvertible {
 }
 
 /// What the policy says of a caller before it has asked for anything.
-public enum CallerStanding: Sendable, Hashable {
+public enum CallerClass: Sendable, Hashable {
   /// It may do everything without a rule.
   case privileged
   /// Some rule is for it.

@@ -3,12 +3,15 @@ import BrokerAPI
 /// On whose account the socket counts something.
 struct Share: Hashable, Sendable {
   let holder: Holder
-  let standing: CallerStanding
+  let callerClass: CallerClass
 
   /// It takes nothing of what the others share.
   var hasOwnPlaces: Bool { holder.hasOwnPlaces }
   /// It is of the small share that all callers without a rule have together.
-  var isUnnamed: Bool { standing == .unnamed && !hasOwnPlaces }
+  var isUnnamed: Bool { callerClass == .unnamed && !hasOwnPlaces }
+
+  /// For people.
+  var text: String { isUnnamed ? "\(holder), which no rule names" : "\(holder)" }
 }
 
 /// How much of something callers hold: connections, or bytes. Each holder has a share. All callers that no rule names have

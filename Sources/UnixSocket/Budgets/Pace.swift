@@ -103,7 +103,7 @@ struct Paces {
 
   /// Nil: without a bound.
   mutating func pace(of share: Share, at now: NIODeadline) -> Pace? {
-    guard !share.hasOwnPlaces, share.standing != .privileged else { return nil }
+    guard !share.hasOwnPlaces, share.callerClass != .privileged else { return nil }
     if let known = paces[share] { return known }
     if paces.count >= Self.most { removeIdle(at: now) }
     guard paces.count < Self.most else { return further }

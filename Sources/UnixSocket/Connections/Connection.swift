@@ -51,11 +51,11 @@ public final class Connection: Session {
   let pending = PendingCalls()
 
   init(
-    caller: Caller, standing: CallerStanding, token: LoopToken, inbox: LoopInbox, table: ConnectionTable,
+    caller: Caller, callerClass: CallerClass, token: LoopToken, inbox: LoopInbox, table: ConnectionTable,
     limits: SocketServer.Limits
   ) {
     self.caller = caller
-    share = Share(holder: caller.holder, standing: standing)
+    share = Share(holder: caller.holder, callerClass: callerClass)
     self.token = token
     self.inbox = inbox
     self.table = table

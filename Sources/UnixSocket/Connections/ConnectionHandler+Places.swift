@@ -71,7 +71,7 @@ extension ConnectionHandler {
   }
 
   func refuse(tooMany limit: String) {
-    table.countHeldBack(.connections)
+    table.countHeldBack(.connections, share)
     if let others = table.refused(at: .now()) {
       shared.logger.warning(
         "a connection was refused: \(limit)\(others > 0 ? "; \(others) more before it" : "")",

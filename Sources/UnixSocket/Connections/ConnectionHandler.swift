@@ -17,7 +17,7 @@ final class ConnectionHandler {
   let token: LoopToken
   private(set) var uid = UInt32.max
   /// On whose account it is counted; nobody's until that is known.
-  private(set) var share = Share(holder: .user(.max), standing: .unnamed)
+  private(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
   var pace: Pace?
   /// It owns this one until it is closed.
   let loop: SocketLoop
@@ -90,7 +90,7 @@ final class ConnectionHandler {
     guard let credentials = shared.system.credentials(socket) else { return refuse(.unidentified) }
     uid = credentials.uid
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
-    share = Share(holder: Holder(uid: uid), standing: .unnamed)
+    share = Share(holder: Holder(uid: uid), callerClass: .unnamed)
     let user = uid == 0 ? 0 : SubordinateUsers.shared.owner(of: uid) ?? uid
     // First, so that a storm of those who are refused costs no more than that.
     if wanted == nil, let refused = table.refusal(of: user, at: .now()) {
@@ -104,9 +104,9 @@ final class ConnectionHandler {
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
         : Caller(uid: uid, gid: credentials.gid, groups: [], pid: credentials.pid)
-      let standing: CallerStanding = wanted == nil ? shared.dispatcher.standing(of: .process(caller)) : .privileged
+      let callerClass: CallerClass = wanted == nil ? shared.dispatcher.callerClass(of: .process(caller)) : .privileged
       let connection = Connection(
-        caller: caller, standing: standing, token: token, inbox: loop.inbox, table: table, limits: limits)
+        caller: caller, callerClass: callerClass, token: token, inbox: loop.inbox, table: table, limits: limits)
       share = connection.share
       if let why = takePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
@@ -276,7 +276,7 @@ final class ConnectionHandler {
 
   private func awaitRoom() {
     heldBack = .untilRoom
-    table.countHeldBack(.requestMemory)
+    table.countHeldBack(.requestMemory, share)
   }
 
   private enum Content {
@@ -291,7 +291,7 @@ final class ConnectionHandler {
   private func mustWait() -> Bool {
     guard let pace, let due = pace.due(at: .now()) else { return false }
     heldBack = .untilPaced
-    table.countHeldBack(.rate)
+    table.countHeldBack(.rate, share)
     if pace.wait(token) { loop.resumePaced(pace, at: due) }
     return true
   }

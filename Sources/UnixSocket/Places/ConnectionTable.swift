@@ -14,6 +14,7 @@ final class ConnectionTable: Sendable {
     var refused: UInt64 = 0
     var refusals = Refusals()
     var heldBack: [SocketServer.Budgeted: UInt64] = [:]
+    var latestHeldBack: (what: SocketServer.Budgeted, share: Share)?
     /// Bytes that clients have not read.
     var unread: Budget
     /// Those of errors in the place of results.
@@ -51,7 +52,9 @@ final class ConnectionTable: Sendable {
 
   var figures: SocketServer.Figures {
     state.withLock {
-      .init(connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused, heldBack: $0.heldBack)
+      .init(
+        connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused, heldBack: $0.heldBack,
+        latestHeldBack: $0.latestHeldBack.map { "\($0.what.rawValue) of \($0.share.text)" })
     }
   }
 
@@ -109,7 +112,7 @@ final class ConnectionTable: Sendable {
   /// The same for an error in the place of a result.
   func addReplaced(_ bytes: Int, of share: Share) -> Bool {
     state.withLock { state in
-      state.heldBack[.unreadReplies, default: 0] += 1
+      state.count(.unreadReplies, share)
       guard state.replaced.take(bytes, for: share) == nil else { return false }
       state.unread.add(bytes, for: share)
       return true
@@ -124,7 +127,7 @@ final class ConnectionTable: Sendable {
     }
   }
 
-  func countHeldBack(_ what: SocketServer.Budgeted) { state.withLock { $0.heldBack[what, default: 0] += 1 } }
+  func countHeldBack(_ what: SocketServer.Budgeted, _ share: Share) { state.withLock { $0.count(what, share) } }
 
   func countRefused() { state.withLock { $0.refused += 1 } }
 
@@ -143,6 +146,11 @@ final class ConnectionTable: Sendable {
 }
 
 extension ConnectionTable.State {
+  fileprivate mutating func count(_ what: SocketServer.Budgeted, _ share: Share) {
+    heldBack[what, default: 0] += 1
+    latestHeldBack = (what, share)
+  }
+
   fileprivate mutating func giveBackPlace(_ share: Share) {
     places.giveBack(1, of: share)
     left &+= 1

@@ -93,6 +93,11 @@ public final class SocketServer: Sendable {
     public var refused: UInt64
     /// How often callers had to wait, or were refused, by the budget that was used up.
     public var heldBack: [Budgeted: UInt64] = [:]
+    /// Who that was most recently, and of what: `request_memory of uid 1000`.
+    public var latestHeldBack: String?
+    /// Bytes of requests that are not answered, and connections that wait for room.
+    public var unansweredBytes = 0
+    public var waitingForRoom = 0
   }
 
   /// What callers have budgets of.
@@ -107,7 +112,11 @@ public final class SocketServer: Sendable {
     case unreadReplies = "unread_replies"
   }
 
-  public var figures: Figures { table.figures }
+  public var figures: Figures {
+    var figures = table.figures
+    (figures.unansweredBytes, figures.waitingForRoom) = shared.answering.figures
+    return figures
+  }
 
   /// Binds, and returns when the socket answers.
   public func start() async throws(SocketServerError) {

@@ -4,8 +4,8 @@ import Testing
 @testable import UnixSocket
 
 @Suite struct BudgetTests {
-  private static func share(_ uid: UInt32, _ standing: CallerStanding = .named) -> Share {
-    Share(holder: uid == 0 ? .root : .user(uid), standing: standing)
+  private static func share(_ uid: UInt32, _ callerClass: CallerClass = .named) -> Share {
+    Share(holder: uid == 0 ? .root : .user(uid), callerClass: callerClass)
   }
 
   private let limits = Budget.Limits(all: 100, perHolder: 40, unnamedShare: 0.2, least: 4)
@@ -47,8 +47,8 @@ import Testing
         let one = held.remove(at: Int.random(in: 0..<held.count, using: &numbers))
         budget.giveBack(one.amount, of: one.share)
       } else {
-        let standing: CallerStanding = Bool.random(using: &numbers) ? .named : .unnamed
-        let share = Self.share(UInt32.random(in: 0..<6, using: &numbers), standing)
+        let callerClass: CallerClass = Bool.random(using: &numbers) ? .named : .unnamed
+        let share = Self.share(UInt32.random(in: 0..<6, using: &numbers), callerClass)
         let amount = Int.random(in: 1...9, using: &numbers)
         if budget.take(amount, for: share) == nil { held.append((amount, share)) }
       }

@@ -71,7 +71,7 @@ import Testing
       $0.unnamedShare = 0.2
     }) { served, users in
       served.dispatcher.seen.withLock { seen in
-        for uid in UInt32(1000)..<1004 { seen.standings[uid] = .unnamed }
+        for uid in UInt32(1000)..<1004 { seen.classes[uid] = .unnamed }
       }
       var held: [RawClient] = []
       for uid in UInt32(1000)..<1004 {

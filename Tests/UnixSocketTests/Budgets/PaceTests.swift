@@ -9,7 +9,9 @@ import Testing
 @Suite(.timeLimit(.minutes(2))) struct PaceTests {
   private func at(_ seconds: Double) -> NIODeadline { .uptimeNanoseconds(UInt64((1000 + seconds) * 1e9)) }
 
-  private func share(_ uid: UInt32, _ standing: CallerStanding) -> Share { Share(holder: .user(uid), standing: standing) }
+  private func share(_ uid: UInt32, _ callerClass: CallerClass) -> Share {
+    Share(holder: .user(uid), callerClass: callerClass)
+  }
 
   @Test("after a burst a holder sends so much in a second, and what it overdrew is waited for") func rate() {
     let pace = Pace(Pace.Rates(lines: 10, bytes: 1000), at: at(0))
@@ -38,7 +40,7 @@ import Testing
     let fifth = paces.pace(of: share(1004, .unnamed), at: at(0))
     #expect(fifth?.ownDue(at: at(0)) == nil && fifth?.due(at: at(0)) != nil)
     #expect(paces.pace(of: share(1000, .named), at: at(0))?.due(at: at(0)) == nil)
-    #expect(paces.pace(of: Share(holder: .root, standing: .unnamed), at: at(0)) == nil)
+    #expect(paces.pace(of: Share(holder: .root, callerClass: .unnamed), at: at(0)) == nil)
     #expect(paces.pace(of: share(1, .privileged), at: at(0)) == nil)
   }
 
@@ -100,7 +102,7 @@ import Testing
       $0.linesPerSecond = 160
       $0.unnamedShare = 0.25
     }) { served, users in
-      served.dispatcher.seen.withLock { $0.standings[1000] = .unnamed }
+      served.dispatcher.seen.withLock { $0.classes[1000] = .unnamed }
       var refused = 0
       for _ in 0..<60 {
         let client = try await users.client(1000, served)

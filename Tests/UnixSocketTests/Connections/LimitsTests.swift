@@ -26,7 +26,10 @@ import Testing
       try await next.send(tokenGet(2))
       #expect(try await next.json()["id"] == 2)
       #expect(
-        served.server.figures == .init(connections: 2, accepted: 3, refused: 1, heldBack: [.connections: 1]))
+        served.server.figures
+          == .init(
+            connections: 2, accepted: 3, refused: 1, heldBack: [.connections: 1],
+            latestHeldBack: served.server.figures.latestHeldBack))
     }
   }
 

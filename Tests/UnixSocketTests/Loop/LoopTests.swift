@@ -200,7 +200,7 @@ import Testing
       }
     }
 
-    func standing(of principal: Principal) -> CallerStanding { .named }
+    func callerClass(of principal: Principal) -> CallerClass { .named }
 
     func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 

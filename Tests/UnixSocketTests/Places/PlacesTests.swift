@@ -98,7 +98,10 @@ import Testing
       served.dispatcher.gate.open()
       #expect(try await held[1].json()["result"] == "waited")
       #expect(
-        served.server.figures == .init(connections: 4, accepted: 6, refused: 4, heldBack: [.connections: 2]))
+        served.server.figures
+          == .init(
+            connections: 4, accepted: 6, refused: 4, heldBack: [.connections: 2],
+            latestHeldBack: "connections of uid 2000"))
     }
   }
 
