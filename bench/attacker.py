@@ -12,7 +12,7 @@ import sys
 import time
 
 # Who was refused tries again so often; `connects` is the one that never rests.
-AGAIN_SECONDS = 0.5
+AGAIN_SECONDS = 5
 LINE = 256 * 1024 - 1
 PIECE = 64 * 1024
 

@@ -142,4 +142,5 @@ class Hostile:
         seen["pass"] = not wrong
         self.missed += [name] if wrong else []
         print(f"{name:24}{seen['grown_mb']:>7.0f} MB{seen['kept_mb']:>6.0f} MB{seen['cached_p99_ms']:>9.2f} ms"
-              f"{seen['uncached_p99_ms']:>11.2f} ms{seen['root_ms']:>7.0f} ms{100 * seen['cpu']:>5.0f} %  {', '.join(wrong)}", flush=True)
+              f"{seen['uncached_p99_ms']:>11.2f} ms{seen['root_ms']:>7.0f} ms"
+              f"{100 * seen['cpu']:>5.0f} %  {', '.join(wrong)}", flush=True)
