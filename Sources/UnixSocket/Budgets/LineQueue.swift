@@ -44,6 +44,8 @@ final class LineQueue: Sendable {
     /// Turns of others since those without a rule had theirs.
     var sinceUnnamed = 0
     var workers = 0
+    /// Workers that have a line of a caller without a rule.
+    var unnamedWorkers = 0
     var waiting: [Cause: [Connection]] = [:]
   }
 
@@ -136,10 +138,14 @@ final class LineQueue: Sendable {
   }
 
   /// The line whose turn it is; nil: the worker ends.
-  func next() -> Line? {
+  ///
+  /// - Parameter done: what the worker has done.
+  func next(after done: Line?) -> Line? {
     state.withLock { state in
+      if done?.connection.share.isUnnamed == true { state.unnamedWorkers -= 1 }
       let line = state.next()
       if line == nil { state.workers -= 1 }
+      if line?.connection.share.isUnnamed == true { state.unnamedWorkers += 1 }
       return line
     }
   }
@@ -211,6 +217,8 @@ extension LineQueue.State {
 
   /// One line at least is worked on for each holder, and for all callers without a rule.
   private func mayBeParsed(_ share: Share) -> Bool {
+    // One worker at most is theirs, so that there is another for everybody else.
+    if share.isUnnamed, unnamedWorkers > 0 { return false }
     let own = share.isUnnamed ? parsed.usedByUnnamed : parsed.count(of: share)
     return own == 0 || parsed.shortage(of: 1, for: share) == nil
   }

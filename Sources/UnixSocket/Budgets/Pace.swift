@@ -24,6 +24,8 @@ final class Pace {
   var connections = 0
   /// Those that wait, in their order, while a timer runs.
   private var waiting: [LoopToken] = []
+  private var first = 0
+  private var isTimed = false
 
   init(_ rates: Rates, within common: Pace? = nil, at now: NIODeadline) {
     self.rates = rates
@@ -70,12 +72,23 @@ final class Pace {
   /// True: a timer is to be started.
   func wait(_ token: LoopToken) -> Bool {
     waiting.append(token)
-    return waiting.count == 1
+    defer { isTimed = true }
+    return !isTimed
   }
 
-  func takeWaiting() -> [LoopToken] {
-    defer { waiting = [] }
-    return waiting
+  /// The next that may go on. Nil: none waits, or it is too early; then the timer is to be started again where `due` tells
+  /// when. All at once would each find that the first has taken everything.
+  func next(at now: NIODeadline) -> (token: LoopToken?, due: NIODeadline?) {
+    guard first < waiting.count else {
+      (waiting, first, isTimed) = ([], 0, false)
+      return (nil, nil)
+    }
+    if let due = due(at: now) { return (nil, due) }
+    defer {
+      first += 1
+      if first > 64, first > waiting.count / 2 { (waiting, first) = (Array(waiting[first...]), 0) }
+    }
+    return (waiting[first], nil)
   }
 }
 

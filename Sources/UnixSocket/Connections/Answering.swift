@@ -19,7 +19,7 @@ final class Answering: Sendable {
     self.dispatcher = dispatcher
     self.table = table
     let processors = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
-    lines = LineQueue(limits.lines, workers: max(1, min(processors, Self.mostWorkers)))
+    lines = LineQueue(limits.lines, workers: max(2, min(processors, Self.mostWorkers)))
   }
 
   // MARK: for the loop
@@ -43,8 +43,10 @@ final class Answering: Sendable {
   private func startWorker() {
     guard lines.takeWorker() else { return }
     Task { [self] in
-      while let line = lines.next() {
+      var done: LineQueue.Line?
+      while let line = lines.next(after: done) {
         answer(line)
+        done = line
         // The tasks of other requests have their turn between two lines.
         await Task.yield()
       }

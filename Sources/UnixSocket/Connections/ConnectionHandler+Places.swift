@@ -77,8 +77,10 @@ extension ConnectionHandler {
         "a connection was refused: \(limit)\(others > 0 ? "; \(others) more before it" : "")",
         metadata: ["uid": "\(uid)"])
     }
-    refuse(RPCError(.overloaded, "too many connections: \(limit)"))
+    refuse(Self.tooMany(limit))
   }
+
+  static func tooMany(_ limit: String) -> RPCError { RPCError(.overloaded, "too many connections: \(limit)") }
 
   func refuse(_ failure: Peer.Failure) {
     switch failure {

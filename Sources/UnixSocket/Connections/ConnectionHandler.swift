@@ -96,6 +96,12 @@ final class ConnectionHandler {
     if wanted == nil, let refused = table.refusal(of: user, at: .now()) {
       share = refused.share
       table.countRefused()
+      guard loop.mayAbsorb(share) else {
+        table.countHeldBack(.connections, share)
+        outgoing.write(refused.line)
+        _ = outgoing.send(to: socket, giveBack: &loop.spare)
+        return close()
+      }
       return refuse(tooMany: refused.why)
     }
     do throws(Peer.Failure) {

@@ -178,11 +178,14 @@ final class SocketLoop {
   }
 
   /// Whether one more refused client may be listened to until it has read why.
-  func startAbsorbing(of share: Share) -> Bool {
+  func mayAbsorb(_ share: Share) -> Bool {
     let unnamed = absorbing.reduce(0) { $0 + ($1.key.isUnnamed ? $1.value : 0) }
-    guard absorbing.values.reduce(0, +) < Self.absorbedAtOnce, !share.isUnnamed || unnamed < Self.absorbedUnnamed,
-      share.hasOwnPlaces || absorbing[share, default: 0] < Self.absorbedPerUser
-    else { return false }
+    return absorbing.values.reduce(0, +) < Self.absorbedAtOnce && (!share.isUnnamed || unnamed < Self.absorbedUnnamed)
+      && (share.hasOwnPlaces || absorbing[share, default: 0] < Self.absorbedPerUser)
+  }
+
+  func startAbsorbing(of share: Share) -> Bool {
+    guard mayAbsorb(share) else { return false }
     absorbing[share, default: 0] += 1
     return true
   }
@@ -192,10 +195,15 @@ final class SocketLoop {
     absorbing[share] = left > 0 ? left : nil
   }
 
-  /// Those that wait for the pace go on then.
+  /// Those that wait for the pace go on then, one after the other.
   func resumePaced(_ pace: Pace, at due: NIODeadline) {
     timers.add(at: due) { loop in
-      for token in pace.takeWaiting() { loop.handler(token)?.resumePaced() }
+      while true {
+        let (token, due) = pace.next(at: .now())
+        if let due { return loop.resumePaced(pace, at: due) }
+        guard let token else { return }
+        loop.handler(token)?.resumePaced()
+      }
     }
   }
 

@@ -25,6 +25,8 @@ final class ConnectionTable: Sendable {
   struct RefusedUser {
     var share: Share
     var why: String
+    /// The reply.
+    var line: [UInt8]
     var left: UInt64
     var until: NIODeadline
   }
@@ -76,7 +78,8 @@ final class ConnectionTable: Sendable {
     guard !share.hasOwnPlaces else { return }
     state.withLock { state in
       if state.refusedUsers.count >= Self.mostRemembered { state.refusedUsers = [:] }
-      state.refusedUsers[user] = RefusedUser(share: share, why: why, left: state.left, until: until)
+      let line = RPCReply.failure(.null, ConnectionHandler.tooMany(why)).line()
+      state.refusedUsers[user] = RefusedUser(share: share, why: why, line: line, left: state.left, until: until)
     }
   }
 

@@ -88,7 +88,7 @@ import Testing
       let begun = NIODeadline.now()
       switch what {
       case "large": try await client.send(call(1, "large", #"{"bytes":500000}"#))
-      default: try await client.send(call(1, "echo") + String(repeating: "x", count: 500_000) + "\n")
+      default: try await client.send(call(1, "echo") + String(repeating: "x", count: 600_000) + "\n")
       }
       _ = try await client.line()
       try await client.send(call(2, "echo"))
