@@ -29,6 +29,9 @@ public struct Policy: Sendable, Equatable {
     }
   }
 
+  /// Whether a rule is for the caller, or it needs none.
+  func names(_ caller: Caller) -> Bool { isPrivileged(caller) || rules.contains { $0.who.matches(caller) } }
+
   /// What a decision says.
   public enum Decision: Sendable, Equatable {
     /// Nil: it needs no rule. The cap: the scopes that tokens may have for the caller; nil: all that was granted.
