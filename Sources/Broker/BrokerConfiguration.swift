@@ -80,11 +80,15 @@ enum Limit {
   static let auditLines = 4096
   static let auditFailuresPerCaller = 32
   static let auditUnwritten = 8192
+  /// Lines a minute that the log has of refusals: of holders that rules name, and of all others.
+  static let auditLogLines = 256
+  static let auditLogLinesUnnamed = 64
   /// Characters of a record's detail that a stranger has a say in.
   static let auditDetail = 512
   /// Records of one request that concerns many accounts, after which they are written.
   static let auditBatch = 1024
-  /// How soon a new record is written, and how often what was counted is; and how often old records are removed.
+  /// How soon a new record is written, and how often what was counted is; and how often records that are too old are
+  /// removed.
   static let auditDelay = Duration.milliseconds(200)
   static let auditInterval = Duration.seconds(30)
   static let auditForgetting = Duration.seconds(3600)
@@ -97,6 +101,9 @@ enum Limit {
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
   static let logoutTokens = 4096
   static let logoutTokenKept = Duration.seconds(600)
+  /// Lines a minute that the log has of refused logout tokens, and how soon the number of others is logged.
+  static let logoutRefusalLines = 30
+  static let logoutRefusalReport = Duration.seconds(60)
   /// Bytes of a refresh token that is imported.
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.

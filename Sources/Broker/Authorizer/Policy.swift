@@ -35,6 +35,9 @@ public struct Policy: Sendable, Equatable {
     return rules.contains { $0.who.matches(caller) } ? .named : .unnamed
   }
 
+  /// Whether a rule is for the caller, or it needs none.
+  func names(_ caller: Caller) -> Bool { callerClass(of: caller) != .unnamed }
+
   /// What a decision says.
   public enum Decision: Sendable, Equatable {
     /// Nil: it needs no rule. The cap: the scopes that tokens may have for the caller; nil: all that was granted.

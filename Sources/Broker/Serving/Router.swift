@@ -26,7 +26,7 @@ public struct Router: Dispatcher {
     let who = AuditEntry.Who(session.caller)
     let answer: Result<JSON, RPCError>
     if let wait = broker.authorizer.rates.take(who, of: session.caller.holder) {
-      answer = .failure(broker.audit.tooOften(request.method, who, pid: session.caller.pid, wait: wait))
+      answer = .failure(broker.audit.tooOften(request.method, session.caller, wait: wait))
     } else {
       answer = await self.answer(method, request.params, session)
     }

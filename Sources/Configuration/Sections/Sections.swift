@@ -140,7 +140,7 @@ enum Sections {
         "Records are removed this long after their last time."),
       Key(
         "records", .number(1000...100_000_000), \.most, standard: "1000000",
-        "Records that are kept at most; the oldest give way."),
+        "Records that are kept at most; the oldest give way, refusals first."),
     ])
 
   static let callerLimits = Section<CallerLimits>(
