@@ -50,6 +50,9 @@ extension Broker {
   /// Further numbers, of what is around the broker. The source must not wait.
   public func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { views.alsoMeasure(source) }
 
+  /// Tells which callers the socket held back. The source must not wait.
+  public func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) { views.onStatus(source) }
+
   /// Everything that is counted, as OpenMetrics 1.0 text.
   public func metricsText() async -> String { await views.metricsText() }
 

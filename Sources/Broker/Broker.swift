@@ -89,6 +89,7 @@ public final class Broker {
     calls = AuthorizedCalls(
       runtime, accounts: accounts, providers: providers, engine: engine, tokens: tokens, authorizer: authorizer,
       approvals: approvals, audit: audit)
+    tokens.verifies { [calls] account, deadline in await calls.isAlive(account, until: deadline) }
     credentials = CredentialOffers(
       runtime, tokens: tokens, authorizer: authorizer, audit: audit, requests: requests, configuration.credentials)
     let examiner = ProviderExaminer(

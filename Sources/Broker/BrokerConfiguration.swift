@@ -70,7 +70,7 @@ enum Limit {
   /// Accounts that are read from the store at a time, at start.
   static let loadedAccounts = 1024
   static let pendingLogins = 256
-  static let pendingLoginsPerUser = 64
+  static let pendingLoginsPerHolder = 64
   static let endedLogins = 1024
   /// Ends of sessions from which a person may still come back, and for how long.
   static let endings = 64
@@ -80,11 +80,15 @@ enum Limit {
   static let auditLines = 4096
   static let auditFailuresPerCaller = 32
   static let auditUnwritten = 8192
+  /// Lines a minute that the log has of refusals: of holders that rules name, and of all others.
+  static let auditLogLines = 256
+  static let auditLogLinesUnnamed = 64
   /// Characters of a record's detail that a stranger has a say in.
   static let auditDetail = 512
   /// Records of one request that concerns many accounts, after which they are written.
   static let auditBatch = 1024
-  /// How soon a new record is written, and how often what was counted is; and how often old records are removed.
+  /// How soon a new record is written, and how often what was counted is; and how often records that are too old are
+  /// removed.
   static let auditDelay = Duration.milliseconds(200)
   static let auditInterval = Duration.seconds(30)
   static let auditForgetting = Duration.seconds(3600)
@@ -97,6 +101,9 @@ enum Limit {
   /// Logout tokens that are remembered, so that none is taken twice, and for how long beyond their end.
   static let logoutTokens = 4096
   static let logoutTokenKept = Duration.seconds(600)
+  /// Lines a minute that the log has of refused logout tokens, and how soon the number of others is logged.
+  static let logoutRefusalLines = 30
+  static let logoutRefusalReport = Duration.seconds(60)
   /// Bytes of a refresh token that is imported.
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.
@@ -111,10 +118,13 @@ enum Limit {
   /// However long a provider lets a person take on another device.
   static let longestLogin = Duration.seconds(86_400)
   static let endedLoginsKept = Duration.seconds(600)
-  /// Requests that wait for an answer, of all callers and of those of one user.
+  /// Requests that wait for an answer, of all callers and of those of one holder.
   static let waiters = 8192
-  static let waitersPerUser = 2048
+  static let waitersPerHolder = 2048
+  /// How long a provider's word on a token that was reported holds.
+  static let verifiedToken = Duration.seconds(300)
   static let subscriptions = 256
+  static let subscriptionsPerHolder = 64
   static let revocations = 4096
   /// How long a logout waits for what the provider says; its revocations go on without it.
   static let logoutWait = Duration.seconds(10)
@@ -164,7 +174,9 @@ enum Limit {
   static let retriedGrace = Duration.seconds(60)
   /// Connections of one provider to one server, for logins and their like, and for what callers ask.
   static let loginConnections = 8
-  static let callerConnections = 16
+  static let callerConnections = 64
+  /// The same of one holder.
+  static let callsPerHolder = 16
   /// How soon a lease of another broker is asked for again, if it says that it ends now.
   static let leaseRecheck = Duration.seconds(1)
   /// How soon a lease is prolonged again after the store did not answer.

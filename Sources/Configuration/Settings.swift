@@ -57,9 +57,20 @@ public struct Settings: Sendable, Equatable {
     /// Absent: the instance's own (`/run/grantd/grantd.sock`, `$XDG_RUNTIME_DIR/grantd/grantd.sock`).
     public var path: String?
     public var mode: UInt32?
-    public var connections: Int = 1024
-    public var connectionsPerUser: Int = 256
+    public var connections: Int = 4096
+    public var connectionsPerUser: Int = 1024
     public var requestsPerConnection: Int = 64
+    /// MiB of requests that are not answered.
+    public var requestMemory: Int = 32
+    public var requestMemoryPerUser: Int = 8
+    /// MiB of replies that are not read.
+    public var replyMemory: Int = 64
+    public var replyMemoryPerUser: Int = 8
+    public var linesPerSecond: Int = 10_000
+    /// MiB.
+    public var volumePerSecond: Int = 32
+    /// The part of each budget that all callers without a rule have together.
+    public var shareWithoutRule: Double = 0.0625
     public var idleTimeout: Duration = .seconds(600)
 
     public init() {}

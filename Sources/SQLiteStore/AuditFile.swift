@@ -9,7 +9,7 @@ import Synchronization
 /// outlives theirs. It holds no secret, and nothing is sealed: whoever may look after the machine may read it.
 public final class AuditFile: AuditStore {
   /// `user_version` of what this program writes.
-  static let version = 1
+  static let version = 2
   /// "grna", beside the store's "grnt".
   static let applicationID: Int32 = 0x6772_6e61
 
@@ -18,6 +18,10 @@ public final class AuditFile: AuditStore {
   private let queue = DispatchQueue(label: "grantd.audit")
   /// Changed on the queue alone. Nil: to be opened with the next question.
   private let database = Mutex<(queue: DatabaseQueue, file: FileIdentity?)?>(nil)
+  /// The same. Nil: to be counted with the next write.
+  private let counts = Mutex<AuditCounts?>(nil)
+  /// Records that one transaction forgets at most: a smaller limit may leave very many to forget.
+  static let forgottenAtOnce = 10_000
 
   /// Nothing is opened before it is needed, and a trail that cannot be opened is tried again with each write.
   ///
@@ -31,8 +35,11 @@ public final class AuditFile: AuditStore {
     try await reading { try Int64.fetchOne($0, sql: "SELECT max(id) FROM audit") ?? 0 }
   }
 
-  public func write(_ records: [AuditRecord]) async throws(StoreError) {
-    try await writing { db in for record in records { try record.put(in: db) } }
+  public func write(_ records: [AuditRecord], most: Int) async throws(StoreError) {
+    _ = try await writing { db, counts in
+      for record in records where try record.put(in: db) { counts.add(record.refuser.map(AuditCounts.Refuser.init), 1) }
+      return try counts.forgetExcess(over: most, in: db)
+    }
   }
 
   public func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord] {
@@ -41,11 +48,12 @@ public final class AuditFile: AuditStore {
   }
 
   public func forget(before moment: Timestamp, most: Int) async throws(StoreError) {
-    try await writing { db in
-      try db.execute(sql: "DELETE FROM audit WHERE last < ?", arguments: [moment.milliseconds])
-      let oldest = "SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET ?"
-      if let id = try Int64.fetchOne(db, sql: oldest, arguments: [most]) {
-        try db.execute(sql: "DELETE FROM audit WHERE id <= ?", arguments: [id])
+    var isMore = true
+    while isMore {
+      isMore = try await writing { db, counts in
+        try db.execute(sql: "DELETE FROM audit WHERE last < ?", arguments: [moment.milliseconds])
+        if db.changesCount > 0 { counts = try AuditCounts(db) }
+        return try counts.forgetExcess(over: most, in: db)
       }
     }
   }
@@ -71,12 +79,20 @@ public final class AuditFile: AuditStore {
     }
   }
 
-  private func writing(_ work: @escaping @Sendable (Database) throws -> Void) async throws(StoreError) {
-    try await onQueue {
-      try $0.inTransaction(.immediate) { db in
-        try work(db)
+  private func writing(
+    _ work: @escaping @Sendable (Database, inout AuditCounts) throws -> Bool
+  ) async throws(StoreError) -> Bool {
+    try await onQueue { queue in
+      // Unknown until the commit.
+      let before = self.counts.withLock { $0.take() }
+      var (result, after) = (false, AuditCounts())
+      try queue.inTransaction(.immediate) { db in
+        after = try before ?? AuditCounts(db)
+        result = try work(db, &after)
         return .commit
       }
+      self.counts.withLock { [after] in $0 = after }
+      return result
     } error: {
       .writing($0, at: $1)
     }
@@ -113,6 +129,7 @@ public final class AuditFile: AuditStore {
       try? new.close()
       throw error
     }
+    counts.withLock { $0 = nil }
     database.withLock { [file = FileIdentity(at: path)] in $0 = (new, file) }
     return new
   }
@@ -138,10 +155,28 @@ public final class AuditFile: AuditStore {
       try db.execute(sql: "PRAGMA application_id = \(applicationID); PRAGMA user_version = \(version)")
     } else if application != applicationID {
       throw StoreError.corrupt(path: path, detail: "it is another program's database")
+    } else if found < 2 {
+      // Who was refused is not known better than by user id, and not whether a rule named them.
+      try db.inSavepoint {
+        try db.execute(
+          sql: """
+            ALTER TABLE audit ADD COLUMN refuser TEXT;
+            ALTER TABLE audit ADD COLUMN standing TEXT;
+            UPDATE audit SET refuser = 'uid ' || ifnull(uid, '-'), standing = 'unnamed'
+              WHERE result IN ('not_permitted', 'rate_limited', 'not_delivered') AND ifnull(uid, -1) != 0;
+            \(refuserIndex)
+            PRAGMA user_version = \(version);
+            """)
+        return .commit
+      }
     }
   }
 
-  /// Times are milliseconds since 1970. Scopes are joined by a space.
+  /// Whose refusals there are, and the oldest of each; of the events where it is null.
+  private static let refuserIndex = "CREATE INDEX audit_by_refuser ON audit (refuser, standing, last);"
+
+  /// Times are milliseconds since 1970. Scopes are joined by a space. `refuser` and `standing` are null of what is no
+  /// refusal.
   private static let schema = """
     CREATE TABLE audit (
       id INTEGER PRIMARY KEY,
@@ -161,95 +196,12 @@ public final class AuditFile: AuditStore {
       generation INTEGER,
       rule TEXT,
       result TEXT NOT NULL,
-      detail TEXT
+      detail TEXT,
+      refuser TEXT,
+      standing TEXT
     ) STRICT;
     CREATE INDEX audit_by_account ON audit (account, id);
     CREATE INDEX audit_by_end ON audit (last);
+    \(refuserIndex)
     """
-}
-
-extension AuditRecord {
-  fileprivate func put(in db: Database) throws {
-    let arguments: StatementArguments = [
-      id, first.milliseconds, last.milliseconds, Int64(clamping: count), entry.actionName, entry.method,
-      entry.account, entry.provider, entry.who.uid.map { Int64($0) }, pid.map { Int64($0) }, entry.who.unit,
-      entry.who.userUnit, entry.who.executable, entry.scopes.isEmpty ? nil : entry.scopes.joined(separator: " "),
-      entry.generation, entry.rule, entry.result, entry.detail,
-    ]
-    try db.cachedStatement(
-      sql: """
-        INSERT INTO audit (id, first, last, count, action, method, account, provider, uid, pid, unit, user_unit, exe,
-          scopes, generation, rule, result, detail)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (id) DO UPDATE SET count = max(count, excluded.count), last = max(last, excluded.last),
-          pid = excluded.pid
-        """
-    ).execute(arguments: arguments)
-  }
-
-  /// Nil where a column holds what this version does not know.
-  fileprivate init?(_ row: Row) {
-    let who = AuditEntry.Who(
-      uid: (row["uid"] as Int64?).flatMap { UInt32(exactly: $0) }, unit: row["unit"], userUnit: row["user_unit"],
-      executable: row["exe"])
-    guard
-      var entry = AuditEntry(
-        actionName: row["action"], method: row["method"], account: row["account"], who: who, result: row["result"])
-    else { return nil }
-    entry.provider = row["provider"]
-    entry.scopes = (row["scopes"] as String?).map { $0.split(separator: " ").map(String.init) } ?? []
-    entry.generation = row["generation"]
-    entry.rule = row["rule"]
-    entry.detail = row["detail"]
-    let count: Int64 = row["count"]
-    self.init(
-      id: row["id"], entry: entry, pid: (row["pid"] as Int64?).flatMap { Int32(exactly: $0) },
-      count: UInt64(clamping: count), first: Timestamp(milliseconds: row["first"]),
-      last: Timestamp(milliseconds: row["last"]))
-  }
-}
-
-extension AuditQuestion {
-  fileprivate var sql: (String, StatementArguments) {
-    var conditions: [String] = []
-    var arguments = StatementArguments()
-    func add(_ condition: String, _ value: any DatabaseValueConvertible) { add(condition, [value]) }
-    func add(_ condition: String, _ values: [any DatabaseValueConvertible]) {
-      conditions.append(condition)
-      arguments += StatementArguments(values)
-    }
-    if let account { add("account = ?", account) }
-    if let accounts {
-      add(Self.matching(accounts.count), accounts.map { Self.glob($0) as any DatabaseValueConvertible })
-    }
-    if let uid { add("uid = ?", Int64(uid)) }
-    if let unit { add("(unit = ? OR user_unit = ?)", [unit, unit]) }
-    if let actionName { add("action = ?", actionName) }
-    if refusalsOnly {
-      add(
-        "result IN (\(AuditEntry.refusals.map { _ in "?" }.joined(separator: ", ")))",
-        AuditEntry.refusals.map { $0 as any DatabaseValueConvertible })
-    }
-    if let since { add("last >= ?", since.milliseconds) }
-    if let until { add("first <= ?", until.milliseconds) }
-    if let before { add("id < ?", before) }
-    let filter = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
-    arguments += [limit]
-    return ("SELECT * FROM audit \(filter)ORDER BY id DESC LIMIT ?", arguments)
-  }
-
-  /// That the account is one that a pattern stands for. Each name is compared once, out of the index, not each record.
-  private static func matching(_ patterns: Int) -> String {
-    guard patterns > 0 else { return "0" }
-    let rows = [String](repeating: "(?)", count: patterns).joined(separator: ", ")
-    return """
-      account IN (SELECT name FROM (SELECT DISTINCT account AS name FROM audit)
-        WHERE EXISTS (SELECT 1 FROM (VALUES \(rows)) WHERE name GLOB column1))
-      """
-  }
-
-  /// To GLOB `?` and `[` are more than themselves.
-  private static func glob(_ pattern: String) -> String {
-    pattern.replacingOccurrences(of: "[", with: "[[]").replacingOccurrences(of: "?", with: "[?]")
-  }
 }

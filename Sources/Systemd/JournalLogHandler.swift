@@ -5,7 +5,8 @@ public import Logging
 /// Structured entries for systemd's journal: `journalctl GRANTD_ACCOUNT=work` finds what concerns one account.
 ///
 /// Metadata keys become fields, upper-cased and prefixed: `account` → `GRANTD_ACCOUNT`. The key `message_id` becomes
-/// the journal's own `MESSAGE_ID`. Values may hold any bytes; the journal keeps them as they are.
+/// the journal's own `MESSAGE_ID`. Values may have several lines; other control characters and invisible formatting
+/// characters are escaped, as `journalctl --all` and programs that read the journal show what it holds.
 public struct JournalLogHandler: LogHandler {
   /// Bytes of one field's value; a longer one is cut.
   static let valueLimit = 16 * 1024
@@ -94,6 +95,6 @@ public struct JournalLogHandler: LogHandler {
   }
 
   private static func field(_ name: String, _ value: String) -> [UInt8] {
-    Array("\(name)=".utf8) + value.utf8.prefix(valueLimit)
+    Array("\(name)=".utf8) + LogText.lines(value).utf8.prefix(valueLimit)
   }
 }

@@ -16,6 +16,13 @@ enum LogText {
     return result
   }
 
+  /// `text` with the same characters escaped but line feeds and tabs.
+  static func lines(_ text: String) -> String {
+    func isKept(_ scalar: Unicode.Scalar) -> Bool { scalar == "\n" || scalar == "\t" || !isUnfit(scalar) }
+    guard !text.unicodeScalars.allSatisfy(isKept) else { return text }
+    return text.unicodeScalars.map { isKept($0) ? String($0) : escape($0, quoted: false) }.joined()
+  }
+
   /// A metadata value for `key=value`: bare where that is unambiguous, else in double quotes.
   static func value(_ text: String, limit: Int) -> String {
     let bare =
@@ -32,11 +39,14 @@ enum LogText {
     case "\"" where quoted, "\\" where quoted: return "\\\(scalar)"
     default: break
     }
-    switch scalar.properties.generalCategory {
-    case .control, .format, .lineSeparator, .paragraphSeparator:
-      return "\\u{\(String(scalar.value, radix: 16))}"
-    default:
-      return String(scalar)
+    return isUnfit(scalar) ? "\\u{\(String(scalar.value, radix: 16))}" : String(scalar)
+  }
+
+  private static func isUnfit(_ scalar: Unicode.Scalar) -> Bool {
+    if (0x20..<0x7F).contains(scalar.value) { return false }
+    return switch scalar.properties.generalCategory {
+    case .control, .format, .lineSeparator, .paragraphSeparator: true
+    default: false
     }
   }
 }

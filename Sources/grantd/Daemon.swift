@@ -82,6 +82,7 @@ struct Daemon: Sendable {
     let rest = kept.forgetRest()
     if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     await broker.onEvent { hooks.handle($0) }
+    await broker.onStatus { Measuring.heldBack(server.figures) }
     await broker.alsoMeasure {
       Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
     }
@@ -186,6 +187,13 @@ struct Daemon: Sendable {
     }
     limits.connectionsPerUser = settings.socket.connectionsPerUser
     limits.requestsInFlight = settings.socket.requestsPerConnection
+    limits.unanswered = settings.socket.requestMemory << 20
+    limits.unansweredPerHolder = settings.socket.requestMemoryPerUser << 20
+    limits.unsentOfAll = settings.socket.replyMemory << 20
+    limits.unsentOfUser = settings.socket.replyMemoryPerUser << 20
+    limits.linesPerSecond = settings.socket.linesPerSecond
+    limits.bytesPerSecond = settings.socket.volumePerSecond << 20
+    limits.unnamedShare = settings.socket.shareWithoutRule
     limits.idle = settings.socket.idleTimeout
     let isSystem = places.instance == .system
     var configuration = SocketServer.Configuration(

@@ -15,7 +15,28 @@ enum Measuring {
       .counter, "grantd_socket_refused_connections",
       "Connections that were refused, or closed to make room for others: too many were open, in all or of one user.")
     refused.add(socket.refused)
-    return [open, accepted, refused]
+    var heldBack = MetricFamily(
+      .counter, "grantd_socket_held_back",
+      "How often callers had to wait or were refused, by the budget of theirs, or of all, that was used up.")
+    for budget in SocketServer.Budgeted.allCases {
+      heldBack.add(socket.heldBack[budget, default: 0], ["budget": budget.rawValue])
+    }
+    var memory = MetricFamily(
+      .gauge, "grantd_socket_request_memory_bytes", unit: "bytes", "Requests that are not answered.")
+    memory.add(socket.unansweredBytes)
+    var waiting = MetricFamily(
+      .gauge, "grantd_socket_waiting_connections",
+      "Connections that are not read until there is room for their requests.")
+    waiting.add(socket.waitingForRoom)
+    return [open, accepted, refused, heldBack, memory, waiting]
+  }
+
+  /// What `broker.status` tells of it.
+  static func heldBack(_ socket: SocketServer.Figures) -> BrokerStatus.HeldBackView? {
+    guard !socket.heldBack.isEmpty else { return nil }
+    return .init(
+      counts: Dictionary(uniqueKeysWithValues: socket.heldBack.map { ($0.key.rawValue, Int64(clamping: $0.value)) }),
+      latest: socket.latestHeldBack)
   }
 
   static func families(_ hooks: Hooks.Figures) -> [MetricFamily] {

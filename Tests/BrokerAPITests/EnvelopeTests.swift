@@ -164,6 +164,40 @@ struct EnvelopeTests {
   }
 
   @Test(
+    "a longer batch is refused as soon as that is known, and nothing of the rest is built",
+    arguments: ["1", "[]", "{\"a\":1}", #"{"jsonrpc":"2.0","method":"m"}"#])
+  func longBatch(member: String) {
+    let members = repeatElement(member, count: Incoming.maximumLine / (member.utf8.count + 1) - 1)
+    var values = 0
+    // What follows need not be JSON.
+    let answer = Incoming.parse(Array("[\(members.joined(separator: ",")),".utf8), values: &values)
+    guard case .single(.invalid(.null, let error)) = answer else {
+      Issue.record("accepted")
+      return
+    }
+    #expect(error.code == -32600 && error.message.contains("64 requests"))
+    #expect(values <= 3 * (Incoming.maximumBatch + 1))
+  }
+
+  @Test("a line holds 16384 values, wherever they are, and no more")
+  func valueLimit() {
+    func line(_ count: Int) -> Incoming {
+      // The object, its members and the array are values too.
+      let params = repeatElement("1", count: count - 5).joined(separator: ",")
+      return Incoming.parse(Array(#"{"jsonrpc":"2.0","id":1,"method":"m","params":[\#(params)]}"#.utf8))
+    }
+    guard case .single(.call) = line(Incoming.maximumValues) else {
+      Issue.record("\(Incoming.maximumValues) refused")
+      return
+    }
+    guard case .single(.invalid(.null, let error)) = line(Incoming.maximumValues + 1) else {
+      Issue.record("more accepted")
+      return
+    }
+    #expect(error.code == -32600 && error.message.contains("values"))
+  }
+
+  @Test(
     "an error comes back from its object as it was",
     arguments: ErrorReason.allCases.map { RPCError($0, "what happened") } + [
       RPCError(

@@ -152,6 +152,13 @@ import Testing
       connections = 5
       connections_per_user = 4
       requests_per_connection = 3
+      request_memory_mb = 9
+      request_memory_per_user_mb = 8
+      reply_memory_mb = 7
+      reply_memory_per_user_mb = 6
+      lines_per_second = 5
+      mb_per_second = 4
+      share_without_rule = 0.5
       idle_timeout = "2m"
       [store]
       path = "/srv/grantd"
@@ -190,6 +197,13 @@ import Testing
     expected.socket.connections = 5
     expected.socket.connectionsPerUser = 4
     expected.socket.requestsPerConnection = 3
+    expected.socket.requestMemory = 9
+    expected.socket.requestMemoryPerUser = 8
+    expected.socket.replyMemory = 7
+    expected.socket.replyMemoryPerUser = 6
+    expected.socket.linesPerSecond = 5
+    expected.socket.volumePerSecond = 4
+    expected.socket.shareWithoutRule = 0.5
     expected.socket.idleTimeout = .seconds(120)
     expected.store.path = "/srv/grantd"
     expected.store.keyFile = "/srv/key"

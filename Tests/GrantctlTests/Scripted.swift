@@ -119,6 +119,8 @@ final class ScriptedBroker: Dispatcher {
     func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? { nil }
   }
 
+  func callerClass(of principal: Principal) -> CallerClass { .named }
+
   func cachedTokens(for principal: Principal) -> any CachedTokens { NoTokens() }
 
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {

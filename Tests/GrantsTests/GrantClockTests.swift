@@ -154,46 +154,48 @@ private let year = 365 * 86_400.0
   }
 }
 
-@Suite struct RefusedTokenTests {
-  @Test("Tokens that are refused as they come are got more and more slowly, and an old one is no such")
-  func slower() {
-    var grant = grant()
-    var waits: [Double] = []
-    var now = 0.0
-    for round in 2..<8 {
-      let rejected = grant.rejected(generation: grant.saved.generation, at: at(now))
-      #expect(rejected == .refresh)
-      switch grant.answer(minimumTTL: nil, at: at(now), policy: steady) {
-      case .refresh: waits.append(0)
-      case .temporarilyUnavailable(_, let retryAt):
-        waits.append(Double((retryAt - at(now)).milliseconds) / 1000)
-        now = Double((retryAt - start).milliseconds) / 1000
-        #expect(grant.answer(minimumTTL: nil, at: at(now), policy: steady) == .refresh)
-      default: Issue.record("neither a refresh nor a wait")
-      }
-      grant.refreshed(issued(access: "access-\(round)"), at: at(now))
-    }
-    #expect(waits == [0, 0, 5, 15, 60, 300])
+@Suite struct ReportedTokenTests {
+  private let web = Reporter(uid: 33, unit: "web.service")
+  private let mail = Reporter(uid: 8, unit: "mail.service")
 
-    _ = grant.rejected(generation: grant.saved.generation, at: at(now + 600))
-    #expect(grant.answer(minimumTTL: nil, at: at(now + 600), policy: steady) == .refresh)
+  @Test("A report binds its reporter alone, until another token is there")
+  func bindsReporter() {
+    var grant = grant()
+    #expect(grant.reported(generation: 1, by: web, at: at(1)) == .new(SavedToken.Key()))
+    #expect(grant.reported(generation: 1, by: web, at: at(2)) == .known(SavedToken.Key()))
+    let token = grant.token
+    #expect(grant.reportedGeneration(by: web, SavedToken.Key()) == 1)
+    #expect(grant.reportedGeneration(by: mail, SavedToken.Key()) == nil)
+    #expect(grant.reportedGeneration(by: Reporter(uid: 33), SavedToken.Key()) == nil)
+    #expect(grant.answer(minimumTTL: nil, at: at(3), policy: steady) == .token(token!))
+    #expect(grant.answer(minimumTTL: nil, at: at(3), policy: steady, unwanted: 1) == .refresh)
+    #expect(grant.lastResort(at: at(3), unwanted: 1) == nil && grant.lastResort(at: at(3)) == .token(token!))
+    #expect(grant.livingTokens.map(\.generation) == [1])
+    // As after a restart.
+    let again = Grant(saved: grant.saved, token: grant.token, jitter: 0)
+    #expect(again.reportedGeneration(by: web, SavedToken.Key()) == 1)
+    grant.refreshed(issued(), at: at(10))
+    #expect(grant.reportedGeneration(by: web, SavedToken.Key()) == nil && grant.reports.isEmpty)
+    #expect(grant.reported(generation: 1, by: web, at: at(11)) == .stale)
+    #expect(grant.reported(generation: 3, by: web, at: at(11)) == .stale)
   }
 
-  @Test("Tokens that are refused now and then, with good ones between, are no such row")
-  func nowAndThen() {
-    var grant = grant()
-    for round in 2..<20 {
-      if round % 2 == 0 { _ = grant.rejected(generation: grant.saved.generation, at: at(Double(round))) }
-      let asked = grant.answer(minimumTTL: .seconds(3590), at: at(Double(round)), policy: steady)
-      if round % 2 == 0 { #expect(asked == .refresh) }
-      grant.refreshed(issued(access: "access-\(round)"), at: at(Double(round)))
-    }
+  @Test("A report of a token that nothing can be had in place of ends nothing")
+  func endsNothing() {
+    var alone = Grant(saved: savedGrant(refreshToken: nil), token: savedToken(lifetime: nil), jitter: 0)
+    #expect(alone.reported(generation: 1, by: web, at: at(5)) == .new(SavedToken.Key()))
+    #expect(alone.saved.standing == .good)
+    #expect(alone.answer(minimumTTL: nil, at: at(6), policy: steady) == .token(alone.token!))
   }
 
-  @Test("One token that many report is refused once")
-  func once() {
+  @Test("The reports of a token are bounded, and one user's many units do not push another's out")
+  func bounded() {
     var grant = grant()
-    for _ in 0..<50 { _ = grant.rejected(generation: 1, at: at(1)) }
-    #expect(grant.answer(minimumTTL: nil, at: at(1), policy: steady) == .refresh)
+    #expect(grant.reported(generation: 1, by: mail, at: at(1)) == .new(SavedToken.Key()))
+    for number in 0..<100 {
+      _ = grant.reported(generation: 1, by: Reporter(uid: 33, userUnit: "\(number).scope"), at: at(2))
+    }
+    #expect(grant.token?.reports.count == TokenReport.most)
+    #expect(grant.reportedGeneration(by: mail, SavedToken.Key()) == 1)
   }
 }

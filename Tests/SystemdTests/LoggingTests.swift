@@ -68,6 +68,16 @@ import Testing
       ])
   }
 
+  @Test("Nothing in a journal entry steers a terminal or turns a line round; line feeds and tabs stay")
+  func journalEscapes() {
+    let entries = Sent<[[UInt8]]>()
+    let logger = Logger(label: "t") { _ in JournalLogHandler(identifier: "grantd", send: { entries.append($0) }) }
+    logger.info("a\u{1B}[31m\n\tb\r\u{202E}größe", metadata: ["unit": "x\u{1B}\u{2028}.service"])
+    let fields = entries.all.first.map { $0.map { String(decoding: $0, as: UTF8.self) } }
+    #expect(fields?.first == "MESSAGE=a\\u{1b}[31m\n\tb\\r\\u{202e}größe")
+    #expect(fields?.last == "GRANTD_UNIT=x\\u{1b}\\u{2028}.service")
+  }
+
   @Test("An error given with an event is a field like any other")
   func errorField() {
     struct Broken: Error {}

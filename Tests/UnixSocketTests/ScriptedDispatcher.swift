@@ -10,6 +10,8 @@ final class ScriptedDispatcher: Dispatcher {
     var running = 0
     var mostRunning = 0
     var closed = 0
+    /// By uid; without one: named.
+    var classes: [UInt32: CallerClass] = [:]
   }
 
   static let head = Array(#"{"access_token":"at-1","token_type":"Bearer","expires_in":"#.utf8)
@@ -32,6 +34,10 @@ final class ScriptedDispatcher: Dispatcher {
       default: nil
       }
     }
+  }
+
+  func callerClass(of principal: Principal) -> CallerClass {
+    seen.withLock { $0.classes[principal.caller.uid] ?? .named }
   }
 
   func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }

@@ -60,11 +60,21 @@ extension Accounts {
       refresh_issued_at: saved.refreshToken == nil ? nil : saved.refreshTokenIssuedAt?.seconds,
       last_refresh_at: grant.token?.issuedAt.seconds,
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
-      token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable)
+      token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable,
+      reports: reports(grant))
   }
 
   private func binding(of saved: SavedGrant) -> String? {
     (providers[saved.provider]?.provider.tokenTraits.binding ?? TokenBinding()).method(of: saved)
+  }
+
+  private func reports(_ grant: Grant) -> [AccountView.Report]? {
+    let reports = grant.reports.map { generation, report in
+      AccountView.Report(
+        uid: Int64(report.reporter.uid), unit: report.reporter.unit, user_unit: report.reporter.userUnit,
+        generation: generation, at: report.at.seconds)
+    }
+    return reports.isEmpty ? nil : reports
   }
 
   private func narrowed(_ grant: Grant) -> [AccountView.NarrowedToken]? {

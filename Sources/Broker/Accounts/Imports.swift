@@ -27,7 +27,7 @@ final class Imports: Piece {
 
   /// `account.import`: a refresh token from elsewhere. It is on disk before it is used, since its use may rotate it; and
   /// it is used at once, since nobody knows what it is worth.
-  func importAccount(_ params: AccountImport.Params, for uid: UInt32) async throws(RPCError) -> AccountView {
+  func importAccount(_ params: AccountImport.Params, for asker: Asker) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
@@ -52,7 +52,7 @@ final class Imports: Piece {
     let isNew = try await adopt(token, account, provider, params)
     do throws(RPCError) {
       _ = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: uptime + Timeouts.standard)
+        of: account, SavedToken.Key(), minimumTTL: nil, for: asker, until: uptime + Timeouts.standard)
     } catch {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
       if error.reason == .loginRequired, isNew {
@@ -121,6 +121,6 @@ final class Imports: Piece {
 extension AccountImport: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.imports.importAccount(call.params, for: call.session.caller.uid)
+    try await broker.imports.importAccount(call.params, for: Asker(call.session.caller))
   }
 }

@@ -153,7 +153,7 @@ extension Approvals {
           hint: "Rule \(confirmation.rule) has a person allow it: `grantctl approve --wait` asks them as requests come."
         )
       }
-      try await waiters.callerWaits(for: .release(id), of: permission.caller.uid, until: until)
+      try await waiters.callerWaits(for: .release(id), of: permission.caller.holder, until: until)
     }
     throw shuttingDown()
   }

@@ -3,9 +3,9 @@ import BrokerAPI
 /// Releases of tokens that wait for a person's word, and words that were given for some time. In memory alone; times are
 /// since the machine started, which nobody can set.
 struct Releases {
-  /// What may wait at once: in all, of one user, of one user's unit.
+  /// What may wait at once: in all, of one holder, of one holder's unit.
   static let most = 256
-  static let mostPerUser = 64
+  static let mostPerHolder = 64
   static let mostPerUnit = 8
   /// Words that hold at once.
   static let mostWords = 256
@@ -96,9 +96,12 @@ struct Releases {
   mutating func begin(
     _ id: String, _ question: Question, of caller: Caller, rule: String, from now: Duration, until: Duration
   ) -> Bool {
-    let own = byID.values.filter { $0.caller.uid == caller.uid }
-    let unit = own.filter { $0.caller.unit == caller.unit && $0.caller.userUnit == caller.userUnit }
-    guard byID[id] == nil, byID.count < Self.most, own.count < Self.mostPerUser, unit.count < Self.mostPerUnit else {
+    var shares = Shares(all: Self.most, perHolder: Self.mostPerHolder)
+    for release in byID.values { _ = shares.take(for: release.caller.holder) }
+    let unit = byID.values.filter {
+      $0.caller.holder == caller.holder && $0.caller.unit == caller.unit && $0.caller.userUnit == caller.userUnit
+    }
+    guard byID[id] == nil, shares.shortage(for: caller.holder) == nil, unit.count < Self.mostPerUnit else {
       return false
     }
     byID[id] = Release(id: id, question: question, caller: caller, rule: rule, since: now, until: until)

@@ -6,6 +6,8 @@ final class AuditLine: Sendable {
   let id: Int64
   let entry: AuditEntry
   let first: Timestamp
+  /// Nil: it is no refusal.
+  let refuser: AuditRefuser?
   /// Whether it is among those of which a caller has so many.
   let isBounded: Bool
   /// Milliseconds since the machine started, as ``last``.
@@ -15,7 +17,11 @@ final class AuditLine: Sendable {
   private let pid: Atomic<Int32>
   private let closed = Atomic(false)
 
-  init(id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64, isBounded: Bool) {
+  init(
+    id: Int64, _ entry: AuditEntry, pid: Int32, first: Timestamp, uptime: Int64, refuser: AuditRefuser?,
+    isBounded: Bool
+  ) {
+    self.refuser = refuser
     self.isBounded = isBounded
     self.id = id
     self.entry = entry
@@ -43,7 +49,7 @@ final class AuditLine: Sendable {
     let pid = pid.load(ordering: .relaxed)
     return AuditRecord(
       id: id, entry: entry, pid: pid > 0 ? pid : nil, count: times, first: first,
-      last: first + .milliseconds(max(0, lastUptime - begun)))
+      last: first + .milliseconds(max(0, lastUptime - begun)), refuser: refuser)
   }
 }
 
@@ -57,6 +63,11 @@ struct AuditLines {
   var closing: [AuditLine] = []
   /// Failed attempts that are lines of their own, by caller: names that are made up must not fill the trail.
   var failures: [AuditEntry.Who: Int] = [:]
+  var budgets = AuditBudgets()
+  /// Lines of the log that say who was refused.
+  var logBudgets: [AuditRefuser.Standing: LogBudget] = [
+    .named: LogBudget(Limit.auditLogLines), .unnamed: LogBudget(Limit.auditLogLinesUnnamed),
+  ]
   /// What could not be written.
   var unwritten: [Int64: AuditRecord] = [:]
   var lost: UInt64 = 0
@@ -77,6 +88,14 @@ extension AuditLines {
     return entry
   }
 
+  /// The line that counts this still, at a time since the machine started. One that was quiet for too long is closed.
+  mutating func counting(_ entry: AuditEntry, at uptime: Int64) -> AuditLine? {
+    guard let line = lines[entry] else { return nil }
+    if uptime - line.lastUptime <= entry.window.milliseconds { return line }
+    close(entry)
+    return nil
+  }
+
   mutating func close(_ entry: AuditEntry) {
     guard let line = lines.removeValue(forKey: entry) else { return }
     line.close()
@@ -85,12 +104,14 @@ extension AuditLines {
     failures[entry.who] = count > 1 ? count - 1 : nil
   }
 
-  /// The record that was quiet for longest gives way.
+  /// The record that was quiet for longest gives way: a refusal, where these have more than their share.
   mutating func makeRoom() {
-    guard let quietest = lines.values.min(by: { $0.lastUptime < $1.lastUptime }) else { return }
+    let refusals = lines.values.filter { $0.refuser != nil }
+    let candidates = refusals.count > Limit.auditLines / 4 ? refusals : Array(lines.values)
+    guard let quietest = candidates.min(by: { $0.lastUptime < $1.lastUptime }) else { return }
     close(quietest.entry)
     if closing.count > Limit.auditLines {
-      closing.removeFirst()
+      closing.remove(at: closing.firstIndex { $0.refuser != nil } ?? 0)
       lost += 1
     }
   }
@@ -119,10 +140,13 @@ extension AuditLines {
     return (records.sorted { $0.0.id < $1.0.id }, lost)
   }
 
+  /// Refusals first, then the oldest.
   mutating func dropBeyondLimit() {
     guard unwritten.count > Limit.auditUnwritten else { return }
-    for id in unwritten.keys.sorted().prefix(unwritten.count - Limit.auditUnwritten) {
-      unwritten[id] = nil
+    let byAge = unwritten.values.sorted { $0.id < $1.id }
+    let order = byAge.filter { $0.refuser != nil } + byAge.filter { $0.refuser == nil }
+    for record in order.prefix(unwritten.count - Limit.auditUnwritten) {
+      unwritten[record.id] = nil
       lost += 1
     }
   }

@@ -21,7 +21,7 @@ extension AuditLog {
     note(
       AuditEntry(
         action: .policy, method: BrokerReload.name, who: who,
-        result: (error.reason ?? .invalidConfiguration).rawValue), pid: caller?.pid ?? 0)
+        result: (error.reason ?? .invalidConfiguration).rawValue), by: caller)
   }
 
   /// What of the policy is another after a reload.

@@ -17,8 +17,28 @@ final class AuditLog: Sendable {
     self.logger = logger
   }
 
-  /// - Parameter isReal: whether the account is one that is here; names that are made up are bounded.
-  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false) { trail.note(entry, pid: pid, isReal: isReal) }
+  /// - Parameters:
+  ///   - caller: who it was, where refusals are counted; nil: what the entry names.
+  ///   - isReal: whether the account is one that is here; names that are made up are bounded.
+  func note(_ entry: AuditEntry, by caller: Caller? = nil, pid: Int32 = 0, isReal: Bool = false) {
+    trail.note(
+      entry, pid: caller?.pid ?? pid, isReal: isReal, refuser: refuser(of: entry, caller, isReal: isReal))
+  }
+
+  /// Nil: it is no refusal. An attempt on an account that is not here counts as one.
+  private func refuser(of entry: AuditEntry, _ caller: Caller?, isReal: Bool) -> AuditRefuser? {
+    guard entry.isRefusal || entry.result != AuditEntry.ok && !isReal else { return nil }
+    let refuser: AuditRefuser
+    if let caller {
+      refuser = AuditRefuser(caller.holder, isNamed: cache.inForce.policy.names(caller))
+    } else if let uid = entry.who.uid {
+      refuser = AuditRefuser(Holder(uid: uid), isNamed: true)
+    } else {
+      // The broker itself, unless something was refused.
+      return entry.isRefusal ? .unknown : nil
+    }
+    return entry.isRefusal || refuser.standing != .own ? refuser : nil
+  }
 
   /// The rule that lets the caller do this.
   func rule(_ access: Access, _ method: String, _ account: String?, _ caller: Caller) -> String? {
@@ -55,7 +75,7 @@ final class AuditLog: Sendable {
         entry.generation = token.releasedGeneration
       }
       entry.rule = rule
-      trail.note(entry, pid: caller.pid)
+      note(entry, by: caller)
     case .failure(let error):
       // What was not understood did nothing.
       guard let reason = error.reason else { return }
@@ -66,7 +86,7 @@ final class AuditLog: Sendable {
         action: action ?? .admin, method: M.name, account: account.flatMap { AccountName(rawValue: $0)?.rawValue },
         who: who,
         result: reason.rawValue)
-      trail.note(entry, pid: caller.pid, isReal: entry.account.map(cache.knows) ?? false)
+      note(entry, by: caller, isReal: entry.account.map(cache.knows) ?? false)
     }
   }
 
@@ -100,12 +120,10 @@ final class AuditLog: Sendable {
   }
 
   /// One refusal for want of the caller's own patience.
-  func tooOften(
-    _ method: String, _ who: AuditEntry.Who, pid: Int32, wait: Duration
-  ) -> RPCError {
+  func tooOften(_ method: String, _ caller: Caller, wait: Duration) -> RPCError {
+    let who = AuditEntry.Who(caller)
     let action = Methods.named(method).flatMap(Self.auditAction(of:)) ?? .admin
-    trail.note(
-      AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), pid: pid)
+    note(AuditEntry(action: action, method: method, who: who, result: ErrorReason.rateLimited.rawValue), by: caller)
     return RPCError(
       .rateLimited, "\(who.words) asks too often",
       hint: "Keep a token until it expires; requests that are refused count several times. [limits] says how many.",
@@ -119,7 +137,7 @@ final class AuditLog: Sendable {
     entry.provider = login.provider.rawValue
     // One that failed granted none, and what was asked for is the caller's to make up.
     if error == nil { entry.scopes = login.scopes }
-    trail.note(entry, isReal: cache.knows(login.account.rawValue))
+    note(entry, isReal: cache.knows(login.account.rawValue))
   }
 
   /// Something ended a session or a grant without a caller: the provider's own word.
@@ -134,7 +152,7 @@ final class AuditLog: Sendable {
   func record(_ entries: [AuditEntry], for caller: Caller) async {
     for start in stride(from: 0, to: entries.count, by: Limit.auditBatch) {
       if start > 0 { await trail.flush() }
-      for entry in entries[start...].prefix(Limit.auditBatch) { trail.note(entry, pid: caller.pid, isReal: true) }
+      for entry in entries[start...].prefix(Limit.auditBatch) { note(entry, by: caller, isReal: true) }
     }
   }
 }

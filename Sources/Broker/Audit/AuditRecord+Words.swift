@@ -1,5 +1,6 @@
 import BrokerAPI
 import Logging
+import OAuth
 
 // A record as the journal has it.
 extension AuditRecord {
@@ -9,8 +10,9 @@ extension AuditRecord {
 
   /// For people.
   var sentence: String {
+    if entry.method == AuditEntry.severalMethods, let detail = entry.detail { return "\(count) \(detail)" }
     let times = count > 1 ? " (\(count) times)" : ""
-    let account = entry.account.map { " of account \($0.prefix(128))" } ?? ""
+    let account = entry.account.map { " of account \($0.printable(limit: 128))" } ?? ""
     // The broker refuses itself nothing.
     let whom = entry.isRefusal && entry.who.uid == nil ? "a process that the kernel does not name" : entry.who.words
     if entry.result == AuditEntry.notDelivered { return "\(entry.method)\(account) did not get to \(whom)\(times)" }
@@ -31,15 +33,15 @@ extension AuditRecord {
       ("count", count > 1 ? "\(count)" : nil), ("audit_id", "\(id)"),
     ]
     return Logger.Metadata(
-      uniqueKeysWithValues: texts.compactMap { name, text in text.map { (name, "\($0.prefix(512))") } })
+      uniqueKeysWithValues: texts.compactMap { name, text in text.map { (name, "\($0.printable(limit: 512))") } })
   }
 }
 
 extension AuditEntry.Who {
-  /// `mail-sync.service`, or the executable's name, and the user.
+  /// `mail-sync.service`, or the executable's name, and the user. Escaped: who runs there may have chosen the name.
   var words: String {
     guard let uid else { return "the broker itself" }
     let program = userUnit.map { "user unit \($0)" } ?? unit ?? executable?.split(separator: "/").last.map(String.init)
-    return program.map { "\($0.prefix(128)) (uid \(uid))" } ?? "uid \(uid)"
+    return program.map { "\($0.printable(limit: 128)) (uid \(uid))" } ?? "uid \(uid)"
   }
 }

@@ -90,8 +90,14 @@ public struct AuditRecord: Sendable, Equatable {
   public var count: UInt64
   public var first: Timestamp
   public var last: Timestamp
+  /// Whose refusal it is, for the store to share its room. Nil: it is none, or it was read from the store.
+  public var refuser: AuditRefuser?
 
-  public init(id: Int64, entry: AuditEntry, pid: Int32?, count: UInt64, first: Timestamp, last: Timestamp) {
+  public init(
+    id: Int64, entry: AuditEntry, pid: Int32?, count: UInt64, first: Timestamp, last: Timestamp,
+    refuser: AuditRefuser? = nil
+  ) {
+    self.refuser = refuser
     self.id = id
     self.entry = entry
     self.pid = pid
@@ -106,13 +112,14 @@ public protocol AuditStore: Sendable {
   /// The highest number that a record has; 0 where there is none.
   func lastID() async throws(StoreError) -> Int64
 
-  /// On disk when it returns. A record that is there already gets the higher count.
-  func write(_ records: [AuditRecord]) async throws(StoreError)
+  /// On disk when it returns. A record that is there already gets the higher count. Where there are more than `most`
+  /// records then, or than somebody's share (``AuditShares``), the oldest are forgotten at once.
+  func write(_ records: [AuditRecord], most: Int) async throws(StoreError)
 
   /// The latest first.
   func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord]
 
-  /// Removes what ended before `moment`, and the oldest beyond `most` records.
+  /// Removes what ended before `moment`, and what is too much for `most` records.
   func forget(before moment: Timestamp, most: Int) async throws(StoreError)
 
   func close() async

@@ -43,28 +43,35 @@ public final class AuditTrail: Sendable {
 
   // MARK: Recording
 
-  /// - Parameter isReal: whether the account is one that is here; names that are made up are bounded.
-  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false) {
-    _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal)
+  /// - Parameters:
+  ///   - isReal: whether the account is one that is here; names that are made up are bounded.
+  ///   - refuser: whose refusal it is; nil: it is none.
+  func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false, refuser: AuditRefuser? = nil) {
+    _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal, refuser: refuser)
   }
 
   /// The record that has counted this, and counts what is done again; nil: nothing is recorded. A closed one is to be
   /// asked for anew.
-  func line(_ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true) -> AuditLine? {
+  func line(
+    _ entry: AuditEntry, pid: Int32, at uptime: Int64, isReal: Bool = true, refuser: AuditRefuser? = nil
+  ) -> AuditLine? {
     let now = now()
     return state.withLock { state in
       guard state.policy.isEnabled else { return nil }
-      let entry = state.bounded(entry, isReal: isReal)
-      if let line = state.lines[entry] {
-        if uptime - line.lastUptime <= entry.window.milliseconds {
-          line.again(pid: pid, at: uptime)
-          return line
-        }
-        state.close(entry)
+      var (entry, refuser) = (state.bounded(entry, isReal: isReal), refuser)
+      var counting = state.counting(entry, at: uptime)
+      if counting == nil, let one = refuser, case .countOnly(let all) = state.budgets.take(one, at: uptime) {
+        (entry, refuser) = (AuditEntry(moreRefusalsOf: all), all)
+        counting = state.counting(entry, at: uptime)
+      }
+      if let counting {
+        counting.again(pid: pid, at: uptime)
+        return counting
       }
       if state.lines.count >= Limit.auditLines { state.makeRoom() }
       let isBounded = entry.result != AuditEntry.ok && !isReal
-      let line = AuditLine(id: state.nextID, entry, pid: pid, first: now, uptime: uptime, isBounded: isBounded)
+      let line = AuditLine(
+        id: state.nextID, entry, pid: pid, first: now, uptime: uptime, refuser: refuser, isBounded: isBounded)
       state.nextID += 1
       state.lines[entry] = line
       if isBounded { state.failures[entry.who, default: 0] += 1 }
@@ -114,10 +121,11 @@ public final class AuditTrail: Sendable {
     }
     if lost > 0 { logger.error("\(lost) records of the audit trail were lost: they could not be written") }
     for (record, isTold) in records where isTold { tell(record) }
+    tellOmitted()
     let all = state.withLock { $0.unwritten.values.sorted { $0.id < $1.id } }
     guard let store, !all.isEmpty else { return state.withLock { $0.unwritten = [:] } }
     do throws(StoreError) {
-      try await store.write(all)
+      try await store.write(all, most: policy.most)
       let wasFailing = state.withLock { state in
         // What was counted meanwhile goes with the next.
         for record in all where state.unwritten[record.id] == record { state.unwritten[record.id] = nil }
@@ -152,6 +160,20 @@ public final class AuditTrail: Sendable {
     let level: Logger.Level =
       record.entry.isRefusal
       ? .warning : record.entry.action == .release || record.entry.action == .use ? .info : .notice
-    logger.log(level: level, "\(record.sentence)", metadata: record.fields)
+    var others = ""
+    if let standing = record.refuser?.standing, standing != .own {
+      let now = uptime()
+      guard let omitted = state.withLock({ $0.logBudgets[standing]?.take(at: now) }) else { return }
+      if omitted > 0 { others = "; \(omitted) more refusals before it are in the audit trail alone" }
+    }
+    logger.log(level: level, "\(record.sentence)\(others)", metadata: record.fields)
+  }
+
+  private func tellOmitted() {
+    let now = uptime()
+    for standing in AuditRefuser.Standing.allCases {
+      guard let omitted = state.withLock({ $0.logBudgets[standing]?.due(at: now) }) else { continue }
+      logger.warning("\(omitted) more refusals are in the audit trail alone: `grantctl audit --refused`")
+    }
   }
 }

@@ -26,12 +26,12 @@ final class CallerRates: Sendable {
   fileprivate struct State {
     var limits = CallerLimits()
     var buckets: [AuditEntry.Who: Bucket] = [:]
-    /// All callers of one user together, who can start as many as it likes.
-    var users: [UInt32: Bucket] = [:]
+    /// All callers of one holder together, who can start as many as it likes.
+    var holders: [Holder: Bucket] = [:]
   }
 
-  /// What a user's callers have together, of what one has.
-  static let callersPerUser = 4.0
+  /// What a holder's callers have together, of what one has.
+  static let callersPerHolder = 4.0
 
   private let state = Mutex(State())
   private let uptime: @Sendable () -> Duration
@@ -43,13 +43,13 @@ final class CallerRates: Sendable {
   func configure(_ limits: CallerLimits) { state.withLock { $0.limits = limits } }
 
   /// Nil: go on. Else how long the caller should wait.
-  func take(_ who: AuditEntry.Who) -> Duration? {
+  func take(_ who: AuditEntry.Who, of holder: Holder) -> Duration? {
     let now = uptime()
     return state.withLock { state in
       let key = state.key(of: who, at: now)
       let level = state.level(of: key, at: now)
       guard level >= 1 else { return .seconds((1 - level) / Double(state.limits.rate)) }
-      if let wait = state.takeOfUser(who.uid, at: now) { return wait }
+      if let wait = state.take(of: holder, at: now) { return wait }
       state.buckets[key] = Bucket(level: level - 1, at: now)
       return nil
     }
@@ -78,18 +78,20 @@ extension CallerRates.State {
   }
 
   /// root has no more than its callers have.
-  mutating func takeOfUser(_ uid: UInt32?, at now: Duration) -> Duration? {
-    guard let uid, uid != 0 else { return nil }
+  mutating func take(of holder: Holder, at now: Duration) -> Duration? {
+    guard holder != .root else { return nil }
     let (rate, most) = (
-      Double(limits.rate) * CallerRates.callersPerUser, Double(limits.burst) * CallerRates.callersPerUser
+      Double(limits.rate) * CallerRates.callersPerHolder, Double(limits.burst) * CallerRates.callersPerHolder
     )
     func level(_ bucket: CallerRates.Bucket) -> Double {
       min(most, bucket.level + (now - bucket.at).inSeconds * rate)
     }
-    if users[uid] == nil, users.count >= Limit.callerRates { users = users.filter { level($0.value) < most } }
-    let left = users[uid].map(level) ?? most
+    if holders[holder] == nil, holders.count >= Limit.callerRates {
+      holders = holders.filter { level($0.value) < most }
+    }
+    let left = holders[holder].map(level) ?? most
     guard left >= 1 else { return .seconds((1 - left) / rate) }
-    users[uid] = CallerRates.Bucket(level: left - 1, at: now)
+    holders[holder] = CallerRates.Bucket(level: left - 1, at: now)
     return nil
   }
 

@@ -29,6 +29,15 @@ public struct Policy: Sendable, Equatable {
     }
   }
 
+  /// Whether any rule is for the caller, whatever the rule allows.
+  public func callerClass(of caller: Caller) -> CallerClass {
+    if isPrivileged(caller) { return .privileged }
+    return rules.contains { $0.who.matches(caller) } ? .named : .unnamed
+  }
+
+  /// Whether a rule is for the caller, or it needs none.
+  func names(_ caller: Caller) -> Bool { callerClass(of: caller) != .unnamed }
+
   /// What a decision says.
   public enum Decision: Sendable, Equatable {
     /// Nil: it needs no rule. The cap: the scopes that tokens may have for the caller; nil: all that was granted.

@@ -7,11 +7,12 @@ import OAuth
 extension AuthorizedCalls {
   /// `request.send`.
   func sendRequest(
-    _ params: RequestSend.Params, _ permission: Permission
+    _ params: RequestSend.Params, _ session: any Session, _ permission: Permission
   ) async throws(RPCError) -> RequestSend.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .nothing, for: permission.caller.uid, until: deadline)
+    var question = try question(account, needs: .nothing, for: Asker(permission.caller), until: deadline)
+    question.isWanted = { session.isReading }
     let name = question.name
     // Nobody is asked for what cannot be.
     _ = try request(params, question.provider)
@@ -155,7 +156,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountSessions.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .metadata, for: Asker(permission.caller), until: deadline)
     try check(question.provider, "keeps no list of sessions")
     let sessions = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountSessions.self, params, permission)
@@ -170,7 +171,7 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountEndSession.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .metadata, for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .metadata, for: Asker(permission.caller), until: deadline)
     try check(question.provider, "ends no session by its id")
     guard !params.session_id.isEmpty, params.session_id.utf8.count <= 1024 else {
       throw .invalidParams("params.session_id: expected the id of a session, as `account.sessions` names it")
@@ -211,6 +212,6 @@ extension AccountEndSession: Served {
 
 extension RequestSend: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.calls.sendRequest(call.params, call.permission)
+    try await broker.calls.sendRequest(call.params, call.session, call.permission)
   }
 }

@@ -12,24 +12,32 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     var deadline = uptime + (try Timeouts.duration(params.timeout))
     // Nobody is asked for what cannot be.
-    let uid = permission.caller.uid
-    var question = try question(account, needs: .endpoint(.token), for: uid, until: deadline)
+    let asker = Asker(permission.caller)
+    var question = try question(account, needs: .endpoint(.token), for: asker, until: deadline)
     let acting = try await clearActor(params, session, until: deadline)
     // The time that a person took is not the provider's.
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
     question.deadline = deadline
-    let (token, saved, target, actor) = try await token(for: question) { [deadline] () throws(RPCError) -> Secret? in
-      guard let acting else { return nil }
-      return try await engine.ownToken(of: acting.account, for: uid, until: deadline).0.accessToken
+    question.isWanted = { session.isReading }
+    let place = try await place(for: question)
+    let (target, step): (ProviderEndpoints, Step<TokenResponse>)
+    do throws(RPCError) {
+      let (token, saved, current, actor) = try await token(for: question) { [deadline] () throws(RPCError) -> Secret? in
+        guard let acting else { return nil }
+        return try await engine.ownToken(of: acting.account, for: asker, until: deadline).0.accessToken
+      }
+      let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
+      try approvals.checkAgain(TokenExchange.self, params, permission)
+      if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
+      (target, step) = (current, current.provider.exchange(request, of: saved, metadata: current.metadata))
+    } catch {
+      place.giveBack()
+      throw error
     }
-    let request = try exchangeRequest(params, subject: token.accessToken, actor: actor)
-    try approvals.checkAgain(TokenExchange.self, params, permission)
-    if let acting { try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission) }
     let sentAt = uptime
     let issued: TokenResponse
     do throws(RPCError) {
-      issued = try await talk(
-        target.provider.exchange(request, of: saved, metadata: target.metadata), target, until: deadline)
+      issued = try await talk(step, target, in: place, until: deadline)
     } catch {
       throw exchangeRefused(error)
     }
@@ -107,7 +115,7 @@ extension AuthorizedCalls {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     let question = try question(
-      account, needs: .endpoint(.introspection), for: permission.caller.uid, until: deadline)
+      account, needs: .endpoint(.introspection), for: Asker(permission.caller), until: deadline)
     let answer = try await ask(question) { token, _, target throws(RPCError) in
       try approvals.checkAgain(TokenIntrospect.self, params, permission)
       return target.provider.introspection(
@@ -122,12 +130,47 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> AccountUserinfo.Result {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
-    let question = try question(account, needs: .endpoint(.userinfo), for: permission.caller.uid, until: deadline)
+    let question = try question(account, needs: .endpoint(.userinfo), for: Asker(permission.caller), until: deadline)
     let info = try await ask(question) { token, saved, target throws(RPCError) in
       try approvals.checkAgain(AccountUserinfo.self, params, permission)
       return target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
     }
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
+  }
+
+  /// Whether the provider still knows the account's token, as introspection or userinfo tells; nil: it does not say.
+  func isAlive(_ account: AccountName, until deadline: Duration) async -> Bool? {
+    if let answer = await answer(
+      .introspection, account, until: deadline,
+      { token, _, target in
+        target.provider.introspection(of: token.accessToken, hint: "access_token", metadata: target.metadata)
+      })
+    {
+      // An introspection that is refused tells of this client, or of the token that authenticates it.
+      if case .success(let introspection) = answer { return introspection.active }
+    }
+    switch await answer(
+      .userinfo, account, until: deadline,
+      { token, saved, target in
+        target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
+      })
+    {
+    case .success?: return true
+    case .failure(.tokenRefused)?: return false
+    case .failure?, nil: return nil
+    }
+  }
+
+  /// What the provider answers to a question by the token that is there, whoever reported it; nil: it cannot be asked.
+  private func answer<Output: Sendable>(
+    _ endpoint: Endpoint, _ account: AccountName, until deadline: Duration,
+    _ step: (SavedToken, SavedGrant, ProviderEndpoints) -> Step<Output>
+  ) async -> Result<Output, ProviderFailure>? {
+    guard let grant = accounts[account], let token = grant.token, engine.isOwn(token, grant.saved),
+      let target = try? await providers.endpoints(of: grant.saved.provider, with: endpoint),
+      accounts[account]?.token?.accessToken == token.accessToken, providers.isCurrent(target)
+    else { return nil }
+    return try? await outcome(step(token, grant.saved, target), target, in: nil, until: deadline)
   }
 
   private func claims(_ text: String) throws(RPCError) -> [String: JSON] {
@@ -163,7 +206,7 @@ extension AuthorizedCalls {
       try authorizer.checkCap(ofNamed: token, grant, try authorizer.renewed(permission))
     } else {
       token = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: permission.caller.uid,
+        of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(permission.caller),
         until: uptime + (try Timeouts.duration(params.timeout))
       ).0.accessToken
     }

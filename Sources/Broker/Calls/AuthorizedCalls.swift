@@ -13,6 +13,7 @@ final class AuthorizedCalls: Piece {
   let authorizer: Authorizer
   let approvals: Approvals
   let audit: AuditLog
+  let places: CallPlaces
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, engine: RefreshEngine, tokens: TokenRequests,
@@ -26,6 +27,7 @@ final class AuthorizedCalls: Piece {
     self.authorizer = authorizer
     self.approvals = approvals
     self.audit = audit
+    places = CallPlaces(runtime.waiters)
   }
 
   /// A question to an account's provider: whom it was meant for as it came.
@@ -34,7 +36,9 @@ final class AuthorizedCalls: Piece {
     let provider: any Provider
     /// What it needs of the provider's metadata.
     let needs: Needs
-    let uid: UInt32
+    let asker: Asker
+    /// Whether the caller still waits: nothing is begun for one that has gone.
+    var isWanted: @Sendable () -> Bool = { true }
     var deadline: Duration
 
     enum Needs {
@@ -46,12 +50,14 @@ final class AuthorizedCalls: Piece {
     }
 
     var name: ProviderName { provider.name }
+    /// It goes to an endpoint of the authorization server, not to an API beside it.
+    var isOfProvider: Bool { if case .nothing = needs { false } else { true } }
   }
 
   func question(
-    _ account: AccountName, needs: Question.Needs, for uid: UInt32, until deadline: Duration
+    _ account: AccountName, needs: Question.Needs, for asker: Asker, until deadline: Duration
   ) throws(RPCError) -> Question {
-    Question(account: account, provider: try provider(of: account), needs: needs, uid: uid, deadline: deadline)
+    Question(account: account, provider: try provider(of: account), needs: needs, asker: asker, deadline: deadline)
   }
 
   // MARK: Where it goes
@@ -95,7 +101,7 @@ final class AuthorizedCalls: Piece {
       let target = try await target(of: question)
       let other = try await more()
       let (token, saved) = try await engine.ownToken(
-        of: question.account, for: question.uid, until: question.deadline)
+        of: question.account, for: question.asker, until: question.deadline)
       guard saved.provider == question.name else { throw providerMoved(question.account) }
       if providers.isCurrent(target) { return (token, saved, target, other) }
     }
@@ -104,23 +110,36 @@ final class AuthorizedCalls: Piece {
 
   // MARK: Asking
 
+  /// Waits until the question's caller may have the provider asked.
+  func place(for question: Question) async throws(RPCError) -> CallPlaces.Place {
+    let place = try await places.take(question.name, for: question.asker.holder, until: question.deadline)
+    guard question.isWanted() else {
+      place.giveBack()
+      throw RPCError(.timedOut, "the caller hung up before anything was sent")
+    }
+    return place
+  }
+
   /// A conversation that a caller waits for, no longer than it said.
   func talk<Output: Sendable>(
-    _ step: Step<Output>, _ target: ProviderEndpoints, until deadline: Duration
+    _ step: Step<Output>, _ target: ProviderEndpoints, in place: CallPlaces.Place, until deadline: Duration
   ) async throws(RPCError) -> Output {
-    switch try await outcome(step, target, until: deadline) {
+    switch try await outcome(step, target, in: place, until: deadline) {
     case .success(let output): return output
     case .failure(let failure): throw providerError(failure, provider: target.provider.name)
     }
   }
 
-  private func outcome<Output: Sendable>(
-    _ step: Step<Output>, _ target: ProviderEndpoints, until deadline: Duration
+  /// - Parameter place: given back when the conversation is over, which may be long after the caller was answered; nil:
+  ///   the broker itself asks.
+  func outcome<Output: Sendable>(
+    _ step: Step<Output>, _ target: ProviderEndpoints, in place: CallPlaces.Place?, until deadline: Duration
   ) async throws(RPCError) -> Result<Output, ProviderFailure> {
     let key = waiters.newWork()
     let box = Answer<Output>()
     Task {
       let result = await target.connection.converse(step, for: .callers)
+      place?.giveBack()
       box.result = result
       waiters.wake(key)
     }
@@ -141,9 +160,17 @@ final class AuthorizedCalls: Piece {
     _ question: Question, isLast: Bool = false,
     _ step: (SavedToken, SavedGrant, ProviderEndpoints) throws(RPCError) -> Step<Output>
   ) async throws(RPCError) -> Output {
-    let (token, saved, target, _) = try await token(for: question) { () throws(RPCError) in }
+    let place = try await place(for: question)
+    let (token, saved, target, first): (SavedToken, SavedGrant, ProviderEndpoints, Step<Output>)
+    do throws(RPCError) {
+      (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
+      first = try step(token, saved, target)
+    } catch {
+      place.giveBack()
+      throw error
+    }
     let account = question.account
-    switch try await outcome(try step(token, saved, target), target, until: question.deadline) {
+    switch try await outcome(first, target, in: place, until: question.deadline) {
     case .success(let output): return output
     case .failure(.tokenRefused(let message, let oauth)):
       guard !isLast else { throw refusedAgain(saved, message, oauth) }
@@ -153,7 +180,8 @@ final class AuthorizedCalls: Piece {
       if accounts[account]?.token?.accessToken == token.accessToken {
         let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
         _ = try await tokens.reportRejected(
-          .init(account: account.rawValue, generation: token.generation, timeout: left), for: question.uid)
+          .init(account: account.rawValue, generation: token.generation, timeout: left), by: question.asker,
+          isProvidersWord: question.isOfProvider)
       }
       return try await ask(question, isLast: true, step)
     case .failure(let failure): throw providerError(failure, provider: question.name)

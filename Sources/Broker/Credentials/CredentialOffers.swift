@@ -79,7 +79,7 @@ final class CredentialOffers: Piece {
       entry.result = (error.reason ?? .providerError).rawValue
       requests.answered(Self.credentialMethod, .failure(error))
     }
-    audit.note(entry, pid: request.caller.pid, isReal: account.map(audit.knows) ?? false)
+    audit.note(entry, by: request.caller, isReal: account.map(audit.knows) ?? false)
   }
 
   /// A connection got no credential by the socket's own word. Called on its event loop, and waits for nothing.
@@ -96,7 +96,7 @@ final class CredentialOffers: Piece {
     entry.detail = detail.printable(limit: Limit.auditDetail)
     // The name of a stranger's connection is made up, also where it names an account that is here.
     let isReal = withheld.cause == .undelivered && account.map(audit.knows) ?? false
-    audit.note(entry, pid: withheld.caller?.pid ?? 0, isReal: isReal)
+    audit.note(entry, by: withheld.caller, isReal: isReal)
   }
 
   /// What a credential is called among the methods, where they are counted and recorded.

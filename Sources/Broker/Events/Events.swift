@@ -12,8 +12,9 @@ private struct Subscription {
 final class Events {
   private let authorizer: Authorizer
   private let measures: Measures
-  private var subscriptions: [UInt64: Subscription] = [:]
-  private var nextSubscription: UInt64 = 0
+  /// One of a connection.
+  private var subscriptions: [ObjectIdentifier: Subscription] = [:]
+  private var shares = Shares(all: Limit.subscriptions, perHolder: Limit.subscriptionsPerHolder)
   private var actions: [@Sendable (Event) -> Void] = []
 
   init(_ authorizer: Authorizer, _ measures: Measures) {
@@ -37,15 +38,10 @@ final class Events {
         types.insert(type)
       }
     }
-    guard subscriptions.count < Limit.subscriptions else {
-      throw RPCError(.overloaded, "too many connections are subscribed to events")
-    }
-    nextSubscription += 1
-    let id = nextSubscription
-    subscriptions[id] = Subscription(session: session, types: types)
-    session.holdOpen()
-    session.onClose { [weak self] in
-      Task { await self?.unsubscribe(id) }
+    // One that asks again changes what it is sent: each event comes once.
+    if subscriptions.updateValue(Subscription(session: session, types: types), forKey: ObjectIdentifier(session)) == nil
+    {
+      try takePlace(session)
     }
     return .init(subscribed: types.map(\.rawValue).sorted())
   }
@@ -55,8 +51,22 @@ final class Events {
     actions.append(action)
   }
 
-  private func unsubscribe(_ id: UInt64) {
-    subscriptions[id] = nil
+  private func takePlace(_ session: any Session) throws(RPCError) {
+    if let shortage = shares.take(for: session.caller.holder) {
+      subscriptions[ObjectIdentifier(session)] = nil
+      let whose = shortage == .ofHolder ? " of \(session.caller.holder)" : ""
+      throw RPCError(.overloaded, "too many connections\(whose) are subscribed to events")
+    }
+    session.holdOpen()
+    // It is held until then, so that no other connection can have its identifier.
+    session.onClose { [weak self, session] in
+      Task { await self?.unsubscribe(session) }
+    }
+  }
+
+  private func unsubscribe(_ session: any Session) {
+    guard subscriptions.removeValue(forKey: ObjectIdentifier(session)) != nil else { return }
+    shares.giveBack(of: session.caller.holder)
   }
 
   /// What a person has to decide is for those alone who may.
@@ -84,12 +94,12 @@ final class Events {
     var others = event
     others.login_id = nil
     let (all, rest) = (JSON(encoding: event), JSON(encoding: others))
-    for (id, subscription) in subscriptions where subscription.types.contains(event.type) {
+    for subscription in subscriptions.values where subscription.types.contains(event.type) {
       let caller = subscription.session.caller
       guard mayLearn(of: event, caller) else { continue }
       let params = caller.uid == user || authorizer.policy.isPrivileged(caller) ? all : rest
       guard !subscription.session.notify(method: Event.method, params: params) else { continue }
-      subscriptions[id] = nil
+      unsubscribe(subscription.session)
       measures.eventDropped()
     }
   }

@@ -207,7 +207,7 @@ final class Journal: Piece {
     if error.isLoss, !isLost {
       // What is gone from the disk is in memory alone: it is written anew at once.
       mending = Mending()
-      if let pause { waiters.wake(pause) }
+      if let pause { waiters.wake(pause) } else { mending.isUrgent = true }
     }
     if isNew {
       emit(
@@ -264,7 +264,9 @@ final class Journal: Piece {
     }
   }
 
+  /// One at a time: who comes meanwhile finds it done, or tries again.
   private func rebuild() async {
+    guard recovery != .rebuilding else { return }
     // A commit while memory is copied is in the copy or fails: never in the old database alone.
     recovery = .rebuilding
     defer { if recovery == .rebuilding { recovery = .trying } }

@@ -3,10 +3,16 @@ extension Journal {
   /// with the delays that go on from there.
   struct Mending {
     private var delays = Limit.mendingDelays[...]
+    /// The next try waits for nothing.
+    var isUrgent = false
     /// When it last worked again.
     var ended: Duration?
 
     mutating func nextDelay(at now: Duration) -> Duration {
+      if isUrgent {
+        isUrgent = false
+        return .zero
+      }
       if let ended, now - ended > Limit.longestSleep * 2 { delays = Limit.mendingDelays[...] }
       ended = nil
       return delays.popFirst() ?? Limit.longestSleep

@@ -8,6 +8,15 @@ struct Login {
   var phase: Phase
   /// Started in this run of the broker, by its clock.
   var isOfThisRun = false
+  /// Whose pending login it is; of an earlier run the user id alone is known.
+  let holder: Holder
+
+  init(saved: SavedLogin, phase: Phase, isOfThisRun: Bool = false, holder: Holder? = nil) {
+    self.saved = saved
+    self.phase = phase
+    self.isOfThisRun = isOfThisRun
+    self.holder = holder ?? Holder(uid: saved.uid)
+  }
 
   enum Phase {
     /// A person has to sign in, or to do what ``SavedLogin/action`` says.

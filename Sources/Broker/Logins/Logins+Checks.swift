@@ -98,14 +98,17 @@ extension Logins {
   }
 
   func checkRoom(_ account: AccountName, caller: Caller) throws(RPCError) {
-    let pending = table.all.filter { $0.endedAt == nil }
-    guard pending.count < Limit.pendingLogins,
-      pending.filter({ $0.saved.uid == caller.uid }).count < Limit.pendingLoginsPerUser,
-      accounts[account] != nil || accounts.count < Limit.accounts
-    else {
+    guard accounts[account] != nil || accounts.count < Limit.accounts else {
       throw RPCError(
-        .overloaded, "too many pending logins or accounts",
-        hint: "Finish or cancel logins (`grantctl login --list`), or wait until they expire.")
+        .overloaded, "there are \(Limit.accounts) accounts, and no more are possible",
+        hint: "Forget those that nobody needs: `grantctl logout ACCOUNT`.")
     }
+    var shares = Shares(all: Limit.pendingLogins, perHolder: Limit.pendingLoginsPerHolder)
+    for login in table.all where login.endedAt == nil { _ = shares.take(for: login.holder) }
+    guard let shortage = shares.shortage(for: caller.holder) else { return }
+    throw RPCError(
+      .overloaded,
+      shortage == .ofHolder ? "too many logins of \(caller.holder) are pending" : "too many logins are pending",
+      hint: "Finish or cancel logins (`grantctl login --list`), or wait until they expire.")
   }
 }

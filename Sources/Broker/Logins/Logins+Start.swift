@@ -116,7 +116,7 @@ extension Logins {
     // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
-    table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true)
+    table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {

@@ -29,7 +29,7 @@ extension Logins {
       if let result = try result(of: login) { return result }
       guard uptime < deadline else { break }
       guard !isDraining else { throw shuttingDown() }
-      try await waiters.callerWaits(for: .login(login.saved.id), of: caller.uid, until: deadline)
+      try await waiters.callerWaits(for: .login(login.saved.id), of: caller.holder, until: deadline)
     }
     return .init(login_id: params.login_id, state: .pending, account: nil)
   }

@@ -14,6 +14,9 @@ final class BackChannelLogouts: Piece {
   private let audit: AuditLog
   /// Logout tokens that were taken, and until when since boot they are remembered.
   private var taken: [String: Duration] = [:]
+  /// Whoever reaches the endpoint can have tokens refused.
+  private var refusalLines = LogBudget(Limit.logoutRefusalLines)
+  private var isReportDue = false
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, revocations: Revocations, audit: AuditLog
@@ -38,16 +41,14 @@ final class BackChannelLogouts: Piece {
       do throws(LogoutTokenError) {
         step = target.provider.logout(try LogoutToken.parse(form: form), metadata: target.metadata)
       } catch {
-        // Whoever reaches the endpoint can cause this.
-        logger.info("refused a logout token of provider \(name): \(error)", metadata: ["provider": "\(name)"])
+        logRefusal(.info, name, error.description)
         return .refused(error.description)
       }
       switch await target.connection.converse(step, for: .logins) {
       case .success(let proven): token = proven
       case .failure(let failure) where failure.isOfProvider: return .unavailable
       case .failure(let failure):
-        logger.warning(
-          "refused a logout token of provider \(name): \(failure.message)", metadata: ["provider": "\(name)"])
+        logRefusal(.warning, name, failure.message)
         return .refused(failure.message)
       }
     }
@@ -56,6 +57,27 @@ final class BackChannelLogouts: Piece {
     guard remember(token, of: name) else { return .refused("the logout token was taken before (jti)") }
     for account in await signedOut(token, at: name) { await signOut(account, token, at: name) }
     return .taken
+  }
+
+  private func logRefusal(_ level: Logger.Level, _ provider: ProviderName, _ why: String) {
+    guard let omitted = refusalLines.take(at: uptime) else { return reportOmitted() }
+    logger.log(
+      level: level,
+      "refused a logout token of provider \(provider): \(why)\(omitted > 0 ? "; \(omitted) more before it" : "")",
+      metadata: ["provider": "\(provider)"])
+  }
+
+  /// Logs soon how many were not logged.
+  private func reportOmitted() {
+    guard !isReportDue else { return }
+    isReportDue = true
+    let sleep = runtime.clock.surroundings.sleep
+    Task { [weak self] in
+      await sleep(Limit.logoutRefusalReport)
+      guard let self else { return }
+      isReportDue = false
+      if let omitted = refusalLines.due(at: uptime) { logger.warning("refused \(omitted) more logout tokens") }
+    }
   }
 
   /// False: it is there already. As long as one is good it must not be taken twice (§2.6).

@@ -169,7 +169,8 @@ final class ProviderConnection: Piece {
       // the keys are one request each.
       case .refreshes: 2 * max(refreshesAtOnce, 2) + Limit.lateAnswers + 2
       case .logins: Limit.loginConnections
-      case .callers: Limit.callerConnections
+      // Root and the broker's own user have places beside those of all others.
+      case .callers: Limit.callerConnections + 2 * Limit.callsPerHolder
       }
     return ConnectionPool(provider.name, use, size: size)
   }

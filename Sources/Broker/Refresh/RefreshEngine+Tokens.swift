@@ -6,19 +6,24 @@ import OAuth
 extension RefreshEngine {
   /// A token that is valid now, refreshed first where it has to be.
   ///
-  /// - Parameter uid: the user whose request waits for it; nil: it is for the broker itself.
+  /// - Parameter asker: whose request waits for it; nil: it is for the broker itself.
   func token(
-    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for uid: UInt32?, until deadline: Duration
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account]?.token(for: key)?.generation
     let asked = now
+    // What this call had replaced for its asker alone.
+    var replaced: Int64?
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
-      let answer = grant.answer(minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key)
+      let unwanted = asker?.unwanted(grant, key)
+      let answer = grant.answer(
+        minimumTTL: minimumTTL, at: now, policy: accounts.refreshPolicy, key: key, unwanted: unwanted)
       var isProbe = false
       switch answer {
       case .token(let token):
         if accounts[account]?.served(key) == true { wakeScheduler() }
+        if let asker, let replaced, token.generation > replaced { replacements.take(account, asker.holder, at: uptime) }
         return (token, grant.saved)
       case .loginRequired(let reason, let failure): throw accounts.loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
@@ -34,19 +39,28 @@ extension RefreshEngine {
       do throws(RPCError) {
         // What a fresh token does not have, the next one will not have either. One that another broker wrote may be old.
         if answer == .refresh, let latest = grant.token(for: key), latest.generation != first,
-          grant.rejectedGeneration != latest.generation, !journal.isShared || latest.issuedAt >= asked
+          grant.rejectedGeneration != latest.generation, unwanted != latest.generation,
+          !journal.isShared || latest.issuedAt >= asked
         {
           throw tooShort(grant)
         }
-        if answer == .refresh || isProbe { try begin(account, grant, key) }
+        if answer == .refresh || isProbe {
+          if let asker, let unwanted, isGood(grant, key), !isUnderWay(account) {
+            try checkBudget(of: asker, account)
+            replaced = unwanted
+          }
+          try begin(account, grant, key)
+        }
         // Another account's probe is not waited for any longer once it is stuck.
         let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)
         let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? deadline
-        try await waitForRefresh(account, for: uid, until: min(deadline, end))
+        try await waitForRefresh(account, for: asker, until: min(deadline, end))
       } catch {
         // Less time than asked for is better than none.
-        guard case .token(let token) = accounts[account]?.lastResort(at: now, key: key) else { throw error }
-        return (token, accounts[account]?.saved ?? grant.saved)
+        guard let grant = accounts[account],
+          case .token(let token) = grant.lastResort(at: now, key: key, unwanted: asker?.unwanted(grant, key))
+        else { throw error }
+        return (token, grant.saved)
       }
     }
     throw timedOut(account)
@@ -58,11 +72,11 @@ extension RefreshEngine {
   /// and is not sent there for that; the next one is had from the server of now. Where none can be had without a person,
   /// the token stays: it is good again when the configuration is what it was.
   func ownToken(
-    of account: AccountName, for uid: UInt32?, until deadline: Duration
+    of account: AccountName, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     // An answer of the server of before may be under way, and be there first.
     for _ in 0..<Limit.conflicts {
-      let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, for: uid, until: deadline)
+      let (token, saved) = try await token(of: account, SavedToken.Key(), minimumTTL: nil, for: asker, until: deadline)
       guard !isOwn(token, saved) else { return (token, saved) }
       guard saved.isRenewable else { throw foreignToken(saved) }
       if accounts[account]?.token?.accessToken == token.accessToken {
@@ -83,6 +97,21 @@ extension RefreshEngine {
       hint: accounts.loginHint(saved))
   }
 
+  /// Whether others could go on with the token.
+  private func isGood(_ grant: Grant, _ key: SavedToken.Key) -> Bool {
+    if case .token = grant.lastResort(at: now, key: key) { true } else { false }
+  }
+
+  /// That a good token is replaced for one caller comes out of its own budget.
+  private func checkBudget(of asker: Asker, _ account: AccountName) throws(RPCError) {
+    guard asker.isPaced, let wait = replacements.wait(account, asker.holder, at: uptime) else { return }
+    throw RPCError(
+      .temporarilyUnavailable,
+      "account \(account): \(asker.holder) has had its tokens replaced too often, and gets the next one later",
+      hint: "Look why they are refused: their scopes, their audience, the clock. Others are served meanwhile.",
+      retryAfter: wait.inSeconds.rounded(.up))
+  }
+
   private func begin(_ account: AccountName, _ grant: Grant, _ key: SavedToken.Key) throws(RPCError) {
     guard !isDraining else { throw shuttingDown() }
     switch want(account, key) {
@@ -95,13 +124,13 @@ extension RefreshEngine {
   }
 
   private func waitForRefresh(
-    _ account: AccountName, for uid: UInt32?, until deadline: Duration
+    _ account: AccountName, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) {
     if case .committing = accounts[account]?.phase, let failure = journal.failure { throw storeError(failure) }
     guard uptime < deadline else { throw timedOut(account) }
     guard !isStopped else { throw shuttingDown() }
-    guard let uid else { return await wait(for: .account(account), until: deadline) }
-    try await waiters.callerWaits(for: .account(account), of: uid, until: deadline)
+    guard let asker else { return await wait(for: .account(account), until: deadline) }
+    try await waiters.callerWaits(for: .account(account), of: asker.holder, until: deadline)
   }
 
   private func tooShort(_ grant: Grant) -> RPCError {

@@ -21,6 +21,7 @@ final class RefreshEngine: Piece {
   var trades = RefreshTrades()
   var leases = RefreshLeases()
   var inFlight = 0
+  var replacements = ReplacementBudgets()
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations

@@ -23,8 +23,8 @@ final class Waiters {
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]
   private var tickets: UInt64 = 0
   private(set) var count = 0
-  /// Of callers' requests, how many each user has.
-  private var byUser: [UInt32: Int] = [:]
+  /// Of callers' requests.
+  private var shares = Shares(all: Limit.waiters, perHolder: Limit.waitersPerHolder)
 
   init(_ clock: BrokerClock) { self.clock = clock }
 
@@ -44,15 +44,15 @@ final class Waiters {
     timer.cancel()
   }
 
-  /// The same for a caller's request, of which only so many may wait, and only a share of them for one user.
-  func callerWaits(for key: Key, of uid: UInt32, until deadline: Duration) async throws(RPCError) {
-    guard count < Limit.waiters, byUser[uid, default: 0] < Limit.waitersPerUser else {
-      throw RPCError(.overloaded, "too many requests are waiting")
+  /// The same for a caller's request, of which only so many may wait, and only a share of them for one holder.
+  func callerWaits(for key: Key, of holder: Holder, until deadline: Duration) async throws(RPCError) {
+    switch shares.take(for: holder) {
+    case nil: break
+    case .ofAll: throw RPCError(.overloaded, "too many requests are waiting")
+    case .ofHolder: throw RPCError(.overloaded, "too many requests of \(holder) are waiting")
     }
-    byUser[uid, default: 0] += 1
     await wait(for: key, until: deadline)
-    let left = byUser[uid, default: 1] - 1
-    byUser[uid] = left == 0 ? nil : left
+    shares.giveBack(of: holder)
   }
 
   /// Names work that somebody may wait for.

@@ -11,6 +11,10 @@ public struct Router: Dispatcher {
     cache = broker.cache
   }
 
+  public func callerClass(of principal: Principal) -> CallerClass {
+    broker.authorizer.policy.callerClass(of: principal.caller)
+  }
+
   public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
@@ -21,8 +25,8 @@ public struct Router: Dispatcher {
     }
     let who = AuditEntry.Who(session.caller)
     let answer: Result<JSON, RPCError>
-    if let wait = broker.authorizer.rates.take(who) {
-      answer = .failure(broker.audit.tooOften(request.method, who, pid: session.caller.pid, wait: wait))
+    if let wait = broker.authorizer.rates.take(who, of: session.caller.holder) {
+      answer = .failure(broker.audit.tooOften(request.method, session.caller, wait: wait))
     } else {
       answer = await self.answer(method, request.params, session)
     }

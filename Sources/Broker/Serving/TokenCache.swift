@@ -19,6 +19,8 @@ public final class TokenCache: Sendable {
     let provider: String
     let scopes: [String]
     let generation: Int64
+    /// Callers that reported it: they are not served it.
+    let reporters: [Reporter]
   }
 
   /// An entry as it is served. Whoever holds one looks whether it still is.
@@ -59,6 +61,7 @@ public final class TokenCache: Sendable {
   private let replies = Atomic<UInt64>(0)
   let uptime: @Sendable () -> Duration
   let trail: AuditTrail
+  let handouts = Handouts()
 
   init(_ inForce: PolicyInForce, trail: AuditTrail, uptime: @escaping @Sendable () -> Duration) {
     state = Mutex(State())
@@ -76,6 +79,9 @@ public final class TokenCache: Sendable {
     guard let known, let permission = inForce.permission(principal, .use, TokenGet.name, account),
       permission.scopes == nil, permission.confirmation == nil, !known.slot.isWithdrawn
     else { return nil }
+    let (entry, reporter) = (known.slot.entry, Reporter(principal.caller))
+    guard !entry.reporters.contains(reporter) else { return nil }
+    handouts.note(account, entry.generation, to: reporter)
     return Found(
       slot: known.slot, refresh: known.refresh, rule: permission.rule, isRecorded: trail.policy.isEnabled,
       epoch: permission.epoch)
@@ -161,6 +167,7 @@ extension TokenCache.Entry {
     self.provider = grant.provider.rawValue
     scopes = token.scopes
     generation = token.generation
+    reporters = token.reports.map(\.reporter)
   }
 }
 

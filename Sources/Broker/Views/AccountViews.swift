@@ -9,8 +9,8 @@ final class AccountViews: Piece {
   private let accounts: Accounts
   private let providers: ProviderDirectory
   private let authorizer: Authorizer
-  /// A list is made for one client of a user at a time.
-  private var lists = Locks<UInt32>()
+  /// A list is made for one client of a holder at a time.
+  private var lists = Locks<Holder>()
 
   init(_ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, authorizer: Authorizer) {
     self.runtime = runtime
@@ -19,14 +19,14 @@ final class AccountViews: Piece {
     self.authorizer = authorizer
   }
 
-  /// `account.list`. One at a time for each user: none of them keeps another user waiting.
+  /// `account.list`. One at a time for each holder: none of them keeps another waiting.
   func list(_ params: AccountList.Params, for session: any Session) async throws(RPCError) -> AccountList.Result {
-    let uid = session.caller.uid
-    guard lists.waiting(for: uid) < Limit.waitingLists else {
+    let holder = session.caller.holder
+    guard lists.waiting(for: holder) < Limit.waitingLists else {
       throw RPCError(.overloaded, "too many lists are waited for", hint: "Ask again when one of them has come.")
     }
-    if !lists.take(uid) { await withCheckedContinuation { lists.wait(for: uid, $0) } }
-    defer { lists.leave(uid) }
+    if !lists.take(holder) { await withCheckedContinuation { lists.wait(for: holder, $0) } }
+    defer { lists.leave(holder) }
     return try await makeList(params, for: session)
   }
 

@@ -1,3 +1,4 @@
+import BrokerAPI
 import Grants
 
 /// What the broker counts, for `broker.metrics`: by provider, so that it grows no further than the configuration.
@@ -32,6 +33,8 @@ final class Measures {
   private(set) var eventsDropped: UInt64 = 0
   /// What counts around the broker.
   var sources: [@Sendable () -> [MetricFamily]] = []
+  /// Which callers the socket held back; nil: none.
+  var heldBack: (@Sendable () -> BrokerStatus.HeldBackView?)?
 
   /// A refresh came to its end.
   ///

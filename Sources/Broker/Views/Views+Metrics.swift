@@ -7,6 +7,9 @@ extension Views {
   /// Further numbers, of what is around the broker. The source must not wait.
   func alsoMeasure(_ source: @escaping @Sendable () -> [MetricFamily]) { measures.sources.append(source) }
 
+  /// Tells which callers the socket held back. The source must not wait.
+  func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) { measures.heldBack = source }
+
   /// Everything that is counted, as OpenMetrics 1.0 text.
   nonisolated func metricsText() async -> String {
     let (own, sources) = await metricFamilies()

@@ -60,7 +60,15 @@ final class Views: Piece {
       refresh_tokens_ending: ending,
       caller: .init(
         uid: Int64(caller.uid),
-        access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })))
+        access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
+      held_back: heldBack(for: caller))
+  }
+
+  /// Who is held back is not for everybody's eyes.
+  private func heldBack(for caller: Caller) -> BrokerStatus.HeldBackView? {
+    var view = measures.heldBack?()
+    if !authorizer.policy.allows(.manage, account: nil, caller: caller) { view?.latest = nil }
+    return view
   }
 
   private var storeView: BrokerStatus.StoreView {

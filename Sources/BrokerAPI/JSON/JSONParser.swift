@@ -3,10 +3,13 @@ public struct JSONError: Error, Sendable, Equatable, CustomStringConvertible {
   public var message: String
   /// The byte at which the text stops being JSON, counted from 0.
   public var offset: Int
+  /// The bound that the text exceeds; nil: it is no JSON.
+  public var exceeded: JSON.Bound?
 
-  public init(_ message: String, at offset: Int) {
+  public init(_ message: String, at offset: Int, exceeded: JSON.Bound? = nil) {
     self.message = message
     self.offset = offset
+    self.exceeded = exceeded
   }
 
   public var description: String { "\(message) at byte \(offset)" }
@@ -16,22 +19,53 @@ extension JSON {
   /// Arrays and objects may be nested this deep.
   public static let maximumDepth = 64
 
+  /// What a text may cost to build. A value takes many times its bytes: `[1,1,…]` of 256 KiB is 131,000 values.
+  public struct Bounds: Sendable, Equatable {
+    /// Values in the text, those inside of others too.
+    public var values = Int.max
+    /// Elements of the outermost array.
+    public var elements = Int.max
+
+    public init(values: Int = .max, elements: Int = .max) {
+      self.values = values
+      self.elements = elements
+    }
+  }
+
+  public enum Bound: Sendable, Equatable {
+    case values
+    case elements
+  }
+
   /// Parses one JSON text (RFC 8259), strictly: valid UTF-8, no byte order mark, no lone surrogates, no name twice in an
   /// object, at most ``maximumDepth`` levels, and nothing but white space around it.
   public static func parse(_ bytes: some Collection<UInt8>) throws(JSONError) -> JSON {
-    let outcome =
-      bytes.withContiguousStorageIfAvailable { Self.outcome(of: $0) }
-      ?? Array(bytes).withUnsafeBufferPointer { Self.outcome(of: $0) }
+    var values = 0
+    return try parse(bytes, within: Bounds(), values: &values)
+  }
+
+  /// The same; ends at the first value beyond the bounds.
+  ///
+  /// - Parameter values: how many were built.
+  static func parse(
+    _ bytes: some Collection<UInt8>, within bounds: Bounds, values: inout Int
+  ) throws(JSONError) -> JSON {
+    let (outcome, count) =
+      bytes.withContiguousStorageIfAvailable { Self.outcome(of: $0, bounds) }
+      ?? Array(bytes).withUnsafeBufferPointer { Self.outcome(of: $0, bounds) }
+    values = count
     return try outcome.get()
   }
 
-  private static func outcome(of buffer: UnsafeBufferPointer<UInt8>) -> Result<JSON, JSONError> {
-    if let offset = firstInvalidUTF8(buffer) { return .failure(JSONError("invalid UTF-8", at: offset)) }
-    var parser = JSONParser(bytes: buffer)
+  private static func outcome(
+    of buffer: UnsafeBufferPointer<UInt8>, _ bounds: Bounds
+  ) -> (Result<JSON, JSONError>, values: Int) {
+    if let offset = firstInvalidUTF8(buffer) { return (.failure(JSONError("invalid UTF-8", at: offset)), 0) }
+    var parser = JSONParser(bytes: buffer, bounds: bounds)
     do throws(JSONError) {
-      return .success(try parser.text())
+      return (.success(try parser.text()), parser.values)
     } catch {
-      return .failure(error)
+      return (.failure(error), parser.values)
     }
   }
 }
@@ -67,11 +101,14 @@ func firstInvalidUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Int? {
 /// Recursive descent; the depth limit bounds the stack. The bytes are valid UTF-8.
 private struct JSONParser {
   let bytes: UnsafeBufferPointer<UInt8>
+  let bounds: JSON.Bounds
   var index = 0
   var depth = 0
+  var values = 0
 
-  init(bytes: UnsafeBufferPointer<UInt8>) {
+  init(bytes: UnsafeBufferPointer<UInt8>, bounds: JSON.Bounds) {
     self.bytes = bytes
+    self.bounds = bounds
   }
 
   private var current: UInt8? { index < bytes.count ? bytes[index] : nil }
@@ -102,6 +139,10 @@ private struct JSONParser {
   }
 
   private mutating func value() throws(JSONError) -> JSON {
+    guard values < bounds.values else {
+      throw JSONError("more than \(bounds.values) values", at: index, exceeded: .values)
+    }
+    values += 1
     switch current ?? 0 {
     case UInt8(ascii: "{"): return try nested { parser throws(JSONError) in try parser.object() }
     case UInt8(ascii: "["): return try nested { parser throws(JSONError) in try parser.array() }
@@ -143,6 +184,9 @@ private struct JSONParser {
     }
     while true {
       skipSpace()
+      guard depth > 1 || elements.count < bounds.elements else {
+        throw JSONError("more than \(bounds.elements) elements", at: index, exceeded: .elements)
+      }
       elements.append(try value())
       skipSpace()
       switch current {

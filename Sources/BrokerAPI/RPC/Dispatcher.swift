@@ -15,11 +15,15 @@ public struct Caller: Sendable, Hashable {
   public var userUnit: String?
   /// The path of its executable; nil where the kernel does not let the broker see it.
   public var executable: String?
+  /// On whose account it is counted what it holds.
+  public var holder: Holder
 
+  /// - Parameter holder: nil: what the user id alone tells.
   public init(
     uid: UInt32, gid: UInt32, groups: [UInt32], pid: Int32, unit: String? = nil, userUnit: String? = nil,
-    executable: String? = nil
+    executable: String? = nil, holder: Holder? = nil
   ) {
+    self.holder = holder ?? Holder(uid: uid)
     self.unit = unit
     self.userUnit = userUnit
     self.executable = executable
@@ -61,6 +65,9 @@ public struct RPCRequest: Sendable {
 
 /// What the socket server asks of the broker.
 public protocol Dispatcher: Sendable {
+  /// What share of the socket's budgets a new connection has. Called on the event loop that accepted it: must not block.
+  func callerClass(of principal: Principal) -> CallerClass
+
   /// What answers the plain `token.get` of one connection, which stays on the event loop that asks for it.
   func cachedTokens(for principal: Principal) -> any CachedTokens
 

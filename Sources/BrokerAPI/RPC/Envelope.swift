@@ -45,20 +45,32 @@ public enum Incoming: Sendable {
   public static let maximumBatch = 64
   /// Bytes of one line, with its newline.
   public static let maximumLine = 256 * 1024
+  /// JSON values of one line. They take up to fifty times their bytes: this bounds them to about 1 MB.
+  public static let maximumValues = 16 * 1024
+
+  private static let bounds = JSON.Bounds(values: maximumValues, elements: maximumBatch)
 
   public static func parse(_ line: some Collection<UInt8>) -> Incoming {
+    var values = 0
+    return parse(line, values: &values)
+  }
+
+  /// - Parameter values: how many JSON values were built.
+  public static func parse(_ line: some Collection<UInt8>, values: inout Int) -> Incoming {
     let json: JSON
     do {
-      json = try JSON.parse(line)
+      json = try JSON.parse(line, within: bounds, values: &values)
     } catch {
-      return .unreadable(.parseError("\(error)"))
+      return switch error.exceeded {
+      case nil: .unreadable(.parseError("\(error)"))
+      case .elements:
+        .single(.invalid(id: .null, .invalidRequest("a batch of more than \(maximumBatch) requests")))
+      case .values:
+        .single(.invalid(id: .null, .invalidRequest("a line of more than \(maximumValues) JSON values")))
+      }
     }
     guard case .array(let members) = json else { return .single(IncomingMessage(json)) }
     if members.isEmpty { return .single(.invalid(id: .null, .invalidRequest("an empty batch"))) }
-    if members.count > maximumBatch {
-      let message = "a batch of \(members.count) requests; at most \(maximumBatch) are allowed"
-      return .single(.invalid(id: .null, .invalidRequest(message)))
-    }
     return .batch(members.map { IncomingMessage($0) })
   }
 }

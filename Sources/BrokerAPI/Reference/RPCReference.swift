@@ -32,9 +32,11 @@ public enum RPCReference {
     - **Deadlines**: every request ends. Methods that can wait take a `timeout`, 30
       seconds where it is absent and at most 300. Work that has begun, such as a
       refresh, goes on after a timeout or when you hang up.
-    - **Limits**: a line is at most \(Incoming.maximumLine / 1024) KiB and nested at most \(JSON.maximumDepth) levels deep. A
-      connection with too many requests in flight is read again when some have
-      finished; one that stays idle or leaves a line unfinished is closed.
+    - **Limits**: a line is at most \(Incoming.maximumLine / 1024) KiB, nested at most \(JSON.maximumDepth) levels deep,
+      and has at most \(Incoming.maximumValues) JSON values. More values, or a longer batch, are
+      answered by one error with the id null. A connection with too many requests in
+      flight is read again when some have finished; one that stays idle or leaves a
+      line unfinished is closed.
     - **Errors** carry `data.reason`, a word to branch on, and `data.hint`, what a
       person does next: see [errors.md](errors.md).
 

@@ -22,7 +22,11 @@ enum Sections {
     ])
 
   static let socket = Section<Settings.SocketSettings>(
-    header: "[socket]", meaning: "The Unix socket that callers connect to.",
+    header: "[socket]",
+    meaning:
+      "The Unix socket that callers connect to, and what they may take of the broker's memory and time. A user has each share "
+      + "once, with the user's slice of control groups and subordinate user ids; so has a unit of the system. Root and the "
+      + "broker's own user have shares of their own. A change takes a restart.",
     keys: [
       Key(
         "path", .path, \.path,
@@ -32,14 +36,39 @@ enum Sections {
         "mode", .mode, \.mode, standard: "\"0666\"; for a user \"0600\"",
         "Who may connect, as `chmod` writes it. Connecting alone allows nothing: rules do."),
       Key(
-        "connections", .number(1...65536), \.connections, standard: "1024",
+        "connections", .number(1...65536), \.connections, standard: "4096",
         "Connections at once, in all. Beyond it the user with the most loses an idle one."),
       Key(
-        "connections_per_user", .number(1...65536), \.connectionsPerUser, standard: "256",
-        "Connections at once of one user."),
+        "connections_per_user", .number(1...65536), \.connectionsPerUser, standard: "1024",
+        "Connections at once of one user or unit."),
       Key(
         "requests_per_connection", .number(1...4096), \.requestsPerConnection, standard: "64",
         "Requests at work at once for one connection; beyond them it is not read from."),
+      Key(
+        "request_memory_mb", .number(1...65536), \.requestMemory, standard: "32",
+        "MiB of requests that are not answered, in all. Beyond it connections are not read until there is room. Parsed requests "
+          + "may take twice as much."),
+      Key(
+        "request_memory_per_user_mb", .number(1...65536), \.requestMemoryPerUser, standard: "8",
+        "The same of one user or unit."),
+      Key(
+        "reply_memory_mb", .number(1...65536), \.replyMemory, standard: "64",
+        "MiB of replies and events that their callers have not read, in all. Beyond it replies become the error `overloaded`."
+      ),
+      Key(
+        "reply_memory_per_user_mb", .number(1...65536), \.replyMemoryPerUser, standard: "8",
+        "The same of one user or unit."),
+      Key(
+        "lines_per_second", .number(1...10_000_000), \.linesPerSecond, standard: "10000",
+        "Requests in a second of one user or unit, those that are invalid or refused too; four times as many after a pause. "
+          + "Beyond it its connections are not read. Tokens that are served from memory are not counted."),
+      Key(
+        "mb_per_second", .number(1...65536), \.volumePerSecond, standard: "32",
+        "MiB of requests and replies in a second of one user or unit; in the same way."),
+      Key(
+        "share_without_rule", .share(0.001...1), \.shareWithoutRule, standard: "0.0625",
+        "The part of `connections`, of the memory, and of one user's rates that all callers together have that no rule names; one "
+          + "of them has a quarter of it."),
       Key(
         "idle_timeout", .duration(.seconds(1)...(.days(1))), \.idleTimeout, standard: "\"10m\"",
         "A connection without requests is closed after this time."),
@@ -111,7 +140,7 @@ enum Sections {
         "Records are removed this long after their last time."),
       Key(
         "records", .number(1000...100_000_000), \.most, standard: "1000000",
-        "Records that are kept at most; the oldest give way."),
+        "Records that are kept at most; the oldest give way, refusals first."),
     ])
 
   static let callerLimits = Section<CallerLimits>(

@@ -1,6 +1,38 @@
 public import OAuth
 
 extension Grant {
+  public enum Reported: Sendable, Equatable {
+    /// A newer token is there already.
+    case stale
+    /// The reporter has said so before.
+    case known(SavedToken.Key)
+    /// Commit the token, which carries the report.
+    case new(SavedToken.Key)
+  }
+
+  /// A caller says that a resource server refused the token of this generation. It binds that caller alone.
+  public mutating func reported(generation: Int64, by reporter: Reporter, at now: Timestamp) -> Reported {
+    let key = narrowed.first { $0.value.token?.generation == generation }?.key ?? SavedToken.Key()
+    guard let token = token(for: key), token.generation == generation, generation != rejectedGeneration else {
+      return .stale
+    }
+    guard !token.reports.contains(where: { $0.reporter == reporter }) else { return .known(key) }
+    var reports = token.reports
+    if reports.count >= TokenReport.most {
+      // Its user's own before another's.
+      reports.remove(at: reports.firstIndex { $0.reporter.uid == reporter.uid } ?? 0)
+    }
+    reports.append(TokenReport(reporter: reporter, at: now))
+    if key.isNarrowed { narrowed[key]?.token?.reports = reports } else { self.token?.reports = reports }
+    return .new(key)
+  }
+
+  /// The generation of the token that this caller reported; nil: it may have the one that is there.
+  public func reportedGeneration(by reporter: Reporter, _ key: SavedToken.Key) -> Int64? {
+    guard let token = token(for: key), token.reports.contains(where: { $0.reporter == reporter }) else { return nil }
+    return token.generation
+  }
+
   public enum Rejected: Sendable, Equatable {
     /// A newer token is there already.
     case stale
@@ -12,23 +44,19 @@ extension Grant {
     case ended(SavedGrant)
   }
 
-  /// A resource server refused the token of this generation. Only the current one matters.
+  /// The provider says that the token of this generation is dead, or it is another server's: nobody gets it any more. Only
+  /// the current one matters.
   public mutating func rejected(generation: Int64, at now: Timestamp) -> Rejected {
     if let key = narrowed.first(where: { $0.value.token?.generation == generation })?.key {
       narrowed[key] = nil
       return .refreshNarrowed(key)
     }
     guard generation == mainGeneration else { return .stale }
-    if rejectedGeneration != generation, let token {
-      let isYoung = token.issuedAt <= now && now - token.issuedAt < Self.youth
-      // A good one between two that were refused starts the count again.
-      refusals = isYoung ? (generation == lastRefused.map { $0 + 1 } ? refusals + 1 : 1) : 0
-      lastRefused = generation
-    }
     rejectedGeneration = generation
     guard !saved.isRenewable else { return .refresh }
     saved.standing = .loginRequired(
-      .noRefreshToken, Failure(message: "the access token was refused and there is no refresh token", at: now))
+      .noRefreshToken,
+      Failure(message: "the provider no longer knows the access token, and there is no refresh token", at: now))
     return .ended(saved)
   }
 
@@ -49,8 +77,6 @@ extension Grant {
       fellBack = false
     }
     rejectedGeneration = nil
-    refusals = 0
-    lastRefused = nil
     waitsForProvider = false
     phase = .idle
   }

@@ -30,7 +30,17 @@ extension Grant {
     return (main.map { [$0] } ?? []) + narrowed.values.compactMap(\.token)
   }
 
-  /// The login's own token was refused by a resource server.
+  /// Whether this run of the broker got the token; else it is from the disk.
+  public func isOfThisRun(_ key: SavedToken.Key) -> Bool {
+    key.isNarrowed ? narrowed[key]?.isOfThisRun ?? false : stamps.token
+  }
+
+  /// Reports of callers that a token was refused, the latest last.
+  public var reports: [(generation: Int64, report: TokenReport)] {
+    livingTokens.flatMap { token in token.reports.map { (token.generation, $0) } }.sorted { $0.1.at < $1.1.at }
+  }
+
+  /// The login's own token is one that nobody gets any more.
   public var isTokenRejected: Bool { rejectedGeneration.map { $0 == mainGeneration } ?? false }
 
   /// The generation of the login's own token: that of the grant until narrowed ones have been had since.

@@ -5,8 +5,6 @@ extension Grant {
   /// What of a grant at rest is in memory alone.
   public struct Remainder: Sendable {
     fileprivate var rejectedGeneration: Int64?
-    fileprivate var lastRefused: Int64?
-    fileprivate var refusals: Int
     fileprivate var stamps: Stamps
     fileprivate var waitsForProvider: Bool
     fileprivate var isUnfinished: Bool
@@ -30,8 +28,8 @@ extension Grant {
   public var remainder: Remainder? {
     guard case .idle = phase, wanted.isEmpty else { return nil }
     return Remainder(
-      rejectedGeneration: rejectedGeneration, lastRefused: lastRefused, refusals: refusals, stamps: stamps,
-      waitsForProvider: waitsForProvider, isUnfinished: isUnfinished, fellBack: fellBack,
+      rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
+      isUnfinished: isUnfinished, fellBack: fellBack,
       followsUnanswered: followsUnanswered, jitter: jitter, attempts: attempts,
       narrowed: narrowed.mapValues { narrowed in
         var mark = narrowed
@@ -54,8 +52,6 @@ extension Grant {
     narrowed = remainder.narrowed
     for token in tokens where token.key.isNarrowed { narrowed[token.key, default: Narrowed()].token = token }
     rejectedGeneration = remainder.rejectedGeneration
-    lastRefused = remainder.lastRefused
-    refusals = remainder.refusals
     stamps = remainder.stamps
     waitsForProvider = remainder.waitsForProvider
     isUnfinished = remainder.isUnfinished

@@ -13,11 +13,8 @@ public struct Grant: Sendable {
   public internal(set) var phase: Phase = .idle
   /// The unanswered request that is on disk, if any.
   public internal(set) var intent: RefreshIntent?
-  /// The generation that a resource server refused: no longer handed out.
+  /// The generation that nobody gets any more: the provider no longer knows it, or it is another server's.
   public internal(set) var rejectedGeneration: Int64?
-  /// How many tokens in a row were refused while they were young.
-  var refusals = 0
-  var lastRefused: Int64?
   /// Whether what is kept was stamped by the clock as this run of the broker knows it. What comes from the disk was
   /// stamped by a clock that may have been another's.
   var stamps = Stamps()
@@ -131,12 +128,17 @@ extension Grant {
   }
 
   /// Answers a caller that wants a token with this much time left; nil: the policy's minimum.
+  ///
+  /// - Parameter unwanted: the generation that this caller must not get again; nil: it may have any.
   public func answer(
-    minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key = .init()
+    minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key = .init(),
+    unwanted: Int64? = nil
   ) -> Answer {
     let token = self.token(for: key)
-    func lastResort(at now: Timestamp) -> Answer? { self.lastResort(at: now, key: key) }
-    if let token, isUsable(token, minimumTTL: minimumTTL, at: now, policy: policy) { return .token(token) }
+    func lastResort(at now: Timestamp) -> Answer? { self.lastResort(at: now, key: key, unwanted: unwanted) }
+    if let token, token.generation != unwanted, isUsable(token, minimumTTL: minimumTTL, at: now, policy: policy) {
+      return .token(token)
+    }
     switch phase {
     case .refreshing, .committing: return .wait
     case .overdue(_, let failure):
@@ -154,15 +156,16 @@ extension Grant {
     guard saved.isRenewable else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
-    return stillborn(token, at: now) ?? refused(at: now, policy: policy, key: key) ?? .refresh
+    return stillborn(token, at: now) ?? .refresh
   }
 
   /// While the token is valid, a failing refresh is invisible: less time than asked for is better than none.
-  public func lastResort(at now: Timestamp, key: SavedToken.Key = .init()) -> Answer? {
-    guard let token = token(for: key), token.generation != rejectedGeneration, token.expiresAt.map({ $0 > now }) ?? true
-    else {
-      return nil
-    }
+  public func lastResort(
+    at now: Timestamp, key: SavedToken.Key = .init(), unwanted: Int64? = nil
+  ) -> Answer? {
+    guard let token = token(for: key), token.generation != rejectedGeneration, token.generation != unwanted,
+      token.expiresAt.map({ $0 > now }) ?? true
+    else { return nil }
     return .token(token)
   }
 
@@ -176,25 +179,6 @@ extension Grant {
     let message = "the provider's access tokens have expired as they come (expires_in)"
     return .temporarilyUnavailable(Failure(message: message, at: token.issuedAt), retryAt: retryAt)
   }
-
-  /// Resource servers refuse each new token: callers that report them do not each get another.
-  private func refused(at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key) -> Answer? {
-    guard !key.isNarrowed, refusals > Self.freeRefusals, let token, token.generation == rejectedGeneration,
-      token.issuedAt <= now
-    else {
-      return nil
-    }
-    let delays = policy.retryDelays
-    let retryAt = token.issuedAt + delays[min(refusals - Self.freeRefusals, delays.count) - 1]
-    guard now < retryAt else { return nil }
-    let message = "resource servers refused the last \(refusals) access tokens as soon as they came"
-    return .temporarilyUnavailable(Failure(message: message, at: token.issuedAt), retryAt: retryAt)
-  }
-
-  /// So many young tokens in a row may be refused before the next one has to wait.
-  static let freeRefusals = 2
-  /// A token that is refused at this age or older was good once.
-  static let youth = Duration.seconds(60)
 
   private func isUsable(
     _ token: SavedToken, minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy

@@ -108,6 +108,8 @@ public struct SavedToken: Sendable, Equatable {
   public var expiresAt: Timestamp?
   /// When the provider asks for it to be refreshed (`refresh_in`), if it does.
   public var refreshAt: Timestamp?
+  /// Who reported that a resource server refused it: these are not given it again, and nobody else is concerned.
+  public var reports: [TokenReport] = []
 
   /// Tokens narrowed by scope or resource are kept apart under one grant.
   public struct Key: Sendable, Hashable {
@@ -144,6 +146,36 @@ public struct SavedToken: Sendable, Equatable {
     self.issuedAt = issuedAt
     self.expiresAt = expiresAt
     self.refreshAt = refreshAt
+  }
+}
+
+/// A caller's report that a resource server refused a token.
+public struct TokenReport: Sendable, Equatable, Codable {
+  public var reporter: Reporter
+  public var at: Timestamp
+
+  /// So many are kept of a token; a new one takes the place of the oldest.
+  public static let most = 32
+
+  public init(reporter: Reporter, at: Timestamp) {
+    self.reporter = reporter
+    self.at = at
+  }
+}
+
+/// Whom a report binds: every process of this user in this unit, as the kernel says. A program that gets a token and
+/// another that reports it, such as the two that git starts, are one.
+public struct Reporter: Sendable, Hashable, Codable {
+  public var uid: UInt32
+  /// The system's unit; nil: none is known.
+  public var unit: String?
+  /// The unit of the user's own manager.
+  public var userUnit: String?
+
+  public init(uid: UInt32, unit: String? = nil, userUnit: String? = nil) {
+    self.uid = uid
+    self.unit = unit
+    self.userUnit = userUnit
   }
 }
 

@@ -58,7 +58,8 @@ struct MomentsReader {
     _ = (text(), text())
     guard let generation = integer(), let issuedAt = time() else { return nil }
     let (expiresAt, refreshAt) = (time(), time())
-    guard let token = secret() else { return nil }
+    // Reports of it are read with the rest.
+    guard let token = secret(), text() == nil else { return nil }
     return SavedToken(
       account: account, accessToken: token, type: "", scopes: [], generation: generation, issuedAt: issuedAt,
       expiresAt: expiresAt, refreshAt: refreshAt)

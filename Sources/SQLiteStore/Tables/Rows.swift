@@ -80,7 +80,7 @@ extension SavedToken: StoredRow {
     "tokens", key: ["account", "scope", "resource"],
     columns: [
       "account", "scope", "resource", "type", "scopes", "generation", "issued_at", "expires_at", "refresh_at",
-      "access_token",
+      "access_token", "reports",
     ], integers: ["generation", "issued_at", "expires_at", "refresh_at"], blobs: ["access_token"])
 
   var sealedWith: [String] { [account.rawValue, key.scope, key.resource] }
@@ -96,6 +96,7 @@ extension SavedToken: StoredRow {
     row.time(expiresAt)
     row.time(refreshAt)
     try row.sealed(accessToken)
+    try row.json(reports.isEmpty ? nil : reports)
   }
 
   init(from row: inout RowReader) throws {
@@ -111,6 +112,7 @@ extension SavedToken: StoredRow {
     self.init(
       account: account, key: key, accessToken: try row.sealed(), type: type, scopes: scopes, generation: generation,
       issuedAt: issuedAt, expiresAt: expiresAt, refreshAt: refreshAt)
+    reports = try row.optionalJSON([TokenReport].self) ?? []
   }
 }
 

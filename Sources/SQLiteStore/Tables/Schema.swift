@@ -7,7 +7,7 @@ enum Schema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
   static let applicationID: Int32 = 0x6772_6e74
   /// `user_version` of what this program writes.
-  static let version = 5
+  static let version = 6
 
   /// Each migration is one transaction: what ends the process leaves the version before or the one after.
   ///
@@ -35,7 +35,7 @@ enum Schema {
     _ onStep: (@Sendable (Int) -> Void)?, _ onWritePoint: (@Sendable (WritePoint) -> Void)?
   ) -> DatabaseMigrator {
     var migrator = DatabaseMigrator()
-    for (version, sql) in zip(1..., [v1, v2, v3, v4, v5]) {
+    for (version, sql) in zip(1..., [v1, v2, v3, v4, v5, v6]) {
       migrator.registerMigration("v\(version)") { db in
         onStep?(version)
         try db.execute(sql: sql)
@@ -77,6 +77,11 @@ enum Schema {
   /// Which definition of the configuration a declared account's tokens were had by.
   private static let v5 = """
     ALTER TABLE grants ADD COLUMN source_fingerprint TEXT;
+    """
+
+  /// Who reported that a resource server refused the token.
+  private static let v6 = """
+    ALTER TABLE tokens ADD COLUMN reports TEXT;
     """
 
   // A token or an intent may come before its grant within a commit: what they refer to is checked at its end.

@@ -6,6 +6,8 @@ struct CallerOrigin: Equatable {
   var unit: String?
   /// The unit of the user's own manager, where it runs in one.
   var userUnit: String?
+  /// The user in whose slice it runs; nil: in none.
+  var userSlice: UInt32?
   /// The executable's path; nil where the kernel does not let us see it.
   var executable: String?
 
@@ -18,6 +20,7 @@ struct CallerOrigin: Equatable {
     guard isAlive() == true else { return }
     unit = cgroup?.unit
     userUnit = cgroup?.userUnit
+    userSlice = cgroup?.userSlice
     self.executable = executable
   }
 
@@ -46,6 +49,7 @@ struct CallerOrigin: Equatable {
     }
     unit = place?.unit
     userUnit = place?.userUnit
+    userSlice = place?.userSlice
     self.executable = executable
   }
 
@@ -84,6 +88,8 @@ struct CallerOrigin: Equatable {
 struct CGroup: Equatable {
   var unit: String?
   var userUnit: String?
+  /// Whose `user-UID.slice` it is in, which holds all that a user runs, whatever its user id (systemd.special(7)).
+  var userSlice: UInt32?
   /// Whether it was read from the unified hierarchy, whose ids PIDFD_GET_INFO returns.
   let isOfUnifiedTree: Bool
 
@@ -101,6 +107,7 @@ struct CGroup: Equatable {
     guard path.count == 3, path[2].first == UInt8(ascii: "/") else { return nil }
     let components = path[2].split(separator: UInt8(ascii: "/"))
     guard !components.contains(where: { $0.elementsEqual("..".utf8) }) else { return nil }
+    userSlice = Self.userSlice(components)
     // From the left: below its own group a delegated unit can make whatever names it likes.
     var rest = components[...]
     unit = Self.next(&rest)
@@ -112,6 +119,14 @@ struct CGroup: Equatable {
   private static func isOfSystemd(_ line: Substring.UTF8View) -> Bool {
     line.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false).dropFirst().first?
       .elementsEqual("name=systemd".utf8) ?? false
+  }
+
+  /// Directly below the root's `user.slice`: elsewhere anybody could have made it.
+  private static func userSlice(_ components: [Substring.UTF8View]) -> UInt32? {
+    guard components.count > 1, components[0].elementsEqual("user.slice".utf8),
+      components[1].starts(with: "user-".utf8), ends(components[1], ".slice")
+    else { return nil }
+    return UInt32(Substring(components[1].dropFirst("user-".utf8.count).dropLast(".slice".utf8.count)))
   }
 
   private static let kinds = [".service", ".scope", ".socket", ".mount", ".swap"]

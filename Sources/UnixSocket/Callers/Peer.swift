@@ -39,6 +39,7 @@ struct Peer: ~Copyable {
     guard let groups = Self.groups(of: socket) else { throw .unidentified }
     var caller = Caller(uid: credentials.uid, gid: credentials.gid, groups: groups, pid: credentials.pid)
     let pidfd = try Self.pidfd(of: socket, credentials.pid, orOpened: orOpened)
+    var slice: UInt32?
     // Nothing that is read in /proc counts without it.
     if pidfd >= 0 {
       do throws(Failure) {
@@ -46,11 +47,13 @@ struct Peer: ~Copyable {
         caller.unit = origin.unit
         caller.userUnit = origin.userUnit
         caller.executable = origin.executable
+        slice = origin.userSlice
       } catch {
         close(pidfd)
         throw error
       }
     }
+    caller.holder = Holder(uid: credentials.uid, slice: slice, unit: caller.unit)
     self.caller = caller
     self.pidfd = pidfd
   }

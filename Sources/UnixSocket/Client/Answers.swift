@@ -111,10 +111,10 @@ final class ClientHandler: ChannelInboundHandler {
       framer.takeLines(of: received) { frame in
         guard case .line(let line) = frame, let message = try? ServerMessage.parse(line) else {
           isBroken = true
-          return false
+          return .stop
         }
         answers.received(message)
-        return true
+        return .next
       }
     }
     if isBroken {

@@ -1,34 +1,106 @@
 import BrokerAPI
+import Glibc
 
-/// The comfortable road: one line in a task of its own, from its bytes to the reply's.
-struct Answering: Sendable {
-  let dispatcher: any Dispatcher
-  let table: ConnectionTable
+/// Answers the lines that are not answered from the cache, from their bytes to the reply's.
+final class Answering: Sendable {
+  /// Lines that are parsed at a time.
+  private static let mostWorkers = 4
 
   static let shuttingDown = RPCError(.shuttingDown, "the broker is stopping")
 
   private static let unread = RPCError(
     .overloaded, "too many replies are unread", hint: "Read the replies of your connections, then ask again.")
 
-  /// The connection counted one request for the line already.
-  func start(_ line: [UInt8], on connection: Connection) {
-    Task {
-      switch Incoming.parse(line) {
-      case .single(let message):
+  private let dispatcher: any Dispatcher
+  private let table: ConnectionTable
+  private let lines: LineQueue
+
+  init(dispatcher: any Dispatcher, table: ConnectionTable, limits: SocketServer.Limits) {
+    self.dispatcher = dispatcher
+    self.table = table
+    let processors = Int(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+    lines = LineQueue(limits.lines, workers: max(2, min(processors, Self.mostWorkers)))
+  }
+
+  // MARK: for the loop
+
+  /// - Parameter reserved: what was reserved for the line; 0 afterwards.
+  func take(_ line: UnsafeRawBufferPointer, of connection: Connection, reserved: inout Int) -> LineQueue.Admission {
+    let admission = lines.add(line, of: connection, reserved: &reserved)
+    if admission == .taken { startWorker() }
+    return admission
+  }
+
+  func reserve(for connection: Connection) -> Int { lines.reserve(for: connection) }
+  func giveBack(_ reserved: Int, of share: Share) { lines.giveBack(reserved, of: share) }
+  func passOn(_ share: Share) { lines.passOn(share) }
+  func forget(_ connection: Connection) { lines.forget(connection) }
+
+  var figures: (bytes: Int, waiting: Int) { (lines.unansweredBytes, lines.waitingConnections) }
+
+  // MARK: the workers
+
+  private func startWorker() {
+    guard lines.takeWorker() else { return }
+    Task { [self] in
+      var done: LineQueue.Line?
+      while let line = lines.next(after: done) {
+        answer(line)
+        done = line
+        // The tasks of other requests have their turn between two lines.
+        await Task.yield()
+      }
+    }
+  }
+
+  /// Parses it, and runs what it asks for until that waits: what is refused is answered here, and its values are gone before
+  /// the next line is parsed.
+  private func answer(_ line: LineQueue.Line) {
+    let connection = line.connection
+    guard connection.isOpen else { return end(line) { connection.finish(nil, places: 1) { [] } } }
+    var values = 0
+    switch Incoming.parse(line.bytes, values: &values) {
+    case .unreadable(let error):
+      let reply = RPCReply.failure(.null, error).line()
+      end(line) { connection.finish(reply, places: 1) { reply } }
+    case .single(let message):
+      run(line, values) { [self] in
         let reply = await reply(to: message, connection)
-        connection.finish(reply?.line(), places: 1) { reply.map { Self.unread($0).line() } ?? [] }
-      case .unreadable(let error):
-        let line = RPCReply.failure(.null, error).line()
-        connection.finish(line, places: 1) { line }
-      case .batch(let messages):
+        return { connection.finish(reply?.line(), places: 1) { reply.map { Self.unread($0).line() } ?? [] } }
+      }
+    case .batch(let messages):
+      run(line, values) { [self] in
         let places = 1 + connection.reserve(upTo: messages.count - 1)
         let replies = await replies(to: messages, connection, atATime: places)
-        connection.finish(replies.isEmpty ? nil : RPCReply.batchLine(replies), places: places) {
-          RPCReply.batchLine(replies.map(Self.unread))
+        return {
+          connection.finish(replies.isEmpty ? nil : RPCReply.batchLine(replies), places: places) {
+            RPCReply.batchLine(replies.map(Self.unread))
+          }
         }
       }
     }
   }
+
+  private func run(
+    _ line: LineQueue.Line, _ values: Int, _ work: @escaping @Sendable () async -> (@Sendable () -> Void)
+  ) {
+    let (connection, charge) = (line.connection, line.charge)
+    let parsed = LineQueue.parsed(line, values: values)
+    lines.begin(parsed: parsed, of: connection.share)
+    Task.immediate { [self] in
+      let finish = await work()
+      lines.answered(connection, charge: charge, parsed: parsed)
+      finish()
+      startWorker()
+    }
+  }
+
+  private func end(_ line: LineQueue.Line, _ finish: () -> Void) {
+    lines.answered(line.connection, charge: line.charge)
+    finish()
+  }
+
+  // MARK: one line
 
   private static func unread(_ reply: RPCReply) -> RPCReply {
     switch reply {
@@ -44,7 +116,7 @@ struct Answering: Sendable {
       var replies = [RPCReply?](repeating: nil, count: messages.count)
       for (index, message) in messages.enumerated() {
         if index >= places, let (done, reply) = await group.next() { replies[done] = reply }
-        group.addTask { (index, await reply(to: message, connection)) }
+        group.addTask { (index, await self.reply(to: message, connection)) }
       }
       for await (done, reply) in group { replies[done] = reply }
       return replies.compactMap { $0 }
@@ -63,6 +135,8 @@ struct Answering: Sendable {
 
   private func result(of request: RPCRequest, _ connection: Connection) async -> Result<JSON, RPCError> {
     guard !table.isDraining else { return .failure(Self.shuttingDown) }
-    return await connection.pending.answer { await dispatcher.respond(to: request, session: connection) }
+    return await connection.pending.answer { [dispatcher] in
+      await dispatcher.respond(to: request, session: connection)
+    }
   }
 }

@@ -13,19 +13,23 @@ public final class Connection: Session {
     var notificationBytes = 0
     /// Bytes that the loop has taken and the kernel has not.
     var unread = 0
-    /// Bytes of the outbox and unread ones, as the table counts them for the user.
+    /// Bytes of the outbox and unread ones, as the table counts them for the holder.
     var counted = 0
+    /// How many of them are of errors in the place of results.
+    var replaced = 0
     var isOverflown = false
     var hasLeft = false
     /// The socket may be closed later than the connection ends.
     var hasDescriptor = true
     var isHeldOpen = false
+    /// There is room for the lines that it could not take.
+    var hasRoom = false
     var onClose: [@Sendable () -> Void] = []
   }
 
   /// What is to be written at the loop's next turn.
   struct Outbox: Sendable {
-    var bytes = ByteBuffer()
+    var pieces = Pieces()
     /// How many of the bytes are notifications.
     var notificationBytes = 0
     /// How many requests ended.
@@ -33,19 +37,25 @@ public final class Connection: Session {
   }
 
   public let caller: Caller
+  /// On whose account it is counted.
+  let share: Share
   private let token: LoopToken
   private let inbox: LoopInbox
   private let table: ConnectionTable
   private let limits: SocketServer.Limits
   private let state: Mutex<State>
   private let requests = Atomic(0)
+  /// Bytes of lines that are not answered.
+  private let unanswered = Atomic(0)
   private let asked = Atomic(false)
   let pending = PendingCalls()
 
   init(
-    caller: Caller, token: LoopToken, inbox: LoopInbox, table: ConnectionTable, limits: SocketServer.Limits
+    caller: Caller, callerClass: CallerClass, token: LoopToken, inbox: LoopInbox, table: ConnectionTable,
+    limits: SocketServer.Limits
   ) {
     self.caller = caller
+    share = Share(holder: caller.holder, callerClass: callerClass)
     self.token = token
     self.inbox = inbox
     self.table = table
@@ -56,6 +66,11 @@ public final class Connection: Session {
   /// Requests that run.
   var running: Int { requests.load(ordering: .relaxed) }
 
+  var unansweredBytes: Int { unanswered.load(ordering: .relaxed) }
+
+  /// Whether anybody can be answered.
+  var isOpen: Bool { state.withLock { $0.isOpen } }
+
   /// Whether the client has said anything yet.
   var hasAsked: Bool { asked.load(ordering: .relaxed) }
   func noteAsked() { asked.store(true, ordering: .relaxed) }
@@ -64,7 +79,7 @@ public final class Connection: Session {
   var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }
 
   public var isReading: Bool {
-    state.withLock { $0.isOpen && $0.outbox.bytes.readableBytes + $0.unread <= limits.outbound }
+    state.withLock { $0.isOpen && $0.outbox.pieces.count + $0.unread <= limits.outbound }
   }
 
   public func holdOpen() { state.withLock { $0.isHeldOpen = true } }
@@ -73,13 +88,13 @@ public final class Connection: Session {
     let line = OutgoingCall(method: method, params: params, id: nil).line()
     let (taken, schedule): (Bool, Bool) = state.withLock { state in
       guard state.isOpen, !state.isOverflown else { return (false, false) }
-      guard state.notificationBytes + line.count <= limits.outbound else {
+      guard state.notificationBytes + line.count <= limits.outbound, mayOwe(line.count, &state) else {
         state.isOverflown = true
         return (false, true)
       }
       state.notificationBytes += line.count
       state.outbox.notificationBytes += line.count
-      state.outbox.bytes.writeBytes(line)
+      state.outbox.pieces.append(line)
       defer { state.isScheduled = true }
       return (true, !state.isScheduled)
     }
@@ -97,8 +112,24 @@ public final class Connection: Session {
 
   // MARK: for the tasks that answer
 
-  /// Counts requests as running.
-  func begin(_ count: Int) { requests.add(count, ordering: .relaxed) }
+  /// Counts requests as running, and the bytes of their line as unanswered.
+  func begin(_ count: Int, bytes: Int) {
+    requests.add(count, ordering: .relaxed)
+    unanswered.add(bytes, ordering: .relaxed)
+  }
+
+  func answered(bytes: Int) { unanswered.subtract(bytes, ordering: .relaxed) }
+
+  /// Lines that it could not take may be taken now.
+  func roomCame() {
+    let wake = state.withLock { state in
+      state.hasRoom = true
+      guard state.isOpen, !state.isScheduled else { return false }
+      state.isScheduled = true
+      return true
+    }
+    if wake { inbox.add(token) }
+  }
 
   /// Takes as many of `wanted` further places as are free.
   func reserve(upTo wanted: Int) -> Int {
@@ -125,11 +156,13 @@ public final class Connection: Session {
       }
       if let reply {
         if mayOwe(reply.count, &state) {
-          state.outbox.bytes.writeBytes(reply)
+          state.outbox.pieces.append(reply)
         } else {
           let error = instead()
-          if mayOwe(error.count, times: 2, &state) {
-            state.outbox.bytes.writeBytes(error)
+          if state.replaced + error.count <= limits.unsent, table.addReplaced(error.count, of: share) {
+            state.counted += error.count
+            state.replaced += error.count
+            state.outbox.pieces.append(error)
           } else {
             state.isOverflown = true
           }
@@ -143,34 +176,35 @@ public final class Connection: Session {
     if leave { table.leave(self) }
   }
 
-  private func mayOwe(_ bytes: Int, times: Int = 1, _ state: inout State) -> Bool {
-    guard state.counted == 0 || state.counted + bytes <= times * limits.unsent else { return false }
-    let limit = times * (caller.uid == 0 ? limits.unsentOfRoot : limits.unsentOfUser)
-    guard table.addUnsent(bytes, of: caller.uid, atMost: limit) else { return false }
+  private func mayOwe(_ bytes: Int, _ state: inout State) -> Bool {
+    guard state.counted == 0 || state.counted + bytes <= limits.unsent, table.addUnread(bytes, of: share) else {
+      return false
+    }
     state.counted += bytes
     return true
   }
 
   // MARK: for the handler, on its loop
 
-  func takeOutbox() -> (outbox: Outbox, isOverflown: Bool) {
+  func takeOutbox() -> (outbox: Outbox, isOverflown: Bool, hasRoom: Bool) {
     state.withLock { state in
-      defer { state.outbox = Outbox() }
+      defer { (state.outbox, state.hasRoom) = (Outbox(), false) }
       state.isScheduled = false
       requests.subtract(state.outbox.finished, ordering: .relaxed)
-      return (state.outbox, state.isOverflown)
+      return (state.outbox, state.isOverflown, state.hasRoom)
     }
   }
 
   /// So many bytes wait for the client to read.
   func waits(_ bytes: Int) {
-    let change = state.withLock { state in
+    let (change, replaced) = state.withLock { state in
       state.unread = bytes
-      let before = state.counted
-      state.counted = bytes + state.outbox.bytes.readableBytes
-      return state.counted - before
+      let before = (state.counted, state.replaced)
+      state.counted = bytes + state.outbox.pieces.count
+      state.replaced = min(state.replaced, state.counted)
+      return (state.counted - before.0, state.replaced - before.1)
     }
-    if change != 0 { table.changeUnsent(by: change, of: caller.uid) }
+    if change != 0 || replaced != 0 { table.changeUnread(by: change, replaced: replaced, of: share) }
   }
 
   func notificationsWritten(_ bytes: Int) {
@@ -183,8 +217,8 @@ public final class Connection: Session {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
       state.hasDescriptor = hasDescriptor
-      table.changeUnsent(by: -state.counted, of: caller.uid)
-      state.counted = 0
+      table.changeUnread(by: -state.counted, replaced: -state.replaced, of: share)
+      (state.counted, state.replaced) = (0, 0)
       requests.subtract(state.outbox.finished, ordering: .relaxed)
       state.outbox = Outbox()
       defer { state.onClose = [] }

@@ -5,23 +5,44 @@ import NIOCore
 
 /// Who gets a place, who loses one, and what those are told who have none.
 extension ConnectionHandler {
-  /// Nil, or which limit is reached. Those that are in the middle of a line lose their places first: the user's own and,
-  /// where all places are taken, those of the user with the most. Then it is the latter's that is idle for longest.
-  func takePlace() -> Tally.Limit? {
-    guard var limit = table.takePlace(uid: uid) else { return nil }
-    if makeRoom(limit) {
-      guard let still = table.takePlace(uid: uid) else { return nil }
-      limit = still
+  /// Nil, or which limit is reached: of connections, or of what the holder may send, as each connection costs as much as a
+  /// line.
+  ///
+  /// - Parameter user: of whom a refusal is remembered.
+  func takePlace(remembering user: UInt32) -> String? {
+    let now = NIODeadline.now()
+    pace = loop.paces.pace(of: share, at: now)
+    if share.isUnnamed, let due = pace?.ownDue(at: now) {
+      let why = "\(share.holder) sends too much"
+      table.remember(user, share, why, until: min(due, now + ConnectionTable.remembered))
+      table.countRefused()
+      return why
     }
+    pace?.spend(lines: 1, bytes: 0)
+    guard let why = takePlace() else { return nil }
+    table.remember(user, share, why, until: now + ConnectionTable.remembered)
     table.countRefused()
-    return limit
+    return why
   }
 
-  private func makeRoom(_ limit: Tally.Limit) -> Bool {
-    if loop.giveUpPlace(of: uid, "the line was not finished", \.unfinishedSince) { return true }
-    guard case .ofAll = limit, let largest = table.largestUser(beside: uid) else { return false }
-    return loop.giveUpPlace(of: largest, "the line was not finished", \.unfinishedSince)
-      || loop.giveUpPlace(of: largest, "the connection was idle", \.idleSince)
+  /// Those that are in the middle of a line lose their places first: the holder's own and, where places are taken that it
+  /// shares with others, those of the holder with the most. Then it is the latter's that is idle for longest.
+  private func takePlace() -> String? {
+    guard var limit = table.takePlace(share) else { return nil }
+    if makeRoom(limit.shortage) {
+      guard let still = table.takePlace(share) else { return nil }
+      limit = still
+    }
+    return "\(limit.text) are open"
+  }
+
+  private func makeRoom(_ shortage: Budget.Shortage) -> Bool {
+    let own = share
+    if loop.giveUpPlace(where: { $0 == own }, "the line was not finished", \.unfinishedSince) { return true }
+    guard let largest = table.largest(beside: own, shortage) else { return false }
+    let isLargest = { (share: Share) in share.holder == largest && (shortage != .ofUnnamed || share.isUnnamed) }
+    return loop.giveUpPlace(where: isLargest, "the line was not finished", \.unfinishedSince)
+      || loop.giveUpPlace(where: isLargest, "the connection was idle", \.idleSince)
   }
 
   /// The turn in which the line began that is not finished; nil: there is none, or requests run.
@@ -39,6 +60,7 @@ extension ConnectionHandler {
   /// Another connection gets its place now.
   func giveUpPlace(_ why: String) {
     table.countRefused()
+    releaseMemory()
     connection?.ended(hasDescriptor: false)
     connection = nil
     tokens = nil
@@ -48,14 +70,17 @@ extension ConnectionHandler {
     if absorbing == nil { close() }
   }
 
-  func refuse(_ limit: Tally.Limit) {
+  func refuse(tooMany limit: String) {
+    table.countHeldBack(.connections, share)
     if let others = table.refused(at: .now()) {
       shared.logger.warning(
-        "a connection was refused: \(limit) are open\(others > 0 ? "; \(others) more before it" : "")",
+        "a connection was refused: \(limit)\(others > 0 ? "; \(others) more before it" : "")",
         metadata: ["uid": "\(uid)"])
     }
-    refuse(RPCError(.overloaded, "too many connections: \(limit) are open"))
+    refuse(Self.tooMany(limit))
   }
+
+  static func tooMany(_ limit: String) -> RPCError { RPCError(.overloaded, "too many connections: \(limit)") }
 
   func refuse(_ failure: Peer.Failure) {
     switch failure {
@@ -85,7 +110,7 @@ extension ConnectionHandler {
 
   func refuse(_ error: RPCError) {
     outgoing.write(RPCReply.failure(.null, error).line())
-    if loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
+    if loop.startAbsorbing(of: share) { absorbing = Self.absorbed }
     closeWhenAnswered()
   }
 

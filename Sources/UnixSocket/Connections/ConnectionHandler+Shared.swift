@@ -17,7 +17,7 @@ extension ConnectionHandler {
       system: SystemCalls
     ) {
       self.dispatcher = dispatcher
-      answering = Answering(dispatcher: dispatcher, table: table)
+      answering = Answering(dispatcher: dispatcher, table: table, limits: limits)
       self.table = table
       self.limits = limits
       self.logger = logger

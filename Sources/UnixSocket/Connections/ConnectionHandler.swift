@@ -4,15 +4,21 @@ import Glibc
 import Logging
 import NIOCore
 
-/// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line goes
-/// to ``Answering``. What a turn answers is sent in one piece.
+/// One connection on the loop. A plain cached `token.get` is answered here, in the turn that read it; every other line waits
+/// in the queue of ``Answering``. What a turn answers is sent in one piece.
 final class ConnectionHandler {
   /// Lines taken in one turn, blank ones too.
   static let linesPerTurn = 256
+  /// Bytes of a line that are read before memory is reserved for all of it, and of one read until then. So much is counted
+  /// nowhere.
+  static let uncounted = 16 * 1024
 
   let socket: Int32
   let token: LoopToken
   private(set) var uid = UInt32.max
+  /// On whose account it is counted; nobody's until that is known.
+  private(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
+  var pace: Pace?
   /// It owns this one until it is closed.
   let loop: SocketLoop
   let shared: Shared
@@ -34,6 +40,10 @@ final class ConnectionHandler {
   /// Whether the client can send descriptors.
   var mayReceiveDescriptors = false
   var isOpen = true
+  /// Why no line is taken; nil: lines are taken.
+  private var heldBack: HeldBack?
+  /// Bytes that are reserved for the line that is being read.
+  private var reserved = 0
   private var hasInputEnded = false
   /// It has sent a descriptor, or speaks another protocol: nothing more is taken from it.
   private var isRefusingInput = false
@@ -46,6 +56,15 @@ final class ConnectionHandler {
   private var lingering: UInt64?
   /// Bytes that the client has not read, as the connection knows it; nil: it has to be told.
   private var waiting: Int? = 0
+
+  enum HeldBack {
+    /// Until one of its requests is answered.
+    case untilAnswer
+    /// Until there is memory for its lines.
+    case untilRoom
+    /// Until its holder may send more.
+    case untilPaced
+  }
 
   init(socket: Int32, token: LoopToken, loop: SocketLoop, shared: Shared) {
     self.socket = socket
@@ -71,21 +90,37 @@ final class ConnectionHandler {
     guard let credentials = shared.system.credentials(socket) else { return refuse(.unidentified) }
     uid = credentials.uid
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
-    // First, so that who is refused costs no more than that.
-    if let limit = takePlace() { return wanted == nil ? refuse(limit) : close() }
+    share = Share(holder: Holder(uid: uid), callerClass: .unnamed)
+    let user = uid == 0 ? 0 : SubordinateUsers.shared.owner(of: uid) ?? uid
+    // First, so that a storm of those who are refused costs no more than that.
+    if wanted == nil, let refused = table.refusal(of: user, at: .now()) {
+      share = refused.share
+      table.countRefused()
+      guard loop.mayAbsorb(share) else {
+        table.countHeldBack(.connections, share)
+        outgoing.write(refused.line)
+        _ = outgoing.send(to: socket, giveBack: &loop.spare)
+        return close()
+      }
+      return refuse(tooMany: refused.why)
+    }
     do throws(Peer.Failure) {
       // Whoever asks for a credential is refused whatever else they are.
       let caller =
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
         : Caller(uid: uid, gid: credentials.gid, groups: [], pid: credentials.pid)
-      let connection = Connection(caller: caller, token: token, inbox: loop.inbox, table: table, limits: limits)
+      let callerClass: CallerClass = wanted == nil ? shared.dispatcher.callerClass(of: .process(caller)) : .privileged
+      let connection = Connection(
+        caller: caller, callerClass: callerClass, token: token, inbox: loop.inbox, table: table, limits: limits)
+      share = connection.share
+      if let why = takePlace(remembering: user) { return wanted == nil ? refuse(tooMany: why) : close() }
       table.add(connection)
       self.connection = connection
     } catch {
-      table.giveBackPlace(uid: uid)
       return refuse(error)
     }
+    pace?.connections += 1
     if let wanted { return refuse(wanted) }
     tokens = connection.map { shared.dispatcher.cachedTokens(for: $0.principal) }
     // Most clients have asked by now.
@@ -106,9 +141,10 @@ final class ConnectionHandler {
     isOpen = false
     isClosing = true
     if let lingering { loop.timers.cancel(lingering) }
-    if absorbing != nil { loop.endAbsorbing(of: uid) }
+    if absorbing != nil { loop.endAbsorbing(of: share) }
     let holdsDescriptors = mayReceiveDescriptors && !hasInputEnded && !loop.emptyInput(of: socket)
     let connection = connection
+    releaseMemory()
     self.connection = nil
     tokens = nil
     connection?.ended(hasDescriptor: holdsDescriptors)
@@ -118,6 +154,15 @@ final class ConnectionHandler {
     } else {
       Glibc.close(socket)
     }
+  }
+
+  /// What is kept for the connection's lines, and its place among those that wait for room.
+  func releaseMemory() {
+    guard let connection else { return }
+    pace?.connections -= 1
+    if heldBack == .untilRoom { shared.answering.forget(connection) }
+    if heldBack == .untilRoom || reserved > 0 { shared.answering.giveBack(reserved, of: connection.share) }
+    (heldBack, reserved) = (nil, 0)
   }
 
   // MARK: the loop's turn
@@ -149,9 +194,13 @@ final class ConnectionHandler {
   }
 
   private func read() {
-    let (count, bytes) = loop.receive(from: socket, withoutDescriptors: mayReceiveDescriptors)
+    // What is thrown away has its price too.
+    if framer.isDiscarding, mustWait() { return watch() }
+    let limit = reserved > 0 ? SocketLoop.receivedPerTurn : Self.uncounted
+    let (count, bytes) = loop.receive(from: socket, atMost: limit, withoutDescriptors: mayReceiveDescriptors)
     if count > 0 {
       connection?.noteAsked()
+      if framer.isDiscarding { pace?.spend(bytes: count) }
       takeLines(of: bytes)
       if framer.isInsideLine { clock.noteActivity(in: loop.turn) }
     } else if count == 0 {
@@ -175,7 +224,7 @@ final class ConnectionHandler {
 
   /// Too much is unanswered or unread by the client: nothing more is taken from it.
   private var isFull: Bool {
-    guard let connection, !isClosing, outgoing.count <= limits.unread else { return true }
+    guard let connection, !isClosing, heldBack == nil, outgoing.count <= limits.unread else { return true }
     return connection.running >= limits.requestsInFlight
   }
 
@@ -192,48 +241,104 @@ final class ConnectionHandler {
     outgoing.borrow(&loop.spare)
     var (left, hasAsked) = (linesLeft, false)
     framer.takeLines(of: received) { frame in
-      left -= 1
       switch frame {
-      case .line(let line): if answer(line, connection) { hasAsked = true }
+      case .line(let line):
+        switch answer(line, connection) {
+        case .nothing: break
+        case .request: hasAsked = true
+        case .later: return .keep
+        }
       case .tooLong:
         hasAsked = true
+        pace?.spend(lines: 1, bytes: limits.line)
         // It cannot be told whether it was JSON.
         isRefusingInput = isRefusingInput || isFirst
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
         outgoing.write(RPCReply.failure(.null, error).line())
       }
+      left -= 1
       return left > 0 && !isRefusingInput && connection.running < limits.requestsInFlight
-        && outgoing.count < limits.unread
+        && outgoing.count < limits.unread ? .next : .stop
     }
     if isRefusingInput { framer = LineFramer(limit: limits.line) }
     linesLeft = left
     if hasAsked { clock.noteActivity(in: loop.turn) }
     let line = framer.isInsideLine ? framer.lines : nil
     if line != unfinished?.line { unfinished = line.map { ($0, loop.turn) } }
+    reserve(connection)
   }
 
-  /// False: it asks for nothing.
-  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Bool {
+  /// A long line is read on where there is memory for all of it.
+  private func reserve(_ connection: Connection) {
+    if framer.kept < Self.uncounted {
+      guard reserved > 0 else { return }
+      shared.answering.giveBack(reserved, of: connection.share)
+      reserved = 0
+    } else if reserved == 0, framer.isInsideLine {
+      reserved = shared.answering.reserve(for: connection)
+      if reserved == 0 { awaitRoom() }
+    }
+  }
+
+  private func awaitRoom() {
+    heldBack = .untilRoom
+    table.countHeldBack(.requestMemory, share)
+  }
+
+  private enum Content {
+    /// It asks for nothing.
+    case nothing
+    case request
+    /// It cannot be taken now.
+    case later
+  }
+
+  /// Whether the holder has sent too much for now; then it is resumed when it may send more.
+  private func mustWait() -> Bool {
+    guard let pace, let due = pace.due(at: .now()) else { return false }
+    heldBack = .untilPaced
+    table.countHeldBack(.rate, share)
+    if pace.wait(token) { loop.resumePaced(pace, at: due) }
+    return true
+  }
+
+  func resumePaced() {
+    if heldBack == .untilPaced { heldBack = nil }
+    catchUp()
+  }
+
+  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
     if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
         isFirst = false
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
-        return true
+        return .request
       }
     }
-    guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return false }
+    if mustWait() { return .later }
+    let content = uncached(line, connection)
+    if content != .later { pace?.spend(lines: 1, bytes: line.count) }
+    return content
+  }
+
+  private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
+    guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return .nothing }
     if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
       // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
       isRefusingInput = true
       let error = RPCError.parseError("the first line does not begin with { or [: the connection is closed")
       outgoing.write(RPCReply.failure(.null, error).line())
-      return true
+      return .request
     }
-    isFirst = false
-    connection.begin(1)
-    shared.answering.start([UInt8](line), on: connection)
-    return true
+    switch shared.answering.take(line, of: connection, reserved: &reserved) {
+    case .taken:
+      isFirst = false
+      return .request
+    case .afterOwnAnswer: heldBack = .untilAnswer
+    case .whenThereIsRoom: awaitRoom()
+    }
+    return .later
   }
 
   // MARK: writing
@@ -241,16 +346,19 @@ final class ConnectionHandler {
   /// Takes the replies and notifications that tasks left in the outbox.
   func sendOutbox() {
     guard let connection else { return }
-    let (outbox, isOverflown) = connection.takeOutbox()
+    let (outbox, isOverflown, hasRoom) = connection.takeOutbox()
+    if hasRoom || heldBack == .untilAnswer { heldBack = nil }
     if isOverflown {
       shared.logger.notice(
         "a client does not read what it is sent: closed", metadata: ["pid": "\(connection.caller.pid)"])
       return close()
     }
     if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }
+    pace?.spend(bytes: outbox.pieces.count)
     outgoing.write(outbox)
     waiting = nil
     catchUp()
+    if hasRoom, heldBack != .untilRoom { shared.answering.passOn(connection.share) }
   }
 
   /// Sends what was answered, goes on where it was held up, and waits for what comes next.
@@ -302,7 +410,7 @@ final class ConnectionHandler {
     guard !isClosing else { return }
     isClosing = true
     // Else the client's next write fails, and it may never read why.
-    if isRefusingInput, !hasInputEnded, absorbing == nil, loop.startAbsorbing(of: uid) { absorbing = Self.absorbed }
+    if isRefusingInput, !hasInputEnded, absorbing == nil, loop.startAbsorbing(of: share) { absorbing = Self.absorbed }
     closeWhenSent(within: limits.linger)
   }
 
@@ -334,7 +442,8 @@ final class ConnectionHandler {
     guard let connection, !isClosing else { return }
     let unfinished = isInsideLine ? framer.lines : nil
     switch clock.look(
-      at: now, limits, isBusy: connection.running > 0, isHeldOpen: connection.isHeldOpen, unfinishedLine: unfinished)
+      at: now, limits, isBusy: connection.running > 0 || heldBack != nil, isHeldOpen: connection.isHeldOpen,
+      unfinishedLine: unfinished)
     {
     case .good: break
     case .unfinished: refuse(.invalidRequest("the line was not finished within \(limits.partialLine)"))

@@ -3,7 +3,7 @@ import CLinux
 import Glibc
 import NIOCore
 
-/// The unsent output of one connection, in one buffer: many small ones would cost several times their size.
+/// The unsent output of one connection: the piece that is being sent, and those behind it.
 struct Outgoing {
   /// Sent bytes that are kept at the front of the buffer before the rest is moved.
   private static let keptSent = 64 * 1024
@@ -11,22 +11,38 @@ struct Outgoing {
   private static let keptCapacity = 32 * 1024
 
   private var bytes = ByteBuffer()
+  private var rest = Pieces()
   /// How many of the bytes are notifications, at most.
   private var notificationBytes = 0
 
-  var count: Int { bytes.readableBytes }
+  var count: Int { bytes.readableBytes + rest.count }
 
-  mutating func write(_ line: [UInt8]) { bytes.writeBytes(line) }
+  mutating func write(_ line: [UInt8]) {
+    if isFirst(line.count) { bytes.writeBytes(line) } else { rest.append(line) }
+  }
 
-  mutating func write(_ reply: CachedReply, id: UnsafeRawBufferPointer) { bytes.write(reply, id: id) }
+  mutating func write(_ reply: CachedReply, id: UnsafeRawBufferPointer) {
+    if rest.count == 0 { bytes.write(reply, id: id) } else { rest.append(reply, id: id) }
+  }
 
   mutating func write(_ outbox: Connection.Outbox) {
     notificationBytes += outbox.notificationBytes
-    write(outbox.bytes)
+    var pieces = outbox.pieces
+    while let piece = pieces.takeFirst() { write(piece) }
   }
 
-  mutating func write(_ more: ByteBuffer) {
-    if count == 0 { bytes = more } else { bytes.writeImmutableBuffer(more) }
+  mutating func write(_ piece: ByteBuffer) {
+    if count == 0 {
+      bytes = piece
+    } else if isFirst(piece.readableBytes) {
+      bytes.writeImmutableBuffer(piece)
+    } else {
+      rest.append(piece)
+    }
+  }
+
+  private func isFirst(_ more: Int) -> Bool {
+    rest.count == 0 && (count == 0 || count + more <= Pieces.together)
   }
 
   /// Takes the loop's buffer where this has none. It is given back when everything is sent.
@@ -48,7 +64,8 @@ struct Outgoing {
       guard sent >= 0 else { return errno == EAGAIN ? keepRest() : .failed }
       bytes.moveReaderIndex(forwardBy: sent)
       // A partial write: the socket's buffer is full, and another call would return EAGAIN.
-      if count > 0 { return keepRest() }
+      if bytes.readableBytes > 0 { return keepRest() }
+      if let next = rest.takeFirst() { bytes = next }
     }
     if bytes.capacity <= Self.keptCapacity, spare.capacity == 0 {
       bytes.clear()
@@ -60,7 +77,7 @@ struct Outgoing {
   }
 
   private mutating func keepRest() -> Sent {
-    if bytes.readerIndex > max(count, Self.keptSent) { bytes.discardReadBytes() }
+    if bytes.readerIndex > max(bytes.readableBytes, Self.keptSent) { bytes.discardReadBytes() }
     return .some
   }
 

@@ -17,7 +17,8 @@ final class PendingCalls: Sendable {
   func answer(_ work: @escaping @Sendable () async -> Result<JSON, RPCError>) async -> Result<JSON, RPCError> {
     await withCheckedContinuation { waiter in
       guard let key = add(waiter) else { return }
-      Task {
+      // Without a wait where the work has none.
+      Task.immediate {
         let result = await work()
         state.withLock { $0.waiters.removeValue(forKey: key) }?.resume(returning: result)
       }

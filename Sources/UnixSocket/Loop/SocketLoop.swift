@@ -38,8 +38,9 @@ final class SocketLoop {
   private static let lastReads = 64
   /// Refused clients that have time to read why; the others are closed at once.
   static let absorbedAtOnce = 64
-  /// Of one user but root.
+  /// Of one holder but root and the broker's own user, and of all callers without a rule.
   static let absorbedPerUser = 8
+  static let absorbedUnnamed = 32
   /// Between attempts while the process, or the machine, has no descriptor for another connection.
   static let acceptPause = TimeAmount.milliseconds(100)
 
@@ -56,8 +57,9 @@ final class SocketLoop {
   var handlers: [ConnectionHandler?] = []
   var listeners: [Int32: Descriptors] = [:]
   var generation: UInt32 = 0
-  /// Refused clients that are listened to, by uid.
-  private var absorbing: [UInt32: Int] = [:]
+  /// Refused clients that are listened to.
+  private var absorbing: [Share: Int] = [:]
+  var paces: Paces
   var timers = Timers()
   private var isEnding = false
 
@@ -79,12 +81,15 @@ final class SocketLoop {
   /// Memory for the replies of a turn.
   @exclusivity(unchecked) var spare = ByteBuffer()
 
-  private init(system: SystemCalls, logger: Logger, makeHandler: @escaping MakeHandler) throws(Failure) {
+  private init(
+    system: SystemCalls, limits: SocketServer.Limits, logger: Logger, makeHandler: @escaping MakeHandler
+  ) throws(Failure) {
     inbox = try LoopInbox()
     poller = try Poller()
     self.system = system
     self.logger = logger
     self.makeHandler = makeHandler
+    paces = Paces(limits.rates, unnamedShare: limits.unnamedShare)
     received = .allocate(byteCount: Self.receivedPerTurn, alignment: 16)
     let token = LoopToken(inbox.wakeup, generation: 0)
     guard poller.add(inbox.wakeup, token, for: [.input, .edge]) else { throw Failure(call: "epoll_ctl", code: errno) }
@@ -97,9 +102,9 @@ final class SocketLoop {
 
   /// Starts a thread that runs until ``end()``.
   static func start(
-    system: SystemCalls, logger: Logger, makeHandler: @escaping MakeHandler
+    system: SystemCalls, limits: SocketServer.Limits, logger: Logger, makeHandler: @escaping MakeHandler
   ) throws(Failure) -> LoopInbox {
-    let loop = try SocketLoop(system: system, logger: logger, makeHandler: makeHandler)
+    let loop = try SocketLoop(system: system, limits: limits, logger: logger, makeHandler: makeHandler)
     let inbox = loop.inbox
     let code = OwnThread.start("socket") { loop.run() }
     guard code == 0 else { throw Failure(call: "pthread_create", code: code) }
@@ -151,7 +156,7 @@ final class SocketLoop {
 
   // MARK: connections
 
-  private func handler(_ token: LoopToken) -> ConnectionHandler? {
+  func handler(_ token: LoopToken) -> ConnectionHandler? {
     let index = Int(token.descriptor)
     guard index < handlers.count, let handler = handlers[index], handler.token == token else { return nil }
     return handler
@@ -160,28 +165,46 @@ final class SocketLoop {
   /// Those that are open.
   var connections: [ConnectionHandler] { handlers.compactMap { $0 } }
 
-  /// The user's connection for which `since` gives the earliest turn loses its place. False: there is none.
-  func giveUpPlace(of uid: UInt32, _ why: String, _ since: (ConnectionHandler) -> UInt64?) -> Bool {
+  /// The connection of those for which `since` gives the earliest turn loses its place. False: there is none.
+  func giveUpPlace(
+    where isOne: (Share) -> Bool, _ why: String, _ since: (ConnectionHandler) -> UInt64?
+  ) -> Bool {
     var first: (handler: ConnectionHandler, since: UInt64)?
-    for case let handler? in handlers where handler.uid == uid {
+    for case let handler? in handlers where isOne(handler.share) {
       if let turn = since(handler), turn < first?.since ?? .max { first = (handler, turn) }
     }
     first?.handler.giveUpPlace(why)
     return first != nil
   }
 
-  /// Whether one more refused client of the user may be listened to until it has read why.
-  func startAbsorbing(of uid: UInt32) -> Bool {
-    guard absorbing.values.reduce(0, +) < Self.absorbedAtOnce,
-      uid == 0 || absorbing[uid, default: 0] < Self.absorbedPerUser
-    else { return false }
-    absorbing[uid, default: 0] += 1
+  /// Whether one more refused client may be listened to until it has read why.
+  func mayAbsorb(_ share: Share) -> Bool {
+    let unnamed = absorbing.reduce(0) { $0 + ($1.key.isUnnamed ? $1.value : 0) }
+    return absorbing.values.reduce(0, +) < Self.absorbedAtOnce && (!share.isUnnamed || unnamed < Self.absorbedUnnamed)
+      && (share.hasOwnPlaces || absorbing[share, default: 0] < Self.absorbedPerUser)
+  }
+
+  func startAbsorbing(of share: Share) -> Bool {
+    guard mayAbsorb(share) else { return false }
+    absorbing[share, default: 0] += 1
     return true
   }
 
-  func endAbsorbing(of uid: UInt32) {
-    let left = absorbing[uid, default: 0] - 1
-    absorbing[uid] = left > 0 ? left : nil
+  func endAbsorbing(of share: Share) {
+    let left = absorbing[share, default: 0] - 1
+    absorbing[share] = left > 0 ? left : nil
+  }
+
+  /// Those that wait for the pace go on then, one after the other.
+  func resumePaced(_ pace: Pace, at due: NIODeadline) {
+    timers.add(at: due) { loop in
+      while true {
+        let (token, due) = pace.next(at: .now())
+        if let due { return loop.resumePaced(pace, at: due) }
+        guard let token else { return }
+        loop.handler(token)?.resumePaced()
+      }
+    }
   }
 
   /// Calls it in the next turn, without an event.
@@ -199,9 +222,11 @@ final class SocketLoop {
   /// recv(2). The bytes are valid until the next call.
   ///
   /// - Parameter withoutDescriptors: whether it fails with EPERM where a descriptor comes with the bytes.
-  func receive(from socket: Int32, withoutDescriptors: Bool) -> (count: Int, bytes: UnsafeRawBufferPointer) {
+  func receive(
+    from socket: Int32, atMost limit: Int = receivedPerTurn, withoutDescriptors: Bool
+  ) -> (count: Int, bytes: UnsafeRawBufferPointer) {
     hasReceived = true
-    let (start, room) = (received.baseAddress, receivedAtMost)
+    let (start, room) = (received.baseAddress, min(limit, receivedAtMost))
     let count = withoutDescriptors ? clinux_receive_bytes(socket, start, room) : clinux_receive(socket, start, room)
     return (count, UnsafeRawBufferPointer(rebasing: received[..<max(0, count)]))
   }
@@ -221,7 +246,7 @@ final class SocketLoop {
   func closeElsewhere(_ handler: ConnectionHandler, then action: @escaping @Sendable () -> Void) {
     // A hang-up is reported whatever is asked for: only once from now on.
     _ = poller.change(handler.socket, handler.token, to: .edge)
-    closer.close(handler.socket, of: handler.uid, then: action)
+    closer.close(handler.socket, of: handler.share, then: action)
   }
 
   /// Overwrites the requests and replies in the shared buffers, which may hold tokens and authorization responses.

@@ -4,21 +4,45 @@ import Synchronization
 
 /// The open connections: admits new ones within the limits; a drain waits until it is empty.
 final class ConnectionTable: Sendable {
-  private struct State {
+  fileprivate struct State {
     var connections: [ObjectIdentifier: Connection] = [:]
-    var tally: Tally
+    var places: Budget
+    /// Places that were given back: before the next one a refusal need not be looked at again.
+    var left: UInt64 = 0
+    var refusedUsers: [UInt32: RefusedUser] = [:]
     var admitted: UInt64 = 0
     var refused: UInt64 = 0
     var refusals = Refusals()
-    /// Bytes of replies by uid.
-    var unsent: [UInt32: Int] = [:]
+    var heldBack: [SocketServer.Budgeted: UInt64] = [:]
+    var latestHeldBack: (what: SocketServer.Budgeted, share: Share)?
+    /// Bytes that clients have not read.
+    var unread: Budget
+    /// Those of errors in the place of results.
+    var replaced: Budget
   }
+
+  /// The latest refusal of a user: for a moment further ones are refused before anything else is asked about them.
+  struct RefusedUser {
+    var share: Share
+    var why: String
+    /// The reply.
+    var line: [UInt8]
+    var left: UInt64
+    var until: NIODeadline
+  }
+
+  /// How long a refusal is remembered.
+  static let remembered = TimeAmount.milliseconds(200)
+  /// Refused users that are remembered; all are forgotten when there are more.
+  static let mostRemembered = 1024
 
   private let state: Mutex<State>
   private let draining = Atomic(false)
 
   init(limits: SocketServer.Limits) {
-    state = Mutex(State(tally: Tally(limits: limits)))
+    state = Mutex(
+      State(
+        places: Budget(limits.places), unread: Budget(limits.unreadBudget), replaced: Budget(limits.unreadBudget)))
   }
 
   /// Set for good when the server stops: new requests are refused.
@@ -29,14 +53,45 @@ final class ConnectionTable: Sendable {
   var count: Int { state.withLock { $0.connections.count } }
 
   var figures: SocketServer.Figures {
-    state.withLock { .init(connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused) }
+    state.withLock {
+      .init(
+        connections: $0.connections.count, accepted: $0.admitted, refused: $0.refused, heldBack: $0.heldBack,
+        latestHeldBack: $0.latestHeldBack.map { "\($0.what.rawValue) of \($0.share.text)" })
+    }
   }
 
-  /// Nil, or which limit is reached. A place is given to a connection, or back.
-  func takePlace(uid: UInt32) -> Tally.Limit? { state.withLock { $0.tally.enter(uid: uid) } }
-  func giveBackPlace(uid: UInt32) { state.withLock { $0.tally.leave(uid: uid) } }
+  /// Nil, or what there is too little of, and its text.
+  func takePlace(_ share: Share) -> (shortage: Budget.Shortage, text: String)? {
+    state.withLock { state in
+      guard let shortage = state.places.take(1, for: share) else { return nil }
+      return (shortage, state.places.text(shortage, of: share, "connections"))
+    }
+  }
 
-  func largestUser(beside uid: UInt32) -> UInt32? { state.withLock { $0.tally.largest(beside: uid) } }
+  /// Whose place goes to this one; nil: nobody's, as nobody of those in its way has more.
+  func largest(beside share: Share, _ shortage: Budget.Shortage) -> Holder? {
+    state.withLock { $0.places.largest(beside: share, shortage) }
+  }
+
+  /// - Parameter user: whose user id it is.
+  func remember(_ user: UInt32, _ share: Share, _ why: String, until: NIODeadline) {
+    guard !share.hasOwnPlaces else { return }
+    state.withLock { state in
+      if state.refusedUsers.count >= Self.mostRemembered { state.refusedUsers = [:] }
+      let line = RPCReply.failure(.null, ConnectionHandler.tooMany(why)).line()
+      state.refusedUsers[user] = RefusedUser(share: share, why: why, line: line, left: state.left, until: until)
+    }
+  }
+
+  /// The refusal that holds for the user's next connection too.
+  func refusal(of user: UInt32, at now: NIODeadline) -> RefusedUser? {
+    state.withLock { state in
+      guard let refused = state.refusedUsers[user] else { return nil }
+      if refused.left == state.left, now < refused.until { return refused }
+      state.refusedUsers[user] = nil
+      return nil
+    }
+  }
 
   func add(_ connection: Connection) {
     state.withLock { state in
@@ -45,23 +100,37 @@ final class ConnectionTable: Sendable {
     }
   }
 
-  /// Counts bytes of a reply that a user has not read. False: there would be more than `limit`, and not of this one
-  /// alone; then they are not counted.
-  func addUnsent(_ bytes: Int, of uid: UInt32, atMost limit: Int) -> Bool {
+  /// Counts bytes that a client has not read. False: there would be too many, and they are not of the holder's only reply;
+  /// then they are not counted.
+  func addUnread(_ bytes: Int, of share: Share) -> Bool {
     state.withLock { state in
-      let before = state.unsent[uid, default: 0]
-      guard before == 0 || before + bytes <= limit else { return false }
-      state.unsent[uid] = before + bytes
+      if let shortage = state.unread.shortage(of: bytes, for: share) {
+        guard state.unread.count(of: share) == 0, shortage == .ofHolder || !share.isUnnamed else { return false }
+      }
+      state.unread.add(bytes, for: share)
       return true
     }
   }
 
-  func changeUnsent(by bytes: Int, of uid: UInt32) {
+  /// The same for an error in the place of a result.
+  func addReplaced(_ bytes: Int, of share: Share) -> Bool {
     state.withLock { state in
-      let left = state.unsent[uid, default: 0] + bytes
-      state.unsent[uid] = left > 0 ? left : nil
+      state.count(.unreadReplies, share)
+      guard state.replaced.take(bytes, for: share) == nil else { return false }
+      state.unread.add(bytes, for: share)
+      return true
     }
   }
+
+  /// - Parameter replaced: how many of them are of errors in the place of results.
+  func changeUnread(by bytes: Int, replaced: Int, of share: Share) {
+    state.withLock { state in
+      if bytes > 0 { state.unread.add(bytes, for: share) } else { state.unread.giveBack(-bytes, of: share) }
+      if replaced < 0 { state.replaced.giveBack(-replaced, of: share) }
+    }
+  }
+
+  func countHeldBack(_ what: SocketServer.Budgeted, _ share: Share) { state.withLock { $0.count(what, share) } }
 
   func countRefused() { state.withLock { $0.refused += 1 } }
 
@@ -74,7 +143,19 @@ final class ConnectionTable: Sendable {
   func leave(_ connection: Connection) {
     state.withLock { state in
       guard state.connections.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
-      state.tally.leave(uid: connection.caller.uid)
+      state.giveBackPlace(connection.share)
     }
+  }
+}
+
+extension ConnectionTable.State {
+  fileprivate mutating func count(_ what: SocketServer.Budgeted, _ share: Share) {
+    heldBack[what, default: 0] += 1
+    latestHeldBack = (what, share)
+  }
+
+  fileprivate mutating func giveBackPlace(_ share: Share) {
+    places.giveBack(1, of: share)
+    left &+= 1
   }
 }

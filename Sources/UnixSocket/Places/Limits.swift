@@ -5,23 +5,36 @@ extension SocketServer {
   public struct Limits: Sendable, Equatable {
     /// Bytes of one line, with its newline.
     public var line = Incoming.maximumLine
-    /// Connections of all callers but root, whose own quota (``connectionsPerUser``) nobody else can use up.
-    public var connections = 1024
-    /// Connections of one uid. A connection counts until the requests it left behind have ended too.
-    public var connectionsPerUser = 256
+    /// Connections of all callers but root and the broker's own user, whose own quota (``connectionsPerUser``) nobody else
+    /// can use up.
+    public var connections = 4096
+    /// Connections of one holder. A connection counts until the requests it left behind have ended too.
+    public var connectionsPerUser = 1024
     /// Requests of one connection that run at a time; then it is not read until one has ended.
     public var requestsInFlight = 64
+    /// Bytes of lines that are not answered: of one connection, unless it is one line; of one holder; and of all but root
+    /// and the broker's own user. Beyond it connections are not read. What lines take when they are parsed is bounded to
+    /// twice as much.
+    public var unansweredOfConnection = 1024 * 1024
+    public var unansweredPerHolder = 8 * 1024 * 1024
+    public var unanswered = 32 * 1024 * 1024
+    /// Of all budgets so much is for the callers that no rule names, together.
+    public var unnamedShare = 1.0 / 16
     /// Bytes of notifications waiting for one client to read them: beyond it it is closed.
     public var outbound = 1024 * 1024
     /// Bytes written and not yet read by the client: beyond it nothing more is read from it, and what it is owed waits in
     /// one piece. Small pieces that wait cost several times their size. The loop answers no more than that at a time.
     public var unread = 32 * 1024
-    /// Bytes of replies that wait for a client, for all clients of a user and for all of root's to read them, beyond what
-    /// the kernel takes. Beyond it a reply becomes the error `overloaded`, unless it is the only one that waits. Where
-    /// errors wait for twice as much, the connection is closed.
-    public var unsent = 4 * 1024 * 1024
-    public var unsentOfUser = 16 * 1024 * 1024
-    public var unsentOfRoot = 64 * 1024 * 1024
+    /// Bytes of replies and notifications that wait for a client, beyond what the kernel takes: of one connection, of one
+    /// holder, and of all but root and the broker's own user. Beyond it a reply becomes the error `overloaded`, unless it is
+    /// the only one that waits. Where errors wait for as much again, the connection is closed.
+    public var unsent = 1024 * 1024
+    public var unsentOfUser = 8 * 1024 * 1024
+    public var unsentOfAll = 64 * 1024 * 1024
+    /// Lines, and bytes of lines and replies, of one holder in a second, but those of cached tokens. Root and the broker's own
+    /// user have no such bound.
+    public var linesPerSecond = 10_000
+    public var bytesPerSecond = 32 * 1024 * 1024
     /// Without a request in flight and nothing received for so long: closed. Zero: never.
     public var idle = Duration.seconds(600)
     /// The same for a connection that events are sent to. Zero: never.
@@ -34,6 +47,28 @@ extension SocketServer {
     public var backlog: Int32 = 4096
 
     public init() {}
+
+    var lines: LineQueue.Limits {
+      let longest = line + LineQueue.overhead
+      func budget(_ times: Int) -> Budget.Limits {
+        // Room for two lines at least, so that one can be read while another is answered.
+        Budget.Limits(
+          all: max(2 * longest, times * unanswered), perHolder: max(2 * longest, times * unansweredPerHolder),
+          unnamedShare: unnamedShare, least: 2 * longest)
+      }
+      return LineQueue.Limits(
+        unanswered: budget(1), parsed: budget(2), perConnection: unansweredOfConnection, longest: line)
+    }
+
+    var places: Budget.Limits {
+      Budget.Limits(all: connections, perHolder: connectionsPerUser, unnamedShare: unnamedShare, least: 1)
+    }
+
+    var unreadBudget: Budget.Limits {
+      Budget.Limits(all: unsentOfAll, perHolder: unsentOfUser, unnamedShare: unnamedShare, least: 1)
+    }
+
+    var rates: Pace.Rates { Pace.Rates(lines: Double(linesPerSecond), bytes: Double(bytesPerSecond)) }
 
     /// How often the time-outs are looked at; they are late by so much at most.
     var tick: Duration {

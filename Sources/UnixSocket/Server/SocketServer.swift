@@ -91,9 +91,32 @@ public final class SocketServer: Sendable {
     public var accepted: UInt64
     /// For want of a place: too many were open, in all or of one user.
     public var refused: UInt64
+    /// How often callers had to wait, or were refused, by the budget that was used up.
+    public var heldBack: [Budgeted: UInt64] = [:]
+    /// Who that was most recently, and of what: `request_memory of uid 1000`.
+    public var latestHeldBack: String?
+    /// Bytes of requests that are not answered, and connections that wait for room.
+    public var unansweredBytes = 0
+    public var waitingForRoom = 0
   }
 
-  public var figures: Figures { table.figures }
+  /// What callers have budgets of.
+  public enum Budgeted: String, Sendable, CaseIterable {
+    /// Connections that were refused.
+    case connections
+    /// Connections that were not read, as their holder, or all, had too much unanswered.
+    case requestMemory = "request_memory"
+    /// Connections that were not read, as their holder had sent too much in a second.
+    case rate
+    /// Replies that became errors, as too much was unread.
+    case unreadReplies = "unread_replies"
+  }
+
+  public var figures: Figures {
+    var figures = table.figures
+    (figures.unansweredBytes, figures.waitingForRoom) = shared.answering.figures
+    return figures
+  }
 
   /// Binds, and returns when the socket answers.
   public func start() async throws(SocketServerError) {
@@ -109,7 +132,8 @@ public final class SocketServer: Sendable {
   private func startLoop() throws(SocketServerError) -> LoopInbox {
     let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(system: shared.system, logger: shared.logger) { socket, token, loop in
+      let loop = try SocketLoop.start(system: shared.system, limits: shared.limits, logger: shared.logger) {
+        socket, token, loop in
         ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
       }
       state.withLock { $0.loop = loop }
@@ -129,6 +153,7 @@ public final class SocketServer: Sendable {
       shared.logger.warning("\(refused) more connections were refused")
     }
     for connection in loop.connections { connection.tick(now) }
+    loop.paces.removeIdle(at: now)
     // The last answer may have been a token.
     loop.wipe()
   }

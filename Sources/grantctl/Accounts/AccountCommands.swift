@@ -85,6 +85,10 @@ struct ShowCommand: BrokerCommand {
     fields.add("Token", "generation \(account.generation)")
     fields.add("Bound to", account.token_binding.map(Self.words(binding:)))
     fields.add("Expires", time(account.expires_at, inFuture))
+    for report in account.reports ?? [] {
+      let ago = TimeText.ago(report.at, now: shell.now)
+      fields.add("Refused for", "\(report.words), \(ago): it gets the next token, others get this one", .attention)
+    }
     for token in account.tokens ?? [] {
       let place = token.resource.map { " at \($0)" } ?? ""
       let expiry = time(token.expires_at, inFuture).map { ", expires \($0)" } ?? ""

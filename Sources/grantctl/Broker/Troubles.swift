@@ -71,6 +71,13 @@ struct Troubles {
   }
 
   private mutating func add(_ account: AccountView, _ shell: Shell) {
+    if let reports = account.reports, let latest = reports.max(by: { $0.at < $1.at }) {
+      let others = reports.count > 1 ? " and \(reports.count - 1) more" : ""
+      all.append(
+        .init(
+          what: Cell("account \(account.account): its token was refused for \(latest.words)\(others)", .attention),
+          notes: ["They wait for the next one. More: `\(shell.command("show \(account.account)"))`"]))
+    }
     guard account.state != .loginRequired, account.refresh_expires_soon == true, let end = account.refresh_expires_at
     else { return }
     let login = "`\(shell.command("login \(account.provider) \(account.account)"))`"
@@ -87,6 +94,14 @@ struct Troubles {
       let notes = trouble.notes.flatMap(SafeText.lines).flatMap { SafeText.wrapped($0, columns: columns) }
       return first.map { Cell($0, trouble.what.tone).padded(to: 0, colour: colour) } + notes.map { Self.indent + $0 }
     }
+  }
+}
+
+extension AccountView.Report {
+  /// Who it was, for people.
+  var words: String {
+    let place = (user_unit ?? unit).map { " (\($0))" } ?? ""
+    return "uid \(uid)\(place)"
   }
 }
 

@@ -71,6 +71,12 @@ extension Doctor {
 
   private mutating func append(_ account: AccountView, _ result: Checked?) {
     var items = [state(account)]
+    items += (account.reports ?? []).map { report in
+      .init(
+        "reports", .warning,
+        "\(report.words) reported its token \(TimeText.ago(report.at, now: shell.now)), and waits for the next one",
+        hint: "See why a server refuses it there: its scopes, its audience, the clock. Others are served.")
+    }
     if case .success(let result) = result {
       // A grant that has ended is told by the state.
       let isEnded = account.state == .loginRequired

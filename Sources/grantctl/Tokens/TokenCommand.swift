@@ -77,8 +77,8 @@ struct RefreshCommand: BrokerCommand {
     usage: "grantctl refresh <account> [options]",
     discussion: """
       For a token that a server refuses although it should be valid; the broker refreshes by itself otherwise. The old \
-      token is not handed out again, also where the provider gives no new one now. Who may manage the account gets it \
-      tried at once; others wait as long as the last failure, or the provider, asked for.
+      one is handed out until the new one is there. Who may manage the account gets it tried at once; others wait as \
+      long as the last failure, or the provider, asked for, and have a budget.
 
       Example:
         grantctl refresh work
@@ -98,27 +98,16 @@ struct RefreshCommand: BrokerCommand {
             + shell.command("login \(ShellWord.quoted(before.provider)) \(ShellWord.quoted(named.account))")
         ])
     }
-    let answer =
-      await mayManage(shell, client)
-      ? try await shell.ask(AccountRefresh.self, .init(account: named.account, timeout: options.timeout), on: client)
-        .json
-      : try await shell.ask(
-        TokenReportRejected.self,
-        .init(account: named.account, generation: before.generation, timeout: options.timeout), on: client
-      ).json
+    let answer = try await shell.ask(
+      AccountRefresh.self, .init(account: named.account, timeout: options.timeout), on: client
+    ).json
     if shell.isJSON { return shell.say(answer) }
-    let refreshed = try Answer<TokenReportRejected>(json: answer).value().refreshed
+    let refreshed = try Answer<AccountRefresh>(json: answer).value().refreshed
     let after = try await shell.ask(AccountGet.self, .init(account: named.account), on: client).value()
     let expiry = after.expires_at.map { at in
       "expires in \(TimeText.expiry(at, now: shell.now)) (\(TimeText.date(at, in: shell.terminal.timeZone)))"
     }
     let what = refreshed ? "Refreshed" : "A newer token was there already"
     shell.terminal.say("\(what): \(Cell(named.account).text), \(expiry ?? "its expiry is not known")")
-  }
-
-  /// Asked first: a refusal would be on record. An older broker does not know the method.
-  private func mayManage(_ shell: Shell, _ client: SocketClient) async -> Bool {
-    let asked = PolicyExplain.Params(account: named.account, method: AccountRefresh.name)
-    return (try? await shell.ask(PolicyExplain.self, asked, on: client).value().allowed) ?? false
   }
 }

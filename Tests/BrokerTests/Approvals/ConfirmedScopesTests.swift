@@ -202,6 +202,7 @@ import Testing
       let release = try await waiting(rig)
       #expect(release.method == DPoPProof.name && release.scopes == ["read"])
       if isGone {
+        rig.transport.answer(.token, TokenServer.rotating)
         _ = try? await rig.call(TokenReportRejected.self, .init(account: "work", generation: 2, timeout: 1))
       }
       try await approve(rig, release)

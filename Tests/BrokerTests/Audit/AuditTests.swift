@@ -273,7 +273,7 @@ import Testing
     let lane = rig.router.cachedTokens(for: .process(.user(1000)))
     func head() -> String? { lane.reply(account: "work").map { String(decoding: $0.body.head, as: UTF8.self) } }
     #expect(head()?.contains("work-a1") == true)
-    _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
+    _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
     #expect(head()?.contains("second") == true)
     rig.reading.value = .success(.plain())
     _ = try await rig.call(BrokerReload.self, NoParams())
@@ -317,7 +317,7 @@ import Testing
 
   private func taken(_ rates: CallerRates, _ who: AuditEntry.Who, of wanted: Int = 1000) -> Int {
     var count = 0
-    while count < wanted, rates.take(who) == nil { count += 1 }
+    while count < wanted, rates.take(who, of: Holder(uid: who.uid ?? 0)) == nil { count += 1 }
     return count
   }
 
@@ -326,7 +326,7 @@ import Testing
     let rates = rates()
     let who = AuditEntry.Who(uid: 1000)
     #expect(taken(rates, who) == 20)
-    let wait = try #require(rates.take(who))
+    let wait = try #require(rates.take(who, of: Holder(uid: who.uid ?? 0)))
     #expect(wait <= .milliseconds(100))
     clock.advance(wait + .milliseconds(1))
     #expect(taken(rates, who) == 1)
@@ -341,14 +341,15 @@ import Testing
     let rates = rates()
     let (attacker, other) = (AuditEntry.Who(uid: 1000, unit: "a.service"), AuditEntry.Who(uid: 1000, unit: "b.service"))
     for _ in 1...4 {
-      #expect(rates.take(attacker) == nil)
+      #expect(rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil)
       rates.refused(attacker)
     }
-    #expect(rates.take(attacker) != nil)
+    #expect(rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) != nil)
     for _ in 1...1000 { rates.refused(attacker) }
     #expect(taken(rates, other) == 20)
     clock.advance(.seconds(2) + .milliseconds(200))
-    #expect(rates.take(attacker) == nil, "after at most a burst of debt it may go on")
+    #expect(
+      rates.take(attacker, of: Holder(uid: attacker.uid ?? 0)) == nil, "after at most a burst of debt it may go on")
   }
 
   @Test("A user has no more by starting more programs, but for a few; root's are apart, and so are others'")
@@ -364,10 +365,10 @@ import Testing
   @Test("Callers are forgotten once they are quiet, and too many share")
   func bounded() {
     let rates = rates()
-    for uid in 0..<UInt32(Limit.callerRates + 100) { _ = rates.take(.init(uid: uid)) }
+    for uid in 0..<UInt32(Limit.callerRates + 100) { _ = rates.take(.init(uid: uid), of: Holder(uid: uid)) }
     #expect(rates.count <= Limit.callerRates + 1)
     clock.advance(.seconds(10))
-    _ = rates.take(.init(uid: 1_000_000))
+    _ = rates.take(.init(uid: 1_000_000), of: .user(7))
     #expect(rates.count == 1)
   }
 

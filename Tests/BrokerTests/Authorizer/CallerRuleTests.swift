@@ -35,6 +35,20 @@ import Testing
     #expect(policy.decide(.use, method: TokenGet.name, account: "work", caller: known).isAllowed)
   }
 
+  @Test(
+    "Any rule for a caller gives it a share of its own, whatever the rule allows",
+    arguments: [
+      (Rule.Who(uid: 1000), .named), (Rule.Who(unit: "a.*"), .named), (Rule.Who(uid: 1001), .unnamed),
+      (Rule.Who(unit: "b.*"), .unnamed), (Rule.Who(), .named),
+    ] as [(Rule.Who, CallerClass)])
+  func callerClass(_ who: Rule.Who, _ expected: CallerClass) {
+    var policy = Policy(instance: .system, owner: 990, rules: [Rule(name: "r", who: who, accounts: [], access: [])])
+    #expect(policy.callerClass(of: Self.caller("a.service")) == expected)
+    #expect(policy.callerClass(of: Caller(uid: 0, gid: 0, groups: [], pid: 1)) == .privileged)
+    policy.rules = []
+    #expect(policy.callerClass(of: Self.caller("a.service")) == .unnamed)
+  }
+
   @Test("A loopback peer may what rules give its user and its unit, and nothing by its program")
   func peers() async throws {
     let rig = try await rig([

@@ -168,7 +168,7 @@ import Testing
     rig.transport.answer(.token) { _ in
       reply(#"{"access_token":"a-long-access-token","token_type":"Bearer","expires_in":3600,"refresh_token":"r"}"#)
     }
-    _ = try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 1))
+    _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
     let result = try await send(rig)
     #expect(result.body == "you said Bearer (redacted)" && result.headers["x-said"] == "Bearer (redacted)")
     let sent = rig.transport.count(.resource)

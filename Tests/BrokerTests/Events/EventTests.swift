@@ -58,6 +58,31 @@ import Testing
     let ids = Mutex<[String?]>([])
   }
 
+  @Test("A connection has one subscription and gets an event once, and nobody takes others' places")
+  func shares() async throws {
+    let rules = [Rule(name: "r", uid: nil, gid: 1, accounts: ["*"], access: [.observe])]
+    let rig = try await Rig(store: .expired("work"), configuration: .plain(rules: rules))
+    let own = FakeSession(.root)
+    for events in [["login.started"], ["account.removed"], ["account.removed", "login.started"]] {
+      _ = try await rig.call(EventsSubscribe.self, .init(events: events), on: own)
+    }
+    var sessions = (0..<Limit.subscriptionsPerHolder).map { _ in FakeSession(.user(1000, groups: [1])) }
+    for session in sessions { _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session) }
+    let one = FakeSession(.user(1000, groups: [1]))
+    #expect(await rig.reason { try await rig.call(EventsSubscribe.self, .init(events: nil), on: one) } == .overloaded)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: FakeSession(.user(1001, groups: [1])))
+    // Several users take all that is shared: root has places of its own.
+    for uid in 0..<UInt32(Limit.subscriptions) {
+      let session = FakeSession(.user(2000 + uid % 8, groups: [1]))
+      _ = try? await rig.call(EventsSubscribe.self, .init(events: nil), on: session)
+    }
+    _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: FakeSession(.root))
+    sessions.removeLast().close()
+    #expect(await eventually { (try? await rig.call(EventsSubscribe.self, .init(events: nil), on: one)) != nil })
+    _ = try await rig.call(AccountLogout.self, .init(account: "work"))
+    #expect(await eventually { own.types == ["account.removed"] })
+  }
+
   @Test("A caller without any rule cannot subscribe, and an unknown type is named")
   func aCallerWithoutAnyRuleCannotSubscribe() async throws {
     let rig = try await Rig()

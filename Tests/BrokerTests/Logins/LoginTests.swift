@@ -124,7 +124,7 @@ import Testing
   @Test func oneUserCannotFillTheTableOfPendingLogins() async throws {
     let rules = [1000, 1001].map { Rule(name: "r", uid: $0, gid: nil, accounts: ["*"], access: [.login]) }
     let rig = try await Rig(configuration: .plain(rules: rules))
-    for _ in 0..<Limit.pendingLoginsPerUser { _ = try await rig.start(as: .user(1000)) }
+    for _ in 0..<Limit.pendingLoginsPerHolder { _ = try await rig.start(as: .user(1000)) }
     #expect(await rig.reason { try await rig.start(as: .user(1000)) } == .overloaded)
     let other = try await rig.start(as: .user(1001))
     #expect(await rig.callBack(other) == .completed(account: "work", provider: "example"))
@@ -133,14 +133,14 @@ import Testing
   @Test func theLimitHoldsForLoginsThatStartAtOnce() async throws {
     let rig = try await Rig(configuration: .plain([OAuthProvider(.discovered())]))
     rig.transport.hold(.discovery)
-    let count = Limit.pendingLoginsPerUser + 40
+    let count = Limit.pendingLoginsPerHolder + 40
     let starts = (0..<count).map { _ in Task { await rig.reason { try await rig.start() } } }
     #expect(await eventually { rig.transport.held(.discovery) == 1 })
     await settle()
     rig.transport.release(.discovery)
     var refused = 0
     for start in starts where await start.value == .overloaded { refused += 1 }
-    #expect(refused == 40 && rig.store.logins.count == Limit.pendingLoginsPerUser)
+    #expect(refused == 40 && rig.store.logins.count == Limit.pendingLoginsPerHolder)
     #expect(rig.transport.count(.discovery) == 1)
   }
 

@@ -21,7 +21,7 @@ import Testing
     rig.transport.answer(.resource) { _ in reply("{}") }
     _ = try await rig.call(RequestSend.self, .init(account: "work", method: "GET", url: "https://api.example/me"))
     #expect(rig.transport.pools(.token) == [pool(.refreshes, 2 * 8 + Limit.lateAnswers + 2)])
-    #expect(rig.transport.pools(.resource) == [pool(.callers, Limit.callerConnections)])
+    #expect(rig.transport.pools(.resource) == [pool(.callers, Limit.callerConnections + 2 * Limit.callsPerHolder)])
     let login = try await rig.call(LoginStart.self, .init(provider: "example", account: "home"))
     _ = await rig.broker.handleCallback(url: login.callback(code: "home"))
     #expect(rig.transport.pools(.token).last == pool(.logins, Limit.loginConnections))

@@ -24,8 +24,8 @@ import Testing
         }
       }
     }
-    let crowd = (0..<Limit.waitersPerUser + 50).map { _ in ask("work", 1000) }
-    #expect(await eventually { await rig.broker.runtime.waiters.count >= Limit.waitersPerUser })
+    let crowd = (0..<Limit.waitersPerHolder + 50).map { _ in ask("work", 1000) }
+    #expect(await eventually { await rig.broker.runtime.waiters.count >= Limit.waitersPerHolder })
     await settle()
     let before = await rig.broker.runtime.waiters.count
     // Another user waits, and so does the broker for a token that it trades.
@@ -36,7 +36,7 @@ import Testing
     for other in others { #expect(await other.value == nil) }
     var reasons: [ErrorReason?: Int] = [:]
     for caller in crowd { reasons[await caller.value, default: 0] += 1 }
-    #expect(reasons == [nil: Limit.waitersPerUser, .overloaded: 50])
+    #expect(reasons == [nil: Limit.waitersPerHolder, .overloaded: 50])
     // The places are free again.
     rig.transport.hold(.token)
     _ = Task { try await rig.call(TokenReportRejected.self, .init(account: "work", generation: 2), as: .user(1000)) }

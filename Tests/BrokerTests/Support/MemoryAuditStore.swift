@@ -23,7 +23,7 @@ final class MemoryAuditStore: AuditStore {
 
   func lastID() async throws(StoreError) -> Int64 { records.last?.id ?? 0 }
 
-  func write(_ records: [AuditRecord]) async throws(StoreError) {
+  func write(_ records: [AuditRecord], most: Int) async throws(StoreError) {
     let failure = state.withLock { state -> StoreError? in
       guard state.failure == nil else { return state.failure }
       state.writes += 1

@@ -43,7 +43,8 @@ struct ImplicitTests {
       let refused = ["account": "alice", "generation": .integer(token.generation)] as JSON
       #expect(try await rig.failure("token.report_rejected", refused).reason == .loginRequired)
       #expect(try await rig.failure("token.get", ["account": "alice"]).reason == .loginRequired)
-      #expect(try await rig.account().state == .loginRequired)
+      // The provider says that it is alive: others may still have it.
+      #expect(try await rig.account().state == .ok)
       #expect(rig.count(.tokenRefresh) == 0)
     }
   }

@@ -98,6 +98,8 @@ struct UserInfoTests {
       for _ in 1...5 { _ = try await rig.failure("account.userinfo", ["account": "alice"]) }
       #expect(rig.count(.tokenRefresh) <= 6 && rig.count(.userinfo) <= 12)
       rig.demo.reset()
+      // Who uses the account has had enough new tokens; who manages it gets one at once.
+      _ = try await rig.call("account.refresh", ["account": "alice"])
       try await eventually("it works again") { (try? await rig.call("account.userinfo", ["account": "alice"])) != nil }
     }
   }

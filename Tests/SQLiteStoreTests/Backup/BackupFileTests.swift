@@ -93,8 +93,8 @@ struct BackupFileTests {
     let old = try changed(
       """
       ALTER TABLE logins DROP COLUMN progress; ALTER TABLE revocations DROP COLUMN context;
-      ALTER TABLE grants DROP COLUMN source_fingerprint;
-      DELETE FROM grdb_migrations WHERE identifier IN ('v4', 'v5'); PRAGMA user_version = 3
+      ALTER TABLE grants DROP COLUMN source_fingerprint; ALTER TABLE tokens DROP COLUMN reports;
+      DELETE FROM grdb_migrations WHERE identifier IN ('v4', 'v5', 'v6'); PRAGMA user_version = 3
       """)
     let state = try await store.unpack(old, with: Self.key).state
     var grants = Sample.state.grants

@@ -40,7 +40,7 @@ struct AuditFileTests {
       first: Timestamp(seconds: 5), last: Timestamp(seconds: 5))
     let first = try file()
     #expect(try await first.lastID() == 0)
-    try await first.write([record(1, uid: .max), bare])
+    try await first.write([record(1, uid: .max), bare], most: 1000)
     await first.close()
     let second = try file()
     #expect(try await second.lastID() == 2)
@@ -52,10 +52,10 @@ struct AuditFileTests {
   @Test("keeps the higher count of a record, whichever comes last")
   func counts() async throws {
     let file = try file()
-    try await file.write([record(1, to: 2000, count: 9)])
-    try await file.write([record(1, to: 1500, count: 4)])
+    try await file.write([record(1, to: 2000, count: 9)], most: 1000)
+    try await file.write([record(1, to: 1500, count: 4)], most: 1000)
     #expect(try await file.read(AuditQuestion(limit: 1)) == [record(1, to: 2000, count: 9)])
-    try await file.write([record(1, to: 3000, count: 10)])
+    try await file.write([record(1, to: 3000, count: 10)], most: 1000)
     #expect(try await file.read(AuditQuestion(limit: 1)) == [record(1, to: 3000, count: 10)])
     await file.close()
   }
@@ -63,10 +63,11 @@ struct AuditFileTests {
   @Test("answers each question with the records that it names")
   func questions() async throws {
     let file = try file()
-    try await file.write([
-      record(1), record(2, account: "home"), record(3, uid: 0, unit: nil), record(4, action: .login),
-      record(5, result: "not_permitted"), record(6, account: nil, result: "rate_limited", from: 2000, to: 3000),
-    ])
+    try await file.write(
+      [
+        record(1), record(2, account: "home"), record(3, uid: 0, unit: nil), record(4, action: .login),
+        record(5, result: "not_permitted"), record(6, account: nil, result: "rate_limited", from: 2000, to: 3000),
+      ], most: 1000)
     let cases: [((inout AuditQuestion) -> Void, [Int64])] = [
       ({ $0.account = "work" }, [5, 4, 3, 1]), ({ $0.uid = 0 }, [3]), ({ $0.unit = "mail.service" }, [6, 5, 4, 2, 1]),
       ({ $0.unit = "feed.service" }, [6, 5, 4, 3, 2, 1]), ({ $0.action = .login }, [4]),
@@ -88,7 +89,7 @@ struct AuditFileTests {
     try await file.write(
       (1...20).map { record($0, account: $0.isMultiple(of: 5) ? "work" : "home") } + [
         record(21, account: nil), record(22, account: "a?[b]"),
-      ])
+      ], most: 1000)
     let many = (1...2000).map { "x\($0)" }
     let cases: [(patterns: [String], ids: [Int64])] = [
       (["work"], [20, 15, 10]), (["w*k", "work"], [20, 15, 10]), (["*"], [22, 20, 19]), (["a?[b]"], [22]),
@@ -110,7 +111,7 @@ struct AuditFileTests {
   func refusals() async throws {
     let file = try file()
     let results = ["ok", "not_permitted", "login_required", "rate_limited", "not_delivered"]
-    try await file.write(results.enumerated().map { record(Int64($0.offset + 1), result: $0.element) })
+    try await file.write(results.enumerated().map { record(Int64($0.offset + 1), result: $0.element) }, most: 1000)
     var question = AuditQuestion(limit: 10)
     question.refusalsOnly = true
     #expect(try await file.read(question).map(\.entry.result) == ["not_delivered", "rate_limited", "not_permitted"])
@@ -120,7 +121,7 @@ struct AuditFileTests {
   @Test("forgets what is old, and the oldest where there is too much")
   func retention() async throws {
     let file = try file()
-    try await file.write((1...20).map { record($0, from: $0 * 100) })
+    try await file.write((1...20).map { record($0, from: $0 * 100) }, most: 1000)
     try await file.forget(before: Timestamp(seconds: 500), most: 100)
     #expect(try await file.read(AuditQuestion(limit: 100)).map(\.id) == (5...20).reversed())
     try await file.forget(before: Timestamp(seconds: 0), most: 3)
@@ -128,17 +129,100 @@ struct AuditFileTests {
     await file.close()
   }
 
+  private func refusal(
+    _ id: Int64, of refuser: String, _ standing: AuditRefuser.Standing = .unnamed, count: UInt64 = 1
+  ) -> AuditRecord {
+    var refusal = record(id, uid: 7, result: "not_permitted", from: 1000 + id, count: count)
+    refusal.refuser = AuditRefuser(.unit(refuser, user: nil), isNamed: standing == .named)
+    return refusal
+  }
+
+  private func kept(_ file: AuditFile) async throws -> [Int64] {
+    try await file.read(AuditQuestion(limit: 10_000)).map(\.id).sorted()
+  }
+
+  @Test("forgets refusals as they are written, the oldest of who has too many, and what happened last of all")
+  func shares() async throws {
+    let file = try file()
+    try await file.write((1...100).map { record($0) }, most: 160)
+    for id in stride(from: 101, through: 1100, by: 10) as StrideThrough<Int64> {
+      try await file.write((id..<(id + 10)).map { refusal($0, of: "a") }, most: 160)
+      #expect(try await kept(file).count <= 120)
+    }
+    #expect(try await kept(file) == Array(1...100) + Array(1081...1100))
+    // Another does not have to go for it, and what happens later goes before both.
+    try await file.write([refusal(2000, of: "b", .named)], most: 160)
+    try await file.write((2001...2045).map { record($0) }, most: 160)
+    #expect(try await kept(file) == Array(1...100) + Array(1087...1100) + Array(2000...2045))
+    try await file.write((3001...3010).map { record($0) }, most: 160)
+    #expect(try await kept(file) == Array(6...100) + Array(1092...1100) + Array(2000...2045) + Array(3001...3010))
+    await file.close()
+  }
+
+  @Test("knows after a restart who has how many, and keeps a refusal that is counted still")
+  func sharesAfterRestart() async throws {
+    let first = try file()
+    try await first.write((1...20).map { refusal($0, of: "a") }, most: 160)
+    await first.close()
+    let second = try file()
+    var latest = refusal(1, of: "a", count: 9)
+    latest.last = Timestamp(seconds: 9000)
+    try await second.write([latest, refusal(21, of: "a"), refusal(22, of: "b")], most: 160)
+    #expect(try await kept(second) == [1] + Array(3...22))
+    await second.close()
+  }
+
+  @Test("forgets very many in pieces, where the limit was lowered")
+  func lowered() async throws {
+    let file = try file()
+    try await file.write((1...25_000).map { refusal($0, of: "a\($0 % 100)", .named) }, most: 1_000_000)
+    try await file.forget(before: Timestamp(seconds: 0), most: 1600)
+    #expect(try await kept(file).count == 1600)
+    await file.close()
+  }
+
+  @Test("of the first version gets the shares; refusals of that time count as of callers that no rule names")
+  func upgrade() async throws {
+    try FileManager.default.createDirectory(atPath: folder.state, withIntermediateDirectories: true)
+    let old = try DatabaseQueue(path: folder.state + "/audit.db")
+    try await old.write { db in
+      try db.execute(
+        sql: """
+          CREATE TABLE audit (id INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
+            count INTEGER NOT NULL, action TEXT NOT NULL, method TEXT NOT NULL, account TEXT, provider TEXT, uid INTEGER,
+            pid INTEGER, unit TEXT, user_unit TEXT, exe TEXT, scopes TEXT, generation INTEGER, rule TEXT,
+            result TEXT NOT NULL, detail TEXT) STRICT;
+          CREATE INDEX audit_by_account ON audit (account, id);
+          CREATE INDEX audit_by_end ON audit (last);
+          PRAGMA application_id = \(0x6772_6e61); PRAGMA user_version = 1;
+          """)
+      for id in 1...200 {
+        try db.execute(
+          sql: """
+            INSERT INTO audit (id, first, last, count, action, method, uid, result)
+            VALUES (?, ?, ?, 1, 'release', 'token.get', 7, ?)
+            """, arguments: [id, id * 1000, id * 1000, id > 50 ? "not_permitted" : "ok"])
+      }
+    }
+    try old.close()
+    let file = AuditFile(folder: folder.state)
+    #expect(try await kept(file) == Array(1...200))
+    try await file.write([record(201)], most: 160)
+    #expect(try await kept(file) == Array(1...50) + Array(181...201))
+    await file.close()
+  }
+
   @Test("of a newer version is refused, and not harmed")
   func newer() async throws {
     let first = try file()
-    try await first.write([record(1)])
+    try await first.write([record(1)], most: 1000)
     await first.close()
     let queue = try DatabaseQueue(path: first.path)
     try await queue.write { try $0.execute(sql: "PRAGMA user_version = 99") }
     try queue.close()
     let second = try file()
-    let error = await #expect(throws: StoreError.self) { try await second.write([record(2)]) }
-    #expect(error == .newer(path: second.path, found: 99, known: 1))
+    let error = await #expect(throws: StoreError.self) { try await second.write([record(2)], most: 1000) }
+    #expect(error == .newer(path: second.path, found: 99, known: 2))
     await second.close()
     let after = try DatabaseQueue(path: first.path)
     #expect(try await after.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM audit") } == 1)
@@ -148,14 +232,14 @@ struct AuditFileTests {
   func damaged() async throws {
     let first = try file()
     try Data("this is no database, and never was one".utf8).write(to: URL(fileURLWithPath: first.path))
-    let error = await #expect(throws: StoreError.self) { try await first.write([record(1)]) }
+    let error = await #expect(throws: StoreError.self) { try await first.write([record(1)], most: 1000) }
     guard case .corrupt(_, let detail) = error else {
       Issue.record("\(String(describing: error))")
       return
     }
     #expect(detail.contains("audit.db.damaged"))
     #expect(FileManager.default.fileExists(atPath: first.path + ".damaged"))
-    try await first.write([record(1)])
+    try await first.write([record(1)], most: 1000)
     #expect(try await first.read(AuditQuestion(limit: 9)) == [record(1)])
     await first.close()
   }
@@ -163,10 +247,10 @@ struct AuditFileTests {
   @Test("that is removed or replaced while it is open is begun anew", arguments: [false, true])
   func removed(isReplaced: Bool) async throws {
     let file = try file()
-    try await file.write([record(1)])
+    try await file.write([record(1)], most: 1000)
     for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: file.path + suffix) }
     if isReplaced { try #require(FileManager.default.createFile(atPath: file.path, contents: nil)) }
-    try await file.write([record(2)])
+    try await file.write([record(2)], most: 1000)
     let other = AuditFile(folder: folder.state)
     #expect(try await other.read(AuditQuestion(limit: 9)).map(\.id) == [2])
     await other.close()

@@ -78,10 +78,10 @@ struct ProcessTests {
     // Another connection keeps the log from being taken in when the first one closes.
     let reader = try DatabaseQueue(path: folder.database)
     let database = try DatabaseQueue(path: folder.database)
-    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA user_version = 6") }
+    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA user_version = 7") }
     let contents = try folder.contents(folder.database)
     let log = try folder.contents(folder.database + "-wal")
-    #expect(throws: StoreError.newer(path: folder.database, found: 6, known: 5)) { try folder.open() }
+    #expect(throws: StoreError.newer(path: folder.database, found: 7, known: 6)) { try folder.open() }
     #expect(try folder.contents(folder.database) == contents)
     #expect(try folder.contents(folder.database + "-wal") == log)
     try database.close()

@@ -65,7 +65,7 @@ struct MigrationTests {
     try await store.commit(Sample.everything)
     #expect(try await store.load() == Sample.state)
     await store.close()
-    #expect(try version() == 5)
+    #expect(try version() == 6)
     let again = try folder.open()
     #expect(try await again.load() == Sample.state)
     await again.close()
@@ -98,7 +98,7 @@ struct MigrationTests {
     #expect(try await store.load() == StoredState())
     try await store.commit(Sample.everything)
     await store.close()
-    #expect(try version() == 5)
+    #expect(try version() == 6)
   }
 
   @Test("is refused untouched under another key")

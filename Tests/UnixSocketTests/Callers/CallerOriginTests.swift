@@ -31,6 +31,43 @@ import Testing
     #expect(found?.unit == unit && found?.userUnit == userUnit)
   }
 
+  @Test(
+    "A user's slice is that of the tree's root alone",
+    arguments: [
+      ("0::/user.slice/user-1001.slice/user@1001.service/app.slice/ssh.service\n", 1001),
+      ("0::/user.slice/user-1001.slice/session-3.scope\n", 1001),
+      ("0::/user.slice\n", nil), ("0::/user.slice/user-x.slice/a.scope\n", nil),
+      ("0::/system.slice/a.service/user.slice/user-1001.slice/b.scope\n", nil),
+      ("0::/user-1001.slice/a.scope\n", nil),
+    ] as [(String, UInt32?)])
+  func slice(_ contents: String, _ user: UInt32?) {
+    #expect(CGroup(contents)?.userSlice == user)
+  }
+
+  @Test(
+    "What a user holds is theirs in their slice and under their subordinate ids; a unit of the system has its own",
+    arguments: [
+      (0, 1001, "x.scope", .root), (77, nil, nil, .owner),
+      (1001, 1001, "user@1001.service", .user(1001)), (100_007, 1001, "session-3.scope", .user(1001)),
+      (1001, nil, nil, .user(1001)), (100_007, nil, nil, .user(1001)), (165_536, nil, nil, .user(165_536)),
+      (231_072, nil, nil, .user(2002)), (296_700, nil, nil, .user(296_608)),
+      (33, nil, "web.service", .unit("web.service", user: nil)),
+      (61_200, nil, "dynamic.service", .unit("dynamic.service", user: nil)),
+      (1001, nil, "cron.service", .unit("cron.service", user: 1001)),
+      (100_007, nil, "cron.service", .unit("cron.service", user: 1001)),
+    ] as [(UInt32, UInt32?, String?, Holder)])
+  func holder(_ uid: UInt32, _ slice: UInt32?, _ unit: String?, _ holder: Holder) throws {
+    let folder = NSTemporaryDirectory() + "grantd-subuid-" + UUID().uuidString
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let subuid = "anna:100000:65536\n2002:231072:65536\n\nnobody-known:296608:65536\nbroken:x:1\n"
+    try subuid.write(toFile: folder + "/subuid", atomically: true, encoding: .utf8)
+    try "root:x:0:0::/:\nanna:x:1001:1001::/home/anna:/bin/sh\n".write(
+      toFile: folder + "/passwd", atomically: true, encoding: .utf8)
+    let subordinates = SubordinateUsers(file: folder + "/subuid", users: folder + "/passwd")
+    #expect(Holder(uid: uid, slice: slice, unit: unit, subordinates, own: 77) == holder)
+  }
+
   @Test("Whether the process still runs is asked after all was read: before, the number could become another's")
   func order() throws {
     let child = Process()

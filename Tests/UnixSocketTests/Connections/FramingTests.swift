@@ -18,7 +18,7 @@ import Testing
           case .tooLong: frames.append("!")
           }
           taken += 1
-          return taken < stopAfter
+          return taken < stopAfter ? .next : .stop
         }
       }
       read.withUnsafeBytes { take($0) }

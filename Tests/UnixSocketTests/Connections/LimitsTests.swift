@@ -25,7 +25,11 @@ import Testing
       let next = try served.client()
       try await next.send(tokenGet(2))
       #expect(try await next.json()["id"] == 2)
-      #expect(served.server.figures == .init(connections: 2, accepted: 3, refused: 1))
+      #expect(
+        served.server.figures
+          == .init(
+            connections: 2, accepted: 3, refused: 1, heldBack: [.connections: 1],
+            latestHeldBack: served.server.figures.latestHeldBack))
     }
   }
 
@@ -111,20 +115,6 @@ import Testing
     #expect(refusals.refused(at: at(15)) == nil)
     #expect(refusals.refused(at: at(20)) == 1)
     #expect(refusals.refused(at: at(40)) == 0)
-  }
-
-  @Test("root has a quota of its own", arguments: [(uid: UInt32(0), admitted: 2), (uid: 1000, admitted: 1)])
-  func rootHasAQuotaOfItsOwn(uid: UInt32, admitted: Int) {
-    var limits = SocketServer.Limits()
-    limits.connections = 1
-    limits.connectionsPerUser = 2
-    var tally = Tally(limits: limits)
-    #expect(tally.enter(uid: 2000) == nil)
-    #expect(tally.enter(uid: 2000) == .ofAll(connections: 1))
-    tally.leave(uid: 2000)
-    let answers = (0..<3).map { _ in tally.enter(uid: uid) == nil }
-    #expect(answers.filter(\.self).count == admitted)
-    #expect(tally.enter(uid: uid) == (uid == 0 ? .ofUser(0, connections: 2) : .ofAll(connections: 1)))
   }
 
   @Test("a connection runs so many requests and is not read until one has ended")

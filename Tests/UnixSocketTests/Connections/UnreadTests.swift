@@ -58,8 +58,8 @@ import Testing
       return credentials
     }
     let change: (inout SocketServer.Limits) -> Void = {
-      $0.unsentOfUser = uid == 0 ? 1 : 500_000
-      $0.unsentOfRoot = uid == 0 ? 500_000 : 1
+      $0.unsentOfUser = 500_000
+      $0.unsentOfAll = uid == 0 ? 1 : 64_000_000
     }
     try await Served.with(change, system: system) { served in
       let idle = try served.client()

@@ -200,6 +200,8 @@ import Testing
       }
     }
 
+    func callerClass(of principal: Principal) -> CallerClass { .named }
+
     func cachedTokens(for principal: Principal) -> any CachedTokens { Tokens(self) }
 
     func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> { .success(.null) }

@@ -32,7 +32,7 @@ extension Target {
         case .tooLong: frames.append(.tooLong)
         }
         taken += 1
-        return taken < stopAfter
+        return taken < stopAfter ? .next : .stop
       }
     }
     var rest = stream[...]

@@ -22,14 +22,16 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
   public var token_binding: String?
   public var tokens: [NarrowedToken]?
   public var renewable: Bool?
+  public var reports: [Report]?
 
   public init(
     account: String, provider: String, state: AccountState, identity: Identity?, scopes: [String], generation: Int64,
     expires_at: Int64?, next_refresh_at: Int64?, refresh_expires_at: Int64?, refresh_expiry_learned: Bool? = nil,
     refresh_expires_soon: Bool? = nil, refresh_issued_at: Int64? = nil, last_refresh_at: Int64?, logged_in_at: Int64,
     last_error: LastError?, grant: String? = nil, token_binding: String? = nil, tokens: [NarrowedToken]? = nil,
-    renewable: Bool? = nil
+    renewable: Bool? = nil, reports: [Report]? = nil
   ) {
+    self.reports = reports
     self.renewable = renewable
     self.account = account
     self.provider = provider
@@ -73,6 +75,29 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
       "email": "The e-mail address, where the provider said it.",
       "name": "The name for people, where the provider said it.",
       "username": "The name the person signs in with, where the provider said it.",
+    ]
+  }
+
+  /// A caller that reported a token which is still served to others.
+  public struct Report: Codable, Sendable, Equatable, Documented {
+    public var uid: Int64
+    public var unit: String?
+    public var user_unit: String?
+    public var generation: Int64
+    public var at: Int64
+
+    public init(uid: Int64, unit: String?, user_unit: String?, generation: Int64, at: Int64) {
+      self.uid = uid
+      self.unit = unit
+      self.user_unit = user_unit
+      self.generation = generation
+      self.at = at
+    }
+
+    public static let docs = [
+      "uid": "The caller's user.", "unit": "The system's unit that it ran in, where one is known.",
+      "user_unit": "The unit of the user's own manager, where it ran in one.",
+      "generation": "Of the token that it is not given any more.", "at": "When it said so.",
     ]
   }
 
@@ -156,6 +181,8 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
     "tokens":
       "The tokens for fewer scopes or for one resource that callers asked for: `scopes`, `resource`, `expires_at`.",
     "renewable": "Whether a new token can be had without a person.",
+    "reports":
+      "Callers that reported the token of now (`token.report_rejected`): they get the next one, others get this one.",
   ]
 }
 

@@ -1,9 +1,9 @@
 /// A new token now, for who manages the account.
 public enum AccountRefresh: RPCMethod {
   public static let name = "account.refresh"
-  public static let access = Access.manage
+  public static let access = Access.use
   public static let summary =
-    "Gets a new token from the provider now, whatever wait a failure or the provider's `Retry-After` asked for. The old token is not handed out again."
+    "Gets a new token from the provider now. The one of now is handed out until the new one is there. Who may manage the account waits for no failure's delay and no `Retry-After`; who may only use it has three new tokens at once, and one more every five minutes."
   public static let errors: [ErrorReason] = TokenReportRejected.errors + [.unsupportedByProvider]
 
   public typealias Params = ProviderQuestion.Params

@@ -107,7 +107,8 @@ public enum AuditList: RPCMethod {
       "action": "`release`: a token was handed out; `use`: the broker used one; `login`, `logout`, `policy`, `admin`.",
       "method":
         "The method of the socket; or `credential`: a unit's `LoadCredential=`; `login.completed`, `login.failed`: how a "
-        + "login ended; `backchannel_logout`: the provider ended the session; `broker.start`.",
+        + "login ended; `backchannel_logout`: the provider ended the session; `broker.start`; "
+        + "or `*`: refusals of several methods, beyond those that have records of their own.",
       "account": "The account.",
       "provider": "The provider, where the method names one.",
       "uid": "The caller's user; absent: the broker itself, or of a refusal, that the kernel did not say.",

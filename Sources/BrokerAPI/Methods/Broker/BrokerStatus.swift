@@ -26,12 +26,13 @@ public enum BrokerStatus: RPCMethod {
     public var provider_conditions: [ConditionView]?
     public var refresh_tokens_ending: Int?
     public var caller: CallerView?
+    public var held_back: HeldBackView?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
       accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
-      refresh_tokens_ending: Int? = nil, caller: CallerView? = nil
+      refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -48,7 +49,25 @@ public enum BrokerStatus: RPCMethod {
       self.provider_conditions = provider_conditions
       self.refresh_tokens_ending = refresh_tokens_ending
       self.caller = caller
+      self.held_back = held_back
     }
+  }
+
+  /// Callers that had to wait, or were refused, as a budget of `[socket]` was used up.
+  public struct HeldBackView: Codable, Sendable, Equatable, Documented {
+    public var counts: [String: Int64]
+    public var latest: String?
+
+    public init(counts: [String: Int64], latest: String?) {
+      self.counts = counts
+      self.latest = latest
+    }
+
+    public static let docs = [
+      "counts":
+        "How often since the start, by budget: `connections`, `request_memory`, `rate` and `unread_replies`.",
+      "latest": "Which budget of whom was used up most recently. Only for who may manage the broker.",
+    ]
   }
 
   public struct StoreView: Codable, Sendable, Equatable, Documented {
@@ -172,6 +191,8 @@ public enum BrokerStatus: RPCMethod {
     "refresh_tokens_ending":
       "How many refresh tokens of accounts the caller may see have ended or end soon; `account.list` has when.",
     "caller": "Who asks, and what the policy lets them do.",
+    "held_back":
+      "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",
   ]
   public static let example = MethodExample(
     params: .null,

@@ -1,0 +1,92 @@
+import BrokerAPI
+import DequeModule
+import Grants
+
+/// Who may have a provider asked now: each holder has a share of its places, and those that wait take turns. A place is
+/// held until the request is over, however long its caller waits for it.
+@BrokerActor
+final class CallPlaces {
+  private struct Line {
+    var shares = Shares(all: Limit.callerConnections, perHolder: Limit.callsPerHolder)
+    /// Whose turn is next; each has somebody in ``waiting``.
+    var turns: Deque<Holder> = []
+    var waiting: [Holder: Deque<Waiters.Key>] = [:]
+  }
+
+  private let waiters: Waiters
+  private var lines: [ProviderName: Line] = [:]
+  private var granted: Set<Waiters.Key> = []
+
+  init(_ waiters: Waiters) { self.waiters = waiters }
+
+  /// One place, until it is given back.
+  @BrokerActor
+  final class Place {
+    private var end: (@BrokerActor () -> Void)?
+
+    init(_ end: @escaping @BrokerActor () -> Void) { self.end = end }
+
+    /// Once, whoever comes first.
+    func giveBack() {
+      end?()
+      end = nil
+    }
+  }
+
+  /// Waits for a place at the provider.
+  ///
+  /// - Throws: `overloaded` where there is none in time.
+  func take(_ name: ProviderName, for holder: Holder, until deadline: Duration) async throws(RPCError) -> Place {
+    try await wait(name, holder, until: deadline)
+    return Place { [weak self] in self?.giveBack(name, of: holder) }
+  }
+
+  private func wait(_ name: ProviderName, _ holder: Holder, until deadline: Duration) async throws(RPCError) {
+    let isFirst = lines[name]?.waiting[holder] == nil
+    if isFirst, lines[name, default: Line()].shares.take(for: holder) == nil { return }
+    let key = waiters.newWork()
+    if isFirst { lines[name]?.turns.append(holder) }
+    lines[name]?.waiting[holder, default: []].append(key)
+    var refusal: RPCError?
+    do throws(RPCError) {
+      try await waiters.callerWaits(for: key, of: holder, until: deadline)
+    } catch {
+      refusal = error
+    }
+    guard granted.remove(key) == nil else { return }
+    leave(name, holder, key)
+    throw refusal
+      ?? RPCError(
+        .overloaded, "as many requests to provider \(name) are under way as \(holder) may have, or as there may be",
+        hint: "Wait for their answers, or ask again with a longer `timeout`.")
+  }
+
+  private func giveBack(_ name: ProviderName, of holder: Holder) {
+    lines[name]?.shares.giveBack(of: holder)
+    grant(name)
+    if let line = lines[name], line.shares.isEmpty, line.waiting.isEmpty { lines[name] = nil }
+  }
+
+  /// The free places go to those that wait, a holder after the other.
+  private func grant(_ name: ProviderName) {
+    for _ in 0..<(lines[name]?.turns.count ?? 0) {
+      guard let holder = lines[name]?.turns.popFirst() else { return }
+      if lines[name]?.shares.take(for: holder) == nil, let key = lines[name]?.waiting[holder]?.popFirst() {
+        granted.insert(key)
+        waiters.wake(key)
+      }
+      if lines[name]?.waiting[holder]?.isEmpty == false {
+        lines[name]?.turns.append(holder)
+      } else {
+        lines[name]?.waiting[holder] = nil
+      }
+    }
+  }
+
+  private func leave(_ name: ProviderName, _ holder: Holder, _ key: Waiters.Key) {
+    lines[name]?.waiting[holder]?.removeAll { $0 == key }
+    guard lines[name]?.waiting[holder]?.isEmpty == true else { return }
+    lines[name]?.waiting[holder] = nil
+    lines[name]?.turns.removeAll { $0 == holder }
+  }
+}

@@ -1,0 +1,113 @@
+import BrokerAPI
+
+/// On whose account the socket counts something.
+struct Share: Hashable, Sendable {
+  let holder: Holder
+  let callerClass: CallerClass
+
+  /// It takes nothing of what the others share.
+  var hasOwnPlaces: Bool { holder.hasOwnPlaces }
+  /// It is of the small share that all callers without a rule have together.
+  var isUnnamed: Bool { callerClass == .unnamed && !hasOwnPlaces }
+
+  /// For people.
+  var text: String { isUnnamed ? "\(holder), which no rule names" : "\(holder)" }
+}
+
+/// How much of something callers hold: connections, or bytes. Each holder has a share. All callers that no rule names have
+/// one small share together, and each of their holders a part of it.
+struct Budget: Sendable {
+  /// What there is too little of.
+  enum Shortage: Sendable, Equatable {
+    case ofHolder
+    case ofUnnamed
+    case ofAll
+  }
+
+  struct Limits: Sendable, Equatable {
+    var all: Int
+    var perHolder: Int
+    var unnamed: Int
+    var perUnnamed: Int
+
+    /// Of the part that all callers without a rule have together, one of them has so much.
+    static let partOfUnnamed = 4
+
+    /// - Parameters:
+    ///   - unnamedShare: the part of `all` that callers without a rule have together.
+    ///   - least: what each of them has at least.
+    init(all: Int, perHolder: Int, unnamedShare: Double, least: Int) {
+      self.all = all
+      self.perHolder = perHolder
+      unnamed = min(all, max(least, Int(Double(all) * unnamedShare)))
+      perUnnamed = min(perHolder, max(least, unnamed / Self.partOfUnnamed))
+    }
+  }
+
+  let limits: Limits
+  private var shares: Shares
+  private var unnamed: Shares
+
+  init(_ limits: Limits) {
+    self.limits = limits
+    shares = Shares(all: limits.all, perHolder: limits.perHolder)
+    unnamed = Shares(all: limits.unnamed, perHolder: limits.perUnnamed)
+  }
+
+  func shortage(of amount: Int, for share: Share) -> Shortage? {
+    if share.isUnnamed, let shortage = unnamed.shortage(of: amount, for: share.holder) {
+      return shortage == .ofHolder ? .ofHolder : .ofUnnamed
+    }
+    return switch shares.shortage(of: amount, for: share.holder) {
+    case nil: nil
+    case .ofHolder: .ofHolder
+    case .ofAll: .ofAll
+    }
+  }
+
+  /// Nil where it was taken, else what there is too little of.
+  mutating func take(_ amount: Int, for share: Share) -> Shortage? {
+    if let shortage = shortage(of: amount, for: share) { return shortage }
+    add(amount, for: share)
+    return nil
+  }
+
+  /// Takes it also where there is too little.
+  mutating func add(_ amount: Int, for share: Share) {
+    shares.add(amount, for: share.holder)
+    if share.isUnnamed { unnamed.add(amount, for: share.holder) }
+  }
+
+  mutating func giveBack(_ amount: Int, of share: Share) {
+    shares.giveBack(amount, of: share.holder)
+    if share.isUnnamed { unnamed.giveBack(amount, of: share.holder) }
+  }
+
+  func count(of share: Share) -> Int {
+    share.isUnnamed ? unnamed.count(of: share.holder) : shares.count(of: share.holder)
+  }
+
+  /// What the holder may have at most.
+  func limit(of share: Share) -> Int { share.isUnnamed ? limits.perUnnamed : limits.perHolder }
+
+  var used: Int { shares.sharedCount }
+  var usedByUnnamed: Int { unnamed.sharedCount }
+
+  /// Who holds the most beside this one, of those whose holdings cause the shortage; nil: nobody has more.
+  func largest(beside share: Share, _ shortage: Shortage) -> Holder? {
+    switch shortage {
+    case .ofHolder: nil
+    case .ofUnnamed: unnamed.largest(beside: share.holder)
+    case .ofAll: shares.largest(beside: share.holder)
+    }
+  }
+
+  /// For people, who shall see which limit it is.
+  func text(_ shortage: Shortage, of share: Share, _ what: String) -> String {
+    switch shortage {
+    case .ofHolder: "\(limit(of: share)) \(what) of \(share.holder)"
+    case .ofUnnamed: "\(limits.unnamed) \(what) of callers without a rule"
+    case .ofAll: "\(limits.all) \(what)"
+    }
+  }
+}

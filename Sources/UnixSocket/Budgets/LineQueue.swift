@@ -1,0 +1,225 @@
+import BrokerAPI
+import Synchronization
+
+/// The lines that wait to be parsed. Each holder has a queue, and the queues take turns; all callers without a rule have one
+/// turn together. Parsing takes many times a line's bytes and milliseconds, so a few lines at a time are parsed, and whoever
+/// has sent thousands delays another by one of them.
+///
+/// A line is counted from the moment that it is read to its answer. Where there is no room the connection is not read; as
+/// soon as there is, those that wait are resumed in order.
+final class LineQueue: Sendable {
+  struct Limits: Sendable, Equatable {
+    /// Bytes of lines that are not answered.
+    var unanswered: Budget.Limits
+    /// Bytes that lines take when they are parsed and not answered, by estimate.
+    var parsed: Budget.Limits
+    /// Bytes of unanswered lines of one connection, unless it is one line.
+    var perConnection: Int
+    /// Of a line that is not read to its end.
+    var longest: Int
+  }
+
+  struct Line: Sendable {
+    let bytes: [UInt8]
+    let connection: Connection
+    let charge: Int
+  }
+
+  /// What a line is counted as, besides its bytes: a task, and its place in the queue.
+  static let overhead = 512
+  /// A parsed value with its share of the array, object or text that it is in.
+  static let bytesPerValue = 64
+
+  fileprivate enum Cause: Hashable, Sendable {
+    case holder(Share)
+    case unnamed
+    case all
+  }
+
+  fileprivate struct State {
+    var unanswered: Budget
+    var parsed: Budget
+    var named = Turns<Share, Line>()
+    var unnamed = Turns<Share, Line>()
+    /// Turns of others since those without a rule had theirs.
+    var sinceUnnamed = 0
+    var workers = 0
+    /// Workers that have a line of a caller without a rule.
+    var unnamedWorkers = 0
+    var waiting: [Cause: [Connection]] = [:]
+  }
+
+  private let limits: Limits
+  private let workers: Int
+  private let state: Mutex<State>
+
+  init(_ limits: Limits, workers: Int) {
+    self.limits = limits
+    self.workers = workers
+    state = Mutex(State(unanswered: Budget(limits.unanswered), parsed: Budget(limits.parsed)))
+  }
+
+  // MARK: for the loop
+
+  enum Admission: Equatable {
+    case taken
+    /// The connection has too much unanswered; its own next answer resumes it.
+    case afterOwnAnswer
+    /// The connection is resumed when there is room.
+    case whenThereIsRoom
+  }
+
+  /// - Parameter reserved: what was reserved for the line; 0 afterwards.
+  func add(_ line: UnsafeRawBufferPointer, of connection: Connection, reserved: inout Int) -> Admission {
+    let charge = line.count + Self.overhead
+    let own = connection.unansweredBytes
+    guard own == 0 || own + charge <= limits.perConnection else { return .afterOwnAnswer }
+    let share = connection.share
+    let isAdmitted = state.withLock { state in
+      if reserved > 0 {
+        state.unanswered.giveBack(reserved, of: share)
+        state.unanswered.add(charge, for: share)
+      } else if let shortage = state.unanswered.take(charge, for: share) {
+        state.enlist(shortage, connection)
+        return false
+      }
+      return true
+    }
+    guard isAdmitted else { return .whenThereIsRoom }
+    reserved = 0
+    connection.begin(1, bytes: charge)
+    let entry = Line(bytes: [UInt8](line), connection: connection, charge: charge)
+    state.withLock { state in
+      if share.isUnnamed { state.unnamed.append(entry, for: share) } else { state.named.append(entry, for: share) }
+    }
+    return .taken
+  }
+
+  /// What was reserved for a line that is not whole yet, so that it can be read to its end; 0: the connection is resumed when
+  /// there is room.
+  func reserve(for connection: Connection) -> Int {
+    let amount = limits.longest + Self.overhead
+    return state.withLock { state in
+      guard let shortage = state.unanswered.take(amount, for: connection.share) else { return amount }
+      state.enlist(shortage, connection)
+      return 0
+    }
+  }
+
+  func giveBack(_ reserved: Int, of share: Share) {
+    let resumed = state.withLock { state in
+      state.unanswered.giveBack(reserved, of: share)
+      return state.resumable(share, limits.longest + Self.overhead)
+    }
+    for connection in resumed { connection.roomCame() }
+  }
+
+  /// A connection was resumed and has taken what it wanted: the next one has its turn.
+  func passOn(_ share: Share) { giveBack(0, of: share) }
+
+  /// The connection ends.
+  func forget(_ connection: Connection) {
+    state.withLock { state in
+      for cause in [Cause.holder(connection.share), .unnamed, .all] {
+        state.waiting[cause]?.removeAll { $0 === connection }
+      }
+    }
+  }
+
+  // MARK: for the workers
+
+  /// Whether one more worker is to be started; it is counted.
+  func takeWorker() -> Bool {
+    state.withLock { state in
+      guard state.workers < workers, !(state.named.isEmpty && state.unnamed.isEmpty) else { return false }
+      state.workers += 1
+      return true
+    }
+  }
+
+  /// The line whose turn it is; nil: the worker ends.
+  ///
+  /// - Parameter done: what the worker has done.
+  func next(after done: Line?) -> Line? {
+    state.withLock { state in
+      if done?.connection.share.isUnnamed == true { state.unnamedWorkers -= 1 }
+      let line = state.next()
+      if line == nil { state.workers -= 1 }
+      if line?.connection.share.isUnnamed == true { state.unnamedWorkers += 1 }
+      return line
+    }
+  }
+
+  /// The memory that a parsed line takes until it is answered. It is counted also where it is too much: then no other line of
+  /// the holder is parsed before that.
+  static func parsed(_ line: Line, values: Int) -> Int { line.charge + values * bytesPerValue }
+
+  func begin(parsed bytes: Int, of share: Share) { state.withLock { $0.parsed.add(bytes, for: share) } }
+
+  func answered(_ connection: Connection, charge: Int, parsed bytes: Int = 0) {
+    let share = connection.share
+    connection.answered(bytes: charge)
+    let resumed = state.withLock { state in
+      if bytes > 0 { state.parsed.giveBack(bytes, of: share) }
+      state.unanswered.giveBack(charge, of: share)
+      return state.resumable(share, limits.longest + Self.overhead)
+    }
+    for connection in resumed { connection.roomCame() }
+  }
+
+  // MARK: figures
+
+  /// Bytes of unanswered lines, of all but root and the broker's own user.
+  var unansweredBytes: Int { state.withLock { $0.unanswered.used } }
+  /// Connections that wait for room.
+  var waitingConnections: Int { state.withLock { $0.waiting.values.reduce(0) { $0 + $1.count } } }
+}
+
+extension LineQueue.State {
+  fileprivate mutating func enlist(_ shortage: Budget.Shortage, _ connection: Connection) {
+    let cause: LineQueue.Cause =
+      switch shortage {
+      case .ofHolder: .holder(connection.share)
+      case .ofUnnamed: .unnamed
+      case .ofAll: .all
+      }
+    waiting[cause, default: []].append(connection)
+  }
+
+  /// The first connection of each cause for which there is room for any line.
+  fileprivate mutating func resumable(_ share: Share, _ room: Int) -> [Connection] {
+    guard !waiting.isEmpty else { return [] }
+    var resumed: [Connection] = []
+    func take(_ cause: LineQueue.Cause, where isRoom: Bool) {
+      guard isRoom, let first = waiting[cause]?.first else { return }
+      waiting[cause]?.removeFirst()
+      if waiting[cause]?.isEmpty == true { waiting[cause] = nil }
+      resumed.append(first)
+    }
+    take(.holder(share), where: unanswered.count(of: share) + room <= unanswered.limit(of: share))
+    take(.unnamed, where: unanswered.usedByUnnamed + room <= unanswered.limits.unnamed)
+    take(.all, where: unanswered.used + room <= unanswered.limits.all)
+    return resumed
+  }
+
+  fileprivate mutating func next() -> LineQueue.Line? {
+    // One of theirs for each round of the others.
+    if sinceUnnamed >= named.keys, let taken = unnamed.take(where: mayBeParsed) {
+      sinceUnnamed = 0
+      return taken.element
+    }
+    if let taken = named.take(where: mayBeParsed) {
+      sinceUnnamed += 1
+      return taken.element
+    }
+    return unnamed.take(where: mayBeParsed)?.element
+  }
+
+  /// One line at least is worked on for each holder, and for all callers without a rule.
+  private func mayBeParsed(_ share: Share) -> Bool {
+    // One worker at most is theirs, so that there is another for everybody else.
+    if share.isUnnamed, unnamedWorkers > 0 { return false }
+    let own = share.isUnnamed ? parsed.usedByUnnamed : parsed.count(of: share)
+    return own == 0 || parsed.shortage(of: 1, for: share) == nil
+  }
+}

@@ -1,0 +1,115 @@
+import BrokerAPI
+import Glibc
+import Synchronization
+
+/// Whose the subordinate user ids are (subuid(5)). The files of this machine alone are read: a name server that hangs
+/// must not keep callers.
+final class SubordinateUsers: Sendable {
+  struct Range: Sendable, Equatable {
+    var first: UInt32
+    var count: UInt32
+    var owner: UInt32
+
+    func contains(_ uid: UInt32) -> Bool { uid >= first && uid - first < count }
+  }
+
+  private struct State {
+    var ranges: [Range] = []
+    var seen: FileStamp?
+  }
+
+  private struct FileStamp: Equatable {
+    var seconds: Int
+    var nanoseconds: Int
+    var size: Int
+
+    init?(_ path: String) {
+      var status = stat()
+      guard stat(path, &status) == 0 else { return nil }
+      (seconds, nanoseconds, size) = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec, Int(status.st_size))
+    }
+  }
+
+  static let shared = SubordinateUsers()
+
+  /// Bytes of either file that are read.
+  private static let longest = 1 << 20
+  /// Below it there are users of the system and login users (useradd(8), SUB_UID_MIN is far above it).
+  private static let lowest: UInt32 = 65_536
+
+  private let state = Mutex(State())
+  private let file: String
+  private let users: String
+
+  init(file: String = "/etc/subuid", users: String = "/etc/passwd") {
+    self.file = file
+    self.users = users
+  }
+
+  /// Whose this user id is; nil: nobody's but its own.
+  func owner(of uid: UInt32) -> UInt32? {
+    guard uid >= Self.lowest else { return nil }
+    return state.withLock { state in
+      let stamp = FileStamp(file)
+      if stamp != state.seen {
+        state.ranges = read()
+        state.seen = stamp
+      }
+      return state.ranges.first { $0.contains(uid) }?.owner
+    }
+  }
+
+  private func read() -> [Range] {
+    guard let text = try? CallerOrigin.contents(of: file, atMost: Self.longest) else { return [] }
+    let names = (try? CallerOrigin.contents(of: users, atMost: Self.longest)).map(Self.uids) ?? [:]
+    return Self.ranges(text, names)
+  }
+
+  /// `name:first:count` or `uid:first:count` in a line. Ranges of a name that is not known stay one holder's: the range's
+  /// first id stands for its owner.
+  static func ranges(_ text: String, _ names: [Substring: UInt32]) -> [Range] {
+    text.split(separator: "\n").compactMap { line in
+      let fields = line.split(separator: ":", omittingEmptySubsequences: false)
+      guard fields.count == 3, let first = UInt32(fields[1]), let count = UInt32(fields[2]), count > 0 else {
+        return nil
+      }
+      return Range(first: first, count: count, owner: names[fields[0]] ?? UInt32(fields[0]) ?? first)
+    }
+  }
+
+  private static func uids(_ passwd: String) -> [Substring: UInt32] {
+    var uids: [Substring: UInt32] = [:]
+    for line in passwd.split(separator: "\n") {
+      let fields = line.split(separator: ":", omittingEmptySubsequences: false)
+      if fields.count > 2, let uid = UInt32(fields[2]) { uids[fields[0]] = uid }
+    }
+    return uids
+  }
+}
+
+extension Holder {
+  /// Users below it are the system's own; from the upper bound on they are transient (login.defs(5), systemd's UIDS-GIDS).
+  private static let loginUsers: Range<UInt32> = 1000..<60_001
+
+  /// - Parameters:
+  ///   - slice: whose user slice the process is in; nil: in none.
+  ///   - unit: the system's unit that it runs in.
+  init(
+    uid: UInt32, slice: UInt32?, unit: String?, _ subordinates: SubordinateUsers = .shared, own: UInt32 = geteuid()
+  ) {
+    if uid == 0 {
+      self = .root
+    } else if uid == own {
+      self = .owner
+    } else if let slice, slice != 0 {
+      self = .user(slice)
+    } else {
+      let owner = subordinates.owner(of: uid)
+      if let unit {
+        self = .unit(unit, user: owner ?? (Self.loginUsers.contains(uid) ? uid : nil))
+      } else {
+        self = .user(owner ?? uid)
+      }
+    }
+  }
+}

@@ -1,0 +1,176 @@
+import BrokerAPI
+import Logging
+import TestSupport
+import Testing
+
+@testable import Broker
+
+/// Who has no right to anything neither fills the audit trail nor the log.
+@Suite struct AuditFloodTests {
+  private let journal = LoggedLines()
+  private let clock = ManualClock()
+  private let store = MemoryAuditStore()
+
+  private func trail() -> AuditTrail {
+    AuditTrail(
+      store: store, logger: journal.logger(), now: { [clock] in clock.now }, uptime: { [clock] in clock.elapsed })
+  }
+
+  /// Each from a control group of its own, which a user's manager lets the user name.
+  private func refuse(
+    _ trail: AuditTrail, _ times: Int, _ refuser: AuditRefuser, uid: UInt32 = 1000, from first: Int = 0
+  ) {
+    for number in first..<(first + times) {
+      trail.note(
+        AuditEntry(
+          action: .release, method: "token.get", account: "work",
+          who: .init(uid: uid, unit: "user@\(uid).service", userUnit: "a\(number).service"), result: "not_permitted"),
+        refuser: refuser)
+    }
+  }
+
+  private func written(_ trail: AuditTrail) async -> [AuditRecord] {
+    await trail.flush()
+    return store.records
+  }
+
+  @Test(
+    "Refusals of one holder have so many records, whatever its programs are called, and one that counts the others",
+    arguments: [
+      (AuditRefuser(.user(1000), isNamed: true), AuditBudgets.named),
+      (AuditRefuser(.user(1000), isNamed: false), AuditBudgets.unnamed), (.unknown, AuditBudgets.unnamed),
+      (AuditRefuser(.unit("a.service", user: nil), isNamed: false), AuditBudgets.unnamed),
+    ])
+  func records(_ refuser: AuditRefuser, budget: Int) async throws {
+    let trail = trail()
+    refuse(trail, 5000, refuser)
+    let records = await written(trail)
+    #expect(records.count == budget + 1 && records.map(\.count).reduce(0, +) == 5000)
+    let others = try #require(records.last)
+    #expect(others.entry.method == "*" && others.count == UInt64(5000 - budget) && others.entry.account == nil)
+    #expect(
+      others.sentence
+        == "\(5000 - budget) more refusals of \(refuser.name), beyond those recorded one by one")
+    refuse(trail, 1000, refuser, from: 5000)
+    let later = await written(trail)
+    #expect(later.count == records.count && later.last?.id == others.id && later.last?.count == others.count + 1000)
+    clock.advance(.seconds(60))
+    refuse(trail, 5000, refuser, from: 6000)
+    #expect(await written(trail).count == 2 * budget + 1)
+  }
+
+  @Test("All that no rule names have a budget together, and each holder a record that counts")
+  func together() async {
+    let trail = trail()
+    for uid in 1...10 as ClosedRange<UInt32> {
+      refuse(trail, 100, AuditRefuser(.user(uid), isNamed: false), uid: uid)
+    }
+    let records = await written(trail)
+    #expect(records.count == AuditBudgets.allUnnamed + 10 && records.map(\.count).reduce(0, +) == 1000)
+    #expect(Set(records.filter { $0.entry.method == "*" }.map(\.entry.who.uid)) == Set(1...10))
+  }
+
+  @Test("A user has no more with subordinate user ids, and more holders than are kept are counted together")
+  func holders() async {
+    let trail = trail()
+    for uid in 100_000..<100_500 as Range<UInt32> {
+      refuse(trail, 1, AuditRefuser(.user(1000), isNamed: false), uid: uid)
+    }
+    #expect(await written(trail).count == AuditBudgets.unnamed + 1)
+    for uid in 0..<UInt32(3 * AuditBudgets.holders) {
+      refuse(trail, 1, AuditRefuser(.user(2000 + uid), isNamed: false), uid: uid)
+    }
+    #expect(await written(trail).count <= AuditBudgets.allUnnamed + AuditBudgets.holders + 2)
+  }
+
+  @Test("Root's and the owner's refusals have a record each, and an event is one whatever is refused")
+  func others() async {
+    let trail = trail()
+    let release = AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1))
+    trail.note(release)
+    refuse(trail, 100, AuditRefuser(.root, isNamed: false), uid: 0)
+    refuse(trail, 100, AuditRefuser(.owner, isNamed: false), uid: 7000)
+    for uid in 1...30 as ClosedRange<UInt32> {
+      refuse(trail, 100, AuditRefuser(.user(uid), isNamed: true), uid: uid)
+    }
+    trail.note(release)
+    let records = await written(trail)
+    #expect(records.first?.entry == release && records.first?.count == 2)
+    #expect(records.count { $0.entry.who.uid == 0 } == 100 && records.count { $0.entry.who.uid == 7000 } == 100)
+  }
+
+  @Test("The log has so many lines a minute of refusals, and how many more there were")
+  func lines() async {
+    let trail = trail()
+    for round in 0..<20 {
+      for uid in 1...40 as ClosedRange<UInt32> {
+        refuse(trail, 100, AuditRefuser(.user(uid), isNamed: false), uid: uid, from: 100 * round)
+      }
+      _ = await written(trail)
+    }
+    #expect(journal.all.count == Limit.auditLogLinesUnnamed)
+    clock.advance(.seconds(30))
+    _ = await written(trail)
+    let last = journal.all.last?.text
+    #expect(
+      last?.hasSuffix("more refusals are in the audit trail alone: `grantctl audit --refused`") == true, "\(last ?? "")"
+    )
+    let count = journal.all.count
+    trail.note(AuditEntry(action: .logout, method: "account.logout", account: "work", who: .init(uid: 1)))
+    _ = await written(trail)
+    #expect(journal.all.count == count + 1, "events are logged all the same")
+  }
+
+  @Test("Names that a caller chose are escaped in lines of the log")
+  func escapes() async {
+    let trail = trail()
+    let who = AuditEntry.Who(
+      uid: 1000, unit: "user@1000.service", userUnit: "a\u{1B}[31m\u{202E}.service", executable: "/tmp/\u{9B}x")
+    for method in ["token.get", "account.get"] {
+      trail.note(
+        AuditEntry(action: .use, method: method, account: "\u{2028}", who: who, result: "not_permitted"),
+        refuser: .unknown)
+    }
+    trail.note(AuditEntry(action: .use, method: "token.get", who: .init(uid: 1, executable: "/a\u{1B}/\u{1B}c")))
+    _ = await written(trail)
+    #expect(journal.all.count == 3)
+    for line in journal.all {
+      #expect(!line.whole.unicodeScalars.contains { $0.value < 0x20 || [0x9B, 0x2028, 0x202E].contains($0.value) })
+    }
+    #expect(journal.all.first?.text.contains("user unit a\\u{1b}[31m\\u{202e}.service (uid 1000)") == true)
+  }
+
+  @Test("At the broker's door, by whom rules name and by whom none does")
+  func atTheDoor() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let rule = Rule(name: "a", uid: 1000, gid: nil, accounts: ["home"], access: [.use])
+    var configuration = BrokerConfiguration.plain(rules: [rule])
+    configuration.callerLimits.burst = 1_000_000
+    let rig = try await Rig(store: store, configuration: configuration)
+    for (uid, budget) in [(1000, AuditBudgets.named), (1001, AuditBudgets.unnamed)] as [(UInt32, Int)] {
+      for number in 1...200 {
+        let caller = Caller(
+          uid: uid, gid: uid, groups: [], pid: 7, unit: "user@\(uid).service", userUnit: "a\(number).service")
+        #expect(
+          await rig.reason { try await rig.call(TokenGet.self, .init(account: "work"), as: caller) } == .notPermitted)
+      }
+      await rig.broker.trail.flush()
+      let records = rig.audit.sinceStart.filter { $0.entry.who.uid == uid }
+      #expect(records.count == budget + 1 && records.map(\.count).reduce(0, +) == 200)
+    }
+  }
+}
+
+@Suite struct LogBudgetTests {
+  @Test("So many lines a minute, and the number of the others with the next")
+  func budget() {
+    var budget = LogBudget(30)
+    let start = Duration.seconds(1000)
+    #expect((0..<50).map { _ in budget.take(at: start) }.compactMap { $0 } == Array(repeating: 0, count: 30))
+    #expect(budget.due(at: start) == nil && budget.omitted == 20)
+    #expect(budget.take(at: start + .seconds(2)) == 20)
+    #expect(budget.take(at: start + .seconds(2)) == nil)
+    #expect(budget.due(at: start + .seconds(10)) == 1 && budget.due(at: start + .seconds(10)) == nil)
+  }
+}

@@ -1,0 +1,64 @@
+import Testing
+
+@testable import Broker
+
+/// What a trail of 160 records forgets.
+@Suite struct AuditSharesTests {
+  typealias Refuser = AuditCounts.Refuser
+
+  private static let (a, b) = (Refuser(name: "a", standing: .unnamed), Refuser(name: "b", standing: .unnamed))
+  private static let (c, d) = (Refuser(name: "c", standing: .unnamed), Refuser(name: "d", standing: .named))
+  private static let e = Refuser(name: "e", standing: .named)
+
+  private struct Case: CustomStringConvertible {
+    var description: String
+    var events: Int
+    var refusals: [Refuser: Int]
+    var excess: [Refuser?: Int]
+
+    init(_ description: String, events: Int, _ refusals: [Refuser: Int], _ excess: [Refuser?: Int]) {
+      self.description = description
+      self.events = events
+      self.refusals = refusals
+      self.excess = excess
+    }
+  }
+
+  private static let cases = [
+    Case("nothing", events: 0, [:], [:]), Case("full", events: 150, [a: 5, d: 5], [:]),
+    Case("events alone", events: 170, [:], [nil: 10]),
+    Case("one holder has an eighth", events: 0, [a: 25, d: 30], [a: 5, d: 10]),
+    Case("those that no rule names a quarter", events: 0, [a: 20, b: 18, c: 6], [a: 3, b: 1]),
+    Case("refusals go before events", events: 145, [a: 10, d: 15], [d: 7, a: 3]),
+    Case("of who has most", events: 140, [a: 4, d: 20, e: 8], [d: 12]),
+    Case("down to a sixteenth, which is theirs", events: 160, [a: 5, d: 20], [d: 15, nil: 10]),
+    Case("a few refusals stay in a trail full of events", events: 160, [a: 3], [nil: 3]),
+  ]
+
+  @Test("The oldest of who has too many are forgotten, and refusals before events", arguments: cases)
+  private func excess(_ one: Case) {
+    var counts = AuditCounts()
+    counts.events = one.events
+    counts.refusals = one.refusals
+    #expect(AuditShares(most: 160).excess(of: counts) == one.excess)
+  }
+
+  @Test("Whatever the numbers, each share is kept, no event goes for a refusal, and nothing more than needed")
+  func invariants() {
+    var random = SystemRandomNumberGenerator()
+    let refusers = (0..<12).map { Refuser(name: "\($0)", standing: $0 < 8 ? .unnamed : .named) }
+    for _ in 0..<500 {
+      var counts = AuditCounts()
+      counts.events = Int.random(in: 0...2000, using: &random)
+      for refuser in refusers { counts.add(refuser, Int.random(in: 0...300, using: &random)) }
+      let before = counts
+      let shares = AuditShares(most: 1600)
+      for (refuser, count) in shares.excess(of: counts) { counts.add(refuser, -count) }
+      #expect(counts.all <= 1600 && counts.refusals.values.allSatisfy { $0 > 0 && $0 <= shares.perHolder })
+      #expect(counts.refusals.filter { $0.key.standing == .unnamed }.values.reduce(0, +) <= shares.unnamed)
+      #expect(counts.events >= min(before.events, 1600 - shares.refusals))
+      #expect(counts.events == before.events || counts.refused <= shares.refusals)
+      #expect(shares.excess(of: counts).isEmpty)
+    }
+  }
+}

@@ -1,0 +1,30 @@
+import Foundation
+import Grants
+import Providers
+import TestSupport
+import Testing
+
+@testable import Broker
+
+/// Logout tokens that no provider made: anybody who reaches the endpoint can send them.
+@Suite(.timeLimit(.minutes(1))) struct ForgedLogoutTests {
+  @Test("A flood of forged logout tokens has so many lines of the log a minute, and one with the number of the others")
+  func flood() async throws {
+    let journal = LoggedLines()
+    let settings = ProviderSettings.plain { $0.backchannelLogout = true }
+    let rig = try await Rig(configuration: .plain([NamingProvider(settings)]), logger: journal.logger())
+    func lines() -> [String] { journal.all.map(\.text).filter { $0.contains("logout token") } }
+    for _ in 1...1000 {
+      guard
+        case .refused = await rig.broker.handleLogout(provider: "example", form: Data("logout_token=e30.e30.AAAA".utf8))
+      else { return #expect(Bool(false), "a forged token was taken") }
+    }
+    #expect(lines().count == Limit.logoutRefusalLines)
+    #expect(
+      await eventually {
+        rig.clock.advance(.seconds(10))
+        return lines().last == "refused \(1000 - Limit.logoutRefusalLines) more logout tokens"
+      })
+    #expect(lines().count == Limit.logoutRefusalLines + 1)
+  }
+}

@@ -1,0 +1,150 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// What one caller says of a token, and what it means to the others.
+@Suite(.timeLimit(.minutes(1))) struct ReportTests {
+  private static let attacker = Caller(uid: 1001, gid: 1001, groups: [], pid: 7)
+  private static let neighbour = Caller(uid: 1002, gid: 1002, groups: [], pid: 8)
+  private static let unit = Caller(uid: 1001, gid: 1001, groups: [], pid: 9, unit: "mail.service")
+
+  private func rig(_ store: MemoryStore? = nil, clock: ManualClock = ManualClock()) async throws -> Rig {
+    let rules = [1001, 1002].map { (uid: UInt32) in
+      Rule(name: "\(uid)", uid: uid, gid: nil, accounts: ["*"], access: [.use, .observe])
+    }
+    var own = store
+    if own == nil {
+      own = MemoryStore()
+      try await own?.signIn("work")
+    }
+    return try await Rig(clock: clock, store: own ?? MemoryStore(), configuration: .plain(rules: rules))
+  }
+
+  private func token(_ rig: Rig, _ caller: Caller) async throws -> TokenGet.Result {
+    try await rig.call(TokenGet.self, .init(account: "work"), as: caller)
+  }
+
+  private func report(_ rig: Rig, _ generation: Int64, _ caller: Caller) async throws -> TokenReportRejected.Result {
+    try await rig.call(TokenReportRejected.self, .init(account: "work", generation: generation, timeout: 5), as: caller)
+  }
+
+  @Test(
+    "Where the provider fails, a report keeps the token from its reporter alone: neither others nor its user's units")
+  func othersKeepIt() async throws {
+    let rig = try await rig()
+    for caller in [Self.attacker, Self.neighbour, Self.unit] { #expect(try await token(rig, caller).generation == 1) }
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await report(rig, 1, Self.attacker) } == .temporarilyUnavailable)
+    for caller in [Self.neighbour, Self.unit, .root] { #expect(try await token(rig, caller).generation == 1) }
+    #expect(rig.cached("work") != nil)
+    #expect(await rig.reason { try await token(rig, Self.attacker) } == .temporarilyUnavailable)
+    let view = try await rig.view("work")
+    #expect(view.reports?.map(\.uid) == [1001] && view.reports?.first?.unit == nil)
+    // Another process and another run know it.
+    let restarted = try await self.rig(rig.store, clock: rig.clock)
+    restarted.transport.answer(.token, TokenServer.failing(.notSent))
+    #expect(await restarted.reason { try await token(restarted, Self.attacker) } == .temporarilyUnavailable)
+    #expect(try await token(restarted, Self.neighbour).generation == 1)
+  }
+
+  @Test("One refresh for a generation, however many report it; then everybody has the new token")
+  func once() async throws {
+    let rig = try await rig()
+    for caller in [Self.attacker, Self.neighbour, Self.unit] { _ = try await token(rig, caller) }
+    rig.transport.hold(.token)
+    let reports = [Self.attacker, Self.neighbour, Self.unit].map { caller in
+      Task { try await report(rig, 1, caller).generation }
+    }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    await settle()
+    #expect(try await token(rig, .root).generation == 1, "others are served while it is refreshed")
+    rig.transport.release(.token)
+    for report in reports { #expect(try await report.value == 2) }
+    #expect(rig.transport.count(.token) == 1)
+    #expect(try await rig.view("work").reports == nil)
+  }
+
+  @Test("Who reports each token is slowed down, alone")
+  func paced() async throws {
+    let rig = try await rig()
+    for generation in 1...3 {
+      #expect(try await token(rig, Self.attacker).generation == Int64(generation))
+      _ = try await report(rig, Int64(generation), Self.attacker)
+    }
+    _ = try await token(rig, Self.attacker)
+    let error = await #expect(throws: RPCError.self) { try await report(rig, 4, Self.attacker) }
+    #expect(error?.reason == .temporarilyUnavailable && error?.retry_after == 300)
+    #expect(try await token(rig, Self.neighbour).generation == 4)
+    #expect(try await report(rig, 4, Self.neighbour).generation == 5)
+    // It has the new one as well.
+    #expect(try await token(rig, Self.attacker).generation == 5)
+    #expect(await rig.reason { try await report(rig, 5, Self.attacker) } == .temporarilyUnavailable)
+    rig.clock.advance(.seconds(300))
+    #expect(try await token(rig, Self.attacker).generation == 6)
+  }
+
+  @Test("A report counts for what was handed out to the caller alone")
+  func handedOut() async throws {
+    let rig = try await rig()
+    // Of an earlier run: it may have been.
+    #expect(try await report(rig, 1, Self.attacker).generation == 2)
+    let error = await #expect(throws: RPCError.self) { try await report(rig, 2, Self.neighbour) }
+    #expect(error?.reason == nil)
+    #expect(error?.code == RPCError.invalidParams("").code && error?.message.contains("not handed out") == true)
+    // From the cache as well as from the broker.
+    _ = try await token(rig, .root)
+    #expect(rig.cached("work", as: Self.neighbour) != nil)
+    #expect(try await report(rig, 2, Self.neighbour).generation == 3)
+  }
+
+  @Test("Nothing ends a grant without a refresh token but the provider's own word", arguments: [true, false])
+  func withoutRefreshToken(isAlive: Bool) async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", refreshes: false)
+    let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
+    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)], rules: rules))
+    rig.transport.answer(.userinfo) { _ in isAlive ? reply(#"{"sub":"work"}"#) : HTTPResponse(status: 401) }
+    _ = try await token(rig, Self.attacker)
+    for _ in 0..<(isAlive ? 5 : 1) {
+      #expect(await rig.reason { try await report(rig, 1, Self.attacker) } == .loginRequired)
+    }
+    #expect(rig.transport.count(.userinfo) == 1)
+    if isAlive {
+      #expect(try await token(rig, .root).generation == 1)
+      #expect(try await rig.view("work").state == .ok)
+      #expect(await rig.reason { try await token(rig, Self.attacker) } == .loginRequired)
+    } else {
+      #expect(await rig.reason { try await token(rig, .root) } == .loginRequired)
+      #expect(try await rig.view("work").state == .loginRequired)
+    }
+  }
+
+  @Test("account.refresh refuses nothing: the old token is served until the new one is there, and whenever none comes")
+  func refresh() async throws {
+    let rig = try await rig()
+    _ = try await token(rig, Self.neighbour)
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    for _ in 0..<4 {
+      #expect(
+        await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "work")) } == .temporarilyUnavailable)
+      #expect(try await token(rig, Self.neighbour).generation == 1)
+      #expect(try await token(rig, .root).generation == 1)
+    }
+    rig.clock.advance(.seconds(3000))
+    rig.transport.answer(.token, TokenServer.rotating)
+    #expect(await eventually { (try? await rig.call(AccountRefresh.self, .init(account: "work")).refreshed) == true })
+    // Who may use the account may ask for it, within a budget; who manages it as often as it likes.
+    for _ in 0..<3 {
+      _ = try await rig.call(AccountRefresh.self, .init(account: "work"), as: Self.neighbour)
+    }
+    #expect(
+      await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "work"), as: Self.neighbour) }
+        == .temporarilyUnavailable)
+    for _ in 0..<5 { #expect(try await rig.call(AccountRefresh.self, .init(account: "work")).refreshed) }
+  }
+}

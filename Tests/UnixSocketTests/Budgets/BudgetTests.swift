@@ -1,0 +1,61 @@
+import BrokerAPI
+import Testing
+
+@testable import UnixSocket
+
+@Suite struct BudgetTests {
+  private static func share(_ uid: UInt32, _ callerClass: CallerClass = .named) -> Share {
+    Share(holder: uid == 0 ? .root : .user(uid), callerClass: callerClass)
+  }
+
+  private let limits = Budget.Limits(all: 100, perHolder: 40, unnamedShare: 0.2, least: 4)
+
+  @Test("callers without a rule have one share together, and each holder a quarter of it") func unnamed() {
+    var budget = Budget(limits)
+    #expect(limits.unnamed == 20 && limits.perUnnamed == 5)
+    #expect(budget.take(6, for: Self.share(1000, .unnamed)) == .ofHolder)
+    for uid in UInt32(1000)..<1004 { #expect(budget.take(5, for: Self.share(uid, .unnamed)) == nil) }
+    #expect(budget.take(1, for: Self.share(1004, .unnamed)) == .ofUnnamed)
+    // Of what the others have, nothing is missing but that.
+    #expect(budget.take(40, for: Self.share(2000)) == nil)
+    #expect(budget.take(40, for: Self.share(2001)) == nil)
+    #expect(budget.take(1, for: Self.share(2002)) == .ofAll)
+    #expect(budget.take(40, for: Self.share(0)) == nil)
+    budget.giveBack(5, of: Self.share(1000, .unnamed))
+    #expect(budget.take(5, for: Self.share(2002)) == nil)
+  }
+
+  @Test("a user some of whose programs have a rule has both shares") func both() {
+    var budget = Budget(limits)
+    #expect(budget.take(5, for: Self.share(1000, .unnamed)) == nil)
+    #expect(budget.take(1, for: Self.share(1000, .unnamed)) == .ofHolder)
+    #expect(budget.take(35, for: Self.share(1000)) == nil)
+    #expect(budget.count(of: Self.share(1000, .unnamed)) == 5 && budget.count(of: Self.share(1000)) == 40)
+  }
+
+  @Test("small settings still leave each caller the least that it needs") func least() {
+    let limits = Budget.Limits(all: 100, perHolder: 50, unnamedShare: 0.01, least: 10)
+    #expect(limits.unnamed == 10 && limits.perUnnamed == 10)
+  }
+
+  @Test("what is taken and given back in any order leaves nothing behind", arguments: 1...5) func random(seed: UInt64) {
+    var numbers = Seeded(state: seed)
+    var budget = Budget(limits)
+    var held: [(amount: Int, share: Share)] = []
+    for _ in 0..<5000 {
+      if Bool.random(using: &numbers), !held.isEmpty {
+        let one = held.remove(at: Int.random(in: 0..<held.count, using: &numbers))
+        budget.giveBack(one.amount, of: one.share)
+      } else {
+        let callerClass: CallerClass = Bool.random(using: &numbers) ? .named : .unnamed
+        let share = Self.share(UInt32.random(in: 0..<6, using: &numbers), callerClass)
+        let amount = Int.random(in: 1...9, using: &numbers)
+        if budget.take(amount, for: share) == nil { held.append((amount, share)) }
+      }
+      #expect(budget.used <= limits.all && budget.usedByUnnamed <= limits.unnamed)
+    }
+    for one in held { budget.giveBack(one.amount, of: one.share) }
+    #expect(budget.used == 0 && budget.usedByUnnamed == 0)
+    #expect((0..<6).allSatisfy { budget.count(of: Self.share($0)) == 0 })
+  }
+}
