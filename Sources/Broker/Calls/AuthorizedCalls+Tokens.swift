@@ -138,39 +138,49 @@ extension AuthorizedCalls {
     return .init(claims: try claims(String(decoding: info.claims, as: UTF8.self)))
   }
 
-  /// Whether the provider still knows the account's token, as introspection or userinfo tells; nil: it does not say.
+  /// Whether the provider still knows the account's token, as introspection, userinfo or its list of sessions tells; nil:
+  /// it does not say.
   func isAlive(_ account: AccountName, until deadline: Duration) async -> Bool? {
-    if let answer = await answer(
-      .introspection, account, until: deadline,
-      { token, _, target in
-        target.provider.introspection(of: token.accessToken, hint: "access_token", metadata: target.metadata)
-      })
-    {
-      // An introspection that is refused tells of this client, or of the token that authenticates it.
-      if case .success(let introspection) = answer { return introspection.active }
+    let introspection = await answer(.introspection, account, until: deadline) { token, _, target in
+      target.provider.introspection(of: token.accessToken, hint: "access_token", metadata: target.metadata)
     }
-    switch await answer(
-      .userinfo, account, until: deadline,
-      { token, saved, target in
-        target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
-      })
-    {
-    case .success?: return true
-    case .failure(.tokenRefused)?: return false
-    case .failure?, nil: return nil
+    // An introspection that is refused tells of this client, or of the token that authenticates it.
+    if case .success(let told)? = introspection { return told.active }
+    let info = await answer(.userinfo, account, until: deadline) { token, saved, target in
+      target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
+    }
+    if let info { return Self.isAlive(info) }
+    guard let name = accounts[account]?.saved.provider, providers[name]?.provider.logoutTraits.listsSessions == true
+    else { return nil }
+    let sessions = await answer(nil, account, until: deadline) { token, saved, target in
+      target.provider.sessions(of: saved, token: token, metadata: target.metadata)
+    }
+    return sessions.flatMap { Self.isAlive($0) }
+  }
+
+  private static func isAlive<Output>(_ answer: Result<Output, ProviderFailure>) -> Bool? {
+    switch answer {
+    case .success: true
+    case .failure(.tokenRefused): false
+    case .failure: nil
     }
   }
 
   /// What the provider answers to a question by the token that is there, whoever reported it; nil: it cannot be asked.
   private func answer<Output: Sendable>(
-    _ endpoint: Endpoint, _ account: AccountName, until deadline: Duration,
+    _ endpoint: Endpoint?, _ account: AccountName, until deadline: Duration,
     _ step: (SavedToken, SavedGrant, ProviderEndpoints) -> Step<Output>
   ) async -> Result<Output, ProviderFailure>? {
     guard let grant = accounts[account], let token = grant.token, engine.isOwn(token, grant.saved),
-      let target = try? await providers.endpoints(of: grant.saved.provider, with: endpoint),
+      let target = await target(of: grant.saved.provider, endpoint),
       accounts[account]?.token?.accessToken == token.accessToken, providers.isCurrent(target)
     else { return nil }
     return try? await outcome(step(token, grant.saved, target), target, in: nil, until: deadline)
+  }
+
+  private func target(of name: ProviderName, _ endpoint: Endpoint?) async -> ProviderEndpoints? {
+    if let endpoint { return try? await providers.endpoints(of: name, with: endpoint) }
+    return try? await providers.endpoints(of: name).get()
   }
 
   private func claims(_ text: String) throws(RPCError) -> [String: JSON] {

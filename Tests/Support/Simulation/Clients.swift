@@ -234,6 +234,8 @@ extension World {
     }
     guard !wasRejected, !isForResource, error.reason != .loginRequired, error.reason != .shuttingDown,
       let saved = disk.contents.tokens[account.key], !account.reported.contains(saved.accessToken.exposed),
+      // All callers of this world are one reporter.
+      saved.reports.isEmpty,
       let end = saved.expiresAt, end > wall + .seconds(1), now - steppedAt > 31 * second,
       saved.issuedAt <= wall
     else { return }

@@ -258,6 +258,7 @@ async def silent_names(stage):
     for connection in list(stage.server.connections):
         connection.reset()
     names.asked()
+
     async def again(name):
         # As who manages the account: reports have a budget.
         with contextlib.suppress(Refused):
