@@ -192,6 +192,10 @@ public final class Broker {
     await declared.take()
   }
 
+  /// Does nothing, in the turn of who calls it.
+  nonisolated func haveTurn() async { await turn() }
+  private func turn() {}
+
   // MARK: What happens by itself
 
   /// Does what is due when it is due, until the task is cancelled. Each sleep is short enough for a wall clock that steps.

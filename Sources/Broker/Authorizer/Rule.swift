@@ -20,6 +20,8 @@ public struct Rule: Sendable, Equatable {
     public var uid: UInt32?
     /// The primary or a supplementary group.
     public var gid: UInt32?
+    /// Whether ``gid`` matches subordinate user ids, too: a user can give their own groups to all of theirs.
+    public var subordinates = false
     /// The system's unit, `*` standing for any run of characters.
     public var unit: String?
     /// The unit of the user's own manager; means nothing without ``uid``.
@@ -64,14 +66,19 @@ extension Rule.Who {
       return found.map { wildcard(wanted, matches: $0) } ?? false
     }
     return (uid == nil || uid == caller.uid)
-      && (gid == nil || gid == caller.gid || gid.map(caller.groups.contains) ?? false)
+      && (gid == nil || isInGroup(caller) && (subordinates || !caller.isSubordinate))
       && fits(unit, caller.unit) && fits(userUnit, caller.userUnit) && fits(executable, caller.executable)
   }
+
+  private func isInGroup(_ caller: Caller) -> Bool { gid == caller.gid || gid.map(caller.groups.contains) ?? false }
 
   /// The first thing that the caller is not, for people; nil: it is all of it.
   func mismatch(_ caller: Caller) -> String? {
     if let uid, uid != caller.uid { return "the caller's uid is \(caller.uid), not \(uid)" }
-    if let gid, gid != caller.gid, !caller.groups.contains(gid) { return "the caller is not in group \(gid)" }
+    if let gid, !isInGroup(caller) { return "the caller is not in group \(gid)" }
+    if gid != nil, caller.isSubordinate, !subordinates {
+      return "uid \(caller.uid) is a subordinate user id, and the rule is for a group without `subordinates = true`"
+    }
     return Self.mismatch("unit", unit, caller.unit)
       ?? Self.mismatch("unit of its user's manager", userUnit, caller.userUnit)
       ?? Self.mismatch("executable", executable, caller.executable)

@@ -17,6 +17,8 @@ public struct Router: Dispatcher {
 
   public func cachedTokens(for principal: Principal) -> any CachedTokens { CachedLane(cache, principal) }
 
+  public func settle() async { await broker.haveTurn() }
+
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
     guard let method = Methods.named(request.method) as? any Served.Type else {
       let answer = Result<JSON, RPCError>.failure(Methods.notFound(request.method))

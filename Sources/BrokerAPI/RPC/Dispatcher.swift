@@ -15,8 +15,10 @@ public struct Caller: Sendable, Hashable {
   public var userUnit: String?
   /// The path of its executable; nil where the kernel does not let the broker see it.
   public var executable: String?
-  /// On whose account it is counted what it holds.
+  /// The holder that this caller's resources are charged to.
   public var holder: Holder
+  /// Its user id is in a range that `/etc/subuid` gives to a user.
+  public var isSubordinate = false
 
   /// - Parameter holder: nil: what the user id alone tells.
   public init(
@@ -73,6 +75,14 @@ public protocol Dispatcher: Sendable {
 
   /// Everything else. Runs in a task of its own; ends within the method's deadline.
   func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError>
+
+  /// Returns when what was asked before has had its turn at the broker. Who waits for that before the next request keeps
+  /// the broker's own queue short, which knows no holders.
+  func settle() async
+}
+
+extension Dispatcher {
+  public func settle() async { await Task.yield() }
 }
 
 /// The fast road of one connection: what was found out about its caller is kept.

@@ -9,6 +9,7 @@ struct RuleDraft {
   var user: String?
   var gid: UInt32?
   var group: String?
+  var subordinates = false
   var unit: String?
   var userUnit: String?
   var executable: String?
@@ -38,6 +39,10 @@ extension Sections {
       Key("uid", .id, \.uid, "The caller's user, by number."),
       Key("group", .name, \.group, "A group of the caller, by name."),
       Key("gid", .id, \.gid, "A group of the caller, by number."),
+      Key(
+        "subordinates", .flag, \.subordinates, standard: "false",
+        "With `group` or `gid`: whether the rule is also for user ids of a range in `/etc/subuid`, such as those of rootless "
+          + "containers, which have the groups that their user gives them."),
       Key(
         "unit", unitPattern, \.unit,
         "The system's unit that the caller runs in, such as `mail-sync.service`; `*` stands for any run of characters."),
@@ -120,9 +125,10 @@ extension RuleDraft {
     let gid = gid ?? id(of: group, "group", in: table, by: sources.group, report: &report)
     guard let accounts, access != nil || !methods.isEmpty, namesCaller != anyone else { return nil }
     guard (user == nil || uid != nil) && (group == nil || gid != nil) else { return nil }
+    var who = Rule.Who(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable)
+    who.subordinates = subordinates
     return Rule(
-      name: name ?? place.description,
-      who: .init(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable), accounts: accounts,
+      name: name ?? place.description, who: who, accounts: accounts,
       access: Set(access ?? []), methods: Set(methods), scopes: scopes.map(Set.init),
       confirm: confirm ? confirmTimeout : nil)
   }

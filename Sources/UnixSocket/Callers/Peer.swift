@@ -53,6 +53,7 @@ struct Peer: ~Copyable {
         throw error
       }
     }
+    caller.isSubordinate = SubordinateUsers.shared.owner(of: credentials.uid) != nil
     caller.holder = Holder(uid: credentials.uid, slice: slice, unit: caller.unit)
     self.caller = caller
     self.pidfd = pidfd

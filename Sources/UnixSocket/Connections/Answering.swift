@@ -47,8 +47,8 @@ final class Answering: Sendable {
       while let line = lines.next(after: done) {
         answer(line)
         done = line
-        // The tasks of other requests have their turn between two lines.
-        await Task.yield()
+        // The line's request is at the broker by now: a holder with many has no more than one a worker in its queue.
+        await dispatcher.settle()
       }
     }
   }

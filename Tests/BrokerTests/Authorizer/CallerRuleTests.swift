@@ -127,4 +127,17 @@ import Testing
     #expect(try await rig.call(LoginWait.self, wait, as: mailer).state == .pending)
     #expect(try await rig.call(LoginCancel.self, cancel, as: mailer).cancelled)
   }
+
+  @Test("A rule on a group is not for a subordinate user id that has the group, unless it says so")
+  func subordinates() {
+    var who = Rule.Who(gid: 500)
+    var caller = Caller(uid: 100_007, gid: 1, groups: [500], pid: 1)
+    #expect(who.matches(caller) && who.mismatch(caller) == nil)
+    caller.isSubordinate = true
+    #expect(!who.matches(caller))
+    #expect(who.mismatch(caller)?.contains("subordinates = true") == true)
+    who.subordinates = true
+    #expect(who.matches(caller) && who.mismatch(caller) == nil)
+    #expect(Rule.Who(uid: 100_007).matches(caller))
+  }
 }
