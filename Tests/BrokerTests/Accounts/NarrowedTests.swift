@@ -309,4 +309,19 @@ import Testing
     #expect(await rig.reason { try await get(rig, resource: Self.files) } == .scopeNotGranted)
     #expect(rig.transport.count(.token) == 0)
   }
+
+  @Test(
+    "A resource that the provider answers as if the grant had ended ends it only where it has",
+    arguments: [true, false])
+  func doubted(isDead: Bool) async throws {
+    let rig = try await rig()
+    rig.transport.answer(.token) { request throws(TransportError) in
+      isDead || request.form["resource"] != nil
+        ? try TokenServer.refused("invalid_grant")(request) : try TokenServer.rotating(request)
+    }
+    let told = await rig.reason { try await get(rig, resource: "https://bad.example/") }
+    #expect(told == (isDead ? .loginRequired : .scopeNotGranted))
+    #expect(rig.transport.count(.token) == 2)
+    #expect(try await rig.view("work").state == (isDead ? .loginRequired : .ok))
+  }
 }

@@ -85,4 +85,40 @@ import Testing
     #expect(await last.value == .timedOut)
     #expect(rig.transport.count(.resource) == Limit.callsPerHolder)
   }
+
+  @BrokerActor private final class Granted {
+    var places: [(holder: Holder, place: CallPlaces.Place)] = []
+  }
+
+  @Test("A place that becomes free goes to the next in turn, not to those again who were first")
+  @BrokerActor func turns() async throws {
+    let rig = try await rig()
+    let places = CallPlaces(rig.broker.runtime.waiters)
+    let name = ProviderName(rawValue: "example")!
+    let end = rig.broker.runtime.clock.uptime + .seconds(60)
+    var held: [CallPlaces.Place] = []
+    for user in 1...4 as ClosedRange<UInt32> {
+      for _ in 0..<Limit.callsPerHolder { held.append(try await places.take(name, for: .user(user), until: end)) }
+    }
+    let granted = Granted()
+    var tasks: [Task<Void, any Error>] = []
+    for user in 1...5 as ClosedRange<UInt32> {
+      for _ in 0..<3 {
+        tasks.append(
+          Task { granted.places.append((.user(user), try await places.take(name, for: .user(user), until: end))) })
+        await settle()
+      }
+    }
+    for _ in 0..<2 {
+      held.removeFirst().giveBack()
+      await settle()
+    }
+    #expect(granted.places.map(\.holder) == [.user(1), .user(5)])
+    for place in held { place.giveBack() }
+    for _ in 0..<8 {
+      for (_, place) in granted.places { place.giveBack() }
+      await settle()
+    }
+    for task in tasks { try await task.value }
+  }
 }

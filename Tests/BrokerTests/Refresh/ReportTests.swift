@@ -205,4 +205,48 @@ import Testing
         == .temporarilyUnavailable)
     for _ in 0..<5 { #expect(try await rig.call(AccountRefresh.self, .init(account: "work")).refreshed) }
   }
+
+  @Test("The provider is asked once, however many report and however short they wait; its answer counts all the same")
+  func verifiedOnce() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", refreshes: false)
+    let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
+    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)], rules: rules))
+    rig.transport.hold(.userinfo)
+    rig.transport.answer(.userinfo) { _ in HTTPResponse(status: 401) }
+    _ = try await token(rig, Self.attacker)
+    for _ in 0..<20 {
+      let params = TokenReportRejected.Params(account: "work", generation: 1, timeout: 0)
+      #expect(await rig.reason { try await rig.call(TokenReportRejected.self, params, as: Self.attacker) } != nil)
+    }
+    #expect(await eventually { rig.transport.held(.userinfo) == 1 })
+    await settle()
+    #expect(rig.transport.held(.userinfo) == 1)
+    rig.transport.release(.userinfo)
+    #expect(await eventually { await rig.reason { try await token(rig, .root) } == .loginRequired })
+    #expect(rig.transport.count(.userinfo) == 1)
+  }
+
+  @Test("Tokens of ever new resources have a budget, which is nobody else's; a long min_ttl has that of reports")
+  func narrowed() async throws {
+    let rig = try await rig()
+    var served = 0
+    for number in 0..<60 {
+      // The provider's gate lets so many through in a while.
+      rig.clock.advance(.seconds(1))
+      let params = TokenGet.Params(account: "work", resource: "https://api.example/\(number)")
+      if await rig.reason({ try await rig.call(TokenGet.self, params, as: Self.attacker) }) == nil { served += 1 }
+    }
+    #expect((32...34).contains(served))
+    let other = TokenGet.Params(account: "work", resource: "https://api.example/other")
+    #expect(await rig.reason { try await rig.call(TokenGet.self, other, as: Self.neighbour) } == nil)
+    let before = rig.transport.count(.token)
+    for _ in 0..<20 {
+      rig.clock.advance(.seconds(400 / 20))
+      let params = TokenGet.Params(account: "work", min_ttl: 1e9)
+      #expect(await rig.reason { try await rig.call(TokenGet.self, params, as: Self.attacker) } == nil)
+    }
+    #expect(rig.transport.count(.token) - before <= 5)
+  }
 }
