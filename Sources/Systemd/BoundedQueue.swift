@@ -24,6 +24,14 @@ final class BoundedQueue: Sendable {
     return true
   }
 
+  /// The same as ``settle(within:)``, where nothing else is to be done meanwhile.
+  func wait(within limit: Duration) {
+    let done = DispatchSemaphore(value: 0)
+    queue.async { done.signal() }
+    let seconds = limit / .milliseconds(1)
+    _ = done.wait(timeout: .now() + .milliseconds(Int(seconds)))
+  }
+
   /// Waits for what was added so far, but no longer than `limit`.
   func settle(within limit: Duration) async {
     let (done, ended) = AsyncStream.makeStream(of: Void.self)

@@ -22,11 +22,20 @@ public struct ConsoleLogHandler: LogHandler {
   ///   - now: the time since 1970-01-01T00:00:00Z.
   ///   - write: takes a whole line, its newline included; standard error by default.
   public init(
-    now: @escaping @Sendable () -> Duration,
-    write: @escaping @Sendable (String) -> Void = ConsoleLogHandler.writeToStandardError
+    now: @escaping @Sendable () -> Duration, write: (@Sendable (String) -> Void)? = nil
   ) {
     self.now = now
-    self.write = write
+    self.write =
+      write ?? { line in
+        LogQueue.shared.add { dropped in
+          if dropped > 0 {
+            let level = Logger.Level.warning.rawValue.padding(to: 8)
+            Self.writeToStandardError(
+              "\(Self.timestamp(now())) \(level) \(LogQueue.message(dropped: dropped))\n")
+          }
+          Self.writeToStandardError(line)
+        }
+      }
   }
 
   public subscript(metadataKey key: String) -> Logger.Metadata.Value? {

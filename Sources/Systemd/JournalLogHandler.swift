@@ -26,10 +26,21 @@ public struct JournalLogHandler: LogHandler {
   ///   - identifier: `SYSLOG_IDENTIFIER`, the name shown before each message.
   ///   - send: takes one entry as `NAME=value` fields; the journal by default.
   public init(
-    identifier: String, send: @escaping @Sendable ([[UInt8]]) -> Void = JournalLogHandler.sendToJournal
+    identifier: String, send: (@Sendable ([[UInt8]]) -> Void)? = nil
   ) {
     self.identifier = identifier
-    self.send = send
+    self.send =
+      send ?? { fields in
+        LogQueue.shared.add { dropped in
+          if dropped > 0 {
+            Self.sendToJournal([
+              Self.field("MESSAGE", LogQueue.message(dropped: dropped)),
+              Self.field("PRIORITY", String(Self.priority(.warning))), Self.field("SYSLOG_IDENTIFIER", identifier),
+            ])
+          }
+          Self.sendToJournal(fields)
+        }
+      }
   }
 
   public subscript(metadataKey key: String) -> Logger.Metadata.Value? {

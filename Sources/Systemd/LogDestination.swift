@@ -14,7 +14,7 @@ public enum LogDestination: Hashable, Sendable {
     return .journal
   }
 
-  /// A handler that writes there.
+  /// A handler that writes there, by ``LogQueue/shared``.
   ///
   /// - Parameters:
   ///   - identifier: the program's name in the journal.

@@ -92,6 +92,7 @@ struct GrantdCommand: AsyncParsableCommand {
     for warning in settings.warnings { logger.warning("\(warning)") }
     do {
       try await Daemon(places: places, settings: settings, logger: logger).run()
+      LogQueue.shared.flush()
     } catch var failure as DaemonFailure {
       failure.log(to: logger)
       // The logger may write elsewhere than where a person looks.
@@ -126,11 +127,13 @@ struct GrantdCommand: AsyncParsableCommand {
   }
 
   private func fail(_ message: String, status: Int32) -> Never {
+    LogQueue.shared.flush()
     FileHandle.standardError.write(Data((message + "\n").utf8))
     Self.exit(withStatus: status)
   }
 
   private static func exit(withStatus status: Int32) -> Never {
+    LogQueue.shared.flush()
     fflush(nil)
     Glibc.exit(status)
   }

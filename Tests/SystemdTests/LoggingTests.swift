@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Logging
 import Testing
@@ -50,6 +51,21 @@ import Testing
     logger.info("\(message)", metadata: metadata)
     logger.trace("not shown")
     #expect(lines.all == ["2023-11-14T22:13:20.042Z info     \(expected)\n"])
+  }
+
+  @Test("A reader that stands still delays nobody; lines beyond the bound are dropped, and counted in the next one")
+  func queue() {
+    let (queue, written, gate) = (LogQueue(), Sent<UInt64>(), DispatchSemaphore(value: 0))
+    queue.add { _ in gate.wait() }
+    for _ in 0..<LogQueue.most + 9 { queue.add { written.append($0) } }
+    queue.flush(within: .milliseconds(10))
+    #expect(written.all.isEmpty)
+    gate.signal()
+    queue.flush(within: .seconds(20))
+    #expect(written.all.count == LogQueue.most - 1)
+    queue.add { written.append($0) }
+    queue.flush(within: .seconds(20))
+    #expect(written.all.reduce(0, +) == 10)
   }
 
   @Test("A journal entry has the journal's own fields and one per metadata key")
