@@ -39,6 +39,15 @@ extension Logins {
     try checkRoom(account, caller: caller)
   }
 
+  /// Who may name any user may have that user sign in for an account of their own: the callback would no longer prove
+  /// that the person at the browser wanted it.
+  func checkBrowser(_ user: UInt32?, caller: Caller) throws(RPCError) {
+    guard let user, user != caller.uid, !authorizer.policy.isPrivileged(caller) else { return }
+    throw RPCError(
+      .notPermitted, "params.browser_uid: \(user) is another user than the caller (\(caller.uid))",
+      hint: "Leave it out, or start the login as that user. Only root may name others.")
+  }
+
   /// The parameters that a caller asks for. A sign-in may be asked to be newer than the provider's section wants it, and
   /// not older.
   func parameters(_ params: LoginStart.Params, _ provider: any Provider) -> [String: String] {

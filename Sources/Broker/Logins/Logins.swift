@@ -20,6 +20,7 @@ final class Logins: Piece {
   private var writing: [LoginID: Waiters.Key] = [:]
   /// Exchanges whose answer may hold tokens: a stop waits for them.
   var exchangesInFlight = 0
+  let browserRefusals: BrowserRefusals
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
@@ -34,6 +35,7 @@ final class Logins: Piece {
     self.audit = audit
     self.addresses = addresses
     self.endings = endings
+    browserRefusals = BrowserRefusals(runtime)
     table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
   }
 

@@ -11,6 +11,7 @@ final class Connections {
     var configuration: CallbackListener.Configuration
     var paths: Paths
     var handler: any CallbackHandler
+    var users: CallbackListener.PeerUsers
     var logger: Logger
 
     var limits: CallbackListener.Limits { configuration.limits }
@@ -33,7 +34,7 @@ final class Connections {
   func receive(_ channel: any Channel) throws {
     let limits = context.limits
     let bodyLimit = BodyLimit(limits)
-    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit)
+    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit, peer: Peer(channel, context.users))
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.headers
     decoderLimits.maxHeaderListSize = limits.headers
@@ -61,15 +62,31 @@ final class Connections {
   /// for one exchange, and its answer must not be lost.
   ///
   /// - Parameter isWhole: the fragment is in it where there is one.
-  func complete(_ url: String, isWhole: Bool) -> EventLoopFuture<Completion>.Isolated? {
+  func complete(_ url: String, isWhole: Bool, from peer: Peer) -> EventLoopFuture<Completion>.Isolated? {
+    let handler = context.handler
+    return handle(from: peer) { browser in
+      if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }
+      return .outcome(await handler.handleCallback(url: url, from: browser))
+    }
+  }
+
+  /// Opens a link, off the loop. Nil: too many requests are being handled.
+  func open(link token: String, from peer: Peer) -> EventLoopFuture<LoginOpening>.Isolated? {
+    let handler = context.handler
+    return handle(from: peer) { await handler.openLogin(token: token, from: $0) }
+  }
+
+  private func handle<Outcome: Sendable>(
+    from peer: Peer, _ work: @escaping @Sendable (BrowserUser) async -> Outcome
+  ) -> EventLoopFuture<Outcome>.Isolated? {
     guard handlersAtWork < context.limits.handlers else { return nil }
     handlersAtWork += 1
-    let handler = context.handler
-    return run {
-      if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }
-      return .outcome(await handler.handleCallback(url: url))
-    } ended: { [self] in
-      handlersAtWork -= 1
+    return peer.user().flatMap { [self] browser in
+      run {
+        await work(browser)
+      } ended: { [self] in
+        handlersAtWork -= 1
+      }.nonisolated()
     }
   }
 
