@@ -64,6 +64,7 @@ extension RefreshEngine {
     if let leased = leases.held.removeValue(forKey: key(account, attempt)) { await journal.store.release(leased.lease) }
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
     inFlight -= 1
+    replacements.end(account, isReplaced: outcome == .success, at: uptime)
     accounts.changed(account)
     if dispatch(asked.provider.name) != nil { wakeScheduler() }
   }

@@ -12,8 +12,6 @@ extension RefreshEngine {
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account]?.token(for: key)?.generation
     let asked = now
-    // What this call had replaced for its asker alone.
-    var replaced: Int64?
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
       let unwanted = asker?.unwanted(grant, key)
@@ -23,7 +21,6 @@ extension RefreshEngine {
       switch answer {
       case .token(let token):
         if accounts[account]?.served(key) == true { wakeScheduler() }
-        if let asker, let replaced, token.generation > replaced { replacements.take(account, asker.holder, at: uptime) }
         return (token, grant.saved)
       case .loginRequired(let reason, let failure): throw accounts.loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
@@ -45,11 +42,10 @@ extension RefreshEngine {
           throw tooShort(grant)
         }
         if answer == .refresh || isProbe {
-          if let asker, let unwanted, isGood(grant, key), !isUnderWay(account) {
-            try checkBudget(of: asker, account)
-            replaced = unwanted
-          }
+          let isReplacement = unwanted != nil && isGood(grant, key) && !isUnderWay(account)
+          if isReplacement, let asker { try checkBudget(of: asker, account) }
           try begin(account, grant, key)
+          if isReplacement, let asker { replacements.begin(account, for: asker.holder) }
         }
         // Another account's probe is not waited for any longer once it is stuck.
         let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)

@@ -82,6 +82,7 @@ final class RefreshEngine: Piece {
   func place(_ account: AccountName) {
     guard let grant = accounts.peek(account, .moments) else {
       trades.fetched[account] = nil
+      replacements.forget(account)
       schedule.remove(account)
       endings.remove(account)
       queues.forget(account)

@@ -87,13 +87,22 @@ struct ReplacementBudgets {
   }
 
   private var levels: [Key: Level] = [:]
+  /// For whom good tokens are being replaced.
+  private var pending: [AccountName: Holder] = [:]
 
-  /// One was replaced.
-  mutating func take(_ account: AccountName, _ holder: Holder, at now: Duration) {
+  /// The account's refresh starts for this holder alone.
+  mutating func begin(_ account: AccountName, for holder: Holder) { pending[account] = holder }
+
+  /// The account's refresh has ended. A new token is charged to the holder that it was for.
+  mutating func end(_ account: AccountName, isReplaced: Bool, at now: Duration) {
+    guard let holder = pending.removeValue(forKey: account), isReplaced else { return }
     let key = Key(account: account, holder: holder)
     if levels[key] == nil, levels.count >= Self.most { makeRoom(at: now) }
     levels[key] = Level(left: max(0, left(key, at: now) - 1), at: now)
   }
+
+  /// The account is gone.
+  mutating func forget(_ account: AccountName) { pending[account] = nil }
 
   /// How long it has to wait until it may have one replaced; nil: not at all.
   func wait(_ account: AccountName, _ holder: Holder, at now: Duration) -> Duration? {

@@ -87,6 +87,31 @@ import Testing
     #expect(try await token(rig, Self.attacker).generation == 6)
   }
 
+  @Test("Who does not wait for the new token pays for it all the same, once for each; a try that fails costs nothing")
+  func pacedWithoutWaiting() async throws {
+    let rig = try await rig()
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    _ = try await token(rig, Self.attacker)
+    #expect(await rig.reason { try await report(rig, 1, Self.attacker) } == .temporarilyUnavailable)
+    rig.clock.advance(.seconds(60))
+    rig.transport.answer(.token, TokenServer.rotating)
+    #expect(try await token(rig, Self.attacker).generation == 2)
+    for generation in 2...3 {
+      rig.transport.hold(.token)
+      let params = TokenReportRejected.Params(account: "work", generation: Int64(generation), timeout: 0.01)
+      let reports = (0..<5).map { _ in
+        Task { await rig.reason { try await rig.call(TokenReportRejected.self, params, as: Self.attacker) } }
+      }
+      #expect(await eventually { rig.transport.held(.token) == 1 })
+      rig.clock.advance(.seconds(1))
+      for report in reports { #expect(await report.value == .timedOut) }
+      rig.transport.release(.token)
+      #expect(await eventually { (try? await token(rig, Self.attacker).generation) == Int64(generation) + 1 })
+    }
+    #expect(await rig.reason { try await report(rig, 4, Self.attacker) } == .temporarilyUnavailable)
+    #expect(try await token(rig, Self.neighbour).generation == 4)
+  }
+
   @Test("A report counts for what was handed out to the caller alone")
   func handedOut() async throws {
     let rig = try await rig()
