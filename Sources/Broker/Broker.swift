@@ -82,13 +82,15 @@ public final class Broker {
       runtime, accounts: accounts, providers: providers, revocations: revocations, audit: audit)
     declared = DeclaredAccounts(
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
-    imports = Imports(
-      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logouts: logouts)
     registrations = Registrations(
       runtime, providers: providers, accounts: accounts, journal: journal, addresses: addresses, registrar: registrar)
     calls = AuthorizedCalls(
       runtime, accounts: accounts, providers: providers, engine: engine, tokens: tokens, authorizer: authorizer,
       approvals: approvals, audit: audit)
+    imports = Imports(
+      runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, logouts: logouts,
+      authorizer: authorizer,
+      calls: calls)
     tokens.verifies { [calls] account, deadline in await calls.isAlive(account, until: deadline) }
     credentials = CredentialOffers(
       runtime, tokens: tokens, authorizer: authorizer, audit: audit, requests: requests, configuration.credentials)
@@ -368,20 +370,6 @@ public final class Broker {
       summary.isDue = false
       summary.tell(views.summary)
     }
-  }
-}
-
-/// What was last said of all accounts, and to whom.
-@BrokerActor
-private final class Summary {
-  var isDue = false
-  var action: (@Sendable (String) -> Void)?
-  private var said: String?
-
-  func tell(_ text: String) {
-    guard let action, text != said else { return }
-    said = text
-    action(text)
   }
 }
 

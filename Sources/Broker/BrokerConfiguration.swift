@@ -126,6 +126,12 @@ enum Limit {
   static let waitersPerHolder = 2048
   /// How long a provider's word on a token that was reported holds.
   static let verifiedToken = Duration.seconds(300)
+  /// The pause after a question about a token that the provider did not answer.
+  static let unverifiedToken = Duration.seconds(60)
+  /// Imported accounts of which it is kept that the provider could not be asked.
+  static let failedProofs = 256
+  /// Accounts of which that is kept.
+  static let verifiedTokens = 1024
   static let subscriptions = 256
   static let subscriptionsPerHolder = 64
   static let revocations = 4096

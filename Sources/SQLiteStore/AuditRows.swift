@@ -13,9 +13,9 @@ extension AuditCounts {
     }
   }
 
-  /// Forgets the oldest of whoever has too many.
+  /// Deletes the oldest records of each refuser that is over its share.
   ///
-  /// - Returns: whether there are more.
+  /// - Returns: whether more remain to be deleted.
   mutating func forgetExcess(over most: Int, in db: Database) throws -> Bool {
     var room = AuditFile.forgottenAtOnce
     for (refuser, count) in AuditShares(most: most).excess(of: self) {
@@ -34,7 +34,7 @@ extension AuditCounts {
 extension AuditCounts.Refuser {
   init(_ refuser: AuditRefuser) { self.init(name: refuser.name, standing: refuser.standing) }
 
-  /// A standing that this version does not know is nobody's.
+  /// An unknown standing, as a later version may write it, counts as ``AuditRefuser/Standing/unnamed``.
   init(_ name: String, _ standing: String?) {
     self.init(name: name, standing: standing.flatMap(AuditRefuser.Standing.init) ?? .unnamed)
   }

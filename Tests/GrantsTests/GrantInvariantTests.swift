@@ -129,6 +129,8 @@ import Testing
       let isCurrent = isWaited(for: attempt)
       let failure = failures[random.below(failures.count)]
       let kept = [grant.saved.refreshToken, grant.saved.previousRefreshToken]
+      var before = disk.grant
+      before.standing = grant.saved.standing
       let outcome = grant.failed(
         attempt, failure, at: at(clock), policy: policy, jitter: 0.5, rotation: rotation)
       demand((outcome != .discard) == isCurrent, "a late answer was taken, or a good one discarded")
@@ -141,7 +143,7 @@ import Testing
         intent = grant.intent
       case .ended(let saved, _), .misconfigured(let saved), .refused(let saved):
         if case .refused = outcome {
-          demand(attempt.key.isNarrowed && saved == disk.grant, "a refused scope says something of the grant")
+          demand(attempt.key.isNarrowed && saved == before, "a refused scope says something of the grant")
         }
         disk.grant = saved
         intent = grant.intent
@@ -219,6 +221,7 @@ import Testing
       case .refresh: demand(grant.phase == .idle && grant.saved.refreshToken != nil, "no refresh is possible")
       case .temporarilyUnavailable(_, let retryAt): demand(retryAt > at(clock), "a wait until before now")
       case .refused: demand(key.isNarrowed && grant.phase == .idle, "a scope is refused that was granted")
+      case .unproven: demand(false, "nothing was imported")
       case .loginRequired, .misconfigured: demand(grant.phase == .idle, "an end while a refresh is under way")
       }
       let moment = grant.nextMoment(policy: policy, at: at(clock))

@@ -84,7 +84,7 @@ import Testing
     #expect(grant.saved.extra == nil && grant.saved.grantedScopes == ["openid", "mail"])
   }
 
-  @Test("Callers are served in their order, each wish once, then what is due")
+  @Test("The login's own token first, then callers in their order, each wish once, then what is due")
   func order() {
     var grant = grant()
     for key in [files, mail, files, SavedToken.Key(), mail] { grant.wants(key) }
@@ -95,7 +95,7 @@ import Testing
       _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
       _ = grant.committed(attempt, jitter: 0)
     }
-    #expect(order == [files, mail, SavedToken.Key(), SavedToken.Key()])
+    #expect(order == [SavedToken.Key(), files, mail, SavedToken.Key()])
   }
 
   @Test("No more wishes are kept than tokens, and whoever has no place asks again")
@@ -201,7 +201,7 @@ import Testing
     #expect(served(grant, mail, at: 101) == nil)
   }
 
-  @Test("The same answer about the login's own token, and any other about a narrowed one, is about the grant")
+  @Test("The same answer about the login's own token is about the grant; so is what is no refusal of a narrowed one")
   func otherFailures() {
     var grant = grant()
     if case .misconfigured = grant.failed(Self.invalidScope, at: at(10)) {} else { Issue.record("not misconfigured") }
@@ -209,8 +209,77 @@ import Testing
     for failure in GrantEventTests.failures {
       grant = Grant(saved: savedGrant(), token: savedToken(), jitter: 0)
       grant.wants(mail)
-      if case .refused = grant.failed(failure, at: at(10)) { Issue.record("\(failure) is no refusal of a wish") }
+      let isRefusal =
+        switch failure {
+        case .ended(.refused, _, _), .requestRefused: true
+        default: false
+        }
+      if case .refused = grant.failed(failure, at: at(10)) {
+        #expect(isRefusal, "\(failure)")
+        #expect(grant.saved.standing == .good)
+      } else {
+        #expect(!isRefusal, "\(failure)")
+      }
     }
+  }
+
+  @Test(
+    "Where a narrowed token is refused as if the grant had ended, the login's own refresh decides",
+    arguments: [true, false])
+  func doubted(isDead: Bool) {
+    var grant = grant()
+    grant.wants(mail)
+    guard case .refused = grant.failed(invalidGrant, at: at(10)) else {
+      Issue.record("the grant ended")
+      return
+    }
+    #expect(grant.nextMoment(policy: steady, at: at(10)) == at(10))
+    #expect(grant.answer(minimumTTL: nil, at: at(10), policy: steady, key: mail) == .refresh)
+    grant.wants(mail)
+    let proof = grant.begun(at: at(11))
+    #expect(!proof.key.isNarrowed)
+    if isDead {
+      if case .ended = grant.failed(proof, invalidGrant, at: at(12), policy: steady, jitter: 0) {
+      } else {
+        Issue.record("not ended")
+      }
+    } else {
+      _ = grant.answered(proof, issued(), rotation: .strict, refreshTokenLifetime: nil)
+      _ = grant.committed(proof, jitter: 0)
+      if case .refused = grant.answer(minimumTTL: nil, at: at(12), policy: steady, key: mail) {
+      } else {
+        Issue.record("not refused")
+      }
+      #expect(grant.nextMoment(policy: steady, at: at(12)) != at(12))
+      let next = grant.begun(at: at(13))
+      #expect(!next.key.isNarrowed)
+    }
+  }
+
+  @Test("Askers take turns, however many tokens one of them wants; one with many makes room itself")
+  func turns() {
+    var grant = grant()
+    for number in 0..<50 { grant.wants(SavedToken.Key(scope: "s\(number)"), by: "many", until: at(5000)) }
+    grant.wants(files, by: "few", until: at(5000))
+    grant.wants(mail, by: "gone", until: at(5))
+    var order: [SavedToken.Key] = []
+    for _ in 0..<2 {
+      let attempt = grant.begun(at: at(10))
+      order.append(attempt.key)
+      _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
+      _ = grant.committed(attempt, jitter: 0)
+    }
+    #expect(order == [SavedToken.Key(scope: "s0"), files])
+    for number in 0..<50 {
+      grant.wants(SavedToken.Key(scope: "t\(number)"), by: "many", until: at(5000))
+      let attempt = grant.begun(at: at(20))
+      _ = grant.answered(attempt, issued(), rotation: .strict, refreshTokenLifetime: nil)
+      _ = grant.committed(attempt, jitter: 0)
+    }
+    #expect(grant.token(for: files) != nil && grant.narrowed.count == Grant.Narrowed.most)
+    grant.wants(mail, by: "few", until: at(5000))
+    grant.unwants(mail, by: "few")
+    #expect(!grant.isWanted(mail, by: "few"))
   }
 
   @Test("A refusal after an outage does not end the outage's wait, and loses no lost rotation")

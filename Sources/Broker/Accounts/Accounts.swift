@@ -153,7 +153,9 @@ final class Accounts: Piece {
 
   /// Somebody asked for the account's token: from now on it is rendered with each change.
   func serve(_ account: AccountName) {
-    guard let grant = table[account], let token = grant.token, token.generation != grant.rejectedGeneration else {
+    guard let grant = table[account], let token = grant.token, token.generation != grant.rejectedGeneration,
+      !grant.isUnproven
+    else {
       cache.set(account, nil, exists: contains(account))
       return
     }

@@ -7,15 +7,21 @@ import OAuth
 @BrokerActor
 final class Imports: Piece {
   let runtime: Runtime
-  private let accounts: Accounts
+  let accounts: Accounts
   private let providers: ProviderDirectory
   private let journal: Journal
   private let engine: RefreshEngine
   private let logouts: Logouts
+  private let authorizer: Authorizer
+  let calls: AuthorizedCalls
+  /// Questions of whose an import is, and their waiters.
+  var proving: [AccountName: Waiters.Key] = [:]
+  /// The provider could not be asked: why, and until when that holds.
+  var failedProofs: [AccountName: (error: RPCError, until: Duration)] = [:]
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
-    logouts: Logouts
+    logouts: Logouts, authorizer: Authorizer, calls: AuthorizedCalls
   ) {
     self.runtime = runtime
     self.accounts = accounts
@@ -23,11 +29,14 @@ final class Imports: Piece {
     self.journal = journal
     self.engine = engine
     self.logouts = logouts
+    self.authorizer = authorizer
+    self.calls = calls
+    engine.proofs = self
   }
 
   /// `account.import`: a refresh token from elsewhere. It is on disk before it is used, since its use may rotate it; and
   /// it is used at once, since nobody knows what it is worth.
-  func importAccount(_ params: AccountImport.Params, for asker: Asker) async throws(RPCError) -> AccountView {
+  func importAccount(_ params: AccountImport.Params, for caller: Caller) async throws(RPCError) -> AccountView {
     guard !isDraining else { throw shuttingDown() }
     let name = try providerName(params.provider)
     guard let provider = providers[name]?.provider else { throw providers.unknown(params.provider) }
@@ -48,11 +57,18 @@ final class Imports: Piece {
         .unsupportedByProvider, "provider \(name) binds refresh tokens to a key, which an import does not have",
         hint: "Sign in instead: `grantctl login \(name) \(account)`.")
     }
+    if params.replace_identity == true,
+      !authorizer.policy.allows(.manage, method: AccountImport.name, account: params.account, caller: caller)
+    {
+      throw RPCError(
+        .notPermitted, "replace_identity gives the account to another person, which takes `manage` access",
+        hint: "An admin can add a [[rule]] with access = [\"manage\"], or import the token as root.")
+    }
     let token = Secret(text)
     let isNew = try await adopt(token, account, provider, params)
     do throws(RPCError) {
       _ = try await engine.token(
-        of: account, SavedToken.Key(), minimumTTL: nil, for: asker, until: uptime + Timeouts.standard)
+        of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(caller), until: uptime + Timeouts.standard)
     } catch {
       // One that never worked leaves nothing behind; one that may still work is kept and tried again.
       if error.reason == .loginRequired, isNew {
@@ -62,6 +78,11 @@ final class Imports: Piece {
           return grant.saved.kind == .imported && grant.saved.refreshToken == token
         }
         accounts.changed(account)
+      }
+      if let grant = accounts[account], grant.isUnproven, error.detail == LoginReason.identityChanged.rawValue,
+        case .loginRequired(_, let failure) = grant.saved.standing
+      {
+        throw refusal(grant, failure)
       }
       throw error
     }
@@ -94,10 +115,12 @@ final class Imports: Piece {
     }
     let scopes = params.scopes ?? provider.tokenTraits.scopes
     let before = accounts[account]?.saved
+    let person = params.replace_identity == true ? nil : before?.identity
     let saved = SavedGrant(
-      account: account, provider: provider.name, identity: nil, requestedScopes: scopes, grantedScopes: scopes,
+      account: account, provider: provider.name, identity: person, requestedScopes: scopes, grantedScopes: scopes,
       resource: params.resource ?? provider.tokenTraits.resource, refreshToken: token,
-      generation: before?.generation ?? 0, createdAt: before?.createdAt ?? now, loggedInAt: now, kind: .imported)
+      generation: before?.generation ?? 0, createdAt: before?.createdAt ?? now, loggedInAt: now,
+      kind: person == nil ? .imported : .unprovenImport)
     do throws(StoreError) {
       try await journal.commit(
         [.putGrant(saved), .removeTokens(account), .removeIntent(account)],
@@ -121,6 +144,6 @@ final class Imports: Piece {
 extension AccountImport: Served {
   static var subject: Subject<Params> { .account { $0.account } }
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.imports.importAccount(call.params, for: Asker(call.session.caller))
+    try await broker.imports.importAccount(call.params, for: call.session.caller)
   }
 }

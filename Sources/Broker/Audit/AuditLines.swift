@@ -1,3 +1,4 @@
+import DequeModule
 import OAuth
 import Synchronization
 
@@ -53,10 +54,44 @@ final class AuditLine: Sendable {
   }
 }
 
+/// Open records, to find one that was quiet for long without a look at all of them: a record that was counted again since
+/// it was queued gets one more turn.
+private struct AuditLineOrder {
+  private var queue: Deque<(line: AuditLine, seen: Int64)> = []
+  /// Those that are open.
+  private(set) var count = 0
+  /// Looks for each record that is found.
+  private static let looks = 16
+
+  mutating func append(_ line: AuditLine) {
+    queue.append((line, line.lastUptime))
+    count += 1
+    // Closed ones are dropped before they are the most.
+    if queue.count > 2 * max(count, 64) { queue.removeAll { $0.line.isClosed } }
+  }
+
+  mutating func closed() { count -= 1 }
+
+  /// The record stays counted until it is closed.
+  mutating func popQuiet() -> AuditLine? {
+    var looks = 0
+    while let (line, seen) = queue.popFirst() {
+      guard !line.isClosed else { continue }
+      looks += 1
+      guard line.lastUptime > seen, looks < Self.looks else { return line }
+      queue.append((line, line.lastUptime))
+    }
+    return nil
+  }
+}
+
 /// The records that still count, and those that are to be written.
 struct AuditLines {
   var policy = AuditPolicy()
-  var lines: [AuditEntry: AuditLine] = [:]
+  private(set) var lines: [AuditEntry: AuditLine] = [:]
+  /// The same by when they were last looked at, refusals apart.
+  private var refusals = AuditLineOrder()
+  private var others = AuditLineOrder()
   /// How often a line had been counted when it was last taken to be written.
   var taken: [Int64: UInt64] = [:]
   /// Closed, and perhaps counted by a thread that had it in hand: written once more.
@@ -99,17 +134,30 @@ extension AuditLines {
   mutating func close(_ entry: AuditEntry) {
     guard let line = lines.removeValue(forKey: entry) else { return }
     line.close()
+    if line.refuser != nil { refusals.closed() } else { others.closed() }
     closing.append(line)
     guard line.isBounded, let count = failures[entry.who] else { return }
     failures[entry.who] = count > 1 ? count - 1 : nil
   }
 
-  /// The record that was quiet for longest gives way: a refusal, where these have more than their share.
+  mutating func add(_ line: AuditLine) {
+    lines[line.entry] = line
+    if line.refuser != nil { refusals.append(line) } else { others.append(line) }
+    if line.isBounded { failures[line.entry.who, default: 0] += 1 }
+  }
+
+  mutating func closeAll() {
+    for line in lines.values { line.close() }
+    closing += lines.values
+    (lines, failures, refusals, others) = ([:], [:], AuditLineOrder(), AuditLineOrder())
+  }
+
+  /// Closes a record that was quiet for long: a refusal, where these have more than their share.
   mutating func makeRoom() {
-    let refusals = lines.values.filter { $0.refuser != nil }
-    let candidates = refusals.count > Limit.auditLines / 4 ? refusals : Array(lines.values)
-    guard let quietest = candidates.min(by: { $0.lastUptime < $1.lastUptime }) else { return }
-    close(quietest.entry)
+    let quiet =
+      (refusals.count > Limit.auditLines / 4 ? refusals.popQuiet() : nil) ?? others.popQuiet() ?? refusals.popQuiet()
+    guard let quiet else { return }
+    close(quiet.entry)
     if closing.count > Limit.auditLines {
       closing.remove(at: closing.firstIndex { $0.refuser != nil } ?? 0)
       lost += 1

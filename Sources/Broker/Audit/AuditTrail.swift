@@ -29,10 +29,7 @@ public final class AuditTrail: Sendable {
     state.withLock { state in
       state.policy = policy
       guard !policy.isEnabled else { return }
-      for line in state.lines.values { line.close() }
-      state.closing += state.lines.values
-      state.lines = [:]
-      state.failures = [:]
+      state.closeAll()
     }
   }
 
@@ -73,8 +70,7 @@ public final class AuditTrail: Sendable {
       let line = AuditLine(
         id: state.nextID, entry, pid: pid, first: now, uptime: uptime, refuser: refuser, isBounded: isBounded)
       state.nextID += 1
-      state.lines[entry] = line
-      if isBounded { state.failures[entry.who, default: 0] += 1 }
+      state.add(line)
       // Counted first: the writer takes no record without a count, and would not look again soon.
       line.again(pid: pid, at: uptime)
       state.nudge?.yield()

@@ -149,13 +149,46 @@ extension AuthorizedCalls {
     let info = await answer(.userinfo, account, until: deadline) { token, saved, target in
       target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
     }
-    if let info { return Self.isAlive(info) }
+    if let info {
+      if case .failure(.tokenRefused) = info, !isForUserInfo(account) { return nil }
+      return Self.isAlive(info)
+    }
     guard let name = accounts[account]?.saved.provider, providers[name]?.provider.logoutTraits.listsSessions == true
     else { return nil }
     let sessions = await answer(nil, account, until: deadline) { token, saved, target in
       target.provider.sessions(of: saved, token: token, metadata: target.metadata)
     }
     return sessions.flatMap { Self.isAlive($0) }
+  }
+
+  /// The subject that UserInfo names for the account's token; nil: the provider has no UserInfo.
+  func person(of account: AccountName, until deadline: Duration) async -> Result<String, ProviderFailure>? {
+    guard let name = accounts[account]?.saved.provider else { return nil }
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: name) {
+    case .success(let endpoints): target = endpoints
+    case .failure(let failure): return .failure(failure)
+    }
+    guard (try? providers.demand(.userinfo, of: target.metadata, target.provider)) != nil else { return nil }
+    guard let grant = accounts[account], let token = grant.token, engine.isOwn(token, grant.saved),
+      providers.isCurrent(target)
+    else { return .failure(.notSent(message: "the provider was configured anew")) }
+    // Whose it is shall be told, not whether it is the account's person's.
+    var anonymous = grant.saved
+    anonymous.identity = nil
+    let step = target.provider.userInfo(of: anonymous, token: token, metadata: target.metadata)
+    do throws(RPCError) {
+      return try await outcome(step, target, in: nil, until: deadline).map(\.subject)
+    } catch {
+      return .failure(.lost(message: error.message))
+    }
+  }
+
+  private func isForUserInfo(_ account: AccountName) -> Bool {
+    guard let grant = accounts[account], let token = grant.token,
+      let provider = providers[grant.saved.provider]?.provider
+    else { return false }
+    return Self.isForUserInfo(token, provider)
   }
 
   private static func isAlive<Output>(_ answer: Result<Output, ProviderFailure>) -> Bool? {

@@ -50,8 +50,6 @@ final class AuthorizedCalls: Piece {
     }
 
     var name: ProviderName { provider.name }
-    /// It goes to an endpoint of the authorization server, not to an API beside it.
-    var isOfProvider: Bool { if case .nothing = needs { false } else { true } }
   }
 
   func question(
@@ -181,11 +179,26 @@ final class AuthorizedCalls: Piece {
         let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
         _ = try await tokens.reportRejected(
           .init(account: account.rawValue, generation: token.generation, timeout: left), by: question.asker,
-          isProvidersWord: question.isOfProvider)
+          isProvidersWord: isProvidersWord(question, on: token))
       }
       return try await ask(question, isLast: true, step)
     case .failure(let failure): throw providerError(failure, provider: question.name)
     }
+  }
+
+  /// Whether a refusal of the token there says that the token is invalid, and not only that it is not for that endpoint.
+  private func isProvidersWord(_ question: Question, on token: SavedToken) -> Bool {
+    switch question.needs {
+    case .nothing: false
+    case .metadata: true
+    case .endpoint(.userinfo): Self.isForUserInfo(token, question.provider)
+    case .endpoint: false
+    }
+  }
+
+  /// UserInfo of OpenID Connect refuses every token without the scope `openid` (Core §5.3).
+  static func isForUserInfo(_ token: SavedToken, _ provider: any Provider) -> Bool {
+    !provider.tokenTraits.usesIDTokens || token.scopes.contains("openid")
   }
 
   private func refusedAgain(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {

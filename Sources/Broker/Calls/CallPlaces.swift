@@ -2,13 +2,13 @@ import BrokerAPI
 import DequeModule
 import Grants
 
-/// Who may have a provider asked now: each holder has a share of its places, and those that wait take turns. A place is
-/// held until the request is over, however long its caller waits for it.
+/// Limits the requests that callers have sent to a provider at the same time. Each holder has a share of the places, and
+/// waiting holders take turns. A place is held until the request is over, even if its caller stops waiting before.
 @BrokerActor
 final class CallPlaces {
   private struct Line {
     var shares = Shares(all: Limit.callerConnections, perHolder: Limit.callsPerHolder)
-    /// Whose turn is next; each has somebody in ``waiting``.
+    /// The holders in ``waiting``, next one first.
     var turns: Deque<Holder> = []
     var waiting: [Holder: Deque<Waiters.Key>] = [:]
   }
@@ -19,14 +19,14 @@ final class CallPlaces {
 
   init(_ waiters: Waiters) { self.waiters = waiters }
 
-  /// One place, until it is given back.
+  /// A place, held until ``giveBack()``.
   @BrokerActor
   final class Place {
     private var end: (@BrokerActor () -> Void)?
 
     init(_ end: @escaping @BrokerActor () -> Void) { self.end = end }
 
-    /// Once, whoever comes first.
+    /// Has an effect once.
     func giveBack() {
       end?()
       end = nil
@@ -67,11 +67,13 @@ final class CallPlaces {
     if let line = lines[name], line.shares.isEmpty, line.waiting.isEmpty { lines[name] = nil }
   }
 
-  /// The free places go to those that wait, a holder after the other.
+  /// The place that became free goes to the next holder that may have it. That one is then the last in turn.
   private func grant(_ name: ProviderName) {
-    for _ in 0..<(lines[name]?.turns.count ?? 0) {
+    var isGranted = false
+    for _ in 0..<(lines[name]?.turns.count ?? 0) where !isGranted {
       guard let holder = lines[name]?.turns.popFirst() else { return }
       if lines[name]?.shares.take(for: holder) == nil, let key = lines[name]?.waiting[holder]?.popFirst() {
+        isGranted = true
         granted.insert(key)
         waiters.wake(key)
       }

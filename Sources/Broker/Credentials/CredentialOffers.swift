@@ -53,6 +53,7 @@ final class CredentialOffers: Piece {
       guard let text = token.access_token ?? token.session_id, !text.isEmpty else {
         throw RPCError(.providerError, "account \(offer.account) has an empty token")
       }
+      tokens.noteHandout(of: offer.account, token.generation, to: request.unit)
       answered(request, account: account, .success(token))
       return .success(SecretText(text))
     } catch {

@@ -16,20 +16,20 @@ final class Journal: Piece {
   /// Why the last commit failed; nil: the store works.
   var failure: StoreError? { outage?.failure }
   var failingSince: Timestamp? { outage?.since }
-  private var outage: (failure: StoreError, since: Timestamp)?
-  private var unsaved = Unsaved()
-  private var commits = Commits()
+  var outage: (failure: StoreError, since: Timestamp)?
+  var unsaved = Unsaved()
+  private(set) var commits = Commits()
   /// The recovery is under way.
-  private var recovery: Recovery?
-  private var mending = Mending()
+  var recovery: Recovery?
+  var mending = Mending()
   /// The wait for the next try.
-  private var pause: Waiters.Key?
-  private var examination: Examination
+  var pause: Waiters.Key?
+  var examination: Examination
   private var locks = Locks<AccountName>()
-  private var source: (any JournalSource)?
+  private(set) var source: (any JournalSource)?
 
   /// Accounts that are newer in memory than on disk, each with what this broker last knew to be there.
-  private struct Unsaved {
+  struct Unsaved {
     var waiting: [AccountName: Expectation] = [:]
     var beingSaved: [AccountName: Expectation] = [:]
     /// A task that saves them was begun and has not had its turn.
@@ -37,7 +37,7 @@ final class Journal: Piece {
   }
 
   /// Commits under way, by the time since boot at which they began.
-  private struct Commits {
+  struct Commits {
     private(set) var begun: [UInt64: Duration] = [:]
     private var last: UInt64 = 0
 
@@ -51,14 +51,14 @@ final class Journal: Piece {
   }
 
   /// The looks at the store's files.
-  private struct Examination {
+  struct Examination {
     var last: Duration
     /// What the last one told.
     var notices: [String] = []
     var isUnderWay = false
   }
 
-  private enum Recovery {
+  enum Recovery {
     case trying
     /// The database is written anew: nothing else is committed.
     case rebuilding
@@ -150,12 +150,6 @@ final class Journal: Piece {
     if commits.begun.isEmpty { waiters.wake(.commits) }
   }
 
-  /// Waits until no commit is under way, but not for one that hangs.
-  private func awaitCommits() async {
-    let end = uptime + Limit.lastCommit
-    while !commits.begun.isEmpty, uptime < end { await wait(for: .commits, until: end) }
-  }
-
   /// Commits what nobody relies on: a failure is logged.
   func commitOrWarn(_ changes: [Change], _ what: String) async {
     do throws(StoreError) {
@@ -192,152 +186,6 @@ final class Journal: Piece {
   var isSlow: Bool { commits.begun.values.contains { uptime - $0 > Limit.slowCommit } }
   /// When the commit began that has been under way for longest, since boot.
   var oldestCommit: Duration? { commits.begun.values.min() }
-
-  // MARK: Failure and recovery
-
-  /// The store could not do what it should.
-  func failed(_ error: StoreError) {
-    // It is closed at this broker's own end, after what could not be saved was told. Before that it is a failure like
-    // any other: without one, refreshes that cannot be noted would follow one another for ever.
-    if isStopped, case .closed = error { return }
-    let hint = error.isLoss ? "nothing to do: grantd writes it anew from memory, and says so" : error.hint
-    if failure != error { logger.error("the state cannot be written: \(error.message)", metadata: ["hint": "\(hint)"]) }
-    let (isNew, isLost) = (failure == nil, failure?.isLoss == true)
-    outage = (error, since: failingSince ?? now)
-    if error.isLoss, !isLost {
-      // What is gone from the disk is in memory alone: it is written anew at once.
-      mending = Mending()
-      if let pause { waiters.wake(pause) } else { mending.isUrgent = true }
-    }
-    if isNew {
-      emit(
-        Event(
-          type: .storeFailed, at: now.seconds, reason: .storeFailure, message: error.message, hint: hint))
-    }
-    source?.storeChanged()
-    // Whatever this broker wrote now would be written into another's state.
-    if case .owned = error { return runtime.lifecycle.lost(error) }
-    guard recovery == nil, !isStopped else { return }
-    recovery = .trying
-    Task { await recover() }
-  }
-
-  private func works() {
-    guard failure != nil else { return }
-    logger.notice("the state can be written again")
-    outage = nil
-    mending.ended = uptime
-    emit(Event(type: .storeRecovered, at: now.seconds))
-    source?.storeChanged()
-    waiters.wake(.store)
-    Task {
-      await saveUnsaved()
-      waiters.wakeAccounts()
-      wakeScheduler()
-    }
-  }
-
-  private func recover() async {
-    while failure != nil, !isStopped {
-      let key = waiters.newWork()
-      pause = key
-      await wait(for: key, until: uptime + mending.nextDelay(at: uptime))
-      pause = nil
-      guard failure != nil, !isStopped else { break }
-      await tryStore()
-    }
-    recovery = nil
-    // It may have failed again meanwhile.
-    if let failure, !isStopped { failed(failure) }
-  }
-
-  /// One commit shows whether the disk takes them again. A database that is damaged or gone is written anew from memory,
-  /// which has all of it.
-  private func tryStore() async {
-    if failure?.isLoss == true { return await rebuild() }
-    do throws(StoreError) {
-      _ = try await store.examine()
-      try await commit([.putValue("store.tried", String(now.seconds))])
-    } catch {
-      failed(error)
-      if failure?.isLoss == true { await rebuild() }
-    }
-  }
-
-  /// One at a time: who comes meanwhile finds it done, or tries again.
-  private func rebuild() async {
-    guard recovery != .rebuilding else { return }
-    // A commit while memory is copied is in the copy or fails: never in the old database alone.
-    recovery = .rebuilding
-    defer { if recovery == .rebuilding { recovery = .trying } }
-    await awaitCommits()
-    guard commits.begun.isEmpty, let failure, failure.isLoss, !isStopped else { return }
-    let before = unsaved.waiting
-    unsaved.waiting = [:]
-    var (state, accounts) = await source?.wholeState() ?? (StoredState(), [])
-    state.values = values
-    do throws(StoreError) {
-      try await store.rebuild(from: state, accounts: accounts)
-    } catch {
-      unsaved.waiting.merge(before) { $1 }
-      if case .owned = error { return failed(error) }
-      // What is damaged stays so, whatever kept it from being written anew.
-      logger.error("the state could not be written anew: \(error.message)", metadata: ["hint": "\(error.hint)"])
-      return
-    }
-    logger.warning("the state was written anew from memory", metadata: ["state": "\(store.location)"])
-    works()
-  }
-
-  /// Looks whether the database is still there, every ``Limit/examination``: one whose file was removed takes every
-  /// commit, and is empty after the next start.
-  func examineIfTime() {
-    guard uptime - examination.last >= Limit.examination else { return }
-    Task { await examine() }
-  }
-
-  /// Has the next ``examineIfTime()`` look at once.
-  func examineSoon() { examination.last = uptime - Limit.examination }
-
-  /// Reads all that is on disk; then what else there is to look at.
-  nonisolated func verify(_ rest: @Sendable () async -> Void) async {
-    do throws(StoreError) {
-      try await store.verify()
-    } catch {
-      return await failed(error)
-    }
-    await rest()
-  }
-
-  func examine() async {
-    guard failure == nil, !examination.isUnderWay else { return }
-    await look()
-  }
-
-  private func look() async {
-    examination.last = uptime
-    examination.isUnderWay = true
-    defer { examination.isUnderWay = false }
-    do throws(StoreError) {
-      let found = try await store.examine()
-      for notice in found where !examination.notices.contains(notice) { logger.warning("\(notice)") }
-      examination.notices = found
-    } catch {
-      failed(error)
-    }
-  }
-
-  /// Before the end: what is gone or damaged is written anew, while memory still has it.
-  func mend() async {
-    for _ in 0..<Limit.rounds where examination.isUnderWay { await surroundings.sleep(.milliseconds(100)) }
-    // What they write cannot be told from what another program wrote meanwhile before they have ended.
-    await awaitCommits()
-    // Also where a full disk is known of: damage may have come since.
-    if failure?.isLoss != true, runtime.lifecycle.loss == nil { await look() }
-    // It ends, and the stop waits no longer than it may.
-    while recovery == .rebuilding { await surroundings.sleep(.milliseconds(100)) }
-    if failure?.isLoss == true, recovery != .rebuilding { await rebuild() }
-  }
 
   /// Somebody set the wall clock.
   func clockStepped(by step: Duration) { outage = outage.map { ($0.failure, since: $0.since + step) } }

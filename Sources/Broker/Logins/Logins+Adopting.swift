@@ -212,7 +212,8 @@ extension Logins {
     let sentAt = wall(sentAt)
     // A provider may give a refresh token with the first consent only; the old one is then still good.
     let new = newRefreshToken(issued)
-    let refreshToken = new ?? before?.refreshToken
+    // One that was imported may be another person's.
+    let refreshToken = new ?? (before?.kind == .unprovenImport ? nil : before?.refreshToken)
     let lifetime = new == nil ? nil : tokens.refreshTokenExpiresIn ?? traits.lifetime
     return SavedGrant(
       account: login.account, provider: login.provider, identity: issued.identity ?? before?.identity,

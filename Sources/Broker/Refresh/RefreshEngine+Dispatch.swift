@@ -17,11 +17,21 @@ extension RefreshEngine {
   }
 
   /// A caller waits for a refresh: it begins now, or in its turn.
-  func want(_ account: AccountName, _ key: SavedToken.Key = .init()) -> Started {
+  ///
+  /// - Parameters:
+  ///   - asker: who takes a turn among those that wait for the account's tokens.
+  ///   - until: how long the caller waits.
+  func want(
+    _ account: AccountName, _ key: SavedToken.Key = .init(), by asker: String = "",
+    until: Timestamp = Timestamp(milliseconds: .max)
+  ) -> Started {
     guard !isDraining, let grant = accounts[account] else { return .impossible }
     let name = grant.saved.provider
     guard let connection = providers[name] else { return .suspended(Failure(message: gone(name).message, at: now)) }
-    guard grant.phase == .idle, !trades.fetching.contains(account) else { return .underWay }
+    guard grant.phase == .idle, !trades.fetching.contains(account) else {
+      accounts[account]?.wants(key, by: asker, until: until)
+      return .underWay
+    }
     if let failure = connection.suspended { return .suspended(failure) }
     guard grant.saved.isRenewable else { return .impossible }
     if case .loginRequired = grant.saved.standing { return .impossible }
@@ -31,7 +41,7 @@ extension RefreshEngine {
       let next = circuit.nextProbe(isWanted: false, policy: accounts.refreshPolicy) ?? uptime
       return .unreachable(outage.failure, retryAt: wall(next))
     }
-    accounts[account]?.wants(key)
+    accounts[account]?.wants(key, by: asker, until: until)
     // Its lease's holder brings the token, or its end lets us try.
     guard leaseElsewhere(account) == nil else { return .underWay }
     reschedule()

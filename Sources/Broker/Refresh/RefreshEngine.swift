@@ -21,7 +21,10 @@ final class RefreshEngine: Piece {
   var trades = RefreshTrades()
   var leases = RefreshLeases()
   var inFlight = 0
+  /// Who finds out whose an imported grant is. Set once, at the start.
+  var proofs: (any ImportProofs)?
   var replacements = ReplacementBudgets()
+  var narrowings = HolderBudgets(burst: 32, pause: .seconds(30))
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations

@@ -1,7 +1,9 @@
+import DequeModule
+
 /// Who has which lock, and who waits for it, in their order.
 struct Locks<Key: Hashable & Sendable>: Sendable {
   /// Absent: free.
-  private var waiters: [Key: [CheckedContinuation<Void, Never>]] = [:]
+  private var waiters: [Key: Deque<CheckedContinuation<Void, Never>>] = [:]
 
   var isEmpty: Bool { waiters.isEmpty }
 
@@ -21,13 +23,11 @@ struct Locks<Key: Hashable & Sendable>: Sendable {
   }
 
   mutating func leave(_ key: Key) {
-    guard var queue = waiters[key] else { return }
-    guard !queue.isEmpty else {
+    // In place: a copy would cost as much as the queue is long.
+    guard let next = waiters[key]?.popFirst() else {
       waiters[key] = nil
       return
     }
-    let next = queue.removeFirst()
-    waiters[key] = queue
     next.resume()
   }
 }

@@ -1,12 +1,13 @@
-/// On whose account it is counted what a caller holds: connections, bytes, requests that wait, pending logins. Rules name
-/// users; shares are by holder, as a user with a line in `/etc/subuid` has 65,536 user ids.
+/// The party that a caller's resources are charged to: connections, bytes, waiting requests, pending logins. Quotas are per
+/// holder, because a user with a line in `/etc/subuid` has 65,536 user ids.
 public enum Holder: Sendable, Hashable {
   case root
   /// The user that the broker runs as.
   case owner
   /// A user with all that is theirs: their slice of control groups, and their subordinate user ids.
   case user(UInt32)
-  /// A unit of the system; with a user where its processes are a login user's, as one unit runs all users' cron jobs.
+  /// A user in a unit of the system, as one unit may run the jobs of all users; no user where the service manager made up
+  /// one for the unit.
   case unit(String, user: UInt32?)
 
   /// What the user id alone tells.
@@ -62,13 +63,13 @@ public struct Shares: Sendable {
     case ofAll
   }
 
-  /// What there is too little of for so much more; nil: nothing.
+  /// Which limit `amount` more would exceed; nil: none.
   public func shortage(of amount: Int = 1, for holder: Holder) -> Shortage? {
     guard held[holder, default: 0] + amount <= perHolder else { return .ofHolder }
     return holder.hasOwnPlaces || shared + amount <= all ? nil : .ofAll
   }
 
-  /// Nil where it was taken, else what there is too little of.
+  /// Takes `amount`; returns the limit that this would exceed, nil where it was taken.
   public mutating func take(_ amount: Int = 1, for holder: Holder) -> Shortage? {
     if let shortage = shortage(of: amount, for: holder) { return shortage }
     add(amount, for: holder)

@@ -68,6 +68,7 @@ extension Grant {
     self.token = token
     narrowed = [:]
     wanted = []
+    isDoubted = false
     isUnfinished = false
     self.jitter = jitter
     if isNew {
@@ -79,6 +80,29 @@ extension Grant {
     rejectedGeneration = nil
     waitsForProvider = false
     phase = .idle
+  }
+
+  /// The provider named the account's person as the one whose token was imported. Commit ``saved``.
+  public mutating func proved() { if isUnproven { saved.kind = .imported } }
+
+  /// What was imported is another person's, or nothing says whose it is: the account needs a login. Commit ``saved``.
+  public mutating func disproved(_ failure: Failure) {
+    guard isUnproven else { return }
+    phase = .idle
+    rejectedGeneration = mainGeneration
+    wanted = []
+    waitsForProvider = false
+    forgetImport()
+    saved.standing = .loginRequired(.identityChanged, failure)
+  }
+
+  /// A later login must not go on with another person's refresh token.
+  mutating func forgetImport() {
+    intent = nil
+    saved.refreshToken = nil
+    saved.previousRefreshToken = nil
+    saved.refreshTokenExpiresAt = nil
+    saved.idToken = nil
   }
 
   /// The person signed out at the provider: whatever was under way no longer matters, and no token is handed out.

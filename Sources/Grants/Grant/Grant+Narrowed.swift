@@ -1,4 +1,4 @@
-import OAuth
+public import OAuth
 
 // Tokens for fewer scopes or another resource, under one grant: each is had, refreshed and over by itself, and none takes
 // another's place (RFC 6749 §6, RFC 8707 §2.2).
@@ -8,6 +8,8 @@ extension Grant {
     /// Somebody wanted this one: it is refreshed before it ends.
     var isAsked = false
     var isOfThisRun = false
+    /// The asker that it was first requested for; empty: not known.
+    var asker = ""
     /// The provider gives none, as far as is known until then.
     var refusal: Refusal?
 
@@ -16,10 +18,23 @@ extension Grant {
       var until: Timestamp
     }
 
-    /// So many are kept for each account.
+    /// Kept for each account, at most.
     public static let most = 32
-    /// For so long a refused scope or resource is not asked for again.
+    /// An asker with so many makes room for its next one itself. Also the wishes that one asker may have.
+    static let mostOfAsker = 8
+    /// A refused scope or resource is not requested again for so long.
     static let refusalLife = Duration.seconds(900)
+    /// The same where the provider did not say that the scope or the resource is the reason.
+    static let unclearRefusalLife = Duration.seconds(60)
+  }
+
+  /// A token that a caller waits for.
+  struct Wish: Sendable, Equatable {
+    let key: SavedToken.Key
+    /// Askers take turns; empty: the broker itself.
+    let asker: String
+    /// The caller waits until then.
+    var until: Timestamp
   }
 
   public func token(for key: SavedToken.Key) -> SavedToken? { key.isNarrowed ? narrowed[key]?.token : token }
@@ -49,9 +64,40 @@ extension Grant {
     return rejectedGeneration ?? saved.generation
   }
 
-  /// A caller waits for this one: it is asked for before those that are merely due.
-  public mutating func wants(_ key: SavedToken.Key) {
-    if !wanted.contains(key), wanted.count <= Narrowed.most { wanted.append(key) }
+  /// A caller waits for this token, which is requested before those that are due.
+  ///
+  /// - Parameters:
+  ///   - asker: who shares one turn among the callers.
+  ///   - until: how long the caller waits.
+  public mutating func wants(
+    _ key: SavedToken.Key, by asker: String = "", until: Timestamp = Timestamp(milliseconds: .max)
+  ) {
+    switch phase {
+    case .refreshing(let attempt), .overdue(let attempt, _), .committing(let attempt, _):
+      if attempt.key == key { return }
+    case .idle: break
+    }
+    // The login's own token is the same for all.
+    let asker = key.isNarrowed ? asker : ""
+    if let index = wanted.firstIndex(where: { $0.key == key && $0.asker == asker }) {
+      wanted[index].until = max(wanted[index].until, until)
+      return
+    }
+    if key.isNarrowed {
+      guard wanted.count <= Narrowed.most else { return }
+      guard asker.isEmpty || wanted.count(where: { $0.asker == asker }) < Narrowed.mostOfAsker else { return }
+    }
+    wanted.append(Wish(key: key, asker: asker, until: until))
+  }
+
+  /// The caller stopped waiting.
+  public mutating func unwants(_ key: SavedToken.Key, by asker: String) {
+    wanted.removeAll { $0.key == key && $0.asker == asker }
+  }
+
+  /// Whether a caller of this asker is known to wait for the token.
+  public func isWanted(_ key: SavedToken.Key, by asker: String) -> Bool {
+    wanted.contains { $0.key == key && $0.asker == asker }
   }
 
   /// A caller got it, and will want another when it ends. True: nobody had asked for it before.
@@ -61,14 +107,26 @@ extension Grant {
     return true
   }
 
-  /// What to ask for now.
+  /// The token to request now: the login's own first, as most callers need that; then those of the askers in turn.
   mutating func nextKey(at now: Timestamp, policy: RefreshPolicy) -> SavedToken.Key {
-    if !wanted.isEmpty { return wanted.removeFirst() }
+    wanted = wanted.filter { $0.until >= now && refusal(of: $0.key, at: now) == nil }
+    let last = lastAsker
+    lastAsker = ""
+    guard !isDoubted else { return SavedToken.Key() }
+    if let wish = nextWish(after: last) {
+      wanted.removeAll { $0.key == wish.key }
+      lastAsker = wish.asker
+      return wish.key
+    }
     guard case .good = saved.standing, let token, token.generation != rejectedGeneration,
       mainMoment(token, policy: policy, at: now).map({ $0 > now }) ?? true,
       let due = narrowedMoment(policy: policy, at: now), due.moment <= now
     else { return SavedToken.Key() }
     return due.key
+  }
+
+  private func nextWish(after last: String) -> Wish? {
+    wanted.first { !$0.key.isNarrowed } ?? wanted.first { $0.asker != last } ?? wanted.first
   }
 
   /// The first narrowed token that should be refreshed, and when.
@@ -90,17 +148,26 @@ extension Grant {
     return refusal.failure
   }
 
-  /// Whether a failure is about the scope or resource of a narrowed token alone; then it is remembered.
+  /// Remembers that the provider refused a narrowed token. What it says of one is never the end of the grant: who may ask
+  /// for any resource could end it otherwise. False: the failure is not a refusal.
   mutating func refuses(_ key: SavedToken.Key, _ failure: ProviderFailure, _ told: Failure) -> Bool {
-    guard key.isNarrowed, case .misconfigured(_, let oauth) = failure,
-      oauth?.code == .invalidScope || oauth?.code == .invalidTarget
-    else { return false }
+    guard key.isNarrowed else { return false }
+    var life = Narrowed.refusalLife
+    switch failure {
+    case .misconfigured(_, let oauth?):
+      // Of the scope or the resource alone; other codes may be about the client.
+      isDoubted = oauth.code != .invalidScope && oauth.code != .invalidTarget
+    case .ended(.refused, _, _): isDoubted = true
+    case .requestRefused: life = Narrowed.unclearRefusalLife
+    default: return false
+    }
     for dropped in room(for: key, at: told.at) where narrowed[dropped]?.token == nil { narrowed[dropped] = nil }
-    narrowed[key, default: Narrowed()].refusal = .init(failure: told, until: told.at + Narrowed.refusalLife)
+    narrowed[key, default: Narrowed(asker: lastAsker)].refusal = .init(failure: told, until: told.at + life)
     return true
   }
 
-  /// Those that go so that one more has room: without a token first, then the one that ends first.
+  /// Those that are dropped so that one more has room: first those without a token, then by their end. An asker with many
+  /// makes room itself.
   func room(for key: SavedToken.Key, at now: Timestamp) -> [SavedToken.Key] {
     guard key.isNarrowed, narrowed[key] == nil, narrowed.count >= Narrowed.most else { return [] }
     func end(_ narrowed: Narrowed) -> Timestamp {
@@ -109,7 +176,8 @@ extension Grant {
     let inOrder = narrowed.sorted { one, other in
       (end(one.value), one.key.scope, one.key.resource) < (end(other.value), other.key.scope, other.key.resource)
     }
-    return inOrder.prefix(narrowed.count - Narrowed.most + 1).map(\.key)
+    let own = lastAsker.isEmpty ? [] : inOrder.filter { $0.value.asker == lastAsker }
+    return (own.count < Narrowed.mostOfAsker ? inOrder : own).prefix(narrowed.count - Narrowed.most + 1).map(\.key)
   }
 
   /// The clock was set: as for the login's own token.

@@ -9,6 +9,7 @@ extension Grant {
     fileprivate var waitsForProvider: Bool
     fileprivate var isUnfinished: Bool
     fileprivate var fellBack: Bool
+    fileprivate var isDoubted: Bool
     fileprivate var followsUnanswered: Bool
     fileprivate var jitter: Double
     fileprivate var attempts: UInt64
@@ -29,7 +30,7 @@ extension Grant {
     guard case .idle = phase, wanted.isEmpty else { return nil }
     return Remainder(
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
-      isUnfinished: isUnfinished, fellBack: fellBack,
+      isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
       followsUnanswered: followsUnanswered, jitter: jitter, attempts: attempts,
       narrowed: narrowed.mapValues { narrowed in
         var mark = narrowed
@@ -56,6 +57,7 @@ extension Grant {
     waitsForProvider = remainder.waitsForProvider
     isUnfinished = remainder.isUnfinished
     fellBack = remainder.fellBack
+    isDoubted = remainder.isDoubted
     followsUnanswered = remainder.followsUnanswered
     numbersAttempts(after: remainder.attempts)
   }

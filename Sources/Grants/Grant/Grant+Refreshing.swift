@@ -110,7 +110,10 @@ extension Grant {
     // What comes with a narrowed token says nothing of what was granted, and less of who signed in.
     if !attempt.key.isNarrowed {
       if let idToken = issued.idToken { grant.idToken = idToken }
-      if let identity = issued.identity { grant.identity = identity }
+      if let identity = issued.identity {
+        if isUnproven, identity.subject == saved.identity?.subject { grant.kind = .imported }
+        grant.identity = identity
+      }
       if let scope = tokens.scope { grant.grantedScopes = scope }
       grant.extra = tokens.extra(over: grant.extra)
     }
@@ -187,12 +190,14 @@ extension Grant {
     phase = .idle
     guard !attempt.key.isNarrowed else {
       for key in renewal.dropped { narrowed[key] = nil }
-      narrowed[attempt.key] = Narrowed(token: renewed, isOfThisRun: true)
+      let asker = narrowed[attempt.key]?.asker ?? lastAsker
+      narrowed[attempt.key] = Narrowed(token: renewed, isOfThisRun: true, asker: asker)
       return true
     }
     stamps.token = true
     token = renewed
     rejectedGeneration = nil
+    isDoubted = false
     self.jitter = jitter
     return true
   }
@@ -217,9 +222,13 @@ extension Grant {
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     waitsForProvider = failure.isOfProvider
     if refuses(attempt.key, failure, told) {
-      takeBackIntent()
+      // A bare status may be that of a proxy behind the provider.
+      if case .requestRefused(_, nil, _) = failure {} else { takeBackIntent() }
       return .refused(saved)
     }
+    if !attempt.key.isNarrowed { isDoubted = false }
+    // Callers that still wait ask again.
+    wanted = []
     switch failure {
     // No person can help a grant that nobody signed in to.
     case .ended where saved.kind.isUnattended:
@@ -233,6 +242,7 @@ extension Grant {
       let isOver = reason == .refused && saved.refreshTokenExpiresAt.map { $0 <= now } ?? false
       let final = lost ? LoginReason.lostRotation : isOver ? .refreshTokenExpired : reason
       saved.standing = .loginRequired(final, told)
+      if isUnproven, reason == .identityChanged { forgetImport() }
       // A login that brings no other refresh token goes on with this one, and with what is known of it.
       takeBackIntent()
       return .ended(saved, final)

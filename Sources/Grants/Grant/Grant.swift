@@ -8,8 +8,13 @@ public struct Grant: Sendable {
   public internal(set) var token: SavedToken?
   /// Tokens for fewer scopes or another resource, each by itself.
   public internal(set) var narrowed: [SavedToken.Key: Narrowed] = [:]
-  /// Which tokens callers wait for, in their order.
-  var wanted: [SavedToken.Key] = []
+  /// Tokens that callers wait for, oldest request first.
+  var wanted: [Wish] = []
+  /// The asker whose token was requested last.
+  var lastAsker = ""
+  /// The provider refused a narrowed token in a way that may be about the whole grant. A refresh of the login's own token
+  /// shows whether it is.
+  var isDoubted = false
   public internal(set) var phase: Phase = .idle
   /// The unanswered request that is on disk, if any.
   public internal(set) var intent: RefreshIntent?
@@ -125,7 +130,12 @@ extension Grant {
     case temporarilyUnavailable(Failure, retryAt: Timestamp)
     /// The provider gives no token of this scope or resource.
     case refused(Failure)
+    /// First the provider has to say whose token this is; nobody gets it before that.
+    case unproven(SavedToken)
   }
+
+  /// The grant was imported, and may be another person's than the account is.
+  public var isUnproven: Bool { saved.kind == .unprovenImport }
 
   /// Answers a caller that wants a token with this much time left; nil: the policy's minimum.
   ///
@@ -134,7 +144,9 @@ extension Grant {
     minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key = .init(),
     unwanted: Int64? = nil
   ) -> Answer {
+    let key = isUnproven ? SavedToken.Key() : key
     let token = self.token(for: key)
+    if isUnproven, let token, isUsable(token, minimumTTL: nil, at: now, policy: policy) { return .unproven(token) }
     func lastResort(at now: Timestamp) -> Answer? { self.lastResort(at: now, key: key, unwanted: unwanted) }
     if let token, token.generation != unwanted, isUsable(token, minimumTTL: minimumTTL, at: now, policy: policy) {
       return .token(token)
@@ -152,7 +164,9 @@ extension Grant {
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
     case .good, .failing: break
     }
-    if let failure = refusal(of: key, at: now) { return lastResort(at: now) ?? .refused(failure) }
+    if let failure = refusal(of: key, at: now) {
+      return lastResort(at: now) ?? (isDoubted && saved.isRenewable ? .refresh : .refused(failure))
+    }
     guard saved.isRenewable else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
@@ -163,7 +177,8 @@ extension Grant {
   public func lastResort(
     at now: Timestamp, key: SavedToken.Key = .init(), unwanted: Int64? = nil
   ) -> Answer? {
-    guard let token = token(for: key), token.generation != rejectedGeneration, token.generation != unwanted,
+    guard !isUnproven, let token = token(for: key), token.generation != rejectedGeneration,
+      token.generation != unwanted,
       token.expiresAt.map({ $0 > now }) ?? true
     else { return nil }
     return .token(token)
@@ -203,7 +218,7 @@ extension Grant {
     case .misconfigured(let failure): return failure.at > newest ? now : failure.at + Self.misconfiguredProbe
     case .good: break
     }
-    if isUnfinished, saved.isRenewable { return now }
+    if isUnfinished || isDoubted, saved.isRenewable { return now }
     guard let token else { return saved.isRenewable ? min(saved.createdAt, now) : nil }
     guard saved.isRenewable else { return token.expiresAt }
     return [mainMoment(token, policy: policy, at: now), narrowedMoment(policy: policy, at: now)?.moment]

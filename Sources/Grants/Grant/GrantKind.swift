@@ -6,6 +6,9 @@ public enum GrantKind: String, Sendable, Codable, CaseIterable {
   case deviceCode = "device_code"
   /// A refresh token from elsewhere was taken over.
   case imported = "import"
+  /// The same into an account whose person is known, before the provider has named that person: no token of it is handed
+  /// out.
+  case unprovenImport = "unproven_import"
   /// The client itself is authorised (RFC 6749 §4.4).
   case clientCredentials = "client_credentials"
   /// A signed assertion is traded for tokens (RFC 7523 §2.1).
@@ -20,7 +23,7 @@ public enum GrantKind: String, Sendable, Codable, CaseIterable {
   /// A new token can be had at any time without a refresh token and without a person.
   public var isUnattended: Bool {
     switch self {
-    case .authorizationCode, .deviceCode, .imported, .password, .implicit: false
+    case .authorizationCode, .deviceCode, .imported, .unprovenImport, .password, .implicit: false
     case .clientCredentials, .jwtBearer, .tokenExchange: true
     }
   }

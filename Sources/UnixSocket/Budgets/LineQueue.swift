@@ -1,12 +1,12 @@
 import BrokerAPI
 import Synchronization
 
-/// The lines that wait to be parsed. Each holder has a queue, and the queues take turns; all callers without a rule have one
-/// turn together. Parsing takes many times a line's bytes and milliseconds, so a few lines at a time are parsed, and whoever
-/// has sent thousands delays another by one of them.
+/// The lines that wait to be parsed. Each holder has a queue, and the queues take turns; callers without a rule share one
+/// turn. Parsing takes milliseconds and many times the memory of a line, so only a few lines are parsed at a time: a holder
+/// with thousands of lines delays another one by a single line.
 ///
-/// A line is counted from the moment that it is read to its answer. Where there is no room the connection is not read; as
-/// soon as there is, those that wait are resumed in order.
+/// A line counts against the budgets from when it is read until it is answered. While there is no room its connection is
+/// not read; waiting connections are resumed in order.
 final class LineQueue: Sendable {
   struct Limits: Sendable, Equatable {
     /// Bytes of lines that are not answered.

@@ -88,8 +88,8 @@ public final class SubordinateUsers: Sendable {
 }
 
 extension Holder {
-  /// Users below it are the system's own; from the upper bound on they are transient (login.defs(5), systemd's UIDS-GIDS).
-  private static let loginUsers: Range<UInt32> = 1000..<60_001
+  /// Users that the service manager makes up for one unit (`DynamicUser=`; systemd's UIDS-GIDS).
+  private static let transientUsers: ClosedRange<UInt32> = 61_184...65_519
 
   /// - Parameters:
   ///   - slice: whose user slice the process is in; nil: in none.
@@ -106,7 +106,7 @@ extension Holder {
     } else {
       let owner = subordinates.owner(of: uid)
       if let unit {
-        self = .unit(unit, user: owner ?? (Self.loginUsers.contains(uid) ? uid : nil))
+        self = .unit(unit, user: Self.transientUsers.contains(uid) ? nil : owner ?? uid)
       } else {
         self = .user(owner ?? uid)
       }

@@ -14,15 +14,20 @@ extension ConnectionHandler {
     pace = loop.paces.pace(of: share, at: now)
     if share.isUnnamed, let due = pace?.ownDue(at: now) {
       let why = "\(share.holder) sends too much"
-      table.remember(user, share, why, until: min(due, now + ConnectionTable.remembered))
+      remember(user, why, until: min(due, now + ConnectionTable.remembered))
       table.countRefused()
       return why
     }
     pace?.spend(lines: 1, bytes: 0)
     guard let why = takePlace() else { return nil }
-    table.remember(user, share, why, until: now + ConnectionTable.remembered)
+    remember(user, why, until: now + ConnectionTable.remembered)
     table.countRefused()
     return why
+  }
+
+  /// A refusal of a unit says nothing of the same user's other units.
+  private func remember(_ user: UInt32, _ why: String, until: NIODeadline) {
+    if share.holder == .user(user) { table.remember(user, share, why, until: until) }
   }
 
   /// Those that are in the middle of a line lose their places first: the holder's own and, where places are taken that it

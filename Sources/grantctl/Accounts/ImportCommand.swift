@@ -23,6 +23,8 @@ struct ImportCommand: BrokerCommand {
   var scope: [String] = []
   @Option(help: "The resource that the token was granted for (RFC 8707).")
   var resource: String?
+  @Flag(help: "The token may be of another person than the account is; takes `manage` access.")
+  var replaceIdentity = false
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
@@ -35,7 +37,7 @@ struct ImportCommand: BrokerCommand {
       AccountImport.self,
       .init(
         account: account, provider: provider, refresh_token: token, scopes: scopes.isEmpty ? nil : scopes,
-        resource: resource))
+        resource: resource, replace_identity: replaceIdentity ? true : nil))
     if shell.isJSON { return shell.say(answer.json) }
     let imported = try answer.value()
     let identity = imported.identity.map { " (\($0.bestName))" } ?? ""

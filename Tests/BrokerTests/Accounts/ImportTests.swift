@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Providers
 import Testing
 
 @testable import Broker
@@ -52,5 +53,82 @@ import Testing
     #expect(await imported.value == .loginRequired)
     #expect(try await rig.token("work").access_token == "work-a1")
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
+  }
+
+  // MARK: Whose it is
+
+  private static let signer = Caller(uid: 1001, gid: 1001, groups: [], pid: 7)
+
+  /// An account of "work" whose grant has ended. Who has uid 1001 may sign in.
+  private func ended(userinfo: Bool = true) async throws -> Rig {
+    let store = MemoryStore()
+    let standing = Standing.loginRequired(.refused, Failure(message: "over", at: ManualClock.start))
+    try await store.signIn("work", age: .seconds(7200), standing: standing)
+    let rig = try await Rig(store: store, configuration: Self.configuration(userinfo: userinfo))
+    rig.transport.answer(.token, TokenServer.rotating)
+    return rig
+  }
+
+  private static func configuration(userinfo: Bool = true) -> BrokerConfiguration {
+    let settings = ProviderSettings.plain {
+      if userinfo { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    }
+    let rules = [Rule(name: "signer", uid: 1001, gid: nil, accounts: ["*"], access: [.login, .use])]
+    return .plain([OAuthProvider(settings)], rules: rules)
+  }
+
+  private func bring(_ rig: Rig, replacing: Bool? = nil, as caller: Caller = signer) async throws -> AccountView {
+    try await rig.call(
+      AccountImport.self,
+      .init(
+        account: "work", provider: "example", refresh_token: SecretText("their-r1"), replace_identity: replacing),
+      as: caller)
+  }
+
+  @Test("UserInfo names another person: nobody gets the token, and a login does not go on with it")
+  func anotherPerson() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"mallory"}"#) }
+    let error = await #expect(throws: RPCError.self) { try await bring(rig) }
+    #expect(error?.reason == .loginRequired && error?.message.contains("mallory") == true)
+    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(rig.cached("work") == nil)
+    let saved = rig.store.grant("work")
+    #expect(saved?.refreshToken == nil && saved?.identity?.subject == "work")
+  }
+
+  @Test("Nothing names the person: refused, but for who may manage the account and says so")
+  func nobodyNamed() async throws {
+    let rig = try await ended(userinfo: false)
+    #expect(await rig.reason { try await bring(rig) } == .loginRequired)
+    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(await rig.reason { try await bring(rig, replacing: true) } == .notPermitted)
+    _ = try await bring(rig, replacing: true, as: .root)
+    #expect(try await rig.token("work").access_token?.isEmpty == false)
+    #expect(rig.store.grant("work")?.identity == nil)
+  }
+
+  @Test("The account's own person: the token is handed out, also after a restart, and only after UserInfo has answered")
+  func ownPerson() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await bring(rig) } == .temporarilyUnavailable)
+    #expect(await rig.reason { try await rig.token("work") } == .temporarilyUnavailable)
+    #expect(rig.cached("work") == nil)
+    #expect(rig.transport.count(.userinfo) == 1, "the provider is not asked with each request")
+    // The next run asks again.
+    let second = try await Rig(clock: rig.clock, store: rig.store, configuration: Self.configuration())
+    second.transport.answer(.token, TokenServer.rotating)
+    second.transport.hold(.userinfo)
+    second.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    let asked = (0..<5).map { _ in Task { try await second.token("work").generation } }
+    #expect(await eventually { second.transport.held(.userinfo) == 1 })
+    await settle()
+    #expect(second.cached("work") == nil)
+    second.transport.release(.userinfo)
+    for task in asked { _ = try await task.value }
+    #expect(second.transport.count(.userinfo) == 1)
+    #expect(second.store.grant("work")?.kind == .imported)
+    #expect(try await second.view("work").state == .ok)
   }
 }

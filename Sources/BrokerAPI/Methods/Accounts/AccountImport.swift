@@ -6,9 +6,10 @@ public enum AccountImport: RPCMethod {
   public static let name = "account.import"
   public static let access = Access.login
   public static let summary =
-    "Makes an account of a refresh token that was issued to the provider's client elsewhere; it is tried at once."
+    "Makes an account of a refresh token that was issued to the provider's client elsewhere. The token is used at once. Where the account has an identity, no token is handed out before an ID token or UserInfo names the same person."
   public static let errors: [ErrorReason] = [
-    .unknownProvider, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
+    .unknownProvider, .notPermitted, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured,
+    .providerError,
     .scopeNotGranted, .unsupportedByProvider, .storeFailure,
   ]
 
@@ -18,15 +19,18 @@ public enum AccountImport: RPCMethod {
     public var refresh_token: SecretText
     public var scopes: [String]?
     public var resource: String?
+    public var replace_identity: Bool?
 
     public init(
-      account: String, provider: String, refresh_token: SecretText, scopes: [String]? = nil, resource: String? = nil
+      account: String, provider: String, refresh_token: SecretText, scopes: [String]? = nil, resource: String? = nil,
+      replace_identity: Bool? = nil
     ) {
       self.account = account
       self.provider = provider
       self.refresh_token = refresh_token
       self.scopes = scopes
       self.resource = resource
+      self.replace_identity = replace_identity
     }
   }
 
@@ -39,6 +43,8 @@ public enum AccountImport: RPCMethod {
     "scopes":
       "The scopes it was granted for, where the provider does not say. Default: the provider's configured ones.",
     "resource": "The resource it was granted for (RFC 8707).",
+    "replace_identity":
+      "Whether the token may be of another person than the account is; this takes `manage` access. Default: false.",
   ]
   public static let resultDocs = AccountView.docs
   public static let example = MethodExample(

@@ -112,7 +112,7 @@ public enum TokenReportRejected: RPCMethod {
   public static let name = "token.report_rejected"
   public static let access = Access.use
   public static let summary =
-    "Reports that a resource server refused a token (HTTP 401). This caller (user and unit) is not given it again, also not after a restart; the token is refreshed once, if it is still the current one, whoever reports it. Others are served it until a new one is there. A user may have three good tokens of an account replaced at once, and one more every five minutes."
+    "Reports that a resource server refused a token (HTTP 401). The token is refreshed once, however many callers report it. This caller (user and unit) does not get it again, even after a restart of the broker; other callers are served it until the new one is there. A user or unit may have three valid tokens of an account replaced without a pause, and one more every five minutes."
   public static let errors: [ErrorReason] = [
     .unknownAccount, .loginRequired, .temporarilyUnavailable, .timedOut, .providerMisconfigured, .providerError,
     .scopeNotGranted, .storeFailure,

@@ -2,7 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 
-// A token for whoever asks: the current one, or that of one shared refresh.
+// Tokens for callers: the current one, or the result of a refresh that all callers share.
 extension RefreshEngine {
   /// A token that is valid now, refreshed first where it has to be.
   ///
@@ -12,6 +12,8 @@ extension RefreshEngine {
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account]?.token(for: key)?.generation
     let asked = now
+    let turn = asker.map { "\($0.holder)" } ?? ""
+    var hasPaid = false
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
       let unwanted = asker?.unwanted(grant, key)
@@ -31,6 +33,9 @@ extension RefreshEngine {
         }
         isProbe = true
       case .refused(let failure): throw accounts.notGranted(grant, key, failure)
+      case .unproven(let token):
+        try await proofs?.prove(account, token, until: deadline)
+        continue
       case .refresh, .wait: break
       }
       do throws(RPCError) {
@@ -41,17 +46,31 @@ extension RefreshEngine {
         {
           throw tooShort(grant)
         }
+        let isReplacement =
+          !isUnderWay(account) && isGood(grant, key)
+          && (unwanted != nil || isUsable(grant, key, without: minimumTTL, of: asker))
+        if let asker {
+          if isReplacement {
+            try checkBudget(of: asker, account)
+          } else if key.isNarrowed, !hasPaid {
+            try payForNarrowed(asker, account)
+            hasPaid = true
+          }
+        }
         if answer == .refresh || isProbe {
-          let isReplacement = unwanted != nil && isGood(grant, key) && !isUnderWay(account)
-          if isReplacement, let asker { try checkBudget(of: asker, account) }
-          try begin(account, grant, key)
-          if isReplacement, let asker { replacements.begin(account, for: asker.holder) }
+          try begin(account, grant, key, by: turn, until: wall(deadline))
+          if isReplacement, let asker { replacements.begin(account, for: asker.holder, at: uptime) }
+        } else if key.isNarrowed {
+          accounts[account]?.wants(key, by: turn, until: wall(deadline))
         }
         // Another account's probe is not waited for any longer once it is stuck.
         let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)
         let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? deadline
         try await waitForRefresh(account, for: asker, until: min(deadline, end))
       } catch {
+        if key.isNarrowed, accounts[account]?.isWanted(key, by: turn) == true {
+          accounts[account]?.unwants(key, by: turn)
+        }
         // Less time than asked for is better than none.
         guard let grant = accounts[account],
           case .token(let token) = grant.lastResort(at: now, key: key, unwanted: asker?.unwanted(grant, key))
@@ -93,12 +112,34 @@ extension RefreshEngine {
       hint: accounts.loginHint(saved))
   }
 
-  /// Whether others could go on with the token.
+  /// Whether other callers can still use the token.
   private func isGood(_ grant: Grant, _ key: SavedToken.Key) -> Bool {
     if case .token = grant.lastResort(at: now, key: key) { true } else { false }
   }
 
-  /// That a good token is replaced for one caller comes out of its own budget.
+  /// Whether the token would do but for the time left that the caller demands. Root and the broker's own user are not
+  /// charged for that.
+  private func isUsable(
+    _ grant: Grant, _ key: SavedToken.Key, without minimumTTL: Duration?, of asker: Asker?
+  ) -> Bool {
+    guard minimumTTL != nil, asker?.holder.hasOwnPlaces == false else { return false }
+    if case .token = grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy, key: key) { return true }
+    return false
+  }
+
+  /// Each narrowed token is a request to the provider with the account's one refresh token, and takes another's place.
+  private func payForNarrowed(_ asker: Asker, _ account: AccountName) throws(RPCError) {
+    guard !asker.holder.hasOwnPlaces else { return }
+    if let wait = narrowings.wait(account, asker.holder, at: uptime) {
+      throw RPCError(
+        .temporarilyUnavailable,
+        "account \(account): \(asker.holder) has asked for too many tokens of different scopes or resources",
+        hint: "Use the same `scopes` and `resource` again, or none.", retryAfter: wait.inSeconds.rounded(.up))
+    }
+    narrowings.take(account, asker.holder, at: uptime)
+  }
+
+  /// A caller has valid tokens replaced at the expense of its own budget.
   private func checkBudget(of asker: Asker, _ account: AccountName) throws(RPCError) {
     guard asker.isPaced, let wait = replacements.wait(account, asker.holder, at: uptime) else { return }
     throw RPCError(
@@ -108,9 +149,11 @@ extension RefreshEngine {
       retryAfter: wait.inSeconds.rounded(.up))
   }
 
-  private func begin(_ account: AccountName, _ grant: Grant, _ key: SavedToken.Key) throws(RPCError) {
+  private func begin(
+    _ account: AccountName, _ grant: Grant, _ key: SavedToken.Key, by turn: String, until: Timestamp
+  ) throws(RPCError) {
     guard !isDraining else { throw shuttingDown() }
-    switch want(account, key) {
+    switch want(account, key, by: turn, until: until) {
     case .underWay: break
     case .suspended(let failure): throw accounts.misconfigured(grant, failure)
     case .unreachable(let failure, let retryAt): throw accounts.unavailable(grant, failure, retryAt: retryAt)

@@ -12,8 +12,13 @@ final class TokenRequests: Piece {
   private let engine: RefreshEngine
   private let authorizer: Authorizer
   private var verify: (@BrokerActor (AccountName, Duration) async -> Bool?)?
-  /// Of which token each account's provider was asked, and when.
-  private var verified: [AccountName: (generation: Int64, at: Duration)] = [:]
+  /// The generation that each account's provider was last asked about, and until when it is not asked again. Bounded by
+  /// ``Limit/verifiedTokens``.
+  private var verified: [AccountName: (generation: Int64, until: Duration)] = [:]
+  /// Questions under way, and their waiters.
+  private var verifying: [AccountName: Waiters.Key] = [:]
+  /// Reports that wait to be written, and their waiters.
+  private var saving: [AccountName: Waiters.Key] = [:]
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
@@ -44,14 +49,19 @@ final class TokenRequests: Piece {
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
 
-  /// `token.report_rejected`. What a caller says of a token binds that caller alone; everybody else keeps the token until
-  /// another is there, or the provider itself says that it is dead.
+  /// A unit has loaded the token as a credential, and may report it as whatever user its processes run as.
+  func noteHandout(of account: AccountName, _ generation: Int64, to unit: String) {
+    accounts.cache.handouts.note(account.rawValue, generation, to: Reporter(uid: Handouts.anyUser, unit: unit))
+  }
+
+  /// `token.report_rejected`. The report counts for its caller only. Other callers are served the token until a new one
+  /// is there, or the provider says that the token is invalid.
   func reportRejected(
     _ params: TokenReportRejected.Params, _ permission: Permission
   ) async throws(RPCError) -> TokenReportRejected.Result {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
-    // Who may do everything may have it refreshed anyway.
+    // Privileged callers may refresh any account.
     guard authorizer.policy.isPrivileged(permission.caller) || wasGiven(params.generation, grant, permission) else {
       throw .invalidParams(
         "params.generation: token \(params.generation) of account \(account) was not handed out to this caller",
@@ -60,9 +70,9 @@ final class TokenRequests: Piece {
     return try await reportRejected(params, by: Asker(permission.caller))
   }
 
-  /// The same of a token that the broker itself used for the caller.
+  /// A report by the broker, which used the token on the caller's behalf.
   ///
-  /// - Parameter isProvidersWord: the account's provider itself refused it.
+  /// - Parameter isProvidersWord: the account's own provider refused the token.
   func reportRejected(
     _ params: TokenReportRejected.Params, by asker: Asker, isProvidersWord: Bool = false
   ) async throws(RPCError) -> TokenReportRejected.Result {
@@ -76,8 +86,8 @@ final class TokenRequests: Piece {
     case .new(let new):
       key = new
       accounts.publish(account)
-      // Another process of the caller, and the next run, must know it too.
-      await finish(by: deadline) { await self.saveReport(account, key) }
+      // On disk, so that the caller's next process and a restarted broker know of it.
+      await saveReports(of: account, until: deadline)
     }
     if !grant.saved.isRenewable {
       try await askProvider(account, params.generation, isDead: isProvidersWord, until: deadline)
@@ -86,41 +96,41 @@ final class TokenRequests: Piece {
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
   }
 
-  /// Whether the caller had this token from the broker. Of one that an earlier run handed out, it is enough that the caller
-  /// would be handed it without a person's word.
+  /// Whether the caller had this token from the broker. Where that is not known (another run handed the token out, or the
+  /// record was dropped), it is enough that the caller may have the token now without a person's confirmation.
   private func wasGiven(_ generation: Int64, _ grant: Grant, _ permission: Permission) -> Bool {
     let reporter = Reporter(permission.caller)
     let account = grant.saved.account.rawValue
-    if let known = accounts.cache.handouts.has(account, generation, reporter) { return known }
-    guard let token = grant.livingTokens.first(where: { $0.generation == generation }) else {
-      // Nothing comes of it.
-      return true
-    }
-    return !grant.isOfThisRun(token.key) && permission.confirmation == nil
+    let known = accounts.cache.handouts.has(account, generation, reporter)
+    if known == true { return true }
+    // A report on a token that is gone has no effect.
+    guard let token = grant.livingTokens.first(where: { $0.generation == generation }) else { return true }
+    guard known == nil || !grant.isOfThisRun(token.key), permission.confirmation == nil else { return false }
+    return (try? authorizer.checkCap(of: token.scopes, grant.saved.account, permission)) != nil
   }
 
-  /// Nothing can be had in the token's place: only the provider's own word ends the grant for everybody. It is asked once
-  /// for all that report the token within ``Limit/verifiedToken``.
+  /// The grant cannot be renewed, and only the provider's own answer ends it. The provider is asked once for all reports of
+  /// a token within ``Limit/verifiedToken``, and its answer counts however long a reporter waits for it.
   private func askProvider(
     _ account: AccountName, _ generation: Int64, isDead: Bool, until deadline: Duration
   ) async throws(RPCError) {
     guard let grant = accounts[account], let token = grant.token, token.generation == generation else { return }
-    let isKnown = verified[account].map { $0.generation == generation && uptime - $0.at < Limit.verifiedToken } ?? false
-    if isDead || !isKnown {
-      verified[account] = (generation, uptime)
-      switch isDead ? false : await verify?(account, deadline) {
-      case false?:
-        guard accounts[account]?.token?.accessToken == token.accessToken,
-          case .ended? = accounts[account]?.rejected(generation: generation, at: now)
-        else { break }
-        verified[account] = nil
-        await finish(by: deadline) { [accounts] in await accounts.saveStanding(of: account, "a dead token") }
-        if let grant = accounts[account] { accounts.reportEnd(of: grant) }
-        accounts.changed(account)
-      case true?: break
-      // It may say so later.
-      case nil: verified[account] = nil
+    if isDead {
+      await finish(by: deadline) { await self.end(account, token) }
+    } else if let key = verifying[account] {
+      await wait(for: key, until: deadline)
+    } else if verified[account].map({ $0.generation == generation && uptime < $0.until }) != true {
+      let key = waiters.newWork()
+      verifying[account] = key
+      Task {
+        let isAlive = await verify?(account, uptime + Timeouts.standard)
+        if verified[account] == nil, verified.count >= Limit.verifiedTokens { dropVerified() }
+        verified[account] = (generation, uptime + (isAlive == nil ? Limit.unverifiedToken : Limit.verifiedToken))
+        if isAlive == false { await end(account, token) }
+        verifying[account] = nil
+        waiters.wake(key)
       }
+      await wait(for: key, until: deadline)
     }
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     if case .loginRequired(let reason, let failure) = grant.saved.standing {
@@ -132,10 +142,26 @@ final class TokenRequests: Piece {
       hint: accounts.loginHint(grant.saved), detail: LoginReason.noRefreshToken.rawValue)
   }
 
-  /// Names who asks an account's provider whether its token is alive; nil: it does not say.
+  /// The provider says that the token is invalid.
+  private func end(_ account: AccountName, _ token: SavedToken) async {
+    guard accounts[account]?.token?.accessToken == token.accessToken,
+      case .ended? = accounts[account]?.rejected(generation: token.generation, at: now)
+    else { return }
+    verified[account] = nil
+    await accounts.saveStanding(of: account, "a dead token")
+    if let grant = accounts[account] { accounts.reportEnd(of: grant) }
+    accounts.changed(account)
+  }
+
+  private func dropVerified() {
+    verified = verified.filter { uptime < $0.value.until }
+    if verified.count >= Limit.verifiedTokens { verified = [:] }
+  }
+
+  /// Sets the function that asks an account's provider whether its token is valid; it returns nil where there is no answer.
   func verifies(_ verify: @escaping @BrokerActor (AccountName, Duration) async -> Bool?) { self.verify = verify }
 
-  /// `account.refresh`: a new token. The one of now is served to everybody until the new one is there.
+  /// `account.refresh`: gets a new token. The current one is served to all callers until then.
   func refresh(_ params: AccountRefresh.Params, _ permission: Permission) async throws(RPCError)
     -> AccountRefresh.Result
   {
@@ -149,7 +175,7 @@ final class TokenRequests: Piece {
     }
     var asker = Asker(permission.caller)
     asker.beyond = grant.mainGeneration
-    // Whoever manages the account waits for nothing.
+    // With `manage` access the refresh starts at once.
     asker.isPaced = !authorizer.policy.allows(
       .manage, method: AccountRefresh.name, account: params.account, caller: permission.caller)
     if !asker.isPaced { engine.release(account) }
@@ -158,7 +184,7 @@ final class TokenRequests: Piece {
     return .init(refreshed: token.generation > grant.mainGeneration, generation: token.generation)
   }
 
-  /// Waits for what goes on by itself, and no longer: a slow disk keeps no caller beyond its time.
+  /// Waits for the work, but not beyond the deadline: the work goes on then, so that a slow disk delays no caller.
   private func finish(by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
     let key = waiters.newWork()
     Task {
@@ -168,11 +194,27 @@ final class TokenRequests: Piece {
     await wait(for: key, until: deadline)
   }
 
-  private func saveReport(_ account: AccountName, _ key: SavedToken.Key) async {
-    await journal.lock(account)
-    defer { journal.unlock(account) }
-    guard let grant = accounts[account], let token = grant.token(for: key), !token.reports.isEmpty else { return }
-    try? await journal.commitOrKeep([.putToken(token)], of: account, onDisk: grant.saved.generation)
+  /// One commit for all reports that come while it waits for the account's lock.
+  private func saveReports(of account: AccountName, until deadline: Duration) async {
+    let key = saving[account] ?? waiters.newWork()
+    if saving[account] == nil {
+      saving[account] = key
+      Task {
+        await journal.lock(account)
+        saving[account] = nil
+        await saveReports(of: account)
+        journal.unlock(account)
+        waiters.wake(key)
+      }
+    }
+    await wait(for: key, until: deadline)
+  }
+
+  private func saveReports(of account: AccountName) async {
+    guard let grant = accounts[account] else { return }
+    let changes = grant.livingTokens.filter { !$0.reports.isEmpty }.map { Change.putToken($0) }
+    guard !changes.isEmpty else { return }
+    try? await journal.commitOrKeep(changes, of: account, onDisk: grant.saved.generation)
   }
 
   private func minimumTTL(_ seconds: Double?) throws(RPCError) -> Duration? {

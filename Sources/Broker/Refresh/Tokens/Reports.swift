@@ -1,0 +1,187 @@
+import BrokerAPI
+import Grants
+import OAuth
+import Synchronization
+
+extension Reporter {
+  init(_ caller: Caller) { self.init(uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit) }
+}
+
+/// The caller of a request for a token.
+struct Asker: Sendable {
+  let holder: Holder
+  let reporter: Reporter
+  /// Only a token of a later generation than this satisfies it.
+  var beyond: Int64?
+  /// Whether its replacements of valid tokens are charged to its budget.
+  var isPaced = true
+
+  init(_ caller: Caller) {
+    holder = caller.holder
+    reporter = Reporter(caller)
+  }
+
+  /// The generation that this caller is not served; nil: the current token will do.
+  func unwanted(_ grant: Grant, _ key: SavedToken.Key) -> Int64? {
+    if let generation = grant.token(for: key)?.generation, let beyond, generation <= beyond { return generation }
+    return grant.reportedGeneration(by: reporter, key)
+  }
+}
+
+/// The callers that each token was handed out to since the broker started. A caller may report only a token that it had.
+/// Used by the socket's loop and by the broker.
+final class Handouts: Sendable {
+  /// The user of a ``Reporter`` that stands for all processes of its unit: a unit has loaded the token as it was started,
+  /// before it became another user.
+  static let anyUser = UInt32.max
+
+  /// Generations that are kept of one account, and callers of one generation.
+  static let generations = 8
+  static let callers = 64
+
+  private struct Handout {
+    let generation: Int64
+    var callers: Set<Reporter> = []
+    /// There were more callers than are kept.
+    var isIncomplete = false
+  }
+
+  private struct State {
+    var handouts: [String: [Handout]] = [:]
+    /// Some were dropped: a generation without an entry may have been handed out all the same.
+    var isIncomplete = false
+  }
+
+  private let state = Mutex(State())
+
+  func note(_ account: String, _ generation: Int64, to caller: Reporter) {
+    state.withLock { state in
+      if state.handouts[account] == nil, state.handouts.count >= Limit.cachedTokens {
+        state = State(isIncomplete: true)
+      }
+      var handouts = state.handouts[account] ?? []
+      let index = handouts.firstIndex { $0.generation == generation } ?? handouts.endIndex
+      if index == handouts.endIndex { handouts.append(Handout(generation: generation)) }
+      if handouts[index].callers.count < Self.callers {
+        handouts[index].callers.insert(caller)
+      } else if !handouts[index].callers.contains(caller) {
+        handouts[index].isIncomplete = true
+      }
+      if handouts.count > Self.generations {
+        handouts.removeFirst()
+        state.isIncomplete = true
+      }
+      state.handouts[account] = handouts
+    }
+  }
+
+  /// Whether the caller had the token of this generation; nil: not known, as entries were dropped.
+  func has(_ account: String, _ generation: Int64, _ caller: Reporter) -> Bool? {
+    state.withLock { state in
+      guard let handout = state.handouts[account]?.first(where: { $0.generation == generation }) else {
+        return state.isIncomplete ? nil : false
+      }
+      let units = [caller.unit, caller.userUnit].compactMap(\.self).map { Reporter(uid: Self.anyUser, unit: $0) }
+      if handout.callers.contains(caller) || units.contains(where: handout.callers.contains) { return true }
+      return handout.isIncomplete ? nil : false
+    }
+  }
+}
+
+/// Who pays for the replacement of valid tokens. Each holder may have three of an account replaced without a pause, and one
+/// more every five minutes.
+struct ReplacementBudgets {
+  /// A refresh that a holder asked for alone.
+  struct Charge: Sendable, Equatable {
+    let number: UInt64
+    let holder: Holder
+    let at: Duration
+  }
+
+  private var budgets = HolderBudgets(burst: 3, pause: .seconds(300))
+  private var charges: [AccountName: Charge] = [:]
+  private var last: UInt64 = 0
+  /// A refresh that is queued for longer than this may never begin.
+  private static let longest = Duration.seconds(60)
+
+  /// The time until the holder may have a token replaced; nil: it may now.
+  func wait(_ account: AccountName, _ holder: Holder, at now: Duration) -> Duration? {
+    budgets.wait(account, holder, at: now)
+  }
+
+  /// A refresh was requested that only this holder needs.
+  mutating func begin(_ account: AccountName, for holder: Holder, at now: Duration) {
+    if let charge = charges[account], now - charge.at < Self.longest { return }
+    last += 1
+    charges[account] = Charge(number: last, holder: holder, at: now)
+  }
+
+  /// What the account's refresh will be charged to.
+  func charge(for account: AccountName) -> Charge? { charges[account] }
+
+  /// The new token is there: its holder is charged.
+  mutating func replaced(_ account: AccountName, at now: Duration) {
+    guard let charge = charges.removeValue(forKey: account) else { return }
+    budgets.take(account, charge.holder, at: now)
+  }
+
+  /// The refresh ended without a token: it is free.
+  mutating func drop(_ charge: Charge?, of account: AccountName) {
+    if let charge, charges[account] == charge { charges[account] = nil }
+  }
+
+  /// The account was removed.
+  mutating func forget(_ account: AccountName) { charges[account] = nil }
+}
+
+/// How often each holder may do something with an account. Kept in memory only; times count from boot.
+struct HolderBudgets {
+  /// Without a pause, and the time until one more is allowed.
+  let burst: Double
+  let pause: Duration
+  /// Entries at most. Those whose budget is full again are dropped first.
+  static let most = 4096
+
+  private struct Key: Hashable {
+    let account: AccountName
+    let holder: Holder
+  }
+
+  private struct Level {
+    var left: Double
+    var at: Duration
+  }
+
+  private var levels: [Key: Level] = [:]
+
+  init(burst: Double, pause: Duration) {
+    self.burst = burst
+    self.pause = pause
+  }
+
+  mutating func take(_ account: AccountName, _ holder: Holder, at now: Duration) {
+    let key = Key(account: account, holder: holder)
+    if levels[key] == nil, levels.count >= Self.most { makeRoom(at: now) }
+    levels[key] = Level(left: max(0, left(key, at: now) - 1), at: now)
+  }
+
+  /// The time until the holder may do it again; nil: it may now.
+  func wait(_ account: AccountName, _ holder: Holder, at now: Duration) -> Duration? {
+    let left = left(Key(account: account, holder: holder), at: now)
+    return left >= 1 ? nil : pause.scaled(by: 1 - left)
+  }
+
+  private func left(_ key: Key, at now: Duration) -> Double {
+    guard let level = levels[key] else { return burst }
+    return min(burst, level.left + (now - level.at).inSeconds / pause.inSeconds)
+  }
+
+  /// Drops full entries; where there is none, the one that is nearest to full.
+  private mutating func makeRoom(at now: Duration) {
+    levels = levels.filter { left($0.key, at: now) < burst }
+    guard levels.count >= Self.most, let fullest = levels.keys.max(by: { left($0, at: now) < left($1, at: now) }) else {
+      return
+    }
+    levels[fullest] = nil
+  }
+}

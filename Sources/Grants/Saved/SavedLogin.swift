@@ -1,0 +1,95 @@
+public import OAuth
+
+/// A login that waits for a person.
+public struct SavedLogin: Sendable, Equatable {
+  public var id: LoginID
+  public var provider: ProviderName
+  public var account: AccountName
+  /// The `state` of the authorization request (RFC 6749 §4.1.1), good once.
+  public var state: Secret
+  public var nonce: Secret?
+  /// The PKCE verifier (RFC 7636 §4.1).
+  public var verifier: Secret?
+  /// The string sent in the authorization request; the token request repeats it (RFC 6749 §4.1.3).
+  public var redirectURI: String
+  public var scopes: [String]
+  public var resource: String?
+  /// `max_age` of the request in seconds, if any.
+  public var maxAge: Int64?
+  /// The user who started it.
+  public var uid: UInt32
+  public var startedAt: Timestamp
+  public var expiresAt: Timestamp
+  /// The private key that the tokens will be bound to (RFC 9449); nil: to none.
+  public var dpopKey: Secret?
+  /// A login on another device (RFC 8628), which is asked for again and again.
+  public var device: DeviceLogin?
+  /// What the provider's conversation needs later on.
+  public var memory: [String: Secret] = [:]
+  /// What the person has to do before it goes on; nil: to sign in.
+  public var action: LoginAction?
+  /// False: the authorization code itself is what it is for.
+  public var exchangesCode = true
+  /// The first destination that was offered, and the one that was opened, as whoever opened it says.
+  public var offered: OpenedDestination?
+  public var opened: OpenedDestination?
+  /// The user whose browser may open the link and bring the callback; nil: the one who started the login.
+  public var browserUID: UInt32?
+  public var link: LoginLink?
+
+  public init(
+    id: LoginID, provider: ProviderName, account: AccountName, state: Secret, nonce: Secret?, verifier: Secret?,
+    redirectURI: String, scopes: [String], resource: String?, maxAge: Int64?, uid: UInt32, startedAt: Timestamp,
+    expiresAt: Timestamp, dpopKey: Secret? = nil, device: DeviceLogin? = nil
+  ) {
+    self.id = id
+    self.provider = provider
+    self.account = account
+    self.state = state
+    self.nonce = nonce
+    self.verifier = verifier
+    self.redirectURI = redirectURI
+    self.scopes = scopes
+    self.resource = resource
+    self.maxAge = maxAge
+    self.uid = uid
+    self.startedAt = startedAt
+    self.expiresAt = expiresAt
+    self.dpopKey = dpopKey
+    self.device = device
+  }
+}
+
+extension SavedLogin {
+  public var browserUser: UInt32 { browserUID ?? uid }
+
+  /// It has ended: what was for its requests is of no use any more. Its state is kept, so that who comes with it again
+  /// can be told.
+  public mutating func forgetSecrets() {
+    (nonce, verifier, dpopKey, device, memory) = (nil, nil, nil, nil, [:])
+    link?.request = nil
+  }
+}
+
+/// A login on another device, as the provider answered (RFC 8628 §3.2).
+public struct DeviceLogin: Sendable, Equatable {
+  /// What the token endpoint is asked with.
+  public var deviceCode: Secret
+  /// What the person enters, and where; a secret of whoever started the login.
+  public var userCode: String
+  public var verificationURI: String
+  public var verificationURIComplete: String?
+  /// Between two requests; `slow_down` makes it longer for good (RFC 8628 §3.5).
+  public var interval: Duration
+
+  public init(
+    deviceCode: Secret, userCode: String, verificationURI: String, verificationURIComplete: String?,
+    interval: Duration
+  ) {
+    self.deviceCode = deviceCode
+    self.userCode = userCode
+    self.verificationURI = verificationURI
+    self.verificationURIComplete = verificationURIComplete
+    self.interval = interval
+  }
+}

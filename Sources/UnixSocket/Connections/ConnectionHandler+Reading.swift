@@ -1,0 +1,155 @@
+import BrokerAPI
+import Glibc
+import Logging
+import NIOCore
+
+// Lines are read, and answered at once or handed on.
+extension ConnectionHandler {
+  func read() {
+    // What is thrown away has its price too.
+    if framer.isDiscarding, mustWait() { return watch() }
+    let limit = reserved > 0 ? SocketLoop.receivedPerTurn : Self.uncounted
+    let (count, bytes) = loop.receive(from: socket, atMost: limit, withoutDescriptors: mayReceiveDescriptors)
+    if count > 0 {
+      connection?.noteAsked()
+      if framer.isDiscarding { pace?.spend(bytes: count) }
+      takeLines(of: bytes)
+      if framer.isInsideLine { clock.noteActivity(in: loop.turn) }
+    } else if count == 0 {
+      hasInputEnded = true
+      // A last line without a newline counts: `printf '{…}' | nc -U …` is a fair question.
+      if framer.isInsideLine { withUnsafeBytes(of: UInt8(ascii: "\n")) { takeLines(of: $0) } }
+    } else if errno == EPERM, mayReceiveDescriptors {
+      // It is not read on: what comes next has the descriptor. What was asked before is answered.
+      let error = RPCError.invalidRequest("a connection takes no descriptors: send the request alone")
+      outgoing.write(RPCReply.failure(.null, error).line())
+      isRefusingInput = true
+    } else if errno != EAGAIN {
+      shared.logger.debug("a connection failed: \(String(cString: strerror(errno)))")
+      return close()
+    }
+    catchUp()
+  }
+
+  /// It is closed when what it has asked is answered.
+  var takesNoMore: Bool { hasInputEnded || isRefusingInput }
+
+  /// Too much is unanswered or unread by the client: nothing more is taken from it.
+  var isFull: Bool {
+    guard let connection, !isClosing, heldBack == nil, outgoing.count <= limits.unread else { return true }
+    return connection.running >= limits.requestsInFlight
+  }
+
+  /// Whether the client has to finish a line that is read as it comes.
+  var isInsideLine: Bool { framer.isInsideLine && !isFull && !isRefusingInput }
+
+  /// It has taken its lines of this turn, and goes on in the next.
+  var isResuming: Bool { framer.isStopped && !isFull }
+
+  /// - Parameter received: nil: of what is left.
+  func takeLines(of received: UnsafeRawBufferPointer? = nil) {
+    guard let connection, !isClosing else { return }
+    beginTurn()
+    outgoing.borrow(&loop.spare)
+    var (left, hasAsked) = (linesLeft, false)
+    framer.takeLines(of: received) { frame in
+      switch frame {
+      case .line(let line):
+        switch answer(line, connection) {
+        case .nothing: break
+        case .request: hasAsked = true
+        case .later: return .keep
+        }
+      case .tooLong:
+        hasAsked = true
+        pace?.spend(lines: 1, bytes: limits.line)
+        // It cannot be told whether it was JSON.
+        isRefusingInput = isRefusingInput || isFirst
+        let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
+        outgoing.write(RPCReply.failure(.null, error).line())
+      }
+      left -= 1
+      return left > 0 && !isRefusingInput && connection.running < limits.requestsInFlight
+        && outgoing.count < limits.unread ? .next : .stop
+    }
+    if isRefusingInput { framer = LineFramer(limit: limits.line) }
+    linesLeft = left
+    if hasAsked { clock.noteActivity(in: loop.turn) }
+    let line = framer.isInsideLine ? framer.lines : nil
+    if line != unfinished?.line { unfinished = line.map { ($0, loop.turn) } }
+    reserve(connection)
+  }
+
+  /// A long line is read on where there is memory for all of it.
+  private func reserve(_ connection: Connection) {
+    if framer.kept < Self.uncounted {
+      guard reserved > 0 else { return }
+      shared.answering.giveBack(reserved, of: connection.share)
+      reserved = 0
+    } else if reserved == 0, framer.isInsideLine {
+      reserved = shared.answering.reserve(for: connection)
+      if reserved == 0 { awaitRoom() }
+    }
+  }
+
+  private func awaitRoom() {
+    heldBack = .untilRoom
+    table.countHeldBack(.requestMemory, share)
+  }
+
+  private enum Content {
+    /// It asks for nothing.
+    case nothing
+    case request
+    /// It cannot be taken now.
+    case later
+  }
+
+  /// Whether the holder has sent too much for now; then it is resumed when it may send more.
+  private func mustWait() -> Bool {
+    guard let pace, let due = pace.due(at: .now()) else { return false }
+    heldBack = .untilPaced
+    table.countHeldBack(.rate, share)
+    if pace.wait(token) { loop.resumePaced(pace, at: due) }
+    return true
+  }
+
+  func resumePaced() {
+    if heldBack == .untilPaced { heldBack = nil }
+    catchUp()
+  }
+
+  private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
+    if let plain = PlainTokenGet.scan(line), !table.isDraining {
+      let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
+      if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
+        isFirst = false
+        outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
+        return .request
+      }
+    }
+    if mustWait() { return .later }
+    let content = uncached(line, connection)
+    if content != .later { pace?.spend(lines: 1, bytes: line.count) }
+    return content
+  }
+
+  private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
+    guard let start = line.first(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return .nothing }
+    if isFirst, start != UInt8(ascii: "{"), start != UInt8(ascii: "[") {
+      // Whoever can have a program send a request of another protocol, such as HTTP, may choose the lines behind it.
+      isRefusingInput = true
+      let error = RPCError.parseError("the first line does not begin with { or [: the connection is closed")
+      outgoing.write(RPCReply.failure(.null, error).line())
+      return .request
+    }
+    switch shared.answering.take(line, of: connection, reserved: &reserved) {
+    case .taken:
+      isFirst = false
+      return .request
+    case .afterOwnAnswer: heldBack = .untilAnswer
+    case .whenThereIsRoom: awaitRoom()
+    }
+    return .later
+  }
+}
