@@ -73,7 +73,7 @@ let package = Package(
     room("Listening", [nioCore, logging]),
     room("UnixSocket", ["BrokerAPI", "CLinux", "Listening", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "CLinux", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
-    room("Callback", ["Broker", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
     room("Sealing", ["OAuth", crypto, cryptoExtras]),
@@ -190,7 +190,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("Listening", [nioCore, logging]),
     twin("UnixSocket", fuzzed("BrokerAPI", "Listening") + ["CLinux", nioCore, nioPosix, logging]),
-    twin("Callback", fuzzed("Broker", "Listening", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),
+    twin("Callback", fuzzed("Broker", "Listening", "OAuth") + ["CLinux", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
       folder: "Configuration"),

@@ -64,7 +64,12 @@ extension Broker {
 }
 
 extension Broker: CallbackHandler {
-  public func handleCallback(url: String) async -> CallbackOutcome { await logins.handleCallback(url: url) }
+  public func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome {
+    await logins.handleCallback(url: url, from: browser)
+  }
+  public func openLogin(token: String, from browser: BrowserUser) async -> LoginOpening {
+    await logins.openLogin(token: token, from: browser)
+  }
   public func awaitsFragment(url: String) async -> Bool { await logins.awaitsFragment(url: url) }
   public func handleLogout(provider: String, form: Data) async -> LogoutOutcome {
     await backChannel.handleLogout(provider: provider, form: form)

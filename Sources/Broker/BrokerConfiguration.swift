@@ -104,6 +104,9 @@ enum Limit {
   /// Lines a minute that the log has of refused logout tokens, and how soon the number of others is logged.
   static let logoutRefusalLines = 30
   static let logoutRefusalReport = Duration.seconds(60)
+  /// The same of browsers that are refused since they are another user's.
+  static let browserRefusalLines = 30
+  static let browserRefusalReport = Duration.seconds(60)
   /// Bytes of a refresh token that is imported.
   static let refreshToken = 16 << 10
   /// How long a token exchange waits for the token that it trades.

@@ -5,6 +5,7 @@ import Logging
 import NIOPosix
 import OAuth
 import Providers
+import UnixSocket
 
 /// The callback listeners: one for the broker's own port, and one for each other loopback port that a provider's
 /// registered redirect URIs fix. A port that is taken stops no token from being served.
@@ -106,7 +107,8 @@ actor CallbackServing {
       configuration: .init(
         port: port.port, preferredPort: port.preferred, paths: paths, publicSite: publicSite(),
         ipv4: settings.callback.ipv4, ipv6: settings.callback.ipv6), handler: broker,
-      group: MultiThreadedEventLoopGroup.singleton, keeper: keeper, logger: logger)
+      group: MultiThreadedEventLoopGroup.singleton, keeper: keeper,
+      users: .init(ownerOfSubordinate: { SubordinateUsers.shared.owner(of: $0) }), logger: logger)
     do throws(CallbackListenerError) {
       try await listener.start()
     } catch {

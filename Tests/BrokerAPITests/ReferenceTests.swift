@@ -86,7 +86,7 @@ struct ReferenceTests {
     #expect(
       params.map(\.schema.words) == [
         "string", "string", "array of string", "string", "array of string", "string", "string", "object of string",
-        "array of string", "string", "object of string", "boolean",
+        "array of string", "string", "object of string", "boolean", "integer",
       ])
     guard case .object(let status) = Schema(of: BrokerStatus.Result.self) else {
       Issue.record("no object")

@@ -19,6 +19,14 @@ import Testing
     Case(
       outcome: .completed(account: "ann@example", provider: "Exam ple"), status: 200,
       shown: ["Signed in", "You can close this window.", "ann@example", "Exam ple"]),
+    Case(
+      outcome: .completed(
+        account: "ann@example", provider: "Exam ple", identity: SignedIn(bestName: "ann@mail.example", name: "Ann X")),
+      status: 200, shown: ["Signed in", "Signed in as", "ann@mail.example", "Ann X", "Account"]),
+    Case(outcome: .otherUser, status: 403, shown: ["Sign-in of another user", "still open", "--browser-uid"]),
+    Case(
+      outcome: .unknownUser, status: 403,
+      shown: ["Browser not recognized", "still open", "<code>grantctl login --manual</code>"]),
     Case(outcome: .alreadyCompleted, status: 200, shown: ["Already completed", "You can close this window."]),
     Case(
       outcome: .signedOut(provider: "Exam ple"), status: 200,
@@ -79,7 +87,9 @@ import Testing
 
   static let echoes: [@Sendable (String) -> CallbackOutcome] = [
     { .signedOut(provider: $0) }, { .actionRequired(message: $0) }, { .completed(account: $0, provider: "p") },
-    { .completed(account: "a", provider: $0) }, { .denied(message: $0) },
+    { .completed(account: "a", provider: $0) },
+    { .completed(account: "a", provider: "p", identity: SignedIn(bestName: $0)) },
+    { .completed(account: "a", provider: "p", identity: SignedIn(bestName: "b", name: $0)) }, { .denied(message: $0) },
     { .refused(message: $0, hint: "h") }, { .refused(message: "m", hint: $0) }, { .failed(message: $0, hint: "h") },
     { .failed(message: "m", hint: $0) },
   ]
@@ -127,7 +137,7 @@ import Testing
       "javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//evil.example", "/relative", "", "https:x",
       "https://a.example/\r\nSet-Cookie: a=b", "https://a.example/ b", "https://a.example/\"x", "https://ü.example/",
       "https://a.example/\\b", "https://a.example/<b>", " https://a.example/",
-      "https://a.example/" + String(repeating: "a", count: 9000),
+      "https://a.example/" + String(repeating: "a", count: Location.limit),
     ])
   func redirects(url: String) async throws {
     try await withListener(handler: ScriptedHandler(.redirect(url: url))) { _, client async throws in

@@ -13,13 +13,20 @@ final class ScriptedHandler: CallbackHandler {
     var form: String
   }
 
+  struct Opened: Sendable, Equatable {
+    var token: String
+    var browser: BrowserUser
+  }
+
   private struct State {
     var urls: [String] = []
+    var browsers: [BrowserUser] = []
+    var links: [Opened] = []
     /// Where somebody asked whether a fragment is awaited.
     var asked: [String] = []
     var logouts: [Logout] = []
-    /// Callbacks and logouts.
-    var count: Int { urls.count + logouts.count }
+    /// Callbacks, opened links and logouts.
+    var count: Int { urls.count + links.count + logouts.count }
     var isOpen: Bool
     var held: [CheckedContinuation<Void, Never>] = []
     var watchers: [(count: Int, continuation: CheckedContinuation<Void, Never>)] = []
@@ -29,12 +36,14 @@ final class ScriptedHandler: CallbackHandler {
   private let outcome: CallbackOutcome
   private let awaitsFragments: Bool
   private let logoutOutcome: LogoutOutcome
+  private let opening: LoginOpening
   private let state: Mutex<State>
 
   init(
     _ outcome: CallbackOutcome = .completed(account: "ann", provider: "demo"), logout: LogoutOutcome = .taken,
-    holds: Bool = false, awaitsFragments: Bool = false
+    opening: LoginOpening = .spent(again: "grantctl login"), holds: Bool = false, awaitsFragments: Bool = false
   ) {
+    self.opening = opening
     self.outcome = outcome
     self.awaitsFragments = awaitsFragments
     logoutOutcome = logout
@@ -42,13 +51,24 @@ final class ScriptedHandler: CallbackHandler {
   }
 
   var urls: [String] { state.withLock { $0.urls } }
+  /// Whose each callback was.
+  var browsers: [BrowserUser] { state.withLock { $0.browsers } }
+  var links: [Opened] { state.withLock { $0.links } }
   var askedForFragments: [String] { state.withLock { $0.asked } }
   var logouts: [Logout] { state.withLock { $0.logouts } }
   var wasCancelled: Bool { state.withLock { $0.wasCancelled } }
 
-  func handleCallback(url: String) async -> CallbackOutcome {
-    await noted { $0.urls.append(url) }
+  func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome {
+    await noted {
+      $0.urls.append(url)
+      $0.browsers.append(browser)
+    }
     return outcome
+  }
+
+  func openLogin(token: String, from browser: BrowserUser) async -> LoginOpening {
+    await noted { $0.links.append(Opened(token: token, browser: browser)) }
+    return opening
   }
 
   func awaitsFragment(url: String) async -> Bool {
@@ -105,11 +125,11 @@ final class ScriptedHandler: CallbackHandler {
 /// Runs `body` with a started listener, which is stopped at the end.
 func withListener(
   _ configuration: CallbackListener.Configuration = .init(), handler: any CallbackHandler = ScriptedHandler(),
-  _ body: (CallbackListener, RawClient) async throws -> Void
+  users: CallbackListener.PeerUsers = .init(), _ body: (CallbackListener, RawClient) async throws -> Void
 ) async throws {
   let listener = CallbackListener(
     configuration: configuration, handler: handler, group: MultiThreadedEventLoopGroup.singleton,
-    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    users: users, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
   try await listener.start()
   do {
     try await body(listener, RawClient(port: listener.port ?? 0))

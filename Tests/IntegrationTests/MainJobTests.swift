@@ -26,9 +26,13 @@ struct MainJobTests {
       let authority = redirect.contains("::1") ? "http://[::1]:" : "http://127.0.0.1:"
       #expect(login.redirectURI.hasPrefix(authority))
       if redirect.hasSuffix("/back/here") { #expect(login.redirectURI == redirect) }
+      let link = try #require(login.link)
+      #expect(link.hasPrefix("\(authority)") && link.contains("/go/") && !link.contains("?"))
+      #expect(try await Browser.open(link).location == login.url)
+      #expect(try await Browser.open(link).status == 410)
       let page = try await Browser.open(try await rig.callback(of: login).url)
       #expect(page.status == 200)
-      #expect(page.body.contains("Signed in"))
+      #expect(page.body.contains("Signed in") && page.body.contains("alice@demo.example"))
       let account = try #require(try await rig.outcome(of: login).account)
       #expect(account.identity?.email == "alice@demo.example")
       #expect(account.state == .ok)

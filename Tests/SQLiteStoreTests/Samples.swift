@@ -146,6 +146,8 @@ enum Sample {
     saved.exchangesCode = false
     saved.offered = OpenedDestination(kind: "native", app: "rides")
     saved.opened = OpenedDestination(kind: "browser", app: nil)
+    saved.browserUID = .max
+    saved.link = LoginLink(token: Secret("link-of-\(name)"), request: Secret("request-of-\(name)"))
     return saved
   }
 

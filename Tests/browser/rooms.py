@@ -57,8 +57,10 @@ class Rooms(Checks):
     def start(self, provider, account="someone"):
         """The id, the address to open and the state of a new login."""
         login = self.socket.call("login.start", provider=provider, account=account)
-        url = next(place["url"] for place in login["destinations"] if place["kind"] == "browser")
-        state = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query)).get("state")
+        places = {place["kind"]: place["url"] for place in login["destinations"]}
+        # The browser's own address tells nothing of the request.
+        url, request = places["browser"], places["manual"]
+        state = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(request).query)).get("state")
         return login["login_id"], url, state
 
     def outcome(self, login):

@@ -77,7 +77,8 @@ class Traffic:
     async def start_login(self, client, account):
         """As far as the address that the browser is sent back to: it must still do after a crash."""
         started = await client.call(
-            "login.start", provider=account.provider.name, account=account.name, login_hint=account.user)
+            "login.start", provider=account.provider.name, account=account.name, login_hint=account.user,
+            destinations=["manual"])
         _, headers, _ = await http("GET", started["destinations"][0]["url"])
         return started["login_id"], headers["location"]
 

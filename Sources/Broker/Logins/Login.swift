@@ -10,6 +10,8 @@ struct Login {
   var isOfThisRun = false
   /// Whose pending login it is; of an earlier run the user id alone is known.
   let holder: Holder
+  /// Who signed in, where the provider said so for this login. An account may know it of an earlier one.
+  var identity: Identity?
 
   init(saved: SavedLogin, phase: Phase, isOfThisRun: Bool = false, holder: Holder? = nil) {
     self.saved = saved

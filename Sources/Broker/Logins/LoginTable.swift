@@ -1,13 +1,14 @@
 import Grants
 import OAuth
 
-/// The logins by id, and by a keyed hash of their `state` (RFC 6749 §4.1.1).
+/// The logins by id, by a keyed hash of their `state` (RFC 6749 §4.1.1), and by one of their link's token.
 ///
 /// What a stranger sends is hashed under a key that they do not know, so the time of a look-up tells nothing of the
 /// states that are there. The table finds a login; ``Provider/claim(_:login:)`` proves that the state is its own.
 struct LoginTable {
   private var logins: [LoginID: Login] = [:]
   private var byState: [String: LoginID] = [:]
+  private var byLink: [String: LoginID] = [:]
   private let key: Secret
 
   /// - Parameter key: 256 random bits, of this process alone.
@@ -16,17 +17,25 @@ struct LoginTable {
   var ids: some Collection<LoginID> { logins.keys }
   var all: some Collection<Login> { logins.values }
 
-  /// A login keeps its state for as long as it is here.
+  /// A login keeps its state and its link for as long as it is here.
   subscript(id: LoginID) -> Login? {
     get { logins[id] }
     set {
-      if let old = logins[id], newValue == nil { byState[hash(of: old.saved.state)] = nil }
-      if let newValue, logins[id] == nil { byState[hash(of: newValue.saved.state)] = id }
+      if let old = logins[id], newValue == nil {
+        byState[hash(of: old.saved.state)] = nil
+        if let link = old.saved.link { byLink[hash(of: link.token)] = nil }
+      }
+      if let newValue, logins[id] == nil {
+        byState[hash(of: newValue.saved.state)] = id
+        if let link = newValue.saved.link { byLink[hash(of: link.token)] = id }
+      }
       logins[id] = newValue
     }
   }
 
   func login(ofState state: Secret) -> Login? { byState[hash(of: state)].flatMap { logins[$0] } }
 
-  private func hash(of state: Secret) -> String { state.keyedHash(under: key) }
+  func login(ofLink token: Secret) -> Login? { byLink[hash(of: token)].flatMap { logins[$0] } }
+
+  private func hash(of secret: Secret) -> String { secret.keyedHash(under: key) }
 }

@@ -14,6 +14,7 @@ extension Logins {
     if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: kind) {
       return await fail(login.id, error)
     }
+    table[login.id]?.identity = issued.identity
     complete(login, .completed(login.account, at: now))
     return nil
   }

@@ -39,6 +39,15 @@ extension Logins {
     try checkRoom(account, caller: caller)
   }
 
+  /// Who may name any user may have that user sign in for an account of their own: the callback would no longer prove
+  /// that the person at the browser wanted it.
+  func checkBrowser(_ user: UInt32?, caller: Caller) throws(RPCError) {
+    guard let user, user != caller.uid, !authorizer.policy.isPrivileged(caller) else { return }
+    throw RPCError(
+      .notPermitted, "params.browser_uid: \(user) is another user than the caller (\(caller.uid))",
+      hint: "Leave it out, or start the login as that user. Only root may name others.")
+  }
+
   /// The parameters that a caller asks for. A sign-in may be asked to be newer than the provider's section wants it, and
   /// not older.
   func parameters(_ params: LoginStart.Params, _ provider: any Provider) -> [String: String] {
@@ -69,14 +78,23 @@ extension Logins {
       let isAlike = providers[login.saved.provider]?.provider.authorizationTraits.correlation == .singleLogin
       return login.saved.provider == provider.name || isAlike && login.saved.redirectURI == own
     }
-    if let other { throw waitsAlready(other.saved, caller: caller) }
+    if let other {
+      turns.refused(caller.holder, at: provider.name, by: other.holder, now: uptime)
+      throw waitsAlready(other.saved, caller: caller)
+    }
+    guard let next = turns.next(before: caller.holder, at: provider.name, now: uptime) else { return }
+    throw RPCError(
+      .loginInProgress,
+      "only one login at provider \(provider.name) may wait at a time, and after yours it is the turn of \(next)",
+      hint: "Start it again in \(LoginTurns.reservation.wholeSeconds) s.", retryAfter: 10)
   }
 
   func waitsAlready(_ other: SavedLogin, caller: Caller) -> RPCError {
     // Its id is a secret of whoever started it.
     let (id, isOwn) = (other.id, other.uid == caller.uid)
     return RPCError(
-      .loginInProgress, "a login at provider \(other.provider) waits already, and only one may at a time",
+      .loginInProgress,
+      "a login of uid \(other.uid) at provider \(other.provider) waits already, and only one may at a time",
       hint: isOwn
         ? "Go on with it: `grantctl login --continue \(id)`, or end it: `grantctl login --cancel \(id)`."
         : "Wait until it ends, at the latest in \(max(0, (other.expiresAt - now).wholeSeconds)) s.",

@@ -7,16 +7,21 @@ import OAuth
 // Where a login can take place, and where it ends.
 extension Logins {
   func destinations(
-    _ kinds: [String], _ place: AuthorizationPlace, _ redirectURI: RedirectURI
+    _ kinds: [String], _ place: AuthorizationPlace, _ redirectURI: RedirectURI, _ link: LoginLink?
   ) -> [Destination] {
     let end = place.expiresIn.map { (now + $0).seconds }
-    func destination(_ kind: String, app: String? = nil, _ url: URL) -> Destination {
-      Destination(
-        kind: kind, app: app, url: url.absoluteString, redirect_uri: redirectURI.rawValue, expires_at: end)
+    func destination(_ kind: String, app: String? = nil, _ url: String) -> Destination {
+      Destination(kind: kind, app: app, url: url, redirect_uri: redirectURI.rawValue, expires_at: end)
     }
+    let request = place.url.absoluteString
+    // Exposed to whoever started the login; it is good for the user's own browser alone.
+    let short = link.map { "\(redirectURI.origin ?? "")/go/\($0.token.exposed)" }
     return kinds.flatMap { kind in
-      kind == "native"
-        ? place.natives.map { destination(kind, app: $0.app, $0.url) } : [destination(kind, place.url)]
+      switch kind {
+      case "native": place.natives.map { destination(kind, app: $0.app, $0.url.absoluteString) }
+      case "browser": [destination(kind, short ?? request)]
+      default: [destination(kind, request)]
+      }
     }
   }
 

@@ -52,6 +52,7 @@ extension Logins {
       } else if let saved = accounts[account]?.saved, saved.provider == login.saved.provider,
         saved.loggedInAt >= login.saved.startedAt
       {
+        table[id]?.identity = saved.identity
         end(id, .completed(account, at: now))
       }
     }

@@ -23,6 +23,7 @@ extension Logins {
     let (provider, settings) = (connection.provider, connection.settings)
     let account = try accountName(params.account ?? params.provider)
     try checkLogin(params, account, provider: name, caller: caller)
+    try checkBrowser(params.browser_uid, caller: caller)
     try checkWishes(params, provider)
     try checkAlone(provider, caller: caller)
     let other: SavedLogin?
@@ -40,13 +41,15 @@ extension Logins {
     var destinations: [Destination] = []
     var warnings: [String] = []
     var memory: [String: Secret] = [:]
+    var link: LoginLink?
     if let redirectURI {
       let usable = try usable(kinds, redirectURI, isAlone: !kinds.contains("device"))
       if !usable.isEmpty {
         let place = try await place(request, target)
         warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
         memory = place.memory
-        destinations = self.destinations(usable, place, redirectURI)
+        link = self.link(to: place, usable, redirectURI)
+        destinations = self.destinations(usable, place, redirectURI, link)
       }
     }
     var device: DevicePlace?
@@ -59,8 +62,8 @@ extension Logins {
     if destinations.allSatisfy({ $0.kind == "device" }) { request.redirectURI = nil }
     guard providers.isCurrent(target) else { return nil }
     let login = try await save(
-      request, params, account, device: device, memory: memory, first: destinations.first, provider: provider,
-      caller: caller)
+      request, params, account, device: device, memory: memory, link: link, first: destinations.first,
+      provider: provider, caller: caller)
     if login.device != nil { startPolling(login.id) }
     return .init(
       login_id: login.id.rawValue, account: account.rawValue, expires_at: login.expiresAt.seconds,
@@ -95,7 +98,7 @@ extension Logins {
 
   private func save(
     _ request: LoginRequest, _ params: LoginStart.Params, _ account: AccountName, device: DevicePlace?,
-    memory: [String: Secret], first: Destination?, provider: any Provider, caller: Caller
+    memory: [String: Secret], link: LoginLink?, first: Destination?, provider: any Provider, caller: Caller
   ) async throws(RPCError) -> SavedLogin {
     guard let id = newLoginID() else { throw .internalError("no login id") }
     let traits = provider.authorizationTraits
@@ -112,11 +115,14 @@ extension Logins {
       device: device?.device)
     saved.memory = memory
     saved.exchangesCode = params.exchange ?? traits.exchangesCodes
+    saved.browserUID = params.browser_uid == caller.uid ? nil : params.browser_uid
+    saved.link = link
     saved.offered = first.map { OpenedDestination(kind: $0.kind, app: $0.app) }
     // Others have begun meanwhile, and it takes its room before it is on disk. Its state is not out yet.
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
+    turns.started(at: provider.name)
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {

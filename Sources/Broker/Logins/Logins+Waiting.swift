@@ -43,7 +43,10 @@ extension Logins {
     }
     switch login.phase {
     case .failed(let error, _): throw error
-    case .completed(let account, _): result.account = accounts[account].map(accounts.view)
+    case .completed(let account, _):
+      result.account = accounts[account].map(accounts.view)
+      // Who signed in before need not be who signed in now.
+      if login.identity == nil { result.account?.identity = nil }
     // Exposed to be handed out, to whoever started the login.
     case .codeIssued(let code, _): result.authorization_code = code.exposed
     case .pending:

@@ -16,10 +16,12 @@ final class Logins: Piece {
   let endings: SessionEndings
   /// By id; those that ended are kept for a while, so that whoever waits learns how.
   var table: LoginTable
+  var turns = LoginTurns()
   /// Logins of which something new is being written, and what whoever waits for that waits for.
   private var writing: [LoginID: Waiters.Key] = [:]
   /// Exchanges whose answer may hold tokens: a stop waits for them.
   var exchangesInFlight = 0
+  let browserRefusals: BrowserRefusals
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations,
@@ -34,6 +36,7 @@ final class Logins: Piece {
     self.audit = audit
     self.addresses = addresses
     self.endings = endings
+    browserRefusals = BrowserRefusals(runtime)
     table = LoginTable(key: Secret(runtime.clock.surroundings.token(bytes: 32)))
   }
 

@@ -135,4 +135,21 @@ long clinux_route_read(int descriptor, void *buffer, size_t capacity);
 int clinux_clock_timer(void);
 int clinux_clock_timer_arm(int descriptor);
 
+/* A TCP socket of this network namespace, as the kernel has it. */
+struct clinux_tcp_socket {
+    uint32_t uid;   /* of its owner */
+    uint32_t inode; /* 0: no process has it open any more, and then the uid is nobody's */
+    uint8_t state;  /* as /proc/net/tcp numbers them: 1 established, 4 and 5 half-closed, … */
+};
+
+/* The socket that is bound to `own` and connected to `other` (NETLINK_SOCK_DIAG). Both are a sockaddr_in or both a
+   sockaddr_in6. 0, or -1 with errno: ENOENT where there is none, or where the kernel has no inet_diag. */
+int clinux_tcp_socket(const void *own, const void *other, struct clinux_tcp_socket *found);
+
+/* 1 where clinux_tcp_socket works here, else 0. */
+int clinux_tcp_sockets_are_told(void);
+
+/* 1 while neither a reset nor an end of both directions has closed the connection, else 0. */
+int clinux_tcp_is_connected(int connection);
+
 #endif

@@ -4,6 +4,8 @@ import NIOCore
 final class Permits {
   private var left: Int
   private var waiting: [() -> Void] = []
+  /// Called when somebody waits for a permit: it may have one given back.
+  var onShortage: (() -> Void)?
 
   init(_ count: Int) {
     left = count
@@ -13,11 +15,15 @@ final class Permits {
   func take(orWait resume: @escaping () -> Void) -> Bool {
     guard left > 0 else {
       waiting.append(resume)
+      onShortage?()
       return false
     }
     left -= 1
     return true
   }
+
+  /// Whether somebody waits for a permit.
+  var isShort: Bool { left == 0 && !waiting.isEmpty }
 
   func give() {
     left += 1

@@ -31,19 +31,22 @@ public final class CallbackListener: Sendable {
   private let paths: Paths
   private let handler: any CallbackHandler
   private let keeper: SocketKeeper?
+  private let users: PeerUsers
   private let logger: Logger
   private let state = Mutex(State.idle)
 
   /// - Parameters:
   ///   - group: one of its loops is used. It has to be a NIOPosix group, and outlives the listener.
   ///   - keeper: holds the sockets over a restart; nil: nobody does.
+  ///   - users: says whose browser a connection is from.
   public init(
     configuration: Configuration, handler: any CallbackHandler, group: any EventLoopGroup, keeper: SocketKeeper? = nil,
-    logger: Logger
+    users: PeerUsers = PeerUsers(), logger: Logger
   ) {
     self.configuration = configuration
     self.handler = handler
     self.keeper = keeper
+    self.users = users
     self.logger = logger
     loop = group.next()
     paths = Paths(configuration.paths, publicSite: configuration.publicSite)
@@ -72,7 +75,7 @@ public final class CallbackListener: Sendable {
     }
     guard isIdle else { throw .notIdle }
     let context = Connections.Context(
-      configuration: configuration, paths: paths, handler: handler, logger: logger)
+      configuration: configuration, paths: paths, handler: handler, users: users, logger: logger)
     let loop = self.loop
     let connections: NIOLoopBound<Connections>
     let bound: Binding.Result
@@ -96,6 +99,9 @@ public final class CallbackListener: Sendable {
     if wasStopped {
       await close(listening)
       throw .notIdle
+    }
+    if users.sockets == nil {
+      logger.notice("this kernel has no inet_diag: the users of browsers are read from /proc/self/net/tcp")
     }
     logger.debug("callback endpoint listens", metadata: ["addresses": "\(bound.addresses.joined(separator: " "))"])
   }

@@ -58,6 +58,8 @@ extension CallbackListener {
     public var refusedForm = 1024 * 1024
     /// Open at once, over all addresses; further ones wait in the kernel. At least 2.
     public var connections = 64
+    /// How long a request may take to come while others wait for its connection's place.
+    public var unhurried = Duration.seconds(1)
     /// Handlers at work at once, those included whose browser was answered at the deadline.
     public var handlers = 64
     /// Logout tokens looked at at once. Apart from `handlers`, since strangers of the network may send them: they take no

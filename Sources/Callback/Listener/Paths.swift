@@ -22,6 +22,8 @@ final class Paths: Sendable {
     /// As browsers write it in `Origin` (RFC 6454 §6.2).
     var origin: String
     var paths: Set<String>
+    /// It is this machine's, and no name that a proxy passes on.
+    var isLoopback = false
 
     func contains(_ path: String) -> Bool { Paths.has(path, paths) }
   }
@@ -59,7 +61,7 @@ final class Paths: Sendable {
     return served.withLock { served in
       // Browsers leave the scheme's own port out.
       if Self.loopbackNames.contains(where: { name == "\($0):\(port)" || (port == 80 && name == $0) }) {
-        return Site(origin: "http://\(host)", paths: served.own)
+        return Site(origin: "http://\(host)", paths: served.own, isLoopback: true)
       }
       return name == served.publicHost ? served.publicSite : nil
     }

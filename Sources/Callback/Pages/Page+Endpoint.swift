@@ -16,6 +16,35 @@ extension Page {
     lead: "This sign-in was not looked at, and still waits.", hint: "Reload this page in a few seconds.",
     extraHeaders: ["Retry-After": "5"])
 
+  /// For a person who is about to sign in for somebody else, and for one who was lured to: nothing of the login is told.
+  static let otherUser = Page(
+    status: .forbidden, tone: .bad, heading: "Sign-in of another user",
+    lead: "Another user of this machine started this sign-in. Nothing was done, and it is still open.",
+    hint: "Open the address as the user who started the sign-in. If it is for you, start it yourself with "
+      + "`grantctl login`, or as root with `grantctl login --browser-uid UID`.")
+
+  static let unknownUser = Page(
+    status: .forbidden, tone: .bad, heading: "Browser not recognized",
+    lead: "The system does not tell which user's browser this is, so nothing was done. The sign-in is still open.",
+    hint: "Use `grantctl login --manual`: open the address that it prints, and paste the address that the browser "
+      + "ends at.")
+
+  static func spent(again: String) -> Page {
+    Page(
+      status: .gone, tone: .bad, heading: "Link already used",
+      lead: "This address works once: it was opened before, or its sign-in has ended.",
+      hint: "Go on in the window where it was opened, or run `\(again)` again.")
+  }
+
+  static let linkTooSlow = Page(
+    status: .gatewayTimeout, tone: .bad, heading: "No answer in time",
+    lead: "grantd could not note in time that this address was opened.", hint: "Run `grantctl login` again.")
+
+  static let restarting = Page(
+    status: .serviceUnavailable, tone: .neutral, heading: "grantd is restarting",
+    lead: "Nothing was done, and the sign-in is still open.", hint: "Reload this page in a few seconds.",
+    extraHeaders: ["Retry-After": "5"])
+
   static let speculative = Page(
     status: .serviceUnavailable, tone: .neutral, heading: "Not opened yet",
     lead: "The browser loaded this page in advance. Nothing was done.", hint: "Reload this page to sign in.")

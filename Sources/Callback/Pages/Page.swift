@@ -46,7 +46,7 @@ struct Page: Equatable {
 
 /// An address that is fit for a `Location` header: `http` or `https`, and only the characters of RFC 3986.
 struct Location: Equatable {
-  static let limit = 8 * 1024
+  static let limit = 32 * 1024
 
   let text: String
 
@@ -69,10 +69,13 @@ extension Page {
 
   init(_ outcome: CallbackOutcome) {
     switch outcome {
-    case .completed(let account, let provider):
+    case .completed(let account, let provider, let identity):
+      let who = identity.map { who in
+        [Fact(label: "Signed in as", value: who.bestName), Fact(label: "Name", value: who.name ?? "")]
+      }
       self.init(
         status: .ok, tone: .good, heading: "Signed in", lead: Self.canClose,
-        facts: [Fact(label: "Account", value: account), Fact(label: "Provider", value: provider)])
+        facts: (who ?? []) + [Fact(label: "Account", value: account), Fact(label: "Provider", value: provider)])
     case .alreadyCompleted:
       self.init(
         status: .ok, tone: .neutral, heading: "Already completed",
@@ -107,6 +110,18 @@ extension Page {
       self.init(
         status: .seeOther, tone: .neutral, heading: "One more step", lead: "Your browser goes on by itself.",
         location: location)
+    case .otherUser: self = .otherUser
+    case .unknownUser: self = .unknownUser
+    }
+  }
+
+  init(_ opening: LoginOpening) {
+    switch opening {
+    case .request(let url): self.init(.redirect(url: url))
+    case .spent(let again): self = .spent(again: again)
+    case .otherUser: self = .otherUser
+    case .unknownUser: self = .unknownUser
+    case .unavailable: self = .restarting
     }
   }
 }

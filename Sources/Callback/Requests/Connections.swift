@@ -11,6 +11,7 @@ final class Connections {
     var configuration: CallbackListener.Configuration
     var paths: Paths
     var handler: any CallbackHandler
+    var users: CallbackListener.PeerUsers
     var logger: Logger
 
     var limits: CallbackListener.Limits { configuration.limits }
@@ -20,6 +21,7 @@ final class Connections {
   let context: Context
   private let loop: any EventLoop
   private var open: [ObjectIdentifier: (handler: RequestHandler, channel: any Channel)] = [:]
+  private var isLookingAgain = false
   private var handlersAtWork = 0
   private var logoutsAtWork = 0
 
@@ -27,13 +29,33 @@ final class Connections {
     self.context = context
     self.loop = loop
     permits = Permits(max(2, context.limits.connections))
+    permits.onShortage = { [weak self] in self?.makeRoom() }
+  }
+
+  /// A new connection waits: the oldest one goes that has sent nothing, else the oldest whose request is not whole. So
+  /// many idle connections keep nobody from signing in.
+  private func makeRoom() {
+    let waiting = open.values.filter { $0.handler.awaitsRequest }
+    let silent = waiting.filter { $0.handler.isSilent }
+    let candidates = silent.isEmpty ? waiting.filter { $0.handler.age >= TimeAmount(context.limits.unhurried) } : silent
+    guard let oldest = candidates.max(by: { $0.handler.age < $1.handler.age }) else {
+      // Somebody may be in the middle of a request: it has its time, then the next look.
+      guard !waiting.isEmpty, !isLookingAgain else { return }
+      isLookingAgain = true
+      _ = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.unhurried)) { [self] in
+        isLookingAgain = false
+        if permits.isShort { makeRoom() }
+      }
+      return
+    }
+    oldest.channel.close(promise: nil)
   }
 
   /// Sets an accepted connection up.
   func receive(_ channel: any Channel) throws {
     let limits = context.limits
     let bodyLimit = BodyLimit(limits)
-    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit)
+    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit, peer: Peer(channel, context.users))
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.headers
     decoderLimits.maxHeaderListSize = limits.headers
@@ -61,15 +83,31 @@ final class Connections {
   /// for one exchange, and its answer must not be lost.
   ///
   /// - Parameter isWhole: the fragment is in it where there is one.
-  func complete(_ url: String, isWhole: Bool) -> EventLoopFuture<Completion>.Isolated? {
+  func complete(_ url: String, isWhole: Bool, from peer: Peer) -> EventLoopFuture<Completion>.Isolated? {
+    let handler = context.handler
+    return handle(from: peer) { browser in
+      if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }
+      return .outcome(await handler.handleCallback(url: url, from: browser))
+    }
+  }
+
+  /// Opens a link, off the loop. Nil: too many requests are being handled.
+  func open(link token: String, from peer: Peer) -> EventLoopFuture<LoginOpening>.Isolated? {
+    let handler = context.handler
+    return handle(from: peer) { await handler.openLogin(token: token, from: $0) }
+  }
+
+  private func handle<Outcome: Sendable>(
+    from peer: Peer, _ work: @escaping @Sendable (BrowserUser) async -> Outcome
+  ) -> EventLoopFuture<Outcome>.Isolated? {
     guard handlersAtWork < context.limits.handlers else { return nil }
     handlersAtWork += 1
-    let handler = context.handler
-    return run {
-      if !isWhole, await handler.awaitsFragment(url: url) { return .fragmentWanted }
-      return .outcome(await handler.handleCallback(url: url))
-    } ended: { [self] in
-      handlersAtWork -= 1
+    return peer.user().flatMap { [self] browser in
+      run {
+        await work(browser)
+      } ended: { [self] in
+        handlersAtWork -= 1
+      }.nonisolated()
     }
   }
 

@@ -6,6 +6,8 @@ struct RequestClassifier {
   enum Ruling: Equatable {
     /// A browser brought an address back: absolute, as it asked for it.
     case callback(url: String)
+    /// A browser opens the short address of a login.
+    case link(token: String)
     /// Our page at that address brings the fragment; the body is still to come.
     case fragment(url: String)
     case page(Page)
@@ -40,6 +42,7 @@ struct RequestClassifier {
     // Browsers send the origin form, and never a fragment.
     guard target.hasPrefix("/"), !target.utf8.contains(UInt8(ascii: "#")) else { return .page(.badRequest) }
     guard site.contains(String(path)) else {
+      if site.isLoopback, let token = LinkPath.token(in: path) { return linkRuling(on: head, token: token) }
       return path == "/favicon.ico" && head.method == .GET ? .nothing : .page(.notFound)
     }
     switch head.method {
@@ -48,9 +51,22 @@ struct RequestClassifier {
     case .POST: return fragmentRuling(on: head, from: site, url: "\(site.origin)\(target)")
     default: return .page(.methodNotAllowed)
     }
+    return objection(to: head) ?? .callback(url: "\(site.origin)\(target)")
+  }
+
+  /// The link is used up by a person's browser, and by nothing that only looks.
+  private func linkRuling(on head: HTTPRequestHead, token: String) -> Ruling {
+    switch head.method {
+    case .HEAD: .page(.idle)
+    case .GET: objection(to: head) ?? .link(token: token)
+    default: .page(.methodNotAllowed)
+    }
+  }
+
+  /// Nil: a person opens a page.
+  private func objection(to head: HTTPRequestHead) -> Ruling? {
     if isSpeculative(head.headers) { return .page(.speculative) }
-    guard isNavigation(head.headers) else { return .page(.embedded) }
-    return .callback(url: "\(site.origin)\(target)")
+    return isNavigation(head.headers) ? nil : .page(.embedded)
   }
 
   static func isForm(_ headers: HTTPHeaders) -> Bool {

@@ -23,6 +23,7 @@ final class RequestHandler: ChannelInboundHandler {
 
   private let connections: Connections
   private let bodyLimit: BodyLimit
+  private let peer: Peer
   private var state = State.closed
   private var channelContext: ChannelHandlerContext?
   private let accepted = NIODeadline.now()
@@ -32,9 +33,10 @@ final class RequestHandler: ChannelInboundHandler {
 
   private var limits: CallbackListener.Limits { connections.context.limits }
 
-  init(connections: Connections, bodyLimit: BodyLimit) {
+  init(connections: Connections, bodyLimit: BodyLimit, peer: Peer) {
     self.connections = connections
     self.bodyLimit = bodyLimit
+    self.peer = peer
   }
 
   func handlerAdded(context: ChannelHandlerContext) {
@@ -72,6 +74,7 @@ final class RequestHandler: ChannelInboundHandler {
       formLimit: limits.form, fragmentLimit: limits.fragment)
     switch classifier.ruling(on: head) {
     case .callback(let url): complete(url, isWhole: false)
+    case .link(let token): open(link: token)
     case .fragment(let url): receive(IncomingForm(.fragment(url: url), limit: limits.fragment), limits.fragment)
     case .page(let page): answer(Response(page, withBody: head.method != .HEAD))
     case .refusal(let refusal): answer(Response(refusal, withBody: head.method != .HEAD))
@@ -112,6 +115,22 @@ final class RequestHandler: ChannelInboundHandler {
     return max(.zero, accepted + TimeAmount(limits.firstWords) - .now())
   }
 
+  /// Its request is not whole.
+  var awaitsRequest: Bool {
+    switch state {
+    case .reading, .receiving: true
+    case .handling, .answering, .answered, .closed: false
+    }
+  }
+
+  /// Not a byte of its request has come.
+  var isSilent: Bool {
+    guard case .reading = state else { return false }
+    return !bodyLimit.isTouched
+  }
+
+  var age: TimeAmount { .now() - accepted }
+
   /// Ends at once if nothing is being done, else with the answer.
   func stop() {
     isStopping = true
@@ -138,7 +157,9 @@ final class RequestHandler: ChannelInboundHandler {
   }
 
   private func complete(_ url: String, isWhole: Bool) {
-    guard let completion = connections.complete(url, isWhole: isWhole) else { return answer(Response(Page.busy)) }
+    guard let completion = connections.complete(url, isWhole: isWhole, from: peer) else {
+      return answer(Response(Page.busy))
+    }
     let deadline = connections.context.configuration.handlerDeadline
     wait(for: completion, noLongerThan: deadline) { [self] in
       connections.context.logger.warning("callback not completed in time", metadata: ["deadline": "\(deadline)"])
@@ -148,6 +169,15 @@ final class RequestHandler: ChannelInboundHandler {
       case .fragmentWanted: answer(.fragmentPage)
       case .outcome(let outcome): answer(Response(isWhole ? Page(outcome).inPlace : Page(outcome)))
       }
+    }
+  }
+
+  private func open(link token: String) {
+    guard let opening = connections.open(link: token, from: peer) else { return answer(Response(Page.busy)) }
+    wait(for: opening, noLongerThan: connections.context.configuration.handlerDeadline) { [self] in
+      answer(Response(Page.linkTooSlow))
+    } then: { [self] opening in
+      answer(Response(Page(opening)))
     }
   }
 

@@ -33,6 +33,9 @@ public struct SavedLogin: Sendable, Equatable {
   /// The first destination that was offered, and the one that was opened, as whoever opened it says.
   public var offered: OpenedDestination?
   public var opened: OpenedDestination?
+  /// The user whose browser may open the link and bring the callback; nil: the one who started the login.
+  public var browserUID: UInt32?
+  public var link: LoginLink?
 
   public init(
     id: LoginID, provider: ProviderName, account: AccountName, state: Secret, nonce: Secret?, verifier: Secret?,
@@ -58,10 +61,13 @@ public struct SavedLogin: Sendable, Equatable {
 }
 
 extension SavedLogin {
+  public var browserUser: UInt32 { browserUID ?? uid }
+
   /// It has ended: what was for its requests is of no use any more. Its state is kept, so that who comes with it again
   /// can be told.
   public mutating func forgetSecrets() {
     (nonce, verifier, dpopKey, device, memory) = (nil, nil, nil, nil, [:])
+    link?.request = nil
   }
 }
 

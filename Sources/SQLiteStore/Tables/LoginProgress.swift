@@ -9,6 +9,13 @@ struct LoginProgress: Codable {
   private var exchangesCode: Bool?
   private var offered: OpenedDestination?
   private var opened: OpenedDestination?
+  private var browserUID: UInt32?
+  private var link: Link?
+
+  private struct Link: Codable {
+    var token: String
+    var request: String?
+  }
 
   init(_ login: SavedLogin) {
     // Exposed to be sealed.
@@ -17,12 +24,16 @@ struct LoginProgress: Codable {
     exchangesCode = login.exchangesCode ? nil : false
     offered = login.offered
     opened = login.opened
+    browserUID = login.browserUID
+    link = login.link.map { Link(token: $0.token.exposed, request: $0.request?.exposed) }
   }
 
   /// Nil where there is nothing to write.
   var encoded: Data? {
     get throws {
-      let isEmpty = memory == nil && action == nil && exchangesCode == nil && offered == nil && opened == nil
+      let isEmpty =
+        memory == nil && action == nil && exchangesCode == nil && offered == nil && opened == nil
+        && browserUID == nil && link == nil
       return isEmpty ? nil : try JSONEncoder().encode(self)
     }
   }
@@ -33,5 +44,7 @@ struct LoginProgress: Codable {
     login.exchangesCode = exchangesCode ?? true
     login.offered = offered
     login.opened = opened
+    login.browserUID = browserUID
+    login.link = link.map { LoginLink(token: Secret($0.token), request: $0.request.map { Secret($0) }) }
   }
 }

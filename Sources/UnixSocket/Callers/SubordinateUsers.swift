@@ -4,7 +4,7 @@ import Synchronization
 
 /// Whose the subordinate user ids are (subuid(5)). The files of this machine alone are read: a name server that hangs
 /// must not keep callers.
-final class SubordinateUsers: Sendable {
+public final class SubordinateUsers: Sendable {
   struct Range: Sendable, Equatable {
     var first: UInt32
     var count: UInt32
@@ -30,7 +30,7 @@ final class SubordinateUsers: Sendable {
     }
   }
 
-  static let shared = SubordinateUsers()
+  public static let shared = SubordinateUsers()
 
   /// Bytes of either file that are read.
   private static let longest = 1 << 20
@@ -47,7 +47,7 @@ final class SubordinateUsers: Sendable {
   }
 
   /// Whose this user id is; nil: nobody's but its own.
-  func owner(of uid: UInt32) -> UInt32? {
+  public func owner(of uid: UInt32) -> UInt32? {
     guard uid >= Self.lowest else { return nil }
     return state.withLock { state in
       let stamp = FileStamp(file)

@@ -59,6 +59,11 @@ struct LoginCommand: BrokerCommand {
   @OptionGroup var given: GivenAnswers
   @Flag(help: "Print the address on standard output instead of opening the browser.")
   var noBrowser = false
+  @Option(
+    help: ArgumentHelp(
+      "The user whose browser signs in, as a user id; other users' browsers are refused. Default: with sudo or pkexec the user who ran it, else you.",
+      valueName: "uid"))
+  var browserUid: UInt32?
   @Flag(help: "Read the address that the browser ended at from standard input.")
   var manual = false
   @Flag(help: "Sign in on another device, with a code that is shown here (RFC 8628).")
@@ -98,7 +103,7 @@ struct LoginCommand: BrokerCommand {
   /// What is for a browser or an app alone.
   private var hasBrowserWishes: Bool {
     device || manual || resource != nil || !param.isEmpty || !app.isEmpty || idp != nil || !prefill.isEmpty
-      || codeOnly && continued == nil
+      || browserUid != nil || codeOnly && continued == nil
   }
 
   private static let prefillNames = ["email", "phone", "first_name", "last_name"]
@@ -123,10 +128,10 @@ struct LoginCommand: BrokerCommand {
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
     if let continued { return try await flow.resume(continued) }
     guard let provider else { return }
-    try await flow.run(params(provider))
+    try await flow.run(params(provider, browser: browserUid ?? BrowserOwner.invoker(shell.terminal)))
   }
 
-  private func params(_ provider: String) -> LoginStart.Params {
+  private func params(_ provider: String, browser: UInt32?) -> LoginStart.Params {
     let scopes = Self.words(scope)
     func values(_ arguments: [String]) -> [String: String]? {
       arguments.isEmpty ? nil : try? NameValue.parse(arguments, option: "")
@@ -135,7 +140,7 @@ struct LoginCommand: BrokerCommand {
       provider: provider, account: account, scopes: scopes.isEmpty ? nil : scopes, resource: resource,
       destinations: manual ? ["manual"] : device ? ["device"] : nil, prompt: prompt, login_hint: loginHint,
       params: values(param), apps: app.isEmpty ? nil : app, idp: idp, prefill: values(prefill),
-      exchange: codeOnly ? false : nil)
+      exchange: codeOnly ? false : nil, browser_uid: browser)
   }
 
   private func signIn(
@@ -151,7 +156,7 @@ struct LoginCommand: BrokerCommand {
         scopes: scopes.isEmpty ? nil : scopes))
     if shell.isJSON { return shell.say(answer.json) }
     let view = try answer.value()
-    shell.terminal.say(SafeText.line("Signed in: \(view.account) at \(view.provider)"))
+    shell.terminal.say(shell.signedIn(to: view.account, as: view.identity?.bestName, at: view.provider))
   }
 
   /// Scopes, also where several stand in one argument (RFC 6749 §3.3).

@@ -86,9 +86,9 @@ struct LoginFlow: Sendable {
       return terminal.say(code)
     }
     let name = result.account?.account ?? login.account ?? ""
-    let identity = result.account?.identity.map { " (\($0.bestName))" } ?? ""
     let provider = result.account?.provider ?? login.provider ?? "the provider"
-    terminal.say(SafeText.line("Signed in: \(name)\(identity) at \(provider)\(way(result, login))"))
+    terminal.say(
+      shell.signedIn(to: name, as: result.account?.identity?.bestName, at: "\(provider)\(way(result, login))"))
     terminal.say(SafeText.line("Get a token with: \(shell.command("token \(ShellWord.quoted(name))"))"))
   }
 

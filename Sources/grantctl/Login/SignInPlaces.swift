@@ -89,8 +89,10 @@ struct SignInPlaces: Sendable {
       }
       if later.contains(where: { $0.kind == "manual" && $0.url != nil || DevicePage($0) != nil }) { return nil }
     }
-    shell.show(url, to: purpose)
-    let reads = terminal.canAsk && later.contains { $0.kind == "manual" }
+    // The browser's own address is good on this machine alone. Where an address can be pasted, it may be on another.
+    let anywhere = terminal.canAsk ? later.first { $0.kind == "manual" } : nil
+    shell.show(anywhere?.url ?? url, to: purpose)
+    let reads = anywhere != nil
     if reads { notePasting() }
     return Opened(destination: .init(kind: "browser"), reads: reads)
   }

@@ -157,6 +157,13 @@ extension Shell {
     if keepsOutput { terminal.note(address) } else { terminal.say(address) }
   }
 
+  /// The lines that say who was signed in.
+  func signedIn(to account: String, as person: String?, at place: String) -> [String] {
+    let who = person.map { " as \($0)" } ?? ""
+    let line = SafeText.line("Signed in to \(account)\(who) at \(place)")
+    return terminal.width.map { SafeText.wrapped(line, columns: $0) } ?? [line]
+  }
+
   /// A command for people to copy that reaches the same broker: `grantctl token work --system`.
   func command(_ words: String) -> String { "grantctl \(words)\(settings.wish.options)" }
 

@@ -45,7 +45,7 @@ import Testing
     let hooks = Told()
     await rig.broker.onEvent { event in hooks.ids.withLock { $0.append(event.login_id) } }
     let login = try await rig.start(as: .user(1000))
-    #expect(await rig.callBack(login).kind == .completed)
+    #expect(await rig.broker.handleCallback(url: login.callback(), from: .user(1000)).kind == .completed)
     for session in [own, other, root] {
       #expect(session.types == ["login.started", "login.completed"])
       let ids = session.told.map { $0["login_id"]?.string }

@@ -86,7 +86,7 @@ import Testing
     let login = try await site.start("home")
     await #expect(throws: RPCError.self) { _ = try await other.start("bank") }
     let address = "\(login.destinations.last?.redirect_uri ?? "")?code=new"
-    #expect(await other.broker.handleCallback(url: address) == .completed(account: "home", provider: "example"))
+    #expect(await other.broker.handleCallback(url: address).kind == .completed)
     #expect(world.provider.codes == ["new"])
     _ = try await other.start("bank")
   }

@@ -174,7 +174,9 @@ import Testing
     _ = await rig.broker.tick()
     #expect(await eventually { rig.store.revocations.isEmpty && rig.transport.count(.revocation) == 2 })
     #expect(Set(rig.transport.requests(.revocation).map { $0.form["token"] }) == ["mallory-r1", "mallory-a1"])
-    #expect(await rig.callBack(try await rig.start()) == .completed(account: "work", provider: "example"))
+    #expect(
+      await rig.callBack(try await rig.start())
+        == .completed(account: "work", provider: "example", identity: .init(bestName: "work")))
   }
 
   @Test func aNewLoginWithoutARefreshTokenKeepsTheOldOne() async throws {

@@ -135,7 +135,7 @@ struct DevicePollingTests {
     let rig = try await Rig(configuration: configuration())
     rig.transport.answer(.device) { _ in reply(place) }
     let login = try await rig.call(
-      LoginStart.self, .init(provider: "example", account: "work", destinations: ["browser", "device"]))
+      LoginStart.self, .init(provider: "example", account: "work", destinations: ["browser", "manual", "device"]))
     return (rig, login)
   }
 

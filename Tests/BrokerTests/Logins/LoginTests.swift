@@ -127,7 +127,7 @@ import Testing
     for _ in 0..<Limit.pendingLoginsPerHolder { _ = try await rig.start(as: .user(1000)) }
     #expect(await rig.reason { try await rig.start(as: .user(1000)) } == .overloaded)
     let other = try await rig.start(as: .user(1001))
-    #expect(await rig.callBack(other) == .completed(account: "work", provider: "example"))
+    #expect(await rig.broker.handleCallback(url: other.callback(), from: .user(1001)).kind == .completed)
   }
 
   @Test func theLimitHoldsForLoginsThatStartAtOnce() async throws {

@@ -34,7 +34,7 @@ import Testing
   func starts(_ held: HTTPRequest.Purpose) async throws {
     let rig = try await Rig.ofServers(configuration(.first, isDiscovered: true))
     rig.transport.hold(held)
-    let login = Task { try await start(rig, ["browser", "device"]) }
+    let login = Task { try await start(rig, ["manual", "device"]) }
     #expect(await eventually { rig.transport.held(held) == 1 })
     try await rig.reload(configuration(.second, isDiscovered: true))
     rig.transport.release(held)

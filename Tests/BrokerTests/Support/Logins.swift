@@ -20,15 +20,32 @@ extension Rig {
     await broker.handleCallback(url: login.callback(code: code, changes))
   }
 
+  /// A browser of this user opens the address of a login.
+  func open(_ login: LoginStart.Result, from browser: BrowserUser = .user(0)) async -> LoginOpening {
+    await broker.openLogin(token: login.linkToken ?? "", from: browser)
+  }
+
   func waitFor(_ login: LoginStart.Result, timeout: Double = 0) async throws -> LoginWait.Result {
     try await call(LoginWait.self, .init(login_id: login.login_id, timeout: timeout))
   }
 }
 
+extension Broker {
+  /// A callback by root's browser.
+  func handleCallback(url: String) async -> CallbackOutcome { await handleCallback(url: url, from: .user(0)) }
+}
+
 extension LoginStart.Result {
+  func url(_ kind: String) -> String? { destinations.first { $0.kind == kind }?.url }
+
+  /// Of the short address on the callback endpoint.
+  var linkToken: String? {
+    url("browser").flatMap { URL(string: $0) }.flatMap { $0.path.hasPrefix("/go/") ? $0.lastPathComponent : nil }
+  }
+
   /// The parameters of the authorization request.
   var query: [String: String] {
-    let items = destinations.first?.url.flatMap { URLComponents(string: $0) }?.queryItems ?? []
+    let items = (url("manual") ?? destinations.first?.url).flatMap { URLComponents(string: $0) }?.queryItems ?? []
     return Dictionary(items.map { ($0.name, $0.value ?? "") }, uniquingKeysWith: { first, _ in first })
   }
 
@@ -133,7 +150,10 @@ struct NamingProvider: Provider {
 }
 
 extension CallbackOutcome {
-  enum Kind { case completed, alreadyCompleted, signedOut, actionRequired, denied, refused, failed, redirect }
+  enum Kind {
+    case completed, alreadyCompleted, signedOut, actionRequired, denied, refused, failed, redirect
+    case otherUser, unknownUser
+  }
 
   var kind: Kind {
     switch self {
@@ -145,6 +165,8 @@ extension CallbackOutcome {
     case .refused: .refused
     case .failed: .failed
     case .redirect: .redirect
+    case .otherUser: .otherUser
+    case .unknownUser: .unknownUser
     }
   }
 }

@@ -123,7 +123,7 @@ import Testing
       #expect(status == .success, "\(scene.name)")
       #expect(recorder.launched == scene.launched, "\(scene.name)")
       #expect(broker.params(of: "login.wait")?["opened"] == scene.opened, "\(scene.name)")
-      #expect(recorder.out.contains("Signed in: work (ada@example.com) at google\(scene.words)\n"), "\(scene.name)")
+      #expect(recorder.out.contains("Signed in to work as ada@example.com at google\(scene.words)\n"), "\(scene.name)")
       let isShown = scene.opened == ["kind": "manual"] || scene.opened == ["kind": "browser"] && scene.launched.isEmpty
       #expect(recorder.out.contains(Self.web) == isShown, "\(scene.name)")
       if let note = scene.note { #expect(recorder.err.contains(note), "\(scene.name)") }

@@ -37,7 +37,7 @@ import Testing
           \(Self.address)
           WDJB-MJHT
           \(Self.complete)
-          Signed in: work (ada@example.com) at google
+          Signed in to work as ada@example.com at google
           Get a token with: grantctl token work
 
           """)

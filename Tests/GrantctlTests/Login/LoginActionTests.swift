@@ -91,7 +91,7 @@ import UnixSocket
       recorder.type("1")
       #expect(try await status == .success)
       #expect(waiting.sent == [["login_id": "L1", "session_id": "9"], ["login_id": "L1", "session_id": "9"]])
-      #expect(recorder.out.contains("Signed in: work (ada@example.com) at google\n"))
+      #expect(recorder.out.contains("Signed in to work as ada@example.com at google\n"))
     }
   }
 
@@ -161,7 +161,7 @@ import UnixSocket
       #expect(try await broker.run(["login", "--continue", "L1", "--replace-session", "7"], recorder) == .success)
       #expect(broker.methods == ["login.list", "login.wait", "login.continue"])
       #expect(broker.params(of: "login.wait") == ["login_id": "L1", "timeout": 60])
-      #expect(recorder.out.hasPrefix("Signed in: work (ada@example.com) at google\n"))
+      #expect(recorder.out.hasPrefix("Signed in to work as ada@example.com at google\n"))
     }
   }
 

@@ -42,7 +42,7 @@ import Testing
       #expect(
         recorder.out == """
           \(Self.url)
-          Signed in: work (ada@example.com) at google
+          Signed in to work as ada@example.com at google
           Get a token with: grantctl token work
 
           """)
@@ -105,7 +105,7 @@ import Testing
       #expect(broker.params(of: "login.start")?["destinations"] == ["manual"])
       #expect(recorder.err.contains("That address was not taken: no state in it\n"))
       #expect(recorder.err.contains("That address belongs to no login here."))
-      #expect(!recorder.err.contains("code=c") && recorder.out.contains("Signed in: work"))
+      #expect(!recorder.err.contains("code=c") && recorder.out.contains("Signed in to work"))
     }
   }
 

@@ -49,7 +49,7 @@ struct CommandLineTests {
       #expect(done.status == 0, "\(done.output)")
       #expect(
         done.output.contains(
-          "Signed in: alice (alice@demo.example) at cameras, by an address that was shown, not the first way that was offered\n"
+          "Signed in to alice as alice@demo.example at cameras, by an address that was shown, not the first way that was offered\n"
         ))
       let sessions = try await run(rig, "sessions", "alice")
       #expect(sessions.status == 0 && sessions.output.contains("this one") && !sessions.output.contains("old"))
@@ -69,7 +69,7 @@ struct CommandLineTests {
       let handed = try await run(rig, "handle-url", "--", address)
       #expect(handed.status == 0, "\(handed.output)")
       #expect(try await waiting.child.end() == 0, "\(waiting.said)")
-      #expect(waiting.said.contains("Signed in: seven"))
+      #expect(waiting.said.contains("Signed in to seven"))
       let (id, cookie) = (try await run(rig, "token", "seven"), try await run(rig, "token", "seven", "--cookie"))
       #expect(id.status == 0 && cookie.output == "blaize_session=\(id.output)")
       let out = try await run(rig, "logout", "seven", "--where", "EVERYWHERE")

@@ -22,7 +22,7 @@ struct DeviceCommandTests {
       #expect(command.status == nil)
       try rig.demo.answerDevice(code.lowercased(), user: "bob")
       #expect(try await command.end() == 0, "\(said())")
-      #expect(said().contains("Signed in: alice (bob@demo.example) at demo"))
+      #expect(said().contains("Signed in to alice as bob@demo.example at demo"))
       #expect(!said().contains("\u{1B}"))
       let (status, token) = try await Programs.run(
         Programs.grantctl, ["token", "alice", "--socket", rig.socket], in: rig.folder)

@@ -161,8 +161,9 @@ struct DeviceLoginTests {
         timeout: .seconds(30))
       #expect(result.destinations.map(\.kind) == ["device", "browser"])
       let browser = try #require(result.destinations.last)
+      let request = try await Browser.open(try #require(browser.url)).location
       let login = Rig.Pending(
-        id: result.login_id, url: try #require(browser.url), redirectURI: try #require(browser.redirect_uri))
+        id: result.login_id, url: try #require(request), redirectURI: try #require(browser.redirect_uri))
       #expect(try await Browser.open(try await rig.callback(of: login).url).status == 200)
       #expect(try await rig.outcome(of: login).account?.grant == "authorization_code")
       let polls = rig.count(.tokenDevice)

@@ -27,7 +27,7 @@ struct ImplicitTests {
     try await Self.with { rig in
       #expect(try await rig.refusedStart("museum") { $0.exchange = false }.code == RPCError.invalidParams("").code)
       let login = try await rig.start("museum")
-      let asked = Callback(url: try login.url("browser"))
+      let asked = Callback(url: try login.url("manual"))
       #expect(asked.value("response_type") == "token")
       #expect(asked.value("code_challenge") == nil && asked.value("nonce") == nil)
       let address = try await rig.address(asked.url, as: "alice")
@@ -53,9 +53,9 @@ struct ImplicitTests {
   func denied() async throws {
     try await Self.with { rig in
       let login = try await rig.start("museum")
-      let address = try await rig.address(try login.url("browser"), as: "deny")
+      let address = try await rig.address(try login.url("manual"), as: "deny")
       #expect(address.contains("#"))
-      let state = try #require(Callback(url: try login.url("browser")).value("state"))
+      let state = try #require(Callback(url: try login.url("manual")).value("state"))
       let forged = try await rig.refusedCallback(address.replacing(state, with: "another"))
       #expect(forged.reason == .invalidCallback)
       #expect(try await rig.pendingLogins == 1)
@@ -70,8 +70,8 @@ struct ImplicitTests {
   func forged() async throws {
     try await Self.with { rig in
       let login = try await rig.start("museum")
-      let address = try await rig.address(try login.url("browser"), as: "alice")
-      let state = try #require(Callback(url: try login.url("browser")).value("state"))
+      let address = try await rig.address(try login.url("manual"), as: "alice")
+      let state = try #require(Callback(url: try login.url("manual")).value("state"))
       for forged in [address.replacing(state, with: "another"), address.replacing("#", with: "?")] {
         #expect(try await rig.refusedCallback(forged).reason == .invalidCallback)
       }
@@ -85,7 +85,7 @@ struct ImplicitTests {
   func restarted() async throws {
     try await Self.with { rig in
       let login = try await rig.start("museum")
-      let address = try await rig.address(try login.url("browser"), as: "alice")
+      let address = try await rig.address(try login.url("manual"), as: "alice")
       try await rig.restart()
       try await rig.hand(address)
       #expect(try await rig.ended(login.login_id).state == .completed)
@@ -97,7 +97,7 @@ struct ImplicitTests {
     let lines = "kind = \"oauth2\"\ndiscovery = \"openid\"\nkeep_callback_members = [\"realmId\"]"
     try await Rig.with(sections: { $0.section("books", scopes: ["email", "offline_access"], lines) }) { rig in
       let login = try await rig.start("books")
-      let address = try await rig.address(try login.url("browser"), as: "alice")
+      let address = try await rig.address(try login.url("manual"), as: "alice")
       try await rig.hand(address + "&realmId=4620816365")
       #expect(try await rig.ended(login.login_id).state == .completed)
       let first = try await rig.token()

@@ -62,7 +62,7 @@ struct InjectionTests {
       let before = try await rig.token("alice").access_token
       let started = try await rig.call(
         "login.start", ["provider": "demo", "account": "alice", "scopes": ["email"], "login_hint": "bob"])
-      let place = try #require(started["destinations"]?.array?.first)
+      let place = try #require(started["destinations"]?.array?.last)
       let id = try #require(started["login_id"]?.string)
       let login = Rig.Pending(
         id: id, url: try #require(place["url"]?.string), redirectURI: try #require(place["redirect_uri"]?.string))

@@ -205,8 +205,11 @@ final class Rig: Sendable {
 
   struct Pending: Sendable {
     var id: String
+    /// The authorization request.
     var url: String
     var redirectURI: String
+    /// The address for a browser of this machine.
+    var link: String?
   }
 
   /// - Parameter user: whom the provider signs in; the account's name without one.
@@ -215,10 +218,11 @@ final class Rig: Sendable {
   {
     let result = try await client.call(
       LoginStart.self, .init(provider: provider, account: account, login_hint: user ?? account), timeout: .seconds(30))
-    guard let place = result.destinations.first, let url = place.url, let redirect = place.redirect_uri else {
-      throw Failed("login.start names no destination")
-    }
-    return Pending(id: result.login_id, url: url, redirectURI: redirect)
+    let link = result.destinations.first { $0.kind == "browser" }?.url
+    guard let place = result.destinations.first(where: { $0.kind == "manual" }), let url = place.url,
+      let redirect = place.redirect_uri
+    else { throw Failed("login.start names no destination") }
+    return Pending(id: result.login_id, url: url, redirectURI: redirect, link: link)
   }
 
   /// Signs in at the provider, and stops before the address that the browser is sent back to is opened.
@@ -240,6 +244,10 @@ final class Rig: Sendable {
     -> AccountView
   {
     let login = try await startLogin(account, at: provider, as: user)
+    if let link = login.link, link != login.url {
+      let opened = try await Browser.open(link)
+      guard opened.location == login.url else { throw Failed("the link answers \(opened.status) \(opened.body)") }
+    }
     let page = try await Browser.open(try await callback(of: login).url)
     guard page.status == 200 else { throw Failed("the callback endpoint answers \(page.status)") }
     guard let view = try await outcome(of: login).account else { throw Failed("the login is not completed") }

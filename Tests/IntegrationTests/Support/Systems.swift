@@ -40,7 +40,9 @@ extension Rig {
     ]
     if case .object(let members) = more { params += members }
     let result = try await call("login.start", .object(params))
-    guard let place = result["destinations"]?.array?.first, let url = place["url"]?.string,
+    let places = result["destinations"]?.array ?? []
+    // The request itself, where a browser of this machine would get a link to it.
+    guard let place = places.first(where: { $0["kind"] == "manual" }) ?? places.first, let url = place["url"]?.string,
       let redirect = place["redirect_uri"]?.string, let id = result["login_id"]?.string
     else { throw Failed("login.start names no destination") }
     return Pending(id: id, url: url, redirectURI: redirect)

@@ -51,6 +51,8 @@ struct MigrationTests {
       state.logins[index].exchangesCode = true
       state.logins[index].offered = nil
       state.logins[index].opened = nil
+      state.logins[index].browserUID = nil
+      state.logins[index].link = nil
     }
     for index in state.revocations.indices { state.revocations[index].context = [:] }
     state.registrations = []

@@ -135,7 +135,8 @@ extension World {
   func logIn(_ account: ModelAccount) {
     guard isRunning({ self.logIn(account) }), let machine, machine.isServing else { return }
     call(
-      LoginStart.self, .init(provider: account.provider.name.rawValue, account: account.name), account: account
+      LoginStart.self, .init(provider: account.provider.name.rawValue, account: account.name, destinations: ["manual"]),
+      account: account
     ) { result, _ in
       guard case .success(let login) = result, let url = login.destinations.first?.url,
         let items = URLComponents(string: url)?.queryItems,
@@ -156,7 +157,7 @@ extension World {
     }
     counts.add("callbacks")
     trace.add(now, "\(account.name) comes back from \(account.provider.name)")
-    Task { _ = await machine.broker.handleCallback(url: url) }
+    Task { _ = await machine.broker.handleCallback(url: url, from: .user(Client.process.uid)) }
   }
 
   func logOut(_ account: ModelAccount) {

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from grantd_testing import Checks, CommandedDaemon, Program, wait_until
+from grantd_testing import Checks, CommandedDaemon, Program, redirected, wait_until
 
 SUPPORT = pathlib.Path(__file__).resolve().parent
 WAIT_SECONDS, PAUSE_SECONDS = 40, 0.2
@@ -168,19 +168,20 @@ class Broker(CommandedDaemon):
         assert after > before, (before, after)
 
     def login(self, glewlwyd, provider, account, user="alice", options=(), consent=()):
-        """As a person does it: grantctl prints the address, the browser ends at the real callback."""
+        """The authorization request. As a person does it: grantctl prints the address, the browser calls back."""
         waiting = self.waiting("login", provider, account, "--no-browser", *options)
         try:
             line = waiting.stdout.readline()
             url = re.search(r"http://\S+", line)
             assert url, f"no address: {line!r} {waiting.stderr.read() if waiting.status is not None else ''}"
-            page = glewlwyd.sign_in(url.group(0), user, *consent)
+            request = redirected(url.group(0))
+            page = glewlwyd.sign_in(request, user, *consent)
             assert page.returncode == 0, f"sign-in: {page.stdout}{page.stderr}"
             out, err = waiting.communicate(timeout=COMMAND_SECONDS)
             assert waiting.returncode == 0, f"grantctl login: {waiting.returncode} {out}{err}"
         finally:
             waiting.kill()
-        return url.group(0)
+        return request
 
     def waiting(self, *arguments):
         """grantctl, while something else is done."""

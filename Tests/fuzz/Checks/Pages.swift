@@ -21,6 +21,7 @@ extension Target {
       case .fragment(let url):
         try checkCallback(url, head, method: .POST)
         try checkFragment(url, head, gathered.form)
+      case .link(let token): try checkLink(token, head)
       case .page(let page): try check(Response(page, withBody: head.method != .HEAD))
       case .logout(let provider): try checkLogout(provider, head)
       case .refusal(let refusal): try check(Response(refusal, withBody: head.method != .HEAD))
@@ -113,6 +114,13 @@ extension Target {
     _ = try? AuthorizationResponse.parse(url)
   }
 
+  private static func checkLink(_ token: String, _ head: HTTPRequestHead) throws {
+    let path = head.uri.prefix { $0 != "?" }
+    try expect(head.method == .GET && path == "\(LinkPath.prefix)\(token)", "\(head.method) \(head.uri) opens it")
+    let alphabet = Set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+    try expect(token.utf8.allSatisfy(alphabet.contains), "a link with \(token.debugDescription)")
+  }
+
   private static func checkLogout(_ provider: String, _ head: HTTPRequestHead) throws {
     try expect(head.method == .POST && head.uri.hasPrefix(LogoutPath.prefix), "\(head.method) \(head.uri) signs out")
     try expect(ProviderName(rawValue: provider) != nil, "a provider named \(provider.debugDescription)")
@@ -121,7 +129,8 @@ extension Target {
   /// Outcomes that show a text, and the marks of their pages with a harmless one.
   private static let outcomes: [(outcome: @Sendable (String) -> CallbackOutcome, harmless: [Int])] = {
     let outcomes: [@Sendable (String) -> CallbackOutcome] = [
-      { .completed(account: $0, provider: $0) }, { .signedOut(provider: $0) }, { .denied(message: $0) },
+      { .completed(account: $0, provider: $0, identity: SignedIn(bestName: $0, name: $0)) },
+      { .signedOut(provider: $0) }, { .denied(message: $0) },
       { .refused(message: $0, hint: $0) },
       { .failed(message: $0, hint: $0) },
     ]

@@ -9,7 +9,7 @@ from .client import BlockingClient, Connection, line, message
 from .daemon import Daemon, DaemonProcess
 from .demo import BlockingDemo, Demo
 from .errors import Gone, Refused, Wrong
-from .loopback import get, http
+from .loopback import get, http, redirected
 from .places import free_ports, products, temporary_folder
 from .program import Program, environment
 from .waiting import until, wait_until
@@ -17,4 +17,4 @@ from .waiting import until, wait_until
 __all__ = [
     "BlockingClient", "BlockingDemo", "Checks", "CommandedDaemon", "Connection", "Daemon", "DaemonProcess", "Demo", "Gone",
     "Program", "Refused", "Wrong", "environment", "free_ports", "get", "http", "line", "message", "products",
-    "temporary_folder", "until", "wait_until"]
+    "redirected", "temporary_folder", "until", "wait_until"]

@@ -1,6 +1,7 @@
 """Requests to servers on this machine."""
 
 import asyncio
+import http.client as http_client
 import json
 import urllib.parse
 import urllib.request
@@ -38,3 +39,18 @@ async def http(method, url, body=None, headers=(), seconds=HTTP_SECONDS):
     lines = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(":") for line in lines[1:])
     return int(lines[0].split()[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}, body
+
+
+def redirected(url, seconds=HTTP_SECONDS):
+    """Where the answer to one GET leads; nothing is followed."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http_client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
+    try:
+        connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""))
+        answer = connection.getresponse()
+        location = answer.getheader("Location")
+        if not location:
+            raise ConnectionError(f"no redirect: {answer.status}")
+        return location
+    finally:
+        connection.close()

@@ -234,7 +234,10 @@ async def http(method, url, form=None):
 
 async def sign_in(url, user):
     """What a browser and a person do: the page, its form, and the address that it ends at."""
-    _, _, page = await http("GET", url)
+    # The broker's short address leads to the page.
+    _, headers, page = await http("GET", url)
+    if "location" in headers:
+        _, _, page = await http("GET", headers["location"])
     action = re.search(r'action="([^"]+)"', page.decode())
     hidden = re.search(r'name="page" type="hidden" value="([^"]+)"', page.decode())
     if not action or not hidden:

@@ -3,7 +3,11 @@ public import Foundation
 /// Completes logins from addresses that a browser brought back.
 public protocol CallbackHandler: Sendable {
   /// `url` is absolute, as the browser asked for it (scheme, host, port, path, query), with the fragment where it came.
-  func handleCallback(url: String) async -> CallbackOutcome
+  func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome
+  /// A browser opened the short address of a login.
+  ///
+  /// - Parameter token: the address's last segment, or whatever a stranger wrote.
+  func openLogin(token: String, from browser: BrowserUser) async -> LoginOpening
   /// Whether a login waits for an answer in the fragment of this address (RFC 6749 §4.2.2), which no server sees: a page
   /// has to bring it. False also where the address bears parameters of its own, which are an answer already.
   func awaitsFragment(url: String) async -> Bool
@@ -25,10 +29,22 @@ public enum LogoutOutcome: Sendable, Equatable {
   case unavailable
 }
 
+/// What a browser gets that opened the short address of a login.
+public enum LoginOpening: Sendable, Equatable {
+  /// The address of the authorization request.
+  case request(url: String)
+  /// The address was opened before, or its login has ended. `again` is the command that starts a new one.
+  case spent(again: String)
+  case otherUser
+  case unknownUser
+  /// The broker is stopping; the login waits.
+  case unavailable
+}
+
 /// What came of a callback, for the person at the browser. Texts are shown escaped.
 public enum CallbackOutcome: Sendable, Equatable {
-  /// Signed in.
-  case completed(account: String, provider: String)
+  /// Signed in. `identity` is who it was, where the provider says.
+  case completed(account: String, provider: String, identity: SignedIn? = nil)
   /// Second use of a callback: nothing was done again.
   case alreadyCompleted
   /// Back from the end of the session at the provider (OpenID Connect RP-Initiated Logout §3).
@@ -43,4 +59,20 @@ public enum CallbackOutcome: Sendable, Equatable {
   case actionRequired(message: String)
   /// The browser has to go on.
   case redirect(url: String)
+  /// The login is for another user's browser, and stays pending.
+  case otherUser
+  /// Nobody can tell whose browser it is; the login stays pending.
+  case unknownUser
+}
+
+/// Who was signed in, in the words of the provider.
+public struct SignedIn: Sendable, Equatable {
+  /// What tells people apart best: an e-mail address, a user name, a name or the subject.
+  public var bestName: String
+  public var name: String?
+
+  public init(bestName: String, name: String? = nil) {
+    self.bestName = bestName
+    self.name = name
+  }
 }

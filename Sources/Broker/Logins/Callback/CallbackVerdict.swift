@@ -17,6 +17,8 @@ enum CallbackVerdict {
   case passedOn(URL)
   /// A person came back from the end of a session.
   case signedOut(ProviderName)
+  /// The browser is not that of the login's user.
+  case foreignBrowser(BrowserRefusal)
   /// No login of ours.
   case foreign
 }

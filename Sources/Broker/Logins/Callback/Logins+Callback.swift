@@ -7,10 +7,12 @@ import OAuth
 // A callback: whatever a stranger could have forged is refused and leaves the login pending.
 extension Logins {
   /// From the callback endpoint.
-  func handleCallback(url: String) async -> CallbackOutcome {
-    switch await receive(url) {
-    case .completed(_, let account, let provider):
-      return .completed(account: account.rawValue, provider: displayName(provider))
+  func handleCallback(url: String, from browser: BrowserUser) async -> CallbackOutcome {
+    switch await receive(url, from: browser) {
+    case .completed(let id, let account, let provider):
+      return .completed(account: account.rawValue, provider: displayName(provider), identity: identity(of: id))
+    case .foreignBrowser(.otherUser): return .otherUser
+    case .foreignBrowser(.unknownUser): return .unknownUser
     case .taken: return .alreadyCompleted
     case .signedOut(let provider): return .signedOut(provider: displayName(provider))
     case .actionRequired(_, let action): return .actionRequired(message: actionView(action).message)
@@ -30,13 +32,13 @@ extension Logins {
 
   /// `login.handle_callback`.
   func handleCallback(_ params: LoginHandleCallback.Params) async throws(RPCError) -> LoginHandleCallback.Result {
-    switch await receive(params.url) {
+    switch await receive(params.url, from: nil) {
     case .completed(let id, _, _), .taken(let id), .actionRequired(let id, _):
       return .init(handled: true, login_id: id.rawValue, next_url: nil)
     case .passedOn(let url): return .init(handled: true, login_id: nil, next_url: url.absoluteString)
     case .signedOut: return .init(handled: true, login_id: nil, next_url: nil)
     case .failed(let error), .refused(let error): throw error
-    case .foreign: return .init(handled: false, login_id: nil, next_url: nil)
+    case .foreign, .foreignBrowser: return .init(handled: false, login_id: nil, next_url: nil)
     }
   }
 
@@ -44,40 +46,49 @@ extension Logins {
     providers[provider]?.provider.description.displayName ?? provider.rawValue
   }
 
+  private func identity(of id: LoginID) -> SignedIn? {
+    guard let who = table[id]?.identity else { return nil }
+    let best = who.email ?? who.username ?? who.name ?? who.subject
+    return SignedIn(bestName: best, name: who.name == best ? nil : who.name)
+  }
+
   private func invalidCallback(_ message: String) -> RPCError { RPCError(.invalidCallback, message) }
 
-  private func receive(_ url: String) async -> CallbackVerdict {
+  /// - Parameter browser: nil: the address was handed over on the socket.
+  private func receive(_ url: String, from browser: BrowserUser?) async -> CallbackVerdict {
     guard !isDraining else { return .refused(shuttingDown()) }
     if let provider = endings.returned(url) { return .signedOut(provider) }
     let address = ReturnedAddress(url)
     let found: [LoginID]
     do throws(StoreError) { found = try await takeOverElsewhere(address) } catch { return .refused(storeError(error)) }
     defer { handBack(found) }
-    if let login = login(namedBy: address) { return await receive(address, of: login) }
+    if let login = login(namedBy: address) { return await receive(address, of: login, from: browser) }
     var next: URL?
     var unnamed: [Login] = []
-    var refusal: CallbackError?
+    var objection: CallbackError?
     for login in table.all {
       switch claim(address, login.saved) {
       case .foreign: break
-      case .named: return await receive(address, of: login.saved)
-      case .passOn(let url) where login.isPending: next = url
+      case .named: return await receive(address, of: login.saved, from: browser)
+      case .passOn(let url) where login.isPending:
+        if let browser, let foreign = refusal(of: browser, login.saved) { return .foreignBrowser(foreign) }
+        next = url
       case .passOn: break
       case .unnamed: unnamed.append(login)
       // Told in preference to what is wrong with an address that may be for another login.
-      case .refused(.wrongAddress): refusal = .wrongAddress
-      case .refused(let error): refusal = refusal ?? error
+      case .refused(.wrongAddress): objection = .wrongAddress
+      case .refused(let error): objection = objection ?? error
       }
     }
     if let next { return .passedOn(next) }
     let waiting = unnamed.filter(\.isPending)
     // It would be a guess, and it could be a stranger who makes it.
     if waiting.count > 1 {
-      refusal = .unusable("it does not say which login it is of, and more than one waits for such an answer")
+      objection = .unusable("it does not say which login it is of, and more than one waits for such an answer")
     } else if let login = waiting.first ?? unnamed.first {
-      return await receive(address, of: login.saved)
+      return await receive(address, of: login.saved, from: browser)
     }
-    if let refusal { return .refused(invalidCallback(refusal.description)) }
+    if let objection { return .refused(invalidCallback(objection.description)) }
     return endings.isReturnAddress(url) ? .refused(endings.strayReturn) : .foreign
   }
 
@@ -95,7 +106,11 @@ extension Logins {
     return address.claimedState == login.state ? .named : .foreign
   }
 
-  private func receive(_ address: ReturnedAddress, of login: SavedLogin) async -> CallbackVerdict {
+  private func receive(
+    _ address: ReturnedAddress, of login: SavedLogin, from browser: BrowserUser?
+  ) async -> CallbackVerdict {
+    // First of all: another user learns nothing of the login.
+    if let browser, let foreign = refusal(of: browser, login) { return .foreignBrowser(foreign) }
     if let spent = spent(login.id) { return spent }
     guard login.expiresAt > now else {
       return .failed(await fail(login.id, RPCError(.loginExpired, "the login was not completed in time")))

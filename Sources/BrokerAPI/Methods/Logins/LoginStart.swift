@@ -24,13 +24,15 @@ public enum LoginStart: RPCMethod {
     public var idp: String?
     public var prefill: [String: String]?
     public var exchange: Bool?
+    public var browser_uid: UInt32?
 
     public init(
       provider: String, account: String? = nil, scopes: [String]? = nil, resource: String? = nil,
       destinations: [String]? = nil, prompt: String? = nil, login_hint: String? = nil,
       params: [String: String]? = nil, apps: [String]? = nil, idp: String? = nil, prefill: [String: String]? = nil,
-      exchange: Bool? = nil
+      exchange: Bool? = nil, browser_uid: UInt32? = nil
     ) {
+      self.browser_uid = browser_uid
       self.apps = apps
       self.idp = idp
       self.prefill = prefill
@@ -83,13 +85,15 @@ public enum LoginStart: RPCMethod {
       "What is known of the person ahead, where the provider takes it (Uber): `email`, `phone`, `first_name`, `last_name`.",
     "exchange":
       "False: the result is the authorization code itself, as `login.wait` returns it, and nothing is stored. Default: as configured.",
+    "browser_uid":
+      "The user id whose browser signs in, where the provider calls back on this machine: no other user's browser can open the address or complete the login. Only a privileged caller may name another user. Default: the caller's.",
   ]
   public static let resultDocs = [
     "login_id": "Names the login in the other `login.*` methods, for the user who started it and for root.",
     "account": "The name the account will have.",
     "expires_at": "When the login ends unless it is completed, in Unix seconds.",
     "destinations":
-      "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, where it is installed; `browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
+      "Where to sign in, in the order to try: `kind` (`native`: open `url` in `app`, where it is installed; `browser`: open `url` on this machine; where the provider calls back here it is a short address that leads to the authorization request once; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device), `url`, `redirect_uri`, `user_code`, `verification_uri`, `verification_uri_complete`, `expires_at`, `interval`.",
     "warnings": "What will not be as asked, for a person to read.",
   ]
   public static let example = MethodExample(
@@ -98,9 +102,13 @@ public enum LoginStart: RPCMethod {
       "login_id": "Zk3vS0JvVbq2", "account": "work", "expires_at": 1_767_226_200,
       "destinations": [
         [
-          "kind": "browser", "url": "https://accounts.google.com/o/oauth2/v2/auth?state=Xy1",
+          "kind": "browser", "url": "http://127.0.0.1:4180/go/b2Zm0vQx7o1Wl3TtqYk9eA",
           "redirect_uri": "http://127.0.0.1:4180/callback",
-        ]
+        ],
+        [
+          "kind": "manual", "url": "https://accounts.google.com/o/oauth2/v2/auth?state=Xy1",
+          "redirect_uri": "http://127.0.0.1:4180/callback",
+        ],
       ],
       "warnings": [],
     ])
@@ -136,9 +144,10 @@ public struct Destination: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "kind":
-      "`native`: open `url` in `app`; `browser`: open `url`; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device (RFC 8628).",
+      "`native`: open `url` in `app`; `browser`: open `url` on this machine; `manual`: open `url` anywhere and hand the address that it ends at to `login.handle_callback`; `device`: enter `user_code` at `verification_uri` on any device (RFC 8628).",
     "app": "The application's name in the configuration.",
-    "url": "The address to open.",
+    "url":
+      "The address to open. With `browser`, and a redirect URI on loopback, it is a short one of the callback endpoint: it works once, in a browser of the login's user (`browser_uid`).",
     "redirect_uri": "Where the provider will send the browser back to (RFC 6749 §3.1.2).",
     "user_code": "The code for the person to enter (RFC 8628 §3.3).",
     "verification_uri": "Where to enter it.",

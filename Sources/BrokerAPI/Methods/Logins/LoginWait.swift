@@ -75,7 +75,8 @@ public enum LoginWait: RPCMethod {
     "login_id": "The login.",
     "state":
       "`pending`: call again; `action_required`: the person has to do what `action` says, with `login.continue`; `completed`: the account is there.",
-    "account": "The account, once completed, as `account.get` returns it.",
+    "account":
+      "The account, once completed, as `account.get` returns it. `identity` is who signed in; it is absent where the provider did not say so for this login.",
     "action": "What the person has to do.",
     "authorization_code": "The code itself, of a login with `exchange` false. It is a secret.",
     "destination_used": "The destination that the caller said to have opened.",
