@@ -156,6 +156,27 @@ import Testing
     }
   }
 
+  @Test("Idle connections, silent ones and slow ones, give way to browsers that wait")
+  func givingWay() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.connections = 2
+    configuration.limits.firstWords = .milliseconds(50)
+    configuration.limits.unhurried = .milliseconds(100)
+    configuration.ipv6 = false
+    try await withListener(configuration) { _, client async throws in
+      var idle: [RawClient.Connection] = []
+      for number in 0..<20 {
+        let connection = try await client.open(staysOpen: true)
+        if number % 2 == 0 { try await connection.write("GET /callback HTTP/1.1\r\n") }
+        idle.append(connection)
+      }
+      let began = ContinuousClock.now
+      #expect(try await client.request("GET", "/callback?n=1").status == 200)
+      #expect(ContinuousClock.now - began < configuration.limits.request)
+      for connection in idle { await connection.close() }
+    }
+  }
+
   @Test("More handlers than allowed are not started")
   func handlers() async throws {
     var configuration = CallbackListener.Configuration()

@@ -10,6 +10,8 @@ struct LoginTable {
   private var byState: [String: LoginID] = [:]
   private var byLink: [String: LoginID] = [:]
   private let key: Secret
+  /// At providers where one login waits at a time.
+  var turns = LoginTurns()
 
   /// - Parameter key: 256 random bits, of this process alone.
   init(key: Secret) { self.key = key }

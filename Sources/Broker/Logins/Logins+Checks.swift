@@ -79,10 +79,10 @@ extension Logins {
       return login.saved.provider == provider.name || isAlike && login.saved.redirectURI == own
     }
     if let other {
-      turns.refused(caller.holder, at: provider.name, by: other.holder, now: uptime)
+      table.turns.refused(caller.holder, at: provider.name, by: other.holder, now: uptime)
       throw waitsAlready(other.saved, caller: caller)
     }
-    guard let next = turns.next(before: caller.holder, at: provider.name, now: uptime) else { return }
+    guard let next = table.turns.next(before: caller.holder, at: provider.name, now: uptime) else { return }
     throw RPCError(
       .loginInProgress,
       "only one login at provider \(provider.name) may wait at a time, and after yours it is the turn of \(next)",

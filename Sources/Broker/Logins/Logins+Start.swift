@@ -122,7 +122,7 @@ extension Logins {
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
-    turns.started(at: provider.name)
+    table.turns.started(at: provider.name)
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {

@@ -16,7 +16,6 @@ final class Logins: Piece {
   let endings: SessionEndings
   /// By id; those that ended are kept for a while, so that whoever waits learns how.
   var table: LoginTable
-  var turns = LoginTurns()
   /// Logins of which something new is being written, and what whoever waits for that waits for.
   private var writing: [LoginID: Waiters.Key] = [:]
   /// Exchanges whose answer may hold tokens: a stop waits for them.

@@ -32,7 +32,7 @@ extension RefreshEngine {
   ) async {
     let begun = uptime
     let before = accounts[account]?.saved
-    let charge = replacements.charge(for: account)
+    let charge = budgets.replacements.charge(for: account)
     let (sent, result) = await ask(account, attempt, intent, asked, ticket)
     let isPlaceFree = leases.late.removeValue(forKey: key(account, attempt)) != nil
     recordOutcome(account, isPlaceFree ? nil : ticket, result, asked)
@@ -65,7 +65,7 @@ extension RefreshEngine {
     if let leased = leases.held.removeValue(forKey: key(account, attempt)) { await journal.store.release(leased.lease) }
     measures.refreshEnded(asked.provider.name, outcome, took: uptime - begun)
     inFlight -= 1
-    replacements.drop(charge, of: account)
+    budgets.replacements.drop(charge, of: account)
     accounts.changed(account)
     if dispatch(asked.provider.name) != nil { wakeScheduler() }
   }
@@ -230,7 +230,7 @@ extension RefreshEngine {
       journal.keep(account, onDisk: grant.saved.generation)
     }
     guard accounts[account]?.committed(attempt, jitter: surroundings.jitter()) == true else { return .unwanted }
-    replacements.replaced(account, at: uptime)
+    budgets.replacements.replaced(account, at: uptime)
     return .saved
   }
 

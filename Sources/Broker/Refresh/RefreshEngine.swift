@@ -23,8 +23,7 @@ final class RefreshEngine: Piece {
   var inFlight = 0
   /// Who finds out whose an imported grant is. Set once, at the start.
   var proofs: (any ImportProofs)?
-  var replacements = ReplacementBudgets()
-  var narrowings = HolderBudgets(burst: 32, pause: .seconds(30))
+  var budgets = TokenBudgets()
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, revocations: Revocations
@@ -85,7 +84,7 @@ final class RefreshEngine: Piece {
   func place(_ account: AccountName) {
     guard let grant = accounts.peek(account, .moments) else {
       trades.fetched[account] = nil
-      replacements.forget(account)
+      budgets.replacements.forget(account)
       schedule.remove(account)
       endings.remove(account)
       queues.forget(account)

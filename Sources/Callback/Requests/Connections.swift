@@ -32,17 +32,20 @@ final class Connections {
     permits.onShortage = { [weak self] in self?.makeRoom() }
   }
 
-  /// A new connection waits: the oldest one goes that has sent nothing, else the oldest whose request is not whole. So
-  /// many idle connections keep nobody from signing in.
+  /// A new connection waits: the oldest one that has sent nothing is closed, else the oldest whose request is not whole.
+  /// So many idle connections keep nobody from signing in.
   private func makeRoom() {
     let waiting = open.values.filter { $0.handler.awaitsRequest }
-    let silent = waiting.filter { $0.handler.isSilent }
-    let candidates = silent.isEmpty ? waiting.filter { $0.handler.age >= TimeAmount(context.limits.unhurried) } : silent
-    guard let oldest = candidates.max(by: { $0.handler.age < $1.handler.age }) else {
-      // Somebody may be in the middle of a request: it has its time, then the next look.
+    func isLate(_ handler: RequestHandler) -> Bool {
+      handler.age >= TimeAmount(handler.isSilent ? context.limits.firstWords : context.limits.unhurried)
+    }
+    let late = waiting.filter { isLate($0.handler) }
+    let silent = late.filter { $0.handler.isSilent }
+    guard let oldest = (silent.isEmpty ? late : silent).max(by: { $0.handler.age < $1.handler.age }) else {
+      // Each has its time, then the next look.
       guard !waiting.isEmpty, !isLookingAgain else { return }
       isLookingAgain = true
-      _ = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.unhurried)) { [self] in
+      _ = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.firstWords)) { [self] in
         isLookingAgain = false
         if permits.isShort { makeRoom() }
       }

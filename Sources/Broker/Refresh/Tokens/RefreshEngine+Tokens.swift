@@ -59,7 +59,7 @@ extension RefreshEngine {
         }
         if answer == .refresh || isProbe {
           try begin(account, grant, key, by: turn, until: wall(deadline))
-          if isReplacement, let asker { replacements.begin(account, for: asker.holder, at: uptime) }
+          if isReplacement, let asker { budgets.replacements.begin(account, for: asker.holder, at: uptime) }
         } else if key.isNarrowed {
           accounts[account]?.wants(key, by: turn, until: wall(deadline))
         }
@@ -130,18 +130,18 @@ extension RefreshEngine {
   /// Each narrowed token is a request to the provider with the account's one refresh token, and takes another's place.
   private func payForNarrowed(_ asker: Asker, _ account: AccountName) throws(RPCError) {
     guard !asker.holder.hasOwnPlaces else { return }
-    if let wait = narrowings.wait(account, asker.holder, at: uptime) {
+    if let wait = budgets.narrowings.wait(account, asker.holder, at: uptime) {
       throw RPCError(
         .temporarilyUnavailable,
         "account \(account): \(asker.holder) has asked for too many tokens of different scopes or resources",
         hint: "Use the same `scopes` and `resource` again, or none.", retryAfter: wait.inSeconds.rounded(.up))
     }
-    narrowings.take(account, asker.holder, at: uptime)
+    budgets.narrowings.take(account, asker.holder, at: uptime)
   }
 
   /// A caller has valid tokens replaced at the expense of its own budget.
   private func checkBudget(of asker: Asker, _ account: AccountName) throws(RPCError) {
-    guard asker.isPaced, let wait = replacements.wait(account, asker.holder, at: uptime) else { return }
+    guard asker.isPaced, let wait = budgets.replacements.wait(account, asker.holder, at: uptime) else { return }
     throw RPCError(
       .temporarilyUnavailable,
       "account \(account): \(asker.holder) has had its tokens replaced too often, and gets the next one later",

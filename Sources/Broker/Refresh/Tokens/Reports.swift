@@ -88,6 +88,13 @@ final class Handouts: Sendable {
   }
 }
 
+/// What holders may have of an account's tokens beside the current one.
+struct TokenBudgets {
+  var replacements = ReplacementBudgets()
+  /// Tokens of other scopes or resources.
+  var narrowings = HolderBudgets(burst: 32, pause: .seconds(30))
+}
+
 /// Who pays for the replacement of valid tokens. Each holder may have three of an account replaced without a pause, and one
 /// more every five minutes.
 struct ReplacementBudgets {
