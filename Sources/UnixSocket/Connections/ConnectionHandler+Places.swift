@@ -114,7 +114,7 @@ extension ConnectionHandler {
   }
 
   func refuse(_ error: RPCError) {
-    outgoing.write(RPCReply.failure(.null, error).line())
+    outgoing.write(loop.line(refusing: error))
     if loop.startAbsorbing(of: share) { absorbing = Self.absorbed }
     closeWhenAnswered()
   }

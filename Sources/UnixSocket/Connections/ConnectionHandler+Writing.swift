@@ -11,8 +11,11 @@ extension ConnectionHandler {
     let (outbox, isOverflown, hasRoom) = connection.takeOutbox()
     if hasRoom || heldBack == .untilAnswer { heldBack = nil }
     if isOverflown {
-      shared.logger.notice(
-        "a client does not read what it is sent: closed", metadata: ["pid": "\(connection.caller.pid)"])
+      if let others = loop.unreadClients.refused(at: .now()) {
+        shared.logger.notice(
+          "a client does not read what it is sent: closed\(others > 0 ? "; \(others) more before it" : "")",
+          metadata: ["pid": "\(connection.caller.pid)"])
+      }
       return close()
     }
     if outbox.finished > 0 { clock.noteActivity(in: loop.turn) }

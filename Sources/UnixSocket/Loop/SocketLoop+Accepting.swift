@@ -25,7 +25,9 @@ extension SocketLoop {
 
   /// False: none is waiting, or accept4(2) failed.
   func accept(from listener: Int32, atMost limit: Int) -> Bool {
-    for _ in 0..<limit {
+    let end = NIODeadline.now() + acceptTime
+    for count in 0..<limit {
+      if count >= Self.leastAccepts, NIODeadline.now() >= end { return true }
       var address = sockaddr_un()
       var length = UInt32(MemoryLayout<sockaddr_un>.size)
       let socket = system.accept(listener, &address, &length)

@@ -1,3 +1,4 @@
+import BrokerAPI
 import CLinux
 import Glibc
 import Logging
@@ -28,8 +29,11 @@ final class SocketLoop {
   typealias MakeHandler = @Sendable (Int32, LoopToken, SocketLoop) -> ConnectionHandler
 
   /// Connections accepted in one turn, so that a rush of new clients does not keep the others waiting, and those that
-  /// ended meanwhile do not count for long.
-  static let acceptsPerTurn = 16
+  /// ended meanwhile do not count for long. Beyond the first ones accepting takes half as long as the turn before, within
+  /// ``acceptTimes``: refused clients cost little, and others wait behind them in the kernel's queue.
+  static let acceptsPerTurn = 512
+  static let leastAccepts = 16
+  static let acceptTimes = (least: TimeAmount.milliseconds(2), most: TimeAmount.milliseconds(10))
   /// Bytes taken of all connections in one turn, unless they are more than ``leastReceived`` allows.
   static let receivedPerTurn = 64 * 1024
   /// The least that is taken of each where many connections are ready.
@@ -66,10 +70,15 @@ final class SocketLoop {
   /// How many connections are accepted in this turn. Doubled while more are waiting in each turn, since a call that finds
   /// none is wasted.
   private var accepts = 1
+  /// How long accepting may take in this turn.
+  private(set) var acceptTime = acceptTimes.least
   private(set) var turn: UInt64 = 0
   /// Those that have lines left for the next turn.
   private var resuming: [LoopToken] = []
   private var lastAccepting: UInt64 = 0
+  /// Clients that were closed because they did not read.
+  var unreadClients = Refusals()
+  private var latestRefusal: (error: RPCError, line: [UInt8])?
   var isAcceptingPaused = false
   var refusedDescriptors = Refusals()
 
@@ -116,13 +125,16 @@ final class SocketLoop {
   // MARK: the thread
 
   private func run() {
+    var woke = NIODeadline.now()
     while !isEnding {
       let now = NIODeadline.now()
+      acceptTime = max(Self.acceptTimes.least, min(Self.acceptTimes.most, .nanoseconds((now - woke).nanoseconds / 2)))
       for action in timers.takeDue(at: now) { action(self) }
       turn &+= 1
       let resumed = resuming
       resuming = []
       let ready = poller.wait(milliseconds: resumed.isEmpty ? wait(from: now) : 0)
+      woke = .now()
       receivedAtMost = max(Self.leastReceived, Self.receivedPerTurn / max(1, ready.count))
       for one in ready { take(LoopToken(rawValue: one.token), Poller.Readiness(rawValue: one.events)) }
       for token in resumed { handler(token)?.resume() }
@@ -188,6 +200,14 @@ final class SocketLoop {
     guard mayAbsorb(share) else { return false }
     absorbing[share, default: 0] += 1
     return true
+  }
+
+  /// The reply to a client that is refused as it connects. In a storm of them it is the same for most.
+  func line(refusing error: RPCError) -> [UInt8] {
+    if let latestRefusal, latestRefusal.error == error { return latestRefusal.line }
+    let line = RPCReply.failure(.null, error).line()
+    latestRefusal = (error, line)
+    return line
   }
 
   func endAbsorbing(of share: Share) {
