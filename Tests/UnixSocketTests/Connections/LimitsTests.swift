@@ -272,7 +272,7 @@ import Testing
       }
       #expect(taken > 60 && taken < 100_000)
       #expect(await eventually { served.server.connectionCount == 1 })
-      #expect(served.dispatcher.seen.withLock { $0.closed } == 1)
+      #expect(await eventually { served.dispatcher.seen.withLock { $0.closed } == 1 })
     }
   }
 
