@@ -15,7 +15,9 @@ enum Dropbox {
   }
 
   /// Where every app is answered besides its registered addresses.
-  static func allows(_ uri: String, _ client: DemoServer.Client) -> Bool { uri == "db-\(client.id)://2/token" }
+  static func allows(_ uri: String, _ client: DemoServer.Client) -> Bool { uri == redirectURI(of: client) }
+
+  static func redirectURI(of client: DemoServer.Client) -> String { "db-\(client.id)://2/token" }
 
   /// The members of a token response that say whose it is.
   static func identity(of user: User) -> [String: DemoServer.JSON] {

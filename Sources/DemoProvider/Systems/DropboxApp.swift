@@ -36,6 +36,8 @@ extension Provider {
     var approved = Ledger.Approved(clientID: client.id, user: user)
     approved.scopes = asked.scopes ?? Dropbox.scopes
     approved.challenge = asked.challenge
+    // Its own address, whatever that of the web login would be.
+    approved.redirectURI = Dropbox.redirectURI(of: client)
     approved.isOffline = asked.isOffline
     let pairs = try ledger.withLock { ledger throws(ControlFailure) in
       guard asked.challenge == nil else {

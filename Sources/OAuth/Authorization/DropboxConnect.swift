@@ -23,6 +23,10 @@ public struct DropboxConnect: Sendable, Equatable {
     self.question = question
   }
 
+  /// The redirect URI of the application's own codes, which their exchange names (RFC 6749 §4.1.3), whatever the web
+  /// login's is.
+  public static func redirectURI(clientID: String) -> String { "db-\(clientID)://2/token" }
+
   /// What the application echoes: only this login's own answer has it.
   public var state: Secret {
     switch question {

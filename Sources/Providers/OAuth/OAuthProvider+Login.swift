@@ -20,7 +20,8 @@ extension OAuthProvider {
   public func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<LoginAnswer> {
     let redirectURI: RedirectURI
     do throws(RedirectURIError) {
-      redirectURI = try RedirectURI(login.redirectURI)
+      // Exposed to be sent; it is no secret.
+      redirectURI = try RedirectURI(login.memory[Self.connectRedirectURI]?.exposed ?? login.redirectURI)
     } catch {
       return .failed(.invalid(message: error.description, nil))
     }

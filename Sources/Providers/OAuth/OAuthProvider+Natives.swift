@@ -6,6 +6,8 @@ import OAuth
 extension OAuthProvider {
   /// Where a login remembers what an application echoes that speaks no RFC.
   static let connectState = "connect.state"
+  /// The redirect URI that a code of such an application is exchanged with.
+  static let connectRedirectURI = "connect.redirect_uri"
 
   /// The applications that a login may try, in its order.
   func apps(_ request: LoginRequest) -> [NativeApp] {
@@ -57,7 +59,10 @@ extension OAuthProvider {
     return Result { () throws(CallbackError) in
       let wantsToken = settings.signIn.isImplicit
       switch try DropboxConnect.answer(callback, state: state, wantsToken: wantsToken) {
-      case .code(let code): return .code(code, memory: callbackMemory(callback.query))
+      case .code(let code):
+        let redirectURI = Secret(DropboxConnect.redirectURI(clientID: settings.clientID))
+        return .code(
+          code, memory: callbackMemory(callback.query).merging([Self.connectRedirectURI: redirectURI]) { $1 })
       case .token(let token):
         let tokens = TokenResponse(
           accessToken: token, tokenType: "Bearer", expiresIn: settings.response.fixedLifetime)

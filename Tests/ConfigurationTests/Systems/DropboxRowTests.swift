@@ -128,6 +128,20 @@ struct DropboxRowTests {
     #expect(rig.claim(address, try rig.login()) == claim)
   }
 
+  @Test("app code exchange: by the application's own redirect URI, whatever the web login's is")
+  func appCode() throws {
+    let keys = Self.keys.replacing("db-KEY://2/token", with: "http://127.0.0.1:8400/callback")
+    let rig = try SignInRig(keys)
+    let login = try rig.login()
+    let body = #"{"access_token":"sl.a","token_type":"bearer","expires_in":14400,"account_id":"dbid:1"}"#
+    for (address, uri) in [
+      ("db-KEY://1/connect?oauth_code=c&state=\(Self.codeState)", "db-KEY://2/token"),
+      ("http://127.0.0.1:8400/callback?code=c&state=the-state", "http://127.0.0.1:8400/callback"),
+    ] {
+      #expect(try rig.exchange(address, login, body).sent.first?.form["redirect_uri"] == uri)
+    }
+  }
+
   @Test("exchange, refresh: the account is account_id, and a refresh keeps the old refresh token")
   func exchange() throws {
     let rig = try rig()
