@@ -12,6 +12,8 @@ struct Login {
   let holder: Holder
   /// Who signed in, where the provider said so for this login. An account may know it of an earlier one.
   var identity: Identity?
+  /// The fingerprint of the callback's address that was taken for it: a browser may show that page again. Only in memory.
+  var answer: String?
 
   init(saved: SavedLogin, phase: Phase, isOfThisRun: Bool = false, holder: Holder? = nil) {
     self.saved = saved

@@ -145,6 +145,18 @@ import Testing
     #expect(try await rig.waitFor(second).state == .actionRequired)
   }
 
+  @Test("A late callback that names no login is of none that has ended, but for the one that it was taken for")
+  func late() async throws {
+    let rig = try await rig { $0.authorizationTraits.exchangesCodes = false }
+    let first = try await rig.start()
+    #expect(await rig.callBack(first, ["state": nil]).kind == .completed)
+    let again = try await rig.call(LoginHandleCallback.self, .init(url: first.callback(code: "work", ["state": nil])))
+    #expect(again.handled && again.login_id == first.login_id)
+    let other = LoginHandleCallback.Params(url: rig.address(first, ["state": nil, "code": "another"]))
+    #expect(await rig.reason { try await rig.call(LoginHandleCallback.self, other) } == .invalidCallback)
+    #expect(await rig.broker.handleCallback(url: other.url).kind == .refused)
+  }
+
   @Test("Another application's answer sends the browser on, and the login waits")
   func bridge() async throws {
     let rig = try await rig()

@@ -85,8 +85,12 @@ extension Logins {
     // It would be a guess, and it could be a stranger who makes it.
     if waiting.count > 1 {
       objection = .unusable("it does not say which login it is of, and more than one waits for such an answer")
-    } else if let login = waiting.first ?? unnamed.first {
+    } else if let login = waiting.first
+      ?? unnamed.first(where: { $0.endedAt == nil || $0.answer == fingerprint(address) })
+    {
       return await receive(address, of: login.saved, from: browser)
+    } else if !unnamed.isEmpty {
+      objection = .unusable("no login waits for it: the one that it is of may have ended")
     }
     if let objection { return .refused(invalidCallback(objection.description)) }
     return endings.isReturnAddress(url) ? .refused(endings.strayReturn) : .foreign
@@ -99,6 +103,8 @@ extension Logins {
     else { return nil }
     return login
   }
+
+  private func fingerprint(_ address: ReturnedAddress) -> String { Secret(address.text).fingerprint }
 
   private func claim(_ address: ReturnedAddress, _ login: SavedLogin) -> CallbackClaim {
     if let provider = providers[login.provider]?.provider { return provider.claim(address, login: login) }
@@ -165,6 +171,7 @@ extension Logins {
     // Nothing is spent yet: the login survives the restart.
     guard !isDraining else { return .refused(shuttingDown()) }
     table[login.id]?.phase = .exchanging
+    table[login.id]?.answer = fingerprint(address)
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
     if let verdict = await spend(answer, login) { return verdict }
