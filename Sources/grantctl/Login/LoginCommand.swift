@@ -124,7 +124,7 @@ struct LoginCommand: BrokerCommand {
     if let provider, let password { return try await signIn(password, at: provider, Self.words(scope), shell) }
     let flow = LoginFlow(
       shell: shell, client: try await shell.connect(),
-      places: SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto),
+      places: SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty),
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
     if let continued { return try await flow.resume(continued) }
     guard let provider else { return }

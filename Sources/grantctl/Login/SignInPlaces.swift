@@ -6,6 +6,8 @@ struct SignInPlaces: Sendable {
   /// Programs may be started.
   let isBrowserWanted: Bool
   var qr = QRWish.auto
+  /// An app was asked for: that it is not here is worth a note.
+  var namesAbsentApps = false
 
   /// Tells the broker of an application before it opens: what comes back from that may be for this login alone.
   typealias Tell = @Sendable (LoginWait.Opened) async -> Void
@@ -50,7 +52,7 @@ struct SignInPlaces: Sendable {
 
   /// Applications that are not here are one note.
   private func noteAbsent(_ apps: inout [String]) {
-    guard !apps.isEmpty else { return }
+    guard namesAbsentApps, !apps.isEmpty else { return }
     let names = apps.joined(separator: ", ")
     terminal.note(
       SafeText.line("Not on this machine: the app\(apps.count == 1 ? "" : "s") \(names). Going on without."))

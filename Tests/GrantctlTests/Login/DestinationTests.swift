@@ -56,6 +56,8 @@ import Testing
     var opened: JSON
     var words: String
     var note: String?
+    /// What is not said.
+    var unsaid: String?
   }
 
   static let cases = [
@@ -65,15 +67,21 @@ import Testing
       launched: [["/usr/bin/xdg-open", "dbapi-2://1/connect"]], opened: ["kind": "native", "app": "main"],
       words: ", in the app main", note: "The app main opens to sign in at google."),
     Case(
-      name: "apps that are not here are passed over, with one note",
+      name: "apps that are not here are passed over in silence where nobody asked for one",
       places: ["native main dbapi-2://1/connect", "native emm dbapi-8-emm://1/connect", "browser", "manual"],
+      launched: [["/usr/bin/xdg-open", web]], opened: ["kind": "browser"],
+      words: ", in the browser, not in the app main", unsaid: "Not on this machine"),
+    Case(
+      name: "apps that were asked for and are not here are passed over, with one note",
+      places: ["native main dbapi-2://1/connect", "native emm dbapi-8-emm://1/connect", "browser", "manual"],
+      options: ["--app", "main", "--app", "emm"],
       launched: [["/usr/bin/xdg-open", web]], opened: ["kind": "browser"],
       words: ", in the browser, not in the app main",
       note: "Not on this machine: the apps main, emm. Going on without."),
     Case(
       name: "the second app, where only that is here",
       places: ["native main dbapi-2://1/connect", "native emm dbapi-8-emm://1/connect", "browser"],
-      handlers: ["x-scheme-handler/dbapi-8-emm": "emm.desktop"],
+      handlers: ["x-scheme-handler/dbapi-8-emm": "emm.desktop"], options: ["--app", "main", "--app", "emm"],
       launched: [["/usr/bin/xdg-open", "dbapi-8-emm://1/connect"]], opened: ["kind": "native", "app": "emm"],
       words: ", in the app emm, not in the app main", note: "Not on this machine: the app main."),
     Case(
@@ -127,6 +135,7 @@ import Testing
       let isShown = scene.opened == ["kind": "manual"] || scene.opened == ["kind": "browser"] && scene.launched.isEmpty
       #expect(recorder.out.contains(Self.web) == isShown, "\(scene.name)")
       if let note = scene.note { #expect(recorder.err.contains(note), "\(scene.name)") }
+      if let unsaid = scene.unsaid { #expect(!recorder.err.contains(unsaid), "\(scene.name)") }
     }
   }
 
