@@ -152,7 +152,7 @@ import Testing
     #expect(await rig.callBack(first, ["state": nil]).kind == .completed)
     let again = try await rig.call(LoginHandleCallback.self, .init(url: first.callback(code: "work", ["state": nil])))
     #expect(again.handled && again.login_id == first.login_id)
-    let other = LoginHandleCallback.Params(url: rig.address(first, ["state": nil, "code": "another"]))
+    let other = LoginHandleCallback.Params(url: first.callback(code: "another", ["state": nil]))
     #expect(await rig.reason { try await rig.call(LoginHandleCallback.self, other) } == .invalidCallback)
     #expect(await rig.broker.handleCallback(url: other.url).kind == .refused)
   }
