@@ -14,7 +14,7 @@ EACH = 64
 CONNECTIONS, BIG_CONNECTIONS = 140, 32
 BODY_BYTES = 128 << 10
 BODY = "x" * BODY_BYTES
-SECONDS, GROWTH_SECONDS = 2.0, 7.0
+SECONDS, GROWTH_SECONDS = 2.0, 4.5
 # Long enough that a request is under way, on a busy machine too.
 BRIEF_SECONDS = 0.5
 # Of a provider that answers at once; a second is what a person notices.
