@@ -51,20 +51,23 @@ extension Imports: ImportProofs {
     case .success(let subject):
       await disprove(
         account, "the refresh token is of \(subject.isEmpty ? "another person" : subject.printable(limit: 100))")
-    case .failure(let failure)
-    where failure.isOfProvider || failure == .tokenRefused(message: failure.message, failure.oauth):
-      if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
-      failedProofs[account] = (
-        RPCError(
-          .temporarilyUnavailable,
-          "account \(account) was imported, and its provider cannot be asked whose token it is: \(failure.message)",
-          hint: "Ask again later.", retryAfter: 5), uptime + .seconds(5)
-      )
+    case .failure(.tokenRefused(let message, _)): postpone(account, message)
+    case .failure(let failure) where failure.isOfProvider: postpone(account, failure.message)
     case .failure(let failure): await disprove(account, "nothing says whose the refresh token is: \(failure.message)")
     case nil:
       await disprove(account, "the provider has no UserInfo, and gave no ID token, to say whose the refresh token is")
     }
     accounts.changed(account)
+  }
+
+  /// The provider cannot be asked now: callers are told so for a while, and it is not asked again meanwhile.
+  private func postpone(_ account: AccountName, _ message: String) {
+    if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
+    let error = RPCError(
+      .temporarilyUnavailable,
+      "account \(account) was imported, and its provider cannot be asked whose token it is: \(message)",
+      hint: "Ask again later.", retryAfter: 5)
+    failedProofs[account] = (error, uptime + .seconds(5))
   }
 
   private func disprove(_ account: AccountName, _ message: String) async {

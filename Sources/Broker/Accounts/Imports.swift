@@ -96,7 +96,7 @@ final class Imports: Piece {
   ) async throws(RPCError) -> Bool {
     await journal.lock(account)
     defer { journal.unlock(account) }
-    // Whoever imports it means the server of before.
+    // The import was meant for the server that was configured when it began.
     guard providers.issuer(of: provider.name) == TokenIssuer(provider) else { throw providerChanged(provider.name) }
     if let old = accounts[account] {
       guard !old.saved.kind.isUnattended else {

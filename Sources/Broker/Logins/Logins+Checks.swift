@@ -90,7 +90,7 @@ extension Logins {
   }
 
   func waitsAlready(_ other: SavedLogin, caller: Caller) -> RPCError {
-    // Its id is a secret of whoever started it.
+    // Only the user that started a login may know its id.
     let (id, isOwn) = (other.id, other.uid == caller.uid)
     return RPCError(
       .loginInProgress,

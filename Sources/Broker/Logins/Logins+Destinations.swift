@@ -14,7 +14,7 @@ extension Logins {
       Destination(kind: kind, app: app, url: url, redirect_uri: redirectURI.rawValue, expires_at: end)
     }
     let request = place.url.absoluteString
-    // Exposed to whoever started the login; it is good for the user's own browser alone.
+    // Exposed to the caller that started the login. The link works only in the browser of the login's user.
     let short = link.map { "\(redirectURI.origin ?? "")/go/\($0.token.exposed)" }
     return kinds.flatMap { kind in
       switch kind {

@@ -34,7 +34,7 @@ extension Logins {
     return .init(login_id: params.login_id, state: .pending, account: nil)
   }
 
-  /// What whoever waits for the login is told; nil where there is nothing to tell yet.
+  /// The answer to `login.wait`; nil while there is none.
   func result(of login: Login) throws(RPCError) -> LoginWait.Result? {
     var result = LoginWait.Result(login_id: login.saved.id.rawValue, state: .completed, account: nil)
     if let opened = login.saved.opened {

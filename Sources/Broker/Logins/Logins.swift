@@ -14,9 +14,9 @@ final class Logins: Piece {
   let audit: AuditLog
   let addresses: CallbackAddresses
   let endings: SessionEndings
-  /// By id; those that ended are kept for a while, so that whoever waits learns how.
+  /// Logins by id. Ended ones are kept for a while, so that waiting callers learn the result.
   var table: LoginTable
-  /// Logins of which something new is being written, and what whoever waits for that waits for.
+  /// Logins with a commit in progress, and their waiters.
   private var writing: [LoginID: Waiters.Key] = [:]
   /// Exchanges whose answer may hold tokens: a stop waits for them.
   var exchangesInFlight = 0
@@ -88,7 +88,7 @@ final class Logins: Piece {
     try await journal.commit(changes + [.removeLogin(id)], expecting: expecting)
   }
 
-  /// Whoever waits for a login looks again.
+  /// Wakes the waiters of a login.
   func wakeAll() {
     for id in Array(table.ids) { waiters.wake(.login(id)) }
   }

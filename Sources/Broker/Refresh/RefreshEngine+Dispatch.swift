@@ -182,7 +182,7 @@ extension RefreshEngine {
       // One that went and came back has another connection.
       guard providers[name] === connection else { return }
       if turn == .unreachable { unreachable(name, told) }
-      // Whoever waits for the probe's end learns that there is no answer yet.
+      // Callers that wait for the probe learn that there is no answer yet.
       if ticket.isProbe || turn == .unreachable { wakeWanted(name) }
     case .success, .failure:
       let turn = connection.gate.answered(ticket, policy: accounts.refreshPolicy)

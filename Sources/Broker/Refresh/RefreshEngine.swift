@@ -220,7 +220,7 @@ final class RefreshEngine: Piece {
     wakeScheduler()
   }
 
-  /// Whoever waits for a refresh at the provider looks again.
+  /// Wakes all callers that wait for a refresh at the provider.
   func wakeWanted(_ name: ProviderName) {
     for account in queues[name]?.unwantAll() ?? [] { waiters.wake(.account(account)) }
   }

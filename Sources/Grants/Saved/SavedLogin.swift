@@ -30,7 +30,7 @@ public struct SavedLogin: Sendable, Equatable {
   public var action: LoginAction?
   /// False: the authorization code itself is what it is for.
   public var exchangesCode = true
-  /// The first destination that was offered, and the one that was opened, as whoever opened it says.
+  /// The first destination that was offered, and the opened one as the client reports it.
   public var offered: OpenedDestination?
   public var opened: OpenedDestination?
   /// The user whose browser may open the link and bring the callback; nil: the one who started the login.
@@ -75,7 +75,7 @@ extension SavedLogin {
 public struct DeviceLogin: Sendable, Equatable {
   /// What the token endpoint is asked with.
   public var deviceCode: Secret
-  /// What the person enters, and where; a secret of whoever started the login.
+  /// The code that the person enters, and the page for it. Both are shown only to the caller that started the login.
   public var userCode: String
   public var verificationURI: String
   public var verificationURIComplete: String?

@@ -100,7 +100,7 @@ import Testing
     #expect(await rig.broker.handleCallback(url: login.callback(), from: browser).kind == .completed)
   }
 
-  @Test("An address that is handed over on the socket is taken, whoever opened it")
+  @Test("An address handed over on the socket is taken from any user's browser")
   func handedOver() async throws {
     let rig = try await rig()
     let login = try await start(rig, as: .user(Self.person))
@@ -162,7 +162,7 @@ import Testing
       })
   }
 
-  @Test("The page and whoever waits learn who signed in")
+  @Test("The page and login.wait say who signed in")
   func identity() async throws {
     let rig = try await Rig(configuration: .plain([NamingProvider()]))
     let login = try await rig.start()

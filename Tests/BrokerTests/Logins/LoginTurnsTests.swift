@@ -7,7 +7,7 @@ import Testing
 @Suite struct LoginTurnsTests {
   private let name = ProviderName(rawValue: "cameras")!
 
-  @Test("After one's login it is the turn of another that was refused, for a while; then of whoever comes")
+  @Test("After a login the next turn is a refused holder's, until the reservation ends")
   func turns() {
     var turns = LoginTurns()
     #expect(turns.next(before: .user(1), at: name, now: .zero) == nil)

@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 import Providers
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -103,19 +104,18 @@ import Testing
         Task { await rig.reason { try await rig.call(TokenReportRejected.self, params, as: Self.attacker) } }
       }
       #expect(await eventually { rig.transport.held(.token) == 1 })
+      let isOver = Mutex(false)
       let ended = Task {
         for report in reports { #expect(await report.value == .timedOut) }
-        return true
+        isOver.withLock { $0 = true }
       }
       // Some may begin to wait late.
-      let clock = Task {
-        while !Task.isCancelled {
+      #expect(
+        await eventually {
           rig.clock.advance(.milliseconds(10))
-          try? await Task.sleep(for: .milliseconds(1))
-        }
-      }
-      #expect(await ended.value)
-      clock.cancel()
+          return isOver.withLock { $0 }
+        })
+      await ended.value
       rig.transport.release(.token)
       #expect(await eventually { (try? await token(rig, Self.attacker).generation) == Int64(generation) + 1 })
     }
