@@ -7,14 +7,19 @@ import OAuth
 protocol ImportProofs: AnyObject {
   /// Returns when it is known that the token is of the account's person.
   ///
+  /// - Parameter holder: whose request waits; nil: the broker's own.
   /// - Throws: `login_required` where it is another's or nothing says whose it is, `temporarily_unavailable` where the
   ///   provider cannot be asked now, `timed_out`.
-  func prove(_ account: AccountName, _ token: SavedToken, until deadline: Duration) async throws(RPCError)
+  func prove(
+    _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
+  ) async throws(RPCError)
 }
 
 extension Imports: ImportProofs {
   /// One question at a time for each account; all that wait share its answer.
-  func prove(_ account: AccountName, _ token: SavedToken, until deadline: Duration) async throws(RPCError) {
+  func prove(
+    _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
+  ) async throws(RPCError) {
     let key = proving[account] ?? waiters.newWork()
     if proving[account] == nil {
       if let failed = failedProofs[account], uptime < failed.until { throw failed.error }
@@ -25,7 +30,11 @@ extension Imports: ImportProofs {
         waiters.wake(key)
       }
     }
-    await wait(for: key, until: deadline)
+    if let holder {
+      try await waiters.callerWaits(for: key, of: holder, until: deadline)
+    } else {
+      await wait(for: key, until: deadline)
+    }
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     guard grant.isUnproven else { return }
     if case .loginRequired(_, let failure) = grant.saved.standing { throw refusal(grant, failure) }

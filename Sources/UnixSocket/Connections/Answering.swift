@@ -11,6 +11,15 @@ final class Answering: Sendable {
   private static let unread = RPCError(
     .overloaded, "too many replies are unread", hint: "Read the replies of your connections, then ask again.")
 
+  /// Of a line that is no request. If it was read late, that is told instead.
+  private static func refusal(_ error: RPCError, _ connection: Connection) -> RPCError {
+    guard connection.takeHeldBack() else { return error }
+    return RPCError(
+      .rateLimited,
+      "\(error.message). The lines of \(connection.share.text) are read late: they are too many or too large",
+      hint: "Send valid requests, and wait for their answers. `held_back` in `broker.status` counts what is read late.")
+  }
+
   private let dispatcher: any Dispatcher
   private let table: ConnectionTable
   private let lines: LineQueue
@@ -61,7 +70,7 @@ final class Answering: Sendable {
     var values = 0
     switch Incoming.parse(line.bytes, values: &values) {
     case .unreadable(let error):
-      let reply = RPCReply.failure(.null, error).line()
+      let reply = RPCReply.failure(.null, Self.refusal(error, connection)).line()
       end(line) { connection.finish(reply, places: 1) { reply } }
     case .single(let message):
       run(line, values) { [self] in
@@ -125,7 +134,7 @@ final class Answering: Sendable {
 
   private func reply(to message: IncomingMessage, _ connection: Connection) async -> RPCReply? {
     switch message {
-    case .invalid(let id, let error): return .failure(id, error)
+    case .invalid(let id, let error): return .failure(id, Self.refusal(error, connection))
     case .call(let request, let id): return RPCReply(id, await result(of: request, connection))
     case .notification(let request):
       _ = await result(of: request, connection)

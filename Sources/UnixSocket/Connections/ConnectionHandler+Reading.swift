@@ -93,8 +93,13 @@ extension ConnectionHandler {
   }
 
   private func awaitRoom() {
-    heldBack = .untilRoom
-    table.countHeldBack(.requestMemory, share)
+    holdBack(.untilRoom, .requestMemory)
+  }
+
+  private func holdBack(_ until: HeldBack, _ what: SocketServer.Budgeted) {
+    heldBack = until
+    connection?.noteHeldBack()
+    table.countHeldBack(what, share)
   }
 
   private enum Content {
@@ -108,8 +113,7 @@ extension ConnectionHandler {
   /// Whether the holder has sent too much for now; then it is resumed when it may send more.
   private func mustWait() -> Bool {
     guard let pace, let due = pace.due(at: .now()) else { return false }
-    heldBack = .untilPaced
-    table.countHeldBack(.rate, share)
+    holdBack(.untilPaced, .rate)
     if pace.wait(token) { loop.resumePaced(pace, at: due) }
     return true
   }

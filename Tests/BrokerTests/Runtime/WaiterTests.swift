@@ -1,6 +1,7 @@
 import BrokerAPI
 import Grants
 import OAuth
+import Providers
 import Testing
 
 @testable import Broker
@@ -44,5 +45,55 @@ import Testing
     let again = ask("work", 1000)
     rig.transport.release(.token)
     #expect(await again.value == nil)
+  }
+
+  /// Asks as user 1000 until all of its share waits, and 50 more; then lets the provider answer.
+  private func crowd(
+    _ rig: Rig, answered reason: ErrorReason?, _ ask: @escaping @Sendable () async throws -> Void
+  ) async throws {
+    let waiters = rig.broker.runtime.waiters
+    let crowd = (0..<Limit.waitersPerHolder + 50).map { _ in Task { await rig.reason { try await ask() } } }
+    #expect(await eventually { await waiters.count >= Limit.waitersPerHolder })
+    await settle()
+    #expect(await waiters.count < Limit.waitersPerHolder + 10)
+    rig.transport.release(.userinfo)
+    var reasons: [ErrorReason?: Int] = [:]
+    for caller in crowd { reasons[await caller.value, default: 0] += 1 }
+    #expect(reasons == [reason: Limit.waitersPerHolder, .overloaded: 50])
+  }
+
+  private func rig(_ store: MemoryStore) async throws -> Rig {
+    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let rule = Rule(name: "user", uid: 1000, gid: nil, accounts: ["*"], access: [.use, .login])
+    let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(settings)], rules: [rule]))
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    rig.transport.hold(.userinfo)
+    return rig
+  }
+
+  @Test("Reports that wait for the provider's word are of the user's share") func reports() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", refreshes: false)
+    let rig = try await rig(store)
+    _ = try await rig.call(TokenGet.self, .init(account: "work"), as: .user(1000))
+    let params = TokenReportRejected.Params(account: "work", generation: 1, timeout: 300)
+    try await crowd(rig, answered: .loginRequired) {
+      _ = try await rig.call(TokenReportRejected.self, params, as: .user(1000))
+    }
+  }
+
+  @Test("Requests that wait until it is known whose an import is are of the user's share") func imports() async throws {
+    let store = MemoryStore()
+    let standing = Standing.loginRequired(.refused, Failure(message: "over", at: ManualClock.start))
+    try await store.signIn("work", age: .seconds(7200), standing: standing)
+    let rig = try await rig(store)
+    rig.transport.answer(.token, TokenServer.rotating)
+    let params = AccountImport.Params(account: "work", provider: "example", refresh_token: SecretText("their-r1"))
+    let importing = Task { await rig.reason { try await rig.call(AccountImport.self, params) } }
+    #expect(await eventually { rig.transport.held(.userinfo) == 1 })
+    try await crowd(rig, answered: nil) {
+      _ = try await rig.call(TokenGet.self, .init(account: "work", timeout: 300), as: .user(1000))
+    }
+    #expect(await importing.value == nil)
   }
 }

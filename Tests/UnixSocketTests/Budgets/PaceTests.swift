@@ -81,6 +81,20 @@ import Testing
     }
   }
 
+  @Test("who is held back and sends what is no request is told that it sends too much") func told() async throws {
+    try await with({ $0.bytesPerSecond = 100_000 }) { served, users in
+      let client = try await users.client(1000, served)
+      let invalid = "[" + String(repeating: "1,", count: 100_000) + "1]\n"
+      try await client.send(String(repeating: invalid, count: 4))
+      var reasons: [String?] = []
+      for _ in 0..<4 { reasons.append(try await client.json()["error"]?["data"]?["reason"]?.string) }
+      // The burst is 400,000 bytes.
+      #expect(reasons == [nil, nil, "rate_limited", "rate_limited"])
+      try await client.send(call(2, "echo"))
+      #expect(try await client.json()["id"] == 2)
+    }
+  }
+
   @Test("bytes beyond the rate wait, those of replies and of what is thrown away too", arguments: ["large", "junk"])
   func bytes(what: String) async throws {
     try await with({ $0.bytesPerSecond = 100_000 }) { served, users in

@@ -34,7 +34,7 @@ extension RefreshEngine {
         isProbe = true
       case .refused(let failure): throw accounts.notGranted(grant, key, failure)
       case .unproven(let token):
-        try await proofs?.prove(account, token, until: deadline)
+        try await proofs?.prove(account, token, for: asker?.holder, until: deadline)
         continue
       case .refresh, .wait: break
       }

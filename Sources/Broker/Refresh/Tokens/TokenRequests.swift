@@ -87,10 +87,10 @@ final class TokenRequests: Piece {
       key = new
       accounts.publish(account)
       // On disk, so that the caller's next process and a restarted broker know of it.
-      await saveReports(of: account, until: deadline)
+      try await saveReports(of: account, for: asker, until: deadline)
     }
     if !grant.saved.isRenewable {
-      try await askProvider(account, params.generation, isDead: isProvidersWord, until: deadline)
+      try await askProvider(account, params.generation, isDead: isProvidersWord, for: asker, until: deadline)
     }
     let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, for: asker, until: deadline)
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
@@ -112,13 +112,13 @@ final class TokenRequests: Piece {
   /// The grant cannot be renewed, and only the provider's own answer ends it. The provider is asked once for all reports of
   /// a token within ``Limit/verifiedToken``, and its answer counts however long a reporter waits for it.
   private func askProvider(
-    _ account: AccountName, _ generation: Int64, isDead: Bool, until deadline: Duration
+    _ account: AccountName, _ generation: Int64, isDead: Bool, for asker: Asker, until deadline: Duration
   ) async throws(RPCError) {
     guard let grant = accounts[account], let token = grant.token, token.generation == generation else { return }
     if isDead {
-      await finish(by: deadline) { await self.end(account, token) }
+      try await finish(for: asker, by: deadline) { await self.end(account, token) }
     } else if let key = verifying[account] {
-      await wait(for: key, until: deadline)
+      try await waiters.callerWaits(for: key, of: asker.holder, until: deadline)
     } else if verified[account].map({ $0.generation == generation && uptime < $0.until }) != true {
       let key = waiters.newWork()
       verifying[account] = key
@@ -130,7 +130,7 @@ final class TokenRequests: Piece {
         verifying[account] = nil
         waiters.wake(key)
       }
-      await wait(for: key, until: deadline)
+      try await waiters.callerWaits(for: key, of: asker.holder, until: deadline)
     }
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     if case .loginRequired(let reason, let failure) = grant.saved.standing {
@@ -185,17 +185,21 @@ final class TokenRequests: Piece {
   }
 
   /// Waits for the work, but not beyond the deadline: the work goes on then, so that a slow disk delays no caller.
-  private func finish(by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
+  private func finish(
+    for asker: Asker, by deadline: Duration, _ work: @escaping @BrokerActor () async -> Void
+  ) async throws(RPCError) {
     let key = waiters.newWork()
     Task {
       await work()
       waiters.wake(key)
     }
-    await wait(for: key, until: deadline)
+    try await waiters.callerWaits(for: key, of: asker.holder, until: deadline)
   }
 
   /// One commit for all reports that come while it waits for the account's lock.
-  private func saveReports(of account: AccountName, until deadline: Duration) async {
+  private func saveReports(
+    of account: AccountName, for asker: Asker, until deadline: Duration
+  ) async throws(RPCError) {
     let key = saving[account] ?? waiters.newWork()
     if saving[account] == nil {
       saving[account] = key
@@ -207,7 +211,7 @@ final class TokenRequests: Piece {
         waiters.wake(key)
       }
     }
-    await wait(for: key, until: deadline)
+    try await waiters.callerWaits(for: key, of: asker.holder, until: deadline)
   }
 
   private func saveReports(of account: AccountName) async {
