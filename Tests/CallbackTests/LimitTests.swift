@@ -1,7 +1,9 @@
 import Broker
-import Callback
 import NIOCore
+import Synchronization
 import Testing
+
+@testable import Callback
 
 @Suite struct LimitTests {
   static let quick: CallbackListener.Limits = {
@@ -174,6 +176,72 @@ import Testing
       #expect(try await client.request("GET", "/callback?n=1").status == 200)
       #expect(ContinuousClock.now - began < configuration.limits.request)
       for connection in idle { await connection.close() }
+    }
+  }
+
+  /// Says that whoever connects now is this user.
+  private final class Users: Sendable {
+    let state = Mutex((uid: UInt32(1000), asked: 0))
+
+    var lookup: CallbackListener.PeerUsers {
+      CallbackListener.PeerUsers(
+        sockets: { [self] _, _ in
+          state.withLock {
+            $0.asked += 1
+            return .user($0.uid)
+          }
+        }, table: { _, _ in .nobody })
+    }
+
+    func asked(_ count: Int) async throws {
+      let end = ContinuousClock.now + .seconds(20)
+      while state.withLock({ $0.asked }) < count, ContinuousClock.now < end {
+        try await Task.sleep(for: .milliseconds(2))
+      }
+    }
+  }
+
+  @Test(
+    "A user's connections, whatever they send and however many, keep no other user's browser waiting",
+    arguments: ["", "GET /callback HTTP/1.1\r\n", "GET /x HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n"])
+  func users(text: String) async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.connections = 4
+    configuration.limits.waiting = 16
+    configuration.ipv6 = false
+    let users = Users()
+    try await withListener(configuration, users: users.lookup) { _, client async throws in
+      var crowd: [RawClient.Connection] = []
+      for _ in 0..<40 {
+        let connection = try await client.open(staysOpen: true)
+        try? await connection.write(text.replacing("PORT", with: "\(client.port)"))
+        crowd.append(connection)
+      }
+      try await users.asked(40)
+      users.state.withLock { $0.uid = 1001 }
+      let began = ContinuousClock.now
+      for number in 0..<3 { #expect(try await client.request("GET", "/callback?n=\(number)").status == 200) }
+      // Before any of the others would have been late.
+      #expect(ContinuousClock.now - began < configuration.limits.firstWords)
+      for connection in crowd { await connection.close() }
+    }
+  }
+
+  @Test("Handlers of one user leave some to others") func handlersOfUsers() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.handlersPerUser = 1
+    configuration.limits.handlers = 2
+    let (users, handler) = (Users(), ScriptedHandler(holds: true))
+    try await withListener(configuration, handler: handler, users: users.lookup) { _, client async throws in
+      async let first = client.request("GET", "/callback?n=1")
+      await handler.asked(1)
+      #expect(try await client.request("GET", "/callback?n=2").status == 503)
+      users.state.withLock { $0.uid = 1001 }
+      async let third = client.request("GET", "/callback?n=3")
+      await handler.asked(2)
+      handler.letGo()
+      #expect(try await first.status == 200)
+      #expect(try await third.status == 200)
     }
   }
 

@@ -16,7 +16,7 @@ extension Accounts {
     switch (grant.phase, grant.saved.standing) {
     case (.refreshing, .good), (.committing, .good): return .refreshing
     case (_, .failing), (.overdue, _): return .degraded
-    case (.idle, _): return heldUp(grant) == nil ? .ok : .degraded
+    case (.idle, _): return heldUp(grant) == nil && !grant.isUnproven ? .ok : .degraded
     case (.refreshing, .loginRequired), (.refreshing, .misconfigured), (.committing, .loginRequired),
       (.committing, .misconfigured):
       return .actionRequired
@@ -105,6 +105,13 @@ extension Accounts {
     case .loginRequired, .misconfigured: break
     }
     switch saved.standing {
+    case .good where grant.isUnproven:
+      let message =
+        "it was imported, and its provider has not said yet whose token it is: no program gets it before that"
+      return .init(
+        reason: .temporarilyUnavailable, message: message,
+        hint: "`grantctl token \(saved.account)` asks the provider, and tells what it answers.",
+        at: saved.loggedInAt.seconds, oauth: nil)
     case .good:
       return heldUp(grant).map { view(unavailable(grant, $0.failure, retryAt: $0.retryAt), $0.failure) }
     case .failing(let failure, _, let retryAt):

@@ -15,6 +15,18 @@ protocol ImportProofs: AnyObject {
   ) async throws(RPCError)
 }
 
+/// The provider was asked in vain whose an import is.
+struct FailedProof {
+  /// Nil: it may be asked at once.
+  fileprivate let error: RPCError?
+  /// Until when callers are told so. A time since boot.
+  fileprivate let until: Duration
+  /// UserInfo refused the access token: a fresh one is asked with, once.
+  fileprivate let isTokenRefused: Bool
+
+  fileprivate func error(at uptime: Duration) -> RPCError? { uptime < until ? error : nil }
+}
+
 extension Imports: ImportProofs {
   /// One question at a time for each account; all that wait share its answer.
   func prove(
@@ -22,7 +34,7 @@ extension Imports: ImportProofs {
   ) async throws(RPCError) {
     let key = proving[account] ?? waiters.newWork()
     if proving[account] == nil {
-      if let failed = failedProofs[account], uptime < failed.until { throw failed.error }
+      if let error = failedProofs[account]?.error(at: uptime) { throw error }
       proving[account] = key
       Task {
         await settle(account, token)
@@ -38,7 +50,7 @@ extension Imports: ImportProofs {
     guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
     guard grant.isUnproven else { return }
     if case .loginRequired(_, let failure) = grant.saved.standing { throw refusal(grant, failure) }
-    if let failed = failedProofs[account], uptime < failed.until { throw failed.error }
+    if let error = failedProofs[account]?.error(at: uptime) { throw error }
     if uptime >= deadline {
       throw RPCError(
         .timedOut, "account \(account) was imported, and its provider did not say in time whose token it is",
@@ -46,37 +58,61 @@ extension Imports: ImportProofs {
     }
   }
 
-  /// Asks UserInfo, and commits what follows from the answer.
+  /// Asks UserInfo, and commits what follows from the answer. Only another person's name ends the import: its refresh
+  /// token may be the only one there is.
   private func settle(_ account: AccountName, _ token: SavedToken) async {
     let answer = await calls.person(of: account, until: uptime + Timeouts.standard)
     guard let grant = accounts[account], grant.isUnproven, let expected = grant.saved.identity,
       grant.token?.accessToken == token.accessToken
     else { return }
-    failedProofs[account] = nil
+    let wasRefused = failedProofs.removeValue(forKey: account)?.isTokenRefused ?? false
     switch answer {
     case .success(let subject) where subject == expected.subject:
       accounts[account]?.proved()
       await accounts.saveStanding(of: account, "whose an import is")
-    case .success(let subject):
-      await disprove(
-        account, "the refresh token is of \(subject.isEmpty ? "another person" : subject.printable(limit: 100))")
-    case .failure(.tokenRefused(let message, _)): postpone(account, message)
-    case .failure(let failure) where failure.isOfProvider: postpone(account, failure.message)
-    case .failure(let failure): await disprove(account, "nothing says whose the refresh token is: \(failure.message)")
-    case nil:
-      await disprove(account, "the provider has no UserInfo, and gave no ID token, to say whose the refresh token is")
+    case .success(let subject) where !subject.isEmpty:
+      await disprove(account, "the refresh token is of \(subject.printable(limit: 100))")
+    case .success: postpone(account, unnamed(grant, "the provider's UserInfo names nobody"))
+    case nil: postpone(account, unnamed(grant, "the provider has no UserInfo, and gave no ID token"))
+    case .failure(.tokenRefused(let message, _)):
+      guard calls.isForUserInfo(account), !wasRefused else {
+        let scope = calls.isForUserInfo(account) ? "" : "; it takes tokens with the scope openid"
+        return postpone(account, unnamed(grant, "UserInfo refuses the token: \(message)\(scope)"), isTokenRefused: true)
+      }
+      // The access token alone may have ended. The next one is asked with.
+      _ = accounts[account]?.rejected(generation: token.generation, at: now)
+      postpone(account, nil, isTokenRefused: true)
+    case .failure(.misconfigured(let message, let oauth)):
+      postpone(account, providerError(.misconfigured(message: message, oauth), provider: grant.saved.provider))
+    case .failure(let failure) where failure.isOfProvider: postpone(account, unreachable(grant, failure.message))
+    case .failure(let failure): postpone(account, unnamed(grant, failure.message))
     }
     accounts.changed(account)
   }
 
-  /// The provider cannot be asked now: callers are told so for a while, and it is not asked again meanwhile.
-  private func postpone(_ account: AccountName, _ message: String) {
-    if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
-    let error = RPCError(
+  private func unreachable(_ grant: Grant, _ message: String) -> RPCError {
+    RPCError(
       .temporarilyUnavailable,
-      "account \(account) was imported, and its provider cannot be asked whose token it is: \(message)",
+      "account \(grant.saved.account) was imported, and its provider cannot be asked whose token it is: \(message)",
       hint: "Ask again later.", retryAfter: 5)
-    failedProofs[account] = (error, uptime + .seconds(5))
+  }
+
+  private func unnamed(_ grant: Grant, _ message: String) -> RPCError {
+    refusal(grant, Failure(message: "nothing says whose the imported refresh token is: \(message)", at: now))
+  }
+
+  /// Callers are told so for a while, and the provider is not asked again meanwhile.
+  ///
+  /// - Parameter error: nil: it may be asked at once.
+  private func postpone(_ account: AccountName, _ error: RPCError?, isTokenRefused: Bool = false) {
+    if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
+    let pause: Duration =
+      switch error?.reason {
+      case nil: .zero
+      case .temporarilyUnavailable: .seconds(5)
+      default: .seconds(60)
+      }
+    failedProofs[account] = FailedProof(error: error, until: uptime + pause, isTokenRefused: isTokenRefused)
   }
 
   private func disprove(_ account: AccountName, _ message: String) async {

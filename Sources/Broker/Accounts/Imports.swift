@@ -16,8 +16,7 @@ final class Imports: Piece {
   let calls: AuthorizedCalls
   /// Questions of whose an import is, and their waiters.
   var proving: [AccountName: Waiters.Key] = [:]
-  /// The provider could not be asked: why, and until when that holds.
-  var failedProofs: [AccountName: (error: RPCError, until: Duration)] = [:]
+  var failedProofs: [AccountName: FailedProof] = [:]
 
   init(
     _ runtime: Runtime, accounts: Accounts, providers: ProviderDirectory, journal: Journal, engine: RefreshEngine,
@@ -105,7 +104,8 @@ final class Imports: Piece {
           hint: "Choose another name, or remove [account.\(account)] from the configuration.")
       }
       // What works is not thrown away for what nobody has tried.
-      guard case .loginRequired = old.saved.standing, old.saved.provider == provider.name else {
+      let isEnded = if case .loginRequired = old.saved.standing { true } else { false }
+      guard isEnded || old.isUnproven, old.saved.provider == provider.name else {
         throw .invalidParams(
           "account \(account) is there already", hint: "Choose another name, or `grantctl logout \(account)` first.")
       }
@@ -132,6 +132,7 @@ final class Imports: Piece {
     var grant = Grant(saved: saved, token: nil, jitter: surroundings.jitter())
     grant.isOfThisRun()
     accounts[account] = grant
+    failedProofs[account] = nil
     accounts.changed(account)
     logger.notice(
       "imported \(account)", metadata: ["account": "\(account)", "provider": "\(provider.name)"])

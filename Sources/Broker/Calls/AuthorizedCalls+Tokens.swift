@@ -184,7 +184,8 @@ extension AuthorizedCalls {
     }
   }
 
-  private func isForUserInfo(_ account: AccountName) -> Bool {
+  /// Whether UserInfo takes the account's token: OpenID Connect's takes those with the scope `openid`.
+  func isForUserInfo(_ account: AccountName) -> Bool {
     guard let grant = accounts[account], let token = grant.token,
       let provider = providers[grant.saved.provider]?.provider
     else { return false }

@@ -53,7 +53,9 @@ final class CredentialOffers: Piece {
       guard let text = token.access_token ?? token.session_id, !text.isEmpty else {
         throw RPCError(.providerError, "account \(offer.account) has an empty token")
       }
-      tokens.noteHandout(of: offer.account, token.generation, to: request.unit)
+      // The system's manager is root's, a user's own is the user's.
+      tokens.noteHandout(
+        of: offer.account, token.generation, to: request.unit, isUsers: permission.caller.uid != 0)
       answered(request, account: account, .success(token))
       return .success(SecretText(text))
     } catch {

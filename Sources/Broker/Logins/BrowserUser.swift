@@ -3,7 +3,7 @@ import Grants
 import Logging
 
 /// Whose browser sent a request to the callback endpoint, as the kernel says.
-public enum BrowserUser: Sendable, Equatable {
+public enum BrowserUser: Sendable, Hashable {
   /// - owner: the user who has this uid as a subordinate one (subuid(5)).
   case user(UInt32, owner: UInt32? = nil)
   case unknown

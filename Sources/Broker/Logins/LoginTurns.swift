@@ -1,46 +1,69 @@
 import BrokerAPI
-import Grants
 
-/// Turns at providers where one login waits at a time: after one of a holder, another holder that was refused meanwhile
-/// has the next, so that nobody keeps a provider by starting and cancelling.
+/// Turns where one login waits at a time: holders that were refused stand in a queue, and after a login the first of them
+/// has a while to start its own. So nobody keeps a provider by starting and cancelling, alone or with others.
 struct LoginTurns {
-  private struct Turn {
-    /// The holder of the latest login.
-    var latest: Holder?
-    /// The first that was refused since, and when it asked last.
-    var next: (holder: Holder, at: Duration)?
-    /// Since when the next one could have had its turn.
+  private struct Refused {
+    let holder: Holder
+    /// Whoever has not asked again by then has given up. A time since boot.
+    var until: Duration
+  }
+
+  private struct Line {
+    var refused: [Refused] = []
+    /// Since when the first one could have started.
     var since: Duration?
   }
 
-  /// A refused holder that has not asked for so long has given up.
+  /// How long a refused holder keeps its turn after the login ahead of it has ended at the latest.
   static let patience = Duration.seconds(60)
-  /// How long the place is kept for it.
+  /// How long the first one's turn lasts.
   static let reservation = Duration.seconds(10)
+  /// When a refused holder should ask again.
+  static let interval = Duration.seconds(5)
+  /// Holders that stand in one queue.
+  static let most = 64
 
-  private var turns: [ProviderName: Turn] = [:]
+  /// By what the logins have in common: their redirect URI.
+  private var lines: [String: Line] = [:]
 
-  /// A login could not start, as another one waits.
-  mutating func refused(_ holder: Holder, at name: ProviderName, by other: Holder, now: Duration) {
-    guard holder != other else { return }
-    var turn = turns[name] ?? Turn()
-    turn.latest = other
-    turn.since = nil
-    let isTaken = turn.next.map { $0.holder != holder && now - $0.at < Self.patience } ?? false
-    if !isTaken { turn.next = (holder, now) }
-    turns[name] = turn
+  /// A login could not start.
+  ///
+  /// - Parameter end: when the login ahead of it ends at the latest.
+  mutating func refused(_ holder: Holder, at place: String, end: Duration, now: Duration) {
+    var line = lines[place] ?? Line()
+    line.refused.removeAll { $0.until < now }
+    let until = end + Self.patience
+    if let index = line.refused.firstIndex(where: { $0.holder == holder }) {
+      line.refused[index].until = until
+    } else if line.refused.count < Self.most {
+      line.refused.append(Refused(holder: holder, until: until))
+    }
+    lines[place] = line
   }
 
-  /// Nothing waits at the provider. Who has to be let in first; nil: the holder may start.
-  mutating func next(before holder: Holder, at name: ProviderName, now: Duration) -> Holder? {
-    guard var turn = turns[name], let next = turn.next, turn.latest == holder, next.holder != holder,
-      now - next.at < Self.patience
-    else { return nil }
-    let since = turn.since ?? now
-    turn.since = since
-    turns[name] = turn
-    return now - since < Self.reservation ? next.holder : nil
+  /// Nothing waits there. Who has to be let in first; nil: the holder may start.
+  mutating func first(before holder: Holder, at place: String, now: Duration) -> Holder? {
+    guard var line = lines[place] else { return nil }
+    defer { lines[place] = line.refused.isEmpty ? nil : line }
+    line.refused.removeAll { $0.until < now }
+    while let first = line.refused.first {
+      if first.holder == holder { return nil }
+      let since = line.since ?? now
+      if now - since < Self.reservation {
+        line.since = since
+        return first.holder
+      }
+      // It did not come.
+      line.refused.removeFirst()
+      line.since = nil
+    }
+    return nil
   }
 
-  mutating func started(at name: ProviderName) { turns[name] = nil }
+  mutating func started(_ holder: Holder, at place: String) {
+    lines[place]?.refused.removeAll { $0.holder == holder }
+    lines[place]?.since = nil
+    if lines[place]?.refused.isEmpty == true { lines[place] = nil }
+  }
 }

@@ -79,14 +79,21 @@ extension Logins {
       return login.saved.provider == provider.name || isAlike && login.saved.redirectURI == own
     }
     if let other {
-      table.turns.refused(caller.holder, at: provider.name, by: other.holder, now: uptime)
+      // Whoever has the login waits for nobody.
+      if other.holder != caller.holder {
+        let end = uptime + max(.zero, other.saved.expiresAt - now)
+        table.turns.refused(caller.holder, at: own, end: end, now: uptime)
+      }
       throw waitsAlready(other.saved, caller: caller)
     }
-    guard let next = table.turns.next(before: caller.holder, at: provider.name, now: uptime) else { return }
+    guard !authorizer.policy.isPrivileged(caller),
+      let first = table.turns.first(before: caller.holder, at: own, now: uptime)
+    else { return }
+    table.turns.refused(caller.holder, at: own, end: uptime, now: uptime)
     throw RPCError(
       .loginInProgress,
-      "only one login at provider \(provider.name) may wait at a time, and after yours it is the turn of \(next)",
-      hint: "Start it again in \(LoginTurns.reservation.wholeSeconds) s.", retryAfter: 10)
+      "only one login at provider \(provider.name) may wait at a time, and it is the turn of \(first)",
+      hint: "Start it again in a few seconds.", retryAfter: LoginTurns.interval.inSeconds)
   }
 
   func waitsAlready(_ other: SavedLogin, caller: Caller) -> RPCError {
@@ -97,8 +104,9 @@ extension Logins {
       "a login of uid \(other.uid) at provider \(other.provider) waits already, and only one may at a time",
       hint: isOwn
         ? "Go on with it: `grantctl login --continue \(id)`, or end it: `grantctl login --cancel \(id)`."
-        : "Wait until it ends, at the latest in \(max(0, (other.expiresAt - now).wholeSeconds)) s.",
-      detail: isOwn ? id.rawValue : nil)
+        : "It ends in \(max(0, (other.expiresAt - now).wholeSeconds)) s at the latest. Ask every few seconds: then the next "
+          + "turn is yours.",
+      retryAfter: isOwn ? nil : LoginTurns.interval.inSeconds, detail: isOwn ? id.rawValue : nil)
   }
 
   /// Whether a login may make, or renew, an account of this name.

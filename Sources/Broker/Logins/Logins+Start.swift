@@ -122,7 +122,9 @@ extension Logins {
     try checkRoom(account, caller: caller)
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
-    table.turns.started(at: provider.name)
+    if provider.authorizationTraits.correlation == .singleLogin {
+      table.turns.started(caller.holder, at: try addresses.registeredRedirectURI(provider.authorizationTraits).rawValue)
+    }
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])
     } catch {

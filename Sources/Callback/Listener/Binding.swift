@@ -7,8 +7,8 @@ import NIOPosix
 struct Binding {
   /// Another program may hold the number that the kernel chose for one family on the other.
   static let attempts = 16
-  /// A burst of connections waits here while the allowed number is open.
-  static let backlog: Int32 = 256
+  /// Connections wait here until the loop accepts them.
+  static let backlog: Int32 = 1024
 
   struct Result {
     var port: Int
@@ -162,13 +162,13 @@ struct Binding {
       .serverChannelOption(.backlog, value: Self.backlog)
       // A fixed port can be had again while old connections are in TIME_WAIT. On Linux it does not let two listen.
       .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .serverChannelOption(.maxMessagesPerRead, value: 1)
+      .serverChannelOption(.maxMessagesPerRead, value: 16)
+      // Each is read when it has a place.
+      .childChannelOption(.autoRead, value: false)
       .childChannelOption(.allowRemoteHalfClosure, value: true)
       .serverChannelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
-          let connections = connections.value
-          try channel.pipeline.syncOperations.addHandlers(
-            AcceptGate(connections.permits), AcceptPause(connections.context.logger))
+          try channel.pipeline.syncOperations.addHandler(AcceptPause(connections.value.context.logger))
         }
       }
       .childChannelInitializer { channel in

@@ -56,12 +56,16 @@ extension CallbackListener {
     /// Bytes that are read and thrown away of a logout request, before the connection is cut: enough that a provider
     /// whose form is too large reads so.
     public var refusedForm = 1024 * 1024
-    /// Open at once, over all addresses; further ones wait in the kernel. At least 2.
+    /// Read at once, over all addresses; further ones wait. At least 2.
     public var connections = 64
+    /// Accepted, and waiting to be read. Beyond that the latest of the user who has the most is closed.
+    public var waiting = 256
     /// How long a request may take to come while others wait for its connection's place.
     public var unhurried = Duration.seconds(1)
     /// Handlers at work at once, those included whose browser was answered at the deadline.
     public var handlers = 64
+    /// Of one user. A reverse proxy brings the browsers of many.
+    public var handlersPerUser = 32
     /// Logout tokens looked at at once. Apart from `handlers`, since strangers of the network may send them: they take no
     /// sign-in's place.
     public var logouts = 16

@@ -54,6 +54,9 @@ final class Peer {
     if let sockets = users.sockets { known = checked(asked(sockets)) }
   }
 
+  /// As the kernel told at the beginning; `unknown` where it has to be looked up in a file.
+  var knownUser: BrowserUser { known }
+
   /// Asks again where the answer was missing: the kernel may have been short of memory.
   func user() -> EventLoopFuture<BrowserUser>.Isolated {
     let loop = channel.eventLoop

@@ -4,7 +4,8 @@ import Logging
 import NIOCore
 import NIOHTTP1
 
-/// The open connections. Lives on one loop.
+/// The open connections. A user has as many places as there are; once others wait, as many as each of them. Lives on one
+/// loop.
 final class Connections {
   /// What every connection needs.
   struct Context: Sendable {
@@ -17,48 +18,138 @@ final class Connections {
     var limits: CallbackListener.Limits { configuration.limits }
   }
 
-  let permits: Permits
+  /// A connection that is read.
+  private struct Open {
+    let handler: RequestHandler
+    let channel: any Channel
+    let user: BrowserUser
+    /// It is being closed for another one.
+    var isEvicted = false
+  }
+
+  /// A connection that was accepted and is not read yet.
+  private struct Waiting {
+    let channel: any Channel
+    let peer: Peer
+    let user: BrowserUser
+  }
+
   let context: Context
   private let loop: any EventLoop
-  private var open: [ObjectIdentifier: (handler: RequestHandler, channel: any Channel)] = [:]
+  private var open: [ObjectIdentifier: Open] = [:]
+  private var waiting: [Waiting] = []
   private var isLookingAgain = false
-  private var handlersAtWork = 0
+  private var handlersAtWork: [BrowserUser: Int] = [:]
   private var logoutsAtWork = 0
 
   init(_ context: Context, loop: any EventLoop) {
     self.context = context
     self.loop = loop
-    permits = Permits(max(2, context.limits.connections))
-    permits.onShortage = { [weak self] in self?.makeRoom() }
   }
 
-  /// A new connection waits: the oldest one that has sent nothing is closed, else the oldest whose request is not whole.
-  /// So many idle connections keep nobody from signing in.
-  private func makeRoom() {
-    let waiting = open.values.filter { $0.handler.awaitsRequest }
+  // MARK: Places
+
+  /// Whose a connection counts as: subordinate user ids are their owner's.
+  private static func holder(of user: BrowserUser) -> BrowserUser {
+    if case .user(_, let owner?) = user { .user(owner) } else { user }
+  }
+
+  /// Takes an accepted connection. It is read when it has a place. Each is accepted at once, so that the kernel's queue,
+  /// which knows no users, stays empty.
+  func receive(_ channel: any Channel) throws {
+    let peer = Peer(channel, context.users)
+    waiting.append(Waiting(channel: channel, peer: peer, user: Self.holder(of: peer.knownUser)))
+    if waiting.count > max(2, context.limits.waiting) { dropOne() }
+    serve()
+  }
+
+  /// Too many wait: the latest of the user who has the most is closed.
+  private func dropOne() {
+    var counts: [BrowserUser: Int] = [:]
+    for one in waiting { counts[one.user, default: 0] += 1 }
+    guard let most = counts.values.max(), let index = waiting.lastIndex(where: { counts[$0.user] == most }) else {
+      return
+    }
+    waiting.remove(at: index).channel.close(promise: nil)
+  }
+
+  /// Gives free places to those who wait: first to the users who have the fewest, each user's in their order.
+  private func serve() {
+    while !waiting.isEmpty {
+      let counts = counts()
+      guard
+        let index = waiting.indices.min(by: {
+          counts[waiting[$0].user, default: 0] < counts[waiting[$1].user, default: 0]
+        })
+      else { return }
+      guard open.count < max(2, context.limits.connections) else { return makeRoom(for: waiting[index].user, counts) }
+      begin(waiting.remove(at: index))
+    }
+  }
+
+  private func counts() -> [BrowserUser: Int] {
+    var counts: [BrowserUser: Int] = [:]
+    for one in open.values { counts[one.user, default: 0] += 1 }
+    return counts
+  }
+
+  /// A user's connection waits. One of a user who has more places than that is closed, whatever it does: a login that it
+  /// completes goes on. Otherwise the oldest is closed that has sent nothing, or whose request is not whole in time.
+  private func makeRoom(for user: BrowserUser, _ counts: [BrowserUser: Int]) {
+    guard !open.values.contains(where: \.isEvicted) else { return }
+    let most = counts.values.max() ?? 0
+    if counts[user, default: 0] + 1 < most {
+      let candidates = open.filter { counts[$0.value.user] == most }
+      let first = candidates.min { one, other in
+        let (one, other) = (one.value.handler, other.value.handler)
+        return (one.progress, other.age) < (other.progress, one.age)
+      }
+      return evict(first?.key)
+    }
+    let incomplete = open.filter { $0.value.handler.awaitsRequest }
     func isLate(_ handler: RequestHandler) -> Bool {
       handler.age >= TimeAmount(handler.isSilent ? context.limits.firstWords : context.limits.unhurried)
     }
-    let late = waiting.filter { isLate($0.handler) }
-    let silent = late.filter { $0.handler.isSilent }
-    guard let oldest = (silent.isEmpty ? late : silent).max(by: { $0.handler.age < $1.handler.age }) else {
-      // Each has its time, then the next look.
-      guard !waiting.isEmpty, !isLookingAgain else { return }
-      isLookingAgain = true
-      _ = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.firstWords)) { [self] in
-        isLookingAgain = false
-        if permits.isShort { makeRoom() }
-      }
-      return
+    let late = incomplete.filter { isLate($0.value.handler) }
+    let silent = late.filter { $0.value.handler.isSilent }
+    if let oldest = (silent.isEmpty ? late : silent).max(by: { $0.value.handler.age < $1.value.handler.age }) {
+      return evict(oldest.key)
     }
-    oldest.channel.close(promise: nil)
+    // Each has its time, then the next look.
+    guard !incomplete.isEmpty, !isLookingAgain else { return }
+    isLookingAgain = true
+    _ = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.firstWords)) { [self] in
+      isLookingAgain = false
+      serve()
+    }
   }
 
-  /// Sets an accepted connection up.
-  func receive(_ channel: any Channel) throws {
+  private func evict(_ id: ObjectIdentifier?) {
+    guard let id else { return }
+    open[id]?.isEvicted = true
+    open[id]?.channel.close(promise: nil)
+  }
+
+  private func begin(_ connection: Waiting) {
+    let channel = connection.channel
+    do {
+      let handler = try setUp(channel, connection.peer)
+      let id = ObjectIdentifier(handler)
+      open[id] = Open(handler: handler, channel: channel, user: connection.user)
+      channel.closeFuture.assumeIsolated().whenComplete { [self] _ in
+        open[id] = nil
+        serve()
+      }
+      try channel.syncOptions?.setOption(.autoRead, value: true)
+    } catch {
+      channel.close(promise: nil)
+    }
+  }
+
+  private func setUp(_ channel: any Channel, _ peer: Peer) throws -> RequestHandler {
     let limits = context.limits
     let bodyLimit = BodyLimit(limits)
-    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit, peer: Peer(channel, context.users))
+    let handler = RequestHandler(connections: self, bodyLimit: bodyLimit, peer: peer)
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.headers
     decoderLimits.maxHeaderListSize = limits.headers
@@ -68,9 +159,7 @@ final class Connections {
     try channel.pipeline.syncOperations.addHandlers([
       bodyLimit, HTTPResponseEncoder(), ByteToMessageHandler(decoder), handler,
     ])
-    let id = ObjectIdentifier(handler)
-    open[id] = (handler, channel)
-    channel.closeFuture.assumeIsolated().whenComplete { [self] _ in open[id] = nil }
+    return handler
   }
 
   /// What is done about an address.
@@ -103,13 +192,17 @@ final class Connections {
   private func handle<Outcome: Sendable>(
     from peer: Peer, _ work: @escaping @Sendable (BrowserUser) async -> Outcome
   ) -> EventLoopFuture<Outcome>.Isolated? {
-    guard handlersAtWork < context.limits.handlers else { return nil }
-    handlersAtWork += 1
+    let holder = Self.holder(of: peer.knownUser)
+    guard handlersAtWork.values.reduce(0, +) < context.limits.handlers,
+      handlersAtWork[holder, default: 0] < context.limits.handlersPerUser
+    else { return nil }
+    handlersAtWork[holder, default: 0] += 1
     return peer.user().flatMap { [self] browser in
       run {
         await work(browser)
       } ended: { [self] in
-        handlersAtWork -= 1
+        let left = handlersAtWork[holder, default: 0] - 1
+        handlersAtWork[holder] = left > 0 ? left : nil
       }.nonisolated()
     }
   }
@@ -143,11 +236,13 @@ final class Connections {
 
   /// Ends idle connections now, and all others at last after `Limits.stop`.
   func stop() -> EventLoopFuture<Void> {
+    for one in waiting { one.channel.close(promise: nil) }
+    waiting = []
     let closed = open.values.map(\.channel.closeFuture)
     let cut = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.stop)) { [self] in
-      for (_, channel) in open.values { channel.close(promise: nil) }
+      for one in open.values { one.channel.close(promise: nil) }
     }
-    for (handler, _) in Array(open.values) { handler.stop() }
+    for one in Array(open.values) { one.handler.stop() }
     let all = EventLoopFuture.andAllComplete(closed, on: loop)
     all.assumeIsolated().whenComplete { _ in cut.cancel() }
     return all

@@ -129,6 +129,17 @@ final class RequestHandler: ChannelInboundHandler {
     return !bodyLimit.isTouched
   }
 
+  /// How far it is; the least is lost by closing the lowest.
+  var progress: Int {
+    switch state {
+    case .closed, .answered: 0
+    case .reading: isSilent ? 1 : 2
+    case .receiving: 3
+    case .answering: 4
+    case .handling: 5
+    }
+  }
+
   var age: TimeAmount { .now() - accepted }
 
   /// Ends at once if nothing is being done, else with the answer.

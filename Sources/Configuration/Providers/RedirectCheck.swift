@@ -29,6 +29,26 @@ struct RedirectCheck {
     }
   }
 
+  /// `/go/…` is where browsers begin a login.
+  private func checkLinks(report: inout Report) {
+    let redirects =
+      settings.providers.map { ($0.name, $0.redirect, false) }
+      + settings.systems.map { ($0.site.name, $0.site.redirect, $0.redirectsWithNonce) }
+    for (name, redirect, isFolder) in redirects {
+      let path: String
+      switch redirect {
+      case .fixed(let uri):
+        guard uri.isLoopback else { continue }
+        path = uri.path
+      case .loopback(_, let own): path = own
+      }
+      guard path.hasPrefix("/go/") || isFolder && path == "/go" else { continue }
+      report.problem(
+        "the redirect URI of [provider.\(name)] is below /go/, where the broker's own sign-in addresses are",
+        at: place(name), suggestion: "use another path, such as /callback")
+    }
+  }
+
   private func place(_ name: ProviderName) -> Place { places[name.rawValue] ?? Place(file: file) }
 
   /// A proxy needs to know the port, and has nothing to pass on where no provider has its redirect URI there.

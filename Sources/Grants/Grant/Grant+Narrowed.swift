@@ -72,11 +72,7 @@ extension Grant {
   public mutating func wants(
     _ key: SavedToken.Key, by asker: String = "", until: Timestamp = Timestamp(milliseconds: .max)
   ) {
-    switch phase {
-    case .refreshing(let attempt), .overdue(let attempt, _), .committing(let attempt, _):
-      if attempt.key == key { return }
-    case .idle: break
-    }
+    if isBeingRequested(key) { return }
     // The login's own token is the same for all.
     let asker = key.isNarrowed ? asker : ""
     if let index = wanted.firstIndex(where: { $0.key == key && $0.asker == asker }) {
@@ -98,6 +94,18 @@ extension Grant {
   /// Whether a caller of this asker is known to wait for the token.
   public func isWanted(_ key: SavedToken.Key, by asker: String) -> Bool {
     wanted.contains { $0.key == key && $0.asker == asker }
+  }
+
+  /// Whether the token will be there without a further request: it is being requested, or this asker waits for it already.
+  public func isRequested(_ key: SavedToken.Key, by asker: String) -> Bool {
+    isBeingRequested(key) || isWanted(key, by: asker)
+  }
+
+  private func isBeingRequested(_ key: SavedToken.Key) -> Bool {
+    switch phase {
+    case .refreshing(let attempt), .overdue(let attempt, _), .committing(let attempt, _): attempt.key == key
+    case .idle: false
+    }
   }
 
   /// A caller got it, and will want another when it ends. True: nobody had asked for it before.

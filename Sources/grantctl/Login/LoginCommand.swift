@@ -122,13 +122,15 @@ struct LoginCommand: BrokerCommand {
     var shell = shell
     shell.settings.keepsOutput = codeOnly
     if let provider, let password { return try await signIn(password, at: provider, Self.words(scope), shell) }
+    let browser = browserUid ?? BrowserOwner.invoker(shell.terminal)
+    var places = SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
+    places.otherUser = browser == shell.terminal.uid ? nil : browser
     let flow = LoginFlow(
-      shell: shell, client: try await shell.connect(),
-      places: SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty),
+      shell: shell, client: try await shell.connect(), places: places,
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
     if let continued { return try await flow.resume(continued) }
     guard let provider else { return }
-    try await flow.run(params(provider, browser: browserUid ?? BrowserOwner.invoker(shell.terminal)))
+    try await flow.run(params(provider, browser: browser))
   }
 
   private func params(_ provider: String, browser: UInt32?) -> LoginStart.Params {

@@ -28,7 +28,7 @@ struct LoginFlow: Sendable {
   var terminal: Terminal { shell.terminal }
 
   func run(_ params: LoginStart.Params) async throws(Failure) {
-    let login = try await shell.ask(LoginStart.self, params, on: client).value()
+    let login = try await start(params)
     for warning in login.warnings.flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     let tell: SignInPlaces.Tell = { opened in
       let params = LoginWait.Params(login_id: login.login_id, timeout: 0, opened: opened)
@@ -45,6 +45,24 @@ struct LoginFlow: Sendable {
       expiresAt: min(place.expiresAt ?? .max, login.expires_at), place: place,
       offered: login.destinations.first.map { .init(kind: $0.kind, app: $0.app) })
     try await follow(waiting)
+  }
+
+  /// Where another user's login has to end first, it waits for its turn as long as a person watches.
+  private func start(_ params: LoginStart.Params) async throws(Failure) -> LoginStart.Result {
+    let end = shell.now + Self.unlisted
+    var isTold = false
+    while true {
+      do throws(Failure) {
+        return try await shell.ask(LoginStart.self, params, on: client).value()
+      } catch {
+        guard terminal.canAsk, error.rpc?.reason == .loginInProgress, let pause = error.rpc?.retry_after,
+          shell.now < end
+        else { throw error }
+        if !isTold { terminal.note(SafeText.line("\(error.message). Waiting for it; Ctrl-C ends this.")) }
+        isTold = true
+        try? await Task.sleep(for: .seconds(min(max(pause, 1), 30)))
+      }
+    }
   }
 
   /// Goes on with a login that was started before.

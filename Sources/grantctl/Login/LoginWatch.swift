@@ -148,7 +148,8 @@ struct LoginWatch: Sendable {
     do throws(SocketClientError) {
       let taken = try await flow.client.call(LoginHandleCallback.self, .init(url: address), timeout: Shell.patience)
       if let next = taken.next_url {
-        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "go on") { return true }
+        let user = flow.places.otherUser
+        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "go on", of: user) { return true }
         shell.show(next, to: "go on")
       } else if !taken.handled {
         terminal.note("That address belongs to no login here. Copy the whole address, and paste it again.")

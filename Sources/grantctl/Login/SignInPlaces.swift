@@ -9,6 +9,9 @@ struct SignInPlaces: Sendable {
   /// An app was asked for: that it is not here is worth a note.
   var namesAbsentApps = false
 
+  /// The user whose browser it has to be, where that is another one than runs this program.
+  var otherUser: UInt32?
+
   /// Tells the broker of an application before it opens: what comes back from that may be for this login alone.
   typealias Tell = @Sendable (LoginWait.Opened) async -> Void
 
@@ -25,6 +28,7 @@ struct SignInPlaces: Sendable {
   }
 
   private var terminal: Terminal { shell.terminal }
+  private var whose: String? { otherUser.map { "of uid \($0)" } }
 
   /// Nil where none of the places is known.
   func open(_ destinations: [Destination], at provider: String, tell: Tell) async -> Opened? {
@@ -62,7 +66,7 @@ struct SignInPlaces: Sendable {
   private func openApp(
     _ destination: Destination, _ url: String, to purpose: String, _ absent: inout [String], _ tell: Tell
   ) async -> Opened? {
-    guard isBrowserWanted else { return nil }
+    guard isBrowserWanted, otherUser == nil else { return nil }
     let app = destination.app ?? "of the provider"
     // No program of Linux claims addresses of the web.
     guard let scheme = URLScheme(of: url), let command = Browser.opener(for: url, on: terminal),
@@ -86,14 +90,14 @@ struct SignInPlaces: Sendable {
     _ destination: Destination, _ url: String, to purpose: String, later: ArraySlice<Destination>
   ) async -> Opened? {
     if isBrowserWanted {
-      if await shell.openBrowser(url, to: purpose) {
+      if await shell.openBrowser(url, to: purpose, of: otherUser) {
         return await waiting(for: .init(kind: "browser"), destination)
       }
       if later.contains(where: { $0.kind == "manual" && $0.url != nil || DevicePage($0) != nil }) { return nil }
     }
     // The browser's own address is good on this machine alone. Where an address can be pasted, it may be on another.
     let anywhere = terminal.canAsk ? later.first { $0.kind == "manual" } : nil
-    shell.show(anywhere?.url ?? url, to: purpose)
+    shell.show(anywhere?.url ?? url, to: purpose, whose: whose)
     let reads = anywhere != nil
     if reads { notePasting() }
     return Opened(destination: .init(kind: "browser"), reads: reads)
@@ -101,7 +105,7 @@ struct SignInPlaces: Sendable {
 
   /// The last resort: the address, to be opened anywhere. Where it ends may call back by itself.
   private func show(_ url: String, to purpose: String, among destinations: [Destination]) -> Opened {
-    shell.show(url, to: purpose)
+    shell.show(url, to: purpose, whose: whose)
     let isManual = !destinations.contains { $0.kind == "browser" }
     if isManual {
       terminal.note("Then paste the whole address that it ends at here, and press Enter.")

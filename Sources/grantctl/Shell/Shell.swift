@@ -137,10 +137,15 @@ extension Shell {
   }
 
   /// Opens a web address; false where no browser did.
-  func openBrowser(_ url: String, to purpose: String) async -> Bool {
-    for command in Browser.commands(for: url, on: terminal) {
+  ///
+  /// - Parameter user: whose browser it has to be, where that is another user than runs this program.
+  func openBrowser(_ url: String, to purpose: String, of user: UInt32? = nil) async -> Bool {
+    var commands = Browser.commands(for: url, on: terminal)
+    if let user { commands = commands.compactMap { BrowserOwner.command($0, as: user, on: terminal) } }
+    for command in commands {
       guard await terminal.launch(command) else {
-        terminal.note(SafeText.line("\(command[0]) did not open the browser."))
+        terminal.note(
+          SafeText.line("\(user == nil ? command[0] : "uid \(user ?? 0)'s session") did not open the browser."))
         continue
       }
       terminal.note(
@@ -151,8 +156,10 @@ extension Shell {
   }
 
   /// Prints an address for the person to open.
-  func show(_ url: String, to purpose: String) {
-    terminal.note("To \(purpose), open this address in a browser:")
+  ///
+  /// - Parameter user: whose browser it has to be, if not anybody's: `of uid 1000`.
+  func show(_ url: String, to purpose: String, whose user: String? = nil) {
+    terminal.note("To \(purpose), open this address in a browser\(user.map { " \($0)" } ?? ""):")
     let address = SafeText.line(url)
     if keepsOutput { terminal.note(address) } else { terminal.say(address) }
   }

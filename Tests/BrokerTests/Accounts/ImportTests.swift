@@ -102,6 +102,8 @@ import Testing
     let rig = try await ended(userinfo: false)
     #expect(await rig.reason { try await bring(rig) } == .loginRequired)
     #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(rig.store.grant("work")?.refreshToken != nil, "it may be the only one there is")
+    #expect(try await rig.view("work").state == .degraded)
     #expect(await rig.reason { try await bring(rig, replacing: true) } == .notPermitted)
     _ = try await bring(rig, replacing: true, as: .root)
     #expect(try await rig.token("work").access_token?.isEmpty == false)
@@ -130,5 +132,69 @@ import Testing
     #expect(second.transport.count(.userinfo) == 1)
     #expect(second.store.grant("work")?.kind == .imported)
     #expect(try await second.view("work").state == .ok)
+  }
+
+  @Test(
+    "An answer that names nobody hands nothing out, and keeps the refresh token for when one does",
+    arguments: [
+      reply(#"{"sub":""}"#), reply("<html>", status: 200), reply(#"{"error":"forbidden"}"#, status: 403),
+      reply("not found", status: 404), reply(#"{"error":"invalid_request"}"#, status: 400), reply("", status: 503),
+    ])
+  func unclear(_ answer: HTTPResponse) async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo) { _ in answer }
+    #expect(await rig.reason { try await bring(rig) } != nil)
+    #expect(await rig.reason { try await rig.token("work") } != nil)
+    #expect(rig.cached("work") == nil && rig.transport.count(.userinfo) == 1)
+    #expect(rig.store.grant("work")?.refreshToken != nil)
+    // It can be imported once more meanwhile.
+    #expect(await rig.reason { try await bring(rig) } != nil)
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    rig.clock.advance(.seconds(61))
+    #expect(try await rig.token("work").access_token?.isEmpty == false)
+    #expect(rig.store.grant("work")?.kind == .imported)
+  }
+
+  @Test("A provider that left the configuration ends no import") func noProvider() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await bring(rig) } == .temporarilyUnavailable)
+    rig.clock.advance(.seconds(10))
+    try await rig.reload(.plain([]))
+    #expect(await rig.reason { try await rig.token("work") } == .providerMisconfigured)
+    #expect(rig.store.grant("work")?.refreshToken != nil)
+    try await rig.reload(Self.configuration())
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    rig.clock.advance(.seconds(61))
+    _ = try await rig.token("work")
+  }
+
+  @Test("UserInfo refuses the token: a fresh one is asked with, once", arguments: [true, false])
+  func refusedByUserInfo(always: Bool) async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo) { request in
+      always || rig.transport.count(.userinfo) < 2 ? HTTPResponse(status: 401) : reply(#"{"sub":"work"}"#)
+    }
+    let told = await rig.reason { try await bring(rig) }
+    #expect(told == (always ? .loginRequired : nil))
+    #expect(rig.transport.count(.token) == 2 && rig.transport.count(.userinfo) == 2)
+    #expect(rig.store.grant("work")?.refreshToken != nil)
+    rig.clock.advance(.seconds(61))
+    #expect(await rig.reason { try await rig.token("work") } == told)
+    #expect(rig.transport.count(.token) == 2)
+  }
+
+  @Test("A request for a narrowed token finds out whose the import is by the login's own token")
+  func narrowed() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await bring(rig) } == .temporarilyUnavailable)
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.clock.advance(.seconds(120))
+    let params = TokenGet.Params(account: "work", resource: "https://api.example/")
+    #expect(await rig.reason { try await rig.call(TokenGet.self, params) } == nil)
+    #expect(rig.transport.requests(.token).compactMap { $0.form["resource"] }.count == 1)
+    #expect(rig.store.grant("work")?.kind == .imported)
   }
 }

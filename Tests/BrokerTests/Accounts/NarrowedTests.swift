@@ -51,6 +51,24 @@ import Testing
 
   private func forms(_ rig: Rig) -> [String?] { rig.transport.requests(.token).map { $0.form["scope"] } }
 
+  @Test("Whoever waits for the same token as others of its user is charged once for all")
+  func sharedBudget() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let rule = Rule(name: "user", uid: 1000, gid: nil, accounts: ["*"], access: [.use])
+    let rig = try await Rig(store: store, configuration: .plain(rules: [rule]))
+    rig.transport.hold(.token)
+    let params = TokenGet.Params(account: "work", resource: "https://api.example/", timeout: 300)
+    let callers = (0..<80).map { _ in
+      Task { await rig.reason { try await rig.call(TokenGet.self, params, as: .user(1000)) } }
+    }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    await settle()
+    rig.transport.release(.token)
+    for caller in callers { #expect(await caller.value == nil) }
+    #expect(rig.transport.count(.token) == 1)
+  }
+
   @Test("Waiters of two tokens of one account: one request for each, one at a time, and each gets its own")
   func twoTokens() async throws {
     let rig = try await rig()

@@ -5,30 +5,48 @@ import Testing
 @testable import Broker
 
 @Suite struct LoginTurnsTests {
-  private let name = ProviderName(rawValue: "cameras")!
+  private let place = "cameras://sign-in"
 
-  @Test("After a login the next turn is a refused holder's, until the reservation ends")
+  @Test("After a login the turn is that of who was refused first, for a while, and then of the next")
   func turns() {
     var turns = LoginTurns()
-    #expect(turns.next(before: .user(1), at: name, now: .zero) == nil)
-    turns.refused(.user(1), at: name, by: .user(1), now: .zero)
-    #expect(turns.next(before: .user(1), at: name, now: .zero) == nil, "its own login keeps nobody else waiting")
-    turns.refused(.user(2), at: name, by: .user(1), now: .seconds(1))
-    turns.refused(.user(3), at: name, by: .user(1), now: .seconds(2))
-    #expect(turns.next(before: .user(1), at: name, now: .seconds(3)) == .user(2))
-    #expect(turns.next(before: .user(3), at: name, now: .seconds(3)) == nil)
-    #expect(turns.next(before: .user(1), at: name, now: .seconds(12)) == .user(2))
-    #expect(turns.next(before: .user(1), at: name, now: .seconds(13)) == nil, "it did not come")
-    turns.started(at: name)
-    #expect(turns.next(before: .user(1), at: name, now: .seconds(14)) == nil)
+    #expect(turns.first(before: .user(1), at: place, now: .zero) == nil)
+    turns.refused(.user(2), at: place, end: .seconds(600), now: .seconds(1))
+    turns.refused(.user(3), at: place, end: .seconds(600), now: .seconds(2))
+    turns.refused(.user(2), at: place, end: .seconds(600), now: .seconds(3))
+    #expect(turns.first(before: .user(1), at: "another", now: .seconds(3)) == nil)
+    // Two that take turns with each other keep nobody out, nor does who was refused later.
+    for other in [1, 3, 4] as [UInt32] {
+      #expect(turns.first(before: .user(other), at: place, now: .seconds(4)) == .user(2))
+    }
+    #expect(turns.first(before: .user(2), at: place, now: .seconds(13)) == nil)
+    turns.started(.user(2), at: place)
+    #expect(turns.first(before: .user(2), at: place, now: .seconds(20)) == .user(3))
+    #expect(turns.first(before: .user(2), at: place, now: .seconds(29)) == .user(3))
+    #expect(turns.first(before: .user(2), at: place, now: .seconds(30)) == nil, "it did not come")
   }
 
-  @Test("One that gave up long ago has no turn")
+  @Test("A refused holder keeps its turn as long as the login ahead may last, and a minute more")
   func patience() {
     var turns = LoginTurns()
-    turns.refused(.user(2), at: name, by: .user(1), now: .zero)
-    #expect(turns.next(before: .user(1), at: name, now: LoginTurns.patience) == nil)
-    turns.refused(.user(3), at: name, by: .user(1), now: LoginTurns.patience)
-    #expect(turns.next(before: .user(1), at: name, now: LoginTurns.patience) == .user(3))
+    turns.refused(.user(2), at: place, end: .seconds(600), now: .zero)
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(659)) == .user(2))
+    turns = LoginTurns()
+    turns.refused(.user(2), at: place, end: .seconds(600), now: .zero)
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(661)) == nil)
+  }
+
+  @Test("The queue has a bound") func bound() {
+    var turns = LoginTurns()
+    for user in 0..<UInt32(LoginTurns.most + 9) {
+      turns.refused(.user(user), at: place, end: .zero, now: .zero)
+    }
+    var (now, passed) = (Duration.zero, 0)
+    while turns.first(before: .user(.max), at: place, now: now) != nil, passed < 100 {
+      passed += 1
+      turns.started(.user(UInt32(passed - 1)), at: place)
+      now += .milliseconds(1)
+    }
+    #expect(passed == LoginTurns.most)
   }
 }

@@ -155,6 +155,9 @@ import Testing
     #expect(handouts.has("a", 1, bob) == false && handouts.has("b", 1, bob) == false)
     handouts.note("a", Int64(Handouts.generations) + 1, to: ada)
     #expect(handouts.has("a", 1, ada) == nil && handouts.has("a", 2, bob) == false)
+    handouts.note("a", 5, to: Reporter(uid: Handouts.anyUser, unit: "mail.service"))
+    #expect(handouts.has("a", 5, Reporter(uid: 3, unit: "mail.service")) == true)
+    #expect(handouts.has("a", 5, Reporter(uid: 3, unit: "user@3.service", userUnit: "mail.service")) == false)
     for uid in 10..<UInt32(10 + Handouts.callers) { handouts.note("a", 5, to: Reporter(uid: uid)) }
     #expect(handouts.has("a", 5, ada) == true && handouts.has("a", 5, bob) == nil)
   }

@@ -15,19 +15,29 @@ import Testing
     var options: [String] = []
     var uid: UInt32 = 0
     var browser: Int64?
+    /// What is started of the words before `xdg-open`; nil: nothing.
+    var before: [String]? = []
   }
 
+  private static let asUser = [
+    "/usr/bin/setpriv", "--reuid=1000", "--regid=1001", "--init-groups", "--reset-env", "/usr/bin/env", "DISPLAY=:0",
+    "XDG_RUNTIME_DIR=/run/user/1000", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1000/bus",
+  ]
+
   static let cases = [
-    Case(), Case(environment: ["SUDO_UID": "1000"], browser: 1000),
-    Case(environment: ["PKEXEC_UID": "1001"], browser: 1001),
-    Case(environment: ["SUDO_UID": "1000", "PKEXEC_UID": "1001"], browser: 1000),
-    Case(environment: ["SUDO_UID": "1000"], options: ["--browser-uid", "7"], browser: 7),
+    Case(), Case(environment: ["SUDO_UID": "1000"], browser: 1000, before: nil),
+    Case(environment: ["SUDO_UID": "1000", "SUDO_GID": "1001"], browser: 1000, before: asUser),
+    Case(environment: ["PKEXEC_UID": "1001"], browser: 1001, before: nil),
+    Case(environment: ["SUDO_UID": "1000", "PKEXEC_UID": "1001"], browser: 1000, before: nil),
+    Case(
+      environment: ["SUDO_UID": "1000", "SUDO_GID": "1001"], options: ["--browser-uid", "7"], browser: 7, before: nil),
     Case(environment: ["SUDO_UID": "0"], browser: 0),
     // Anybody can set it; only root is run by sudo and pkexec.
-    Case(environment: ["SUDO_UID": "1000"], uid: 1001), Case(options: ["--browser-uid", "7"], uid: 1001, browser: 7),
+    Case(environment: ["SUDO_UID": "1000", "SUDO_GID": "1001"], uid: 1001),
+    Case(options: ["--browser-uid", "7"], uid: 1001, browser: 7, before: nil),
     Case(environment: ["SUDO_UID": "ada"]), Case(environment: ["SUDO_UID": "-1"]), Case(environment: ["SUDO_UID": ""]),
     Case(environment: ["SUDO_UID": "4294967295"]), Case(environment: ["SUDO_UID": "4294967296"]),
-    Case(environment: ["SUDO_UID": "x", "PKEXEC_UID": "1001"], browser: 1001),
+    Case(environment: ["SUDO_UID": "x", "PKEXEC_UID": "1001"], browser: 1001, before: nil),
   ]
 
   @Test("The browser is that of the user who had root run the command", arguments: cases)
@@ -40,7 +50,9 @@ import Testing
       ) { $0.uid = scene.uid }
       #expect(status == .success, "\(scene)")
       #expect(broker.params(of: "login.start")?["browser_uid"]?.integer == scene.browser, "\(scene)")
-      #expect(recorder.launched == [["/usr/bin/xdg-open", LoginTests.url]], "\(scene)")
+      let launched = scene.before.map { [$0 + ["/usr/bin/xdg-open", LoginTests.url]] } ?? []
+      #expect(recorder.launched == launched, "\(scene)")
+      #expect(recorder.err.contains("in a browser of uid \(scene.browser ?? 0):") == launched.isEmpty, "\(scene)")
     }
   }
 

@@ -33,11 +33,17 @@ extension RefreshEngine {
         }
         isProbe = true
       case .refused(let failure): throw accounts.notGranted(grant, key, failure)
+      case .unproven(let token) where !isOwn(token, grant.saved):
+        // The provider of now would not know it.
+        _ = accounts[account]?.rejected(generation: token.generation, at: now)
+        continue
       case .unproven(let token):
         try await proofs?.prove(account, token, for: asker?.holder, until: deadline)
         continue
       case .refresh, .wait: break
       }
+      // Whose an import is tells the login's own token.
+      let key = grant.isUnproven ? SavedToken.Key() : key
       do throws(RPCError) {
         // What a fresh token does not have, the next one will not have either. One that another broker wrote may be old.
         if answer == .refresh, let latest = grant.token(for: key), latest.generation != first,
@@ -52,7 +58,7 @@ extension RefreshEngine {
         if let asker {
           if isReplacement {
             try checkBudget(of: asker, account)
-          } else if key.isNarrowed, !hasPaid {
+          } else if key.isNarrowed, !hasPaid, !grant.isRequested(key, by: turn) {
             try payForNarrowed(asker, account)
             hasPaid = true
           }

@@ -81,7 +81,9 @@ final class Handouts: Sendable {
       guard let handout = state.handouts[account]?.first(where: { $0.generation == generation }) else {
         return state.isIncomplete ? nil : false
       }
-      let units = [caller.unit, caller.userUnit].compactMap(\.self).map { Reporter(uid: Self.anyUser, unit: $0) }
+      let units =
+        (caller.unit.map { [Reporter(uid: Self.anyUser, unit: $0)] } ?? [])
+        + (caller.userUnit.map { [Reporter(uid: Self.anyUser, userUnit: $0)] } ?? [])
       if handout.callers.contains(caller) || units.contains(where: handout.callers.contains) { return true }
       return handout.isIncomplete ? nil : false
     }

@@ -50,8 +50,11 @@ final class TokenRequests: Piece {
   }
 
   /// A unit has loaded the token as a credential, and may report it as whatever user its processes run as.
-  func noteHandout(of account: AccountName, _ generation: Int64, to unit: String) {
-    accounts.cache.handouts.note(account.rawValue, generation, to: Reporter(uid: Handouts.anyUser, unit: unit))
+  ///
+  /// - Parameter isUsers: the unit is one of a user's own manager.
+  func noteHandout(of account: AccountName, _ generation: Int64, to unit: String, isUsers: Bool) {
+    let reporter = Reporter(uid: Handouts.anyUser, unit: isUsers ? nil : unit, userUnit: isUsers ? unit : nil)
+    accounts.cache.handouts.note(account.rawValue, generation, to: reporter)
   }
 
   /// `token.report_rejected`. The report counts for its caller only. Other callers are served the token until a new one

@@ -111,7 +111,8 @@ def command_line(folder):
     browser.write_text(f'#!/bin/sh\necho "$1" >>{folder}/address\n')
     browser.chmod(0o755)
     environment = os.environ | {
-        "GRANTD_SOCKET": str(SOCKET), "BROWSER": str(browser), "SUDO_UID": str(USERS["owner"]), "SUDO_USER": "owner"}
+        "GRANTD_SOCKET": str(SOCKET), "BROWSER": str(browser), "SUDO_UID": str(USERS["owner"]),
+        "SUDO_GID": str(USERS["owner"]), "SUDO_USER": "owner"}
     with open(folder / "said", "wb") as said:
         return subprocess.Popen(
             ["timeout", str(COMMAND_SECONDS), "grantctl", "login", "main", "work"], env=environment,
@@ -123,6 +124,8 @@ def by_sudo(stage):
     stage.begin("main")
     with tempfile.TemporaryDirectory(prefix="hostile-browser-") as name:
         folder = pathlib.Path(name)
+        # The browser is the owner's.
+        folder.chmod(0o777)
         process, address = command_line(folder), folder / "address"
         stage.open_ones.callback(process.kill)
         wait_until(lambda: address.exists() and address.read_text(), 10, "grantctl opens the browser")

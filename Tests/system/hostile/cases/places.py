@@ -125,4 +125,49 @@ def callback(stage):
                   f"{count} idle connections: a login is {told}, after {took:.1f} s")])
 
 
-CASES = {"subscriptions": subscriptions, "unread-replies": unread, "callback-places": callback}
+def crowd_at(tell, address, request, count):
+    """So many connections that send something and never read; each that is closed is made anew."""
+    place = urllib.parse.urlsplit(address)
+    payload = request.replace("HOST", place.netloc).encode()
+    poller, open_ones, told = select.poll(), {}, 0
+    while not ended.is_set():
+        while len(open_ones) < count:
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex((place.hostname, place.port))
+            open_ones[one.fileno()] = one
+            poller.register(one, select.POLLOUT | select.POLLRDHUP)
+        for number, event in poller.poll(50):
+            if event & (select.POLLERR | select.POLLHUP | select.POLLRDHUP):
+                poller.unregister(number)
+                open_ones.pop(number).close()
+                continue
+            with contextlib.suppress(OSError):
+                open_ones[number].send(payload)
+            poller.modify(number, select.POLLRDHUP)
+            told += 1
+            if told == count:
+                tell(told)
+    return told
+
+
+def callback_crowd(stage):
+    """Connections that ask, are answered and stay, made anew as they are closed, keep nobody from signing in."""
+    stage.begin("main")
+    address = stage.ask("broker.status")["callback"][0]
+    attackers = [
+        stage.attack(stage.machine.user(user), crowd_at, address, request, IDLE_CONNECTIONS)
+        for user, request in (("ruleless", "GET / HTTP/1.1\r\nHost: HOST\r\n\r\n"), ("many", "G"))]
+    for one in attackers:
+        one.next(30)
+    took = []
+    for number in range(3):
+        began = time.monotonic()
+        told = stage.once(Who(0), log_in, "main", f"shared{number}", "ada")
+        took.append(time.monotonic() - began)
+    counts = [one.finish() for one in attackers]
+    return hold([(told == "completed" and max(took) <= LOGIN_SECONDS,
+                  f"{sum(counts)} connections of two users: a login is {told}, after {max(took):.1f} s")])
+
+
+CASES = {"callback-crowd": callback_crowd, "subscriptions": subscriptions, "unread-replies": unread, "callback-places": callback}
