@@ -19,7 +19,7 @@ from grantd_testing import BlockingClient, DaemonProcess, Refused, Wrong, enviro
 ANSWER_SECONDS = 20
 START_SECONDS = 20
 COMMAND_SECONDS = 20
-DIALOGUE_SECONDS = 15
+DIALOGUE_SECONDS = 8
 PAUSE_SECONDS = 0.01
 REDIRECTS = 10
 READ_BYTES = 1 << 16

@@ -6,6 +6,7 @@ import uuid
 from cases import case
 from fakes.server import DROP, Answer
 from fakes.vms import ABSENT, BASE, BASIC, CALLBACK, LOGOUT, SELF, SESSIONS, SIGN_IN_URL, Vms, session
+from grantd_testing import free_ports
 from rig import Scene, must, same
 
 DISABLED = "external login is disabled"
@@ -132,6 +133,17 @@ def callback_scheme(room):
             refused.append(f"{form.format('SCHEME', 'C')} ({done.reason or done.state})")
             room.call("login.cancel", login_id=login["login_id"])
     must(not refused, f"not taken as callback: {', '.join(refused)}")
+
+
+@case(Room, "vms.loopback", "VMS-09")
+def loopback(room):
+    (port,) = free_ports()
+    room.fake.redirect = f"http://127.0.0.1:{port}/cameras"
+    room.configure(redirect_uri=room.fake.redirect)
+    login = room.start()
+    room.person.open(room.url(login, "browser"))
+    same(room.person.status, 200, f"the status of the last page, {room.person.visited[-1]}")
+    same(room.wait(login).state, "completed", "the login")
 
 
 @case(Room, "vms.callback_other_scheme", "VMS-07")

@@ -141,7 +141,7 @@ class Vms(Fake):
     def too_many(self, by, value):
         if self.limit_shape == "array":
             return Answer.json(419, self.sessions)
-        body = {"sessions_limit": self.limit, "sessions": self.sessions}
+        body = {"sessions_limit": self.limit, "sessions": self.sessions, "captcha_will_required_in": 3}
         if self.sends_key:
             # A key is for one attempt: the next answer has another one.
             (self.keys if by == "key" else self.codes).discard(value)
