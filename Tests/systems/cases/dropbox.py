@@ -4,7 +4,6 @@ import http.client
 import json
 import re
 import threading
-import time
 import urllib.parse
 
 from cases import case
@@ -327,37 +326,41 @@ def too_many_requests(box):
 
 
 def wait_for_refresh(box, ends):
-    """Many callers that wait for one refresh; the answer of each, by its number."""
-    box.fake.lifetime = 1
+    """Many callers that wait for one refresh: the token before, their answers by number, and one on a shared connection."""
     box.sign_in()
-    box.fake.lifetime = 14400
     if ends:
         box.fake.refresh_tokens.clear()
     hold = box.fake.hold("POST", TOKEN)
     before = box.token()
-    # expires_at is in whole seconds, and rounded down.
-    wait_until(lambda: box.account()["expires_at"] + 1 < time.time(), 5, "the end of the token")
     answers = {}
 
-    def ask(number, client):
+    def ask(number, client, method, **params):
         try:
-            answers[number] = client.call("token.get", account=box.name, min_ttl=60 + number)
+            answers[number] = client.call(method, account=box.name, **params)
         except Refused as refusal:
             answers[number] = refusal
 
-    threads = [threading.Thread(target=ask, args=(number, box.other_client()), daemon=True) for number in range(WAITERS)]
+    def begin(number, method, **params):
+        threads.append(threading.Thread(target=ask, args=(number, box.other_client(), method), kwargs=params, daemon=True))
+        threads[-1].start()
+
+    threads = []
+    # Who reported a token does not get it again.
+    begin("report", "token.report_rejected", generation=before["generation"])
+    wait_until(box.refreshes, 5, "a refresh begins")
+    for number in range(WAITERS):
+        begin(number, "token.get", min_ttl=60 + number)
     shared = box.other_client()
     calls = [("token.get", {"account": box.name}), ("account.get", {"account": box.name}), ("provider.list", None)]
-    for thread in threads:
-        thread.start()
-    wait_until(box.refreshes, 5, "a refresh begins")
     shared.socket.sendall(b"".join(line(message(method, params, method)) for method, params in calls))
     early = {json.loads(shared.line())["id"] for _ in range(2)}
     same(early, {"account.get", "provider.list"}, "the calls that are answered while the refresh runs")
-    same(len(answers), 0, "the number of waiters that are answered before")
+    same(answers, {}, "the waiters that are answered before the refresh is")
     hold.set()
     for thread in threads:
         thread.join(10)
+    report = answers.pop("report", None)
+    must(isinstance(report, Refused) if ends else report == {"refreshed": True, "generation": 2}, f"the report's answer: {report}")
     same(len(answers), WAITERS, "the number of waiters that are answered")
     return before, answers, json.loads(shared.line())
 
@@ -375,7 +378,7 @@ def waiters(box):
 @case(Box, "dropbox.waiters_refused", "DROPBOX-26")
 def waiters_refused(box):
     _, answers, last = wait_for_refresh(box, ends=True)
-    same({getattr(answer, "reason", answer) for answer in answers.values()}, {"login_required"}, "the answers")
+    same([getattr(answer, "reason", answer) for answer in answers.values()], ["login_required"] * WAITERS, "the answers")
     same(last["error"]["data"]["reason"], "login_required", "the answer on the shared connection")
 
 
