@@ -143,7 +143,8 @@ def app_state(box):
         must(wrong != good, "the address was not changed")
         done = box.bring(login, wrong)
         must(done.state in ("pending", "not handled"), f"a callback with another state: {done}")
-    same(box.bring(login, good).state, "completed", "the login")
+    done = box.bring(login, good)
+    same(done.state, "completed", f"the login ({done})")
 
 
 @case(Box, "dropbox.app_token", "DROPBOX-02", "DROPBOX-11")
@@ -164,7 +165,8 @@ def app_token_nonce(box):
     for wrong in (re.sub("state=.*", "state=oauth2%3Aother", good), re.sub("&state=.*", "", good)):
         done = box.bring(login, wrong)
         must(done.state in ("pending", "not handled"), f"a callback with another nonce: {done}")
-    same(box.bring(login, good).state, "completed", "the login")
+    done = box.bring(login, good)
+    same(done.state, "completed", f"the login ({done})")
 
 
 @case(Box, "dropbox.app_cancel", "DROPBOX-16")
