@@ -139,7 +139,8 @@ def app_state(box):
     login = box.start()
     good = box.open_app(login)
     state = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(good).query))["state"]
-    for wrong in (good.replace(urllib.parse.quote_plus(state), "oauth2code%3Aother%3AS256%3Aoffline"), good.partition("&state=")[0]):
+    other = good.replace(urllib.parse.quote_plus(state), "oauth2code%3Aother%3AS256%3Aoffline")
+    for wrong in (other, good.partition("&state=")[0]):
         must(wrong != good, "the address was not changed")
         done = box.bring(login, wrong)
         must(done.state in ("pending", "not handled"), f"a callback with another state: {done}")
@@ -362,7 +363,8 @@ def wait_for_refresh(box, ends):
     for thread in threads:
         thread.join(10)
     report = answers.pop("report", None)
-    must(isinstance(report, Refused) if ends else report == {"refreshed": True, "generation": 2}, f"the report's answer: {report}")
+    good = isinstance(report, Refused) if ends else report == {"refreshed": True, "generation": 2}
+    must(good, f"the report's answer is {report}")
     same(len(answers), WAITERS, "the number of waiters that are answered")
     return before, answers, json.loads(shared.line())
 

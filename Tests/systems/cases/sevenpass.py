@@ -194,6 +194,17 @@ def request(room):
          "status, refreshes and requests after a 401")
 
 
+@case(Pass, "7pass.request_refreshes_first", "7PASS-14")
+def request_refreshes_first(room):
+    room.fake.lifetime = 3
+    room.sign_in()
+    (first,) = room.fake.access
+    wait_until(lambda: room.fake.holder(first) is None, 5, "the end of the first token")
+    answer = room.call("request.send", account=room.name, method="GET", url="/me")
+    same((answer["status"], room.fake.count("GET", "/me")), (200, 1), "status and requests after the token's end")
+    must(room.refreshes() > 0, "nothing was refreshed")
+
+
 @case(Pass, "7pass.request_always_401", "7PASS-14")
 def request_always_401(room):
     room.sign_in()

@@ -236,6 +236,9 @@ def limit_without_sessions(room):
     same(waiting.action.get("sessions") or [], [], "the sessions")
     same(room.wait(login, 0).state, "action_required", "the login while nobody has answered")
     same(len(room.callbacks()), 1, "the number of POSTs before the person answered")
+    # Whether the login can go on without a session to replace is up to the broker; it must not end by itself.
+    done = room.proceed(login)
+    must(done.state == "completed" or room.wait(login, 0).state == "action_required", f"the login afterwards: {done}")
 
 
 @case(Room, "vms.limit_survives_restart", "VMS-15")
@@ -357,6 +360,13 @@ def replace_dialogue_without_times(room):
     talk.type("oldest")
     talk.until(QUESTION, at)
     same(room.fake.ended, [], "the sessions that were ended although no time is known")
+    same(talk.answer("2", QUESTION), 0, "the exit status")
+    same(room.fake.ended, ["b"], "the sessions that were ended")
+
+
+@case(Room, "vms.replace_dialogue_id", "VMS-26")
+def replace_dialogue_id(room):
+    talk = talk_to(room, session("a"), session("b"))
     same(talk.answer("b", QUESTION), 0, "the exit status")
     same(room.fake.ended, ["b"], "the sessions that were ended")
 
@@ -427,9 +437,12 @@ def every_call_ends(room):
         room.call("login.cancel", login_id=login["login_id"])
         room.fake.scripts.clear()
     room.sign_in()
-    for status in (401, 403, 404, 409, 419, 422, 429, 500, 503):
+    for status in (403, 404, 409, 419, 422, 429, 500, 503, 401):
+        asked = room.fake.count("GET", SESSIONS)
         room.fake.script("GET", SESSIONS, Answer.json(status, {"message": "no"}))
-        room.refused("account.sessions", account=room.name)
+        refusal = room.refused("account.sessions", account=room.name)
+        must(room.fake.count("GET", SESSIONS) > asked, f"the server was not asked before {refusal}")
+        same(refusal.reason == "login_required", status == 401, f"whether {status} asks for a login ({refusal})")
         room.fake.scripts.clear()
 
 

@@ -1,12 +1,14 @@
 """Zephr: a start at an identity provider, a registration of new people, a session in place of a token."""
 
 import json
+import re
 import urllib.parse
 
 from cases import case
 from fakes.server import DROP, Answer
 from fakes.zephr import IDENTIFIER, SESSION, Zephr
 from grantd_testing import free_ports, wait_until
+from grantd_testing.places import ROOT
 from rig import Scene, must, same
 
 # The hints of docs/errors.md, which fit no failure in particular.
@@ -63,6 +65,13 @@ def sign_in(news):
     same(token.get("access_token"), None, "access_token of a session")
     same(token.get("expires_at"), None, "expires_at of a session whose end is not known")
     must(news.fake.count("GET", news.path("profile")) > 0, "the profile did not verify the session")
+
+
+@case(News, "zephr.page_names_callback", "ZEPHR-06")
+def page_names_callback(news):
+    said = (ROOT / "docs" / "providers" / "zephr.md").read_text()
+    must(re.search(r"/zephr/oauth/\S+/ios/callback", said),
+         "docs/providers/zephr.md does not say that SITE/zephr/oauth/<provider>/ios/callback is to be registered")
 
 
 @case(OtherPrefix, "zephr.prefix", "ZEPHR-01")

@@ -30,7 +30,6 @@ class Dropbox(OAuthFake):
         self.redirect = redirect
         self.denies = False
         self.lifetime = LIFETIME
-        # Whether answers in the fragment or in the query are wanted is up to `response_type`.
         self.revoked = 0
 
     # The web.
@@ -56,8 +55,8 @@ class Dropbox(OAuthFake):
         if self.denies:
             return {"error_description": DENIAL, "error": "access_denied"} | state
         if values["response_type"] == "token":
-            grant = Code(KEY, self.redirect)
-            return {"access_token": self.new_access(grant), "token_type": "bearer", "uid": UID, "account_id": ACCOUNT} | state
+            token = self.new_access(Code(KEY, self.redirect), self.lifetime)
+            return {"access_token": token, "token_type": "bearer", "uid": UID, "account_id": ACCOUNT} | state
         offline = self.offline(values.get("token_access_type"))
         return {"code": self.new_code(Code(KEY, self.redirect, self.challenge(values), offline=offline))} | state
 
@@ -91,7 +90,7 @@ class Dropbox(OAuthFake):
             kind, _, nonce = values["state"].partition(":")
             if kind != "oauth2" or not nonce:
                 self.refuse(f"state is {values['state']!r}, not oauth2:<nonce>")
-            token = self.new_access(Code(KEY, TOKEN_REDIRECT))
+            token = self.new_access(Code(KEY, TOKEN_REDIRECT), self.lifetime)
             return self.connect(oauth_token="", oauth_token_secret=token, uid=UID, state=values["state"])
         code = self.app_code(values)
         if answer == "old":
@@ -134,11 +133,12 @@ class Dropbox(OAuthFake):
 
     def bare(self, grant):
         """What a refresh is answered: no refresh token."""
-        return {"access_token": self.new_access(grant), "token_type": "bearer", "expires_in": self.lifetime}
+        return {"access_token": self.new_access(grant, self.lifetime), "token_type": "bearer", "expires_in": self.lifetime}
 
-    def holder(self, request):
+    def authorized(self, request):
+        """The grant of the request's token."""
         self.empty_query(request)
-        grant = self.access.get(request.bearer)
+        grant = self.holder(request.bearer)
         if grant is None:
             if request.bearer is None:
                 self.refuse("it has no Authorization: Bearer", status=401)
@@ -147,7 +147,7 @@ class Dropbox(OAuthFake):
 
     def revoke(self, request):
         self.empty_body(request)
-        grant = self.holder(request)
+        grant = self.authorized(request)
         # The whole grant ends.
         self.access = {token: one for token, one in self.access.items() if one is not grant}
         self.refresh_tokens = {token: one for token, one in self.refresh_tokens.items() if one is not grant}
@@ -155,7 +155,7 @@ class Dropbox(OAuthFake):
         return Answer.json(200, None)
 
     def current_account(self, request):
-        self.holder(request)
+        self.authorized(request)
         return Answer.json(200, {"account_id": ACCOUNT, "email": "ada@example.com"})
 
     def other_code(self):

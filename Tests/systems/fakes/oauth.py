@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import re
 import secrets
+import time
 
 from .server import Answer, Fake, Refusal
 
@@ -33,6 +34,8 @@ class OAuthFake(Fake):
         super().__init__()
         # Codes that may be used; those that were. Access tokens that are good; refresh tokens that are good.
         self.codes, self.spent, self.access, self.refresh_tokens = {}, set(), {}, {}
+        # When access tokens end, by the clock of time.monotonic.
+        self.ends = {}
         # The challenges that logins came with, in order.
         self.challenges = []
 
@@ -89,10 +92,14 @@ class OAuthFake(Fake):
         except Over:
             return Answer.json(400, {"error": "invalid_grant", "error_description": "the grant has ended"})
 
-    def new_access(self, grant):
+    def new_access(self, grant, lifetime):
         token = secrets.token_urlsafe(16)
-        self.access[token] = grant
+        self.access[token], self.ends[token] = grant, time.monotonic() + lifetime
         return token
+
+    def holder(self, token):
+        """The grant of an access token that is good now, or None."""
+        return self.access.get(token) if self.ends.get(token, 0) > time.monotonic() else None
 
     def new_refresh(self, grant):
         token = secrets.token_urlsafe(16)

@@ -44,6 +44,7 @@ class SevenPass(OAuthFake):
         # Settings.
         self.body = "form"
         self.rotates = False
+        self.lifetime = LIFETIME
         self.denies = None
         # How the other program answers: `web` in the query, `native` in the fragment.
         self.bridge = None
@@ -149,8 +150,8 @@ class SevenPass(OAuthFake):
         return {"client_id": CLIENT} | self.parameters(list(values.items()), names, ("client_id", "scope"), "body")
 
     def answer(self, grant, refresh=None, is_refresh=False):
-        access = self.new_access(grant)
-        body = {"access_token": access, "token_type": "Bearer", "expires_in": LIFETIME,
+        access = self.new_access(grant, self.lifetime)
+        body = {"access_token": access, "token_type": "Bearer", "expires_in": self.lifetime,
                 "id_token": self.id_token(grant, access, is_refresh)}
         if grant.offline:
             body["refresh_token"] = refresh or self.new_refresh(grant)
@@ -188,7 +189,7 @@ class SevenPass(OAuthFake):
     def protected(self, request, body):
         if request.bearer is None:
             self.refuse("it has no Authorization: Bearer", status=401)
-        if request.bearer not in self.access:
+        if not self.holder(request.bearer):
             return Answer.json(401, {"error": "invalid_token"}, [("WWW-Authenticate", 'Bearer error="invalid_token"')])
         return Answer.json(200, body)
 

@@ -94,7 +94,7 @@ class Uber(OAuthFake):
 
     def answer(self, grant, refresh):
         scope = grant.scope.split(" ")
-        body = {"access_token": self.new_access(grant), "refresh_token": refresh,
+        body = {"access_token": self.new_access(grant, LIFETIME), "refresh_token": refresh,
                 "expires_in": str(LIFETIME) if self.lifetime_as_text else LIFETIME,
                 "scope": scope if self.scope_as_array else " ".join(scope)}
         return Answer.json(200, body | ({} if self.token_type is ABSENT else {"token_type": self.token_type}))
@@ -102,6 +102,6 @@ class Uber(OAuthFake):
     def me(self, request):
         if request.bearer is None:
             self.refuse("it has no Authorization: Bearer", status=401)
-        if request.bearer not in self.access:
+        if not self.holder(request.bearer):
             return Answer.json(401, {"code": "unauthorized"})
         return Answer.json(200, {"first_name": "Ada"})

@@ -38,7 +38,7 @@ class Zephr(Fake):
         self.lifetime = 86400
         # Devices that were told by cookie, sign-ins under way, registrations that wait, sessions that are good.
         self.devices, self.states, self.state_keys = set(), {}, set()
-        self.sessions = {}
+        self.sessions, self.ends = {}, {}
         self.registered = []
         self.logouts = []
 
@@ -93,6 +93,7 @@ class Zephr(Fake):
 
     def new_session(self):
         session = str(uuid.uuid4())
+        self.ends[session] = time.time() + self.lifetime
         self.sessions[session] = {"user_id": "u-17", "identifiers": {"email_address": IDENTIFIER}}
         return session
 
@@ -137,7 +138,7 @@ class Zephr(Fake):
         self.empty_query(request)
         self.empty_body(request)
         session = self.signed_in(request)
-        if session not in self.sessions:
+        if self.ends.get(session, 0) < time.time() or session not in self.sessions:
             return Answer.json(401, {"message": "unauthorized"})
         return Answer.json(200, self.sessions[session])
 
