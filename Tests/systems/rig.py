@@ -1,4 +1,4 @@
-"""What a case runs on: one grantd for all cases, a fake of the case's own, a person with a browser, and grantctl."""
+"""What a case runs on: one grantd for all cases, a fake of the case's own, a browser, and grantctl."""
 
 import contextlib
 import dataclasses
@@ -84,8 +84,12 @@ class Stage:
             return BlockingClient(self.daemon.socket, ANSWER_SECONDS)
 
     def reconnect(self):
-        """A connection without the answers that an earlier case did not read."""
+        """A connection without the answers that an earlier case did not read; Wrong where grantd has ended."""
         self.client.close()
+        if self.daemon.process.status is not None:
+            ended = f"grantd ended with {self.daemon.process.status}: {self.daemon.last_lines(3)}"
+            self.start()
+            raise Wrong(ended)
         self.client = wait_until(self.connect, START_SECONDS, "grantd listens", PAUSE_SECONDS)
 
     def restart(self):
@@ -129,7 +133,7 @@ class Stage:
         return done.returncode, done.stdout + done.stderr
 
 
-class Person:
+class Browser:
     """A browser that keeps cookies and follows redirects, until one leads to a scheme of an application."""
 
     def __init__(self):
@@ -235,7 +239,7 @@ class Scene:
 
     def __init__(self, stage, name):
         self.stage, self.name = stage, name.replace(".", "-").replace("_", "-")
-        self.person, self.open_ones = Person(), contextlib.ExitStack()
+        self.browser, self.open_ones = Browser(), contextlib.ExitStack()
         # Words of refusals that this case wants.
         self.expected = []
         self.prepare()
@@ -313,7 +317,7 @@ class Scene:
 
     def finish(self, login, kind="manual"):
         """The person signs in at the address of that kind."""
-        return self.bring(login, self.person.open(self.url(login, kind)))
+        return self.bring(login, self.browser.open(self.url(login, kind)))
 
     def sign_in(self, account=None, **params):
         """A whole login; the account."""
@@ -344,12 +348,12 @@ class Scene:
         self.open_ones.callback(made.close)
         return made
 
-    def sign_in_at_terminal(self, *options, begin=()):
+    def sign_in_at_terminal(self, *options):
         """`grantctl login` at a terminal, up to where the address was pasted."""
-        talk = self.dialogue("login", self.name, "--manual", *begin, *options)
+        talk = self.dialogue("login", self.name, "--manual", *options)
         talk.until("http://")
         url = wait_until(lambda: (talk.read(0.05), self.printed_url(talk))[1], DIALOGUE_SECONDS, "grantctl prints an address")
-        talk.type(self.person.open(url))
+        talk.type(self.browser.open(url))
         return talk
 
     def printed_url(self, talk):

@@ -16,6 +16,8 @@ TOKEN, REVOKE, CURRENT = "/oauth2/token", "/2/auth/token/revoke", "/2/users/get_
 
 
 class Dropbox(OAuthFake):
+    """The provider, and its application (`open_app`)."""
+
     client_id = KEY
     routes = {
         ("GET", "/oauth2/authorize"): "authorize",

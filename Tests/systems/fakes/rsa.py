@@ -16,6 +16,8 @@ def encode(data):
 
 
 class Key:
+    """A key for signatures, the same for the same seed."""
+
     def __init__(self, seed):
         self.kid = f"key-{seed}"
         chance = random.Random(seed)

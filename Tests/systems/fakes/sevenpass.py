@@ -24,6 +24,8 @@ BROWSER = "op_browser"
 
 
 class SevenPass(OAuthFake):
+    """The provider. `redirect` is the registered redirect URI."""
+
     client_id = CLIENT
     routes = {
         ("GET", "/.well-known/openid-configuration"): "discovery",

@@ -22,6 +22,8 @@ def page(product):
 
 
 class Uber(OAuthFake):
+    """The provider. `redirect` is the registered redirect URI."""
+
     client_id = CLIENT
     routes = {("GET", page(product)): "authorize" for product in PRODUCTS} | {
         ("POST", PAR): "push", ("POST", TOKEN): "token", ("GET", ME): "me"}

@@ -19,6 +19,8 @@ ABSENT = object()
 
 
 class Vms(Fake):
+    """The server. `redirect` is the callback address of the operator's choice, up to its query."""
+
     routes = {
         ("GET", BASIC): "basic",
         ("GET", SIGN_IN_URL): "sign_in_url",

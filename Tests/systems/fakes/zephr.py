@@ -14,6 +14,8 @@ IDENTIFIER = "ada@example.com"
 
 
 class Zephr(Fake):
+    """The site and its identity providers. `redirect` is where a sign-in ends."""
+
     def __init__(self, redirect, prefix="/blaize"):
         self.prefix, self.redirect = prefix, redirect
         self.routes = {
