@@ -109,7 +109,7 @@ struct SystemNoiseTests {
       #expect(Cookies.isValue(issued.tokens.accessToken.exposed))
       #expect(issued.tokens.expiresIn.map { $0 > .zero && $0 <= .seconds(3650 * 86_400) } ?? true)
     case .action(.sessionLimit(_, let sessions), let memory):
-      #expect(!sessions.isEmpty && sessions.allSatisfy { !$0.id.isEmpty })
+      #expect(sessions.allSatisfy { !$0.id.isEmpty } && (!sessions.isEmpty || memory["key"] != nil))
       #expect(memory["key"] != nil || memory["code"] != nil)
     case .action(.registration, let memory): #expect(memory["state_key"] != nil)
     }

@@ -46,9 +46,16 @@ struct VMSProviderTests {
     #expect(talk.sent.count == 1)
   }
 
-  @Test("is it available: a server that does not say is asked for its address all the same")
-  func silent() throws {
-    #expect(throws: Never.self) { try Self.authorization(vms(), loginRequest(), answer("{}"), Self.page).0.get() }
+  @Test(
+    "is it available: nothing but true says so",
+    arguments: [
+      "{}", #"{"is_external_auth_enabled":null}"#, #"{"is_external_auth_enabled":0}"#,
+      #"{"is_external_auth_enabled":1}"#, #"{"is_external_auth_enabled":"true"}"#,
+    ])
+  func silent(body: String) throws {
+    let (result, talk) = Self.authorization(vms(), loginRequest(), answer(body), Self.page)
+    #expect(throws: ProviderFailure.unsupported(message: VMSProvider.disabled)) { try result.get() }
+    #expect(talk.sent.count == 1)
   }
 
   @Test(
@@ -120,7 +127,7 @@ struct VMSProviderTests {
   static let addresses: [(address: String, claim: CallbackClaim)] = [
     ("cameras://sign-in?code=abc", .unnamed), ("CAMERAS://sign-in?code=abc&x=1", .unnamed),
     ("cameras://sign-in?code=abc&state=s", .foreign), ("cameras://sign-in#state=s", .foreign),
-    ("cameras://sign-in/x?code=abc", .foreign), ("cameras://other?code=abc", .foreign),
+    ("cameras://sign-in/x?code=abc", .unnamed), ("cameras:/other?code=abc", .unnamed), ("cameras:?code=abc", .unnamed),
     ("other://sign-in?code=abc", .foreign), ("cameras://sign-in", .refused(.neitherCodeNorError)),
     ("cameras://sign-in?code=", .refused(.neitherCodeNorError)),
     ("cameras://sign-in?code=a&code=b", .refused(.duplicateParameter("code"))),
@@ -130,7 +137,7 @@ struct VMSProviderTests {
     ),
   ]
 
-  @Test("callback: it is the one pending login's where it comes to its address with a code", arguments: addresses)
+  @Test("callback: it is the one pending login's where it comes with a code and the scheme", arguments: addresses)
   func claims(address: String, claim: CallbackClaim) {
     #expect(vms().claim(ReturnedAddress(address), login: systemLogin()) == claim)
     #expect(vms().authorizationTraits.correlation == .singleLogin)

@@ -52,6 +52,13 @@ struct VMSSessionTests {
     #expect(Self.exchange(vms(), answer(body, status: 419)).0.failure.map(name) == "denied")
   }
 
+  @Test("session limit: with a key, and no session named, the login waits and can go on by the key")
+  func keyAlone() throws {
+    let (result, _) = Self.exchange(vms(), answer(#"{"sessions_limit":2,"sessions":[],"key":"k"}"#, status: 419))
+    let (action, memory) = try #require(result.action)
+    #expect(action == .sessionLimit(limit: 2, sessions: []) && memory["key"] == "k")
+  }
+
   @Test("session limit: a key that is the code itself, taken out of the answer as an echo, is the code")
   func echoedCode() throws {
     let (result, _) = Self.exchange(vms(), Self.limit(key: HTTPResponse.redacted))

@@ -83,6 +83,8 @@ extension Logins {
     case nil:
       throw .invalidParams(
         "the login waits for a person to sign in, and for nothing more", hint: "Wait for it with `login.wait`.")
+    case .sessionLimit(_, let sessions) where sessions.isEmpty && params.session_id == nil && params.attributes == nil:
+      return .again
     case .sessionLimit(_, let sessions):
       guard let id = params.session_id, params.attributes == nil else {
         throw .invalidParams("params.session_id: expected the session to replace, and nothing else")
@@ -94,10 +96,13 @@ extension Logins {
       }
       return .session(id)
     case .registration:
-      guard let attributes = params.attributes, !attributes.isEmpty, params.session_id == nil else {
+      guard params.session_id == nil else {
         throw .invalidParams("params.attributes: expected what the provider wants to know, and nothing else")
       }
-      let members = attributes.sorted { $0.key < $1.key }.map { BrokerAPI.JSON.Member(name: $0.key, value: $0.value) }
+      // Without any the provider says what it wants.
+      let members = (params.attributes ?? [:]).sorted { $0.key < $1.key }.map {
+        BrokerAPI.JSON.Member(name: $0.key, value: $0.value)
+      }
       return .attributes(Data(BrokerAPI.JSON.object(members).serialized()))
     }
   }
@@ -108,7 +113,8 @@ extension Logins {
       let allowed = limit.map { " (\($0))" } ?? ""
       return LoginActionView(
         kind: .sessionLimit,
-        message: "as many sessions are open as the provider allows\(allowed): choose the one to replace",
+        message: "as many sessions are open as the provider allows\(allowed): "
+          + (sessions.isEmpty ? "it names none of them. End one there, then go on" : "choose the one to replace"),
         sessions_limit: limit, sessions: sessions.map(SessionView.init))
     case .registration(let identifier):
       let who = identifier.map { " of \($0.prefix(256))" } ?? ""

@@ -71,12 +71,13 @@ extension Logins {
   func checkAlone(_ provider: any Provider, caller: Caller) throws(RPCError) {
     let traits = provider.authorizationTraits
     guard traits.correlation == .singleLogin else { return }
-    let own = try addresses.registeredRedirectURI(traits).rawValue
+    let own = try place(of: traits)
     let other = table.all.first { login in
       guard login.endedAt == nil else { return false }
       // Two providers at one address cannot be told apart either.
       let isAlike = providers[login.saved.provider]?.provider.authorizationTraits.correlation == .singleLogin
-      return login.saved.provider == provider.name || isAlike && login.saved.redirectURI == own
+      return login.saved.provider == provider.name
+        || isAlike && (try? RedirectURI(login.saved.redirectURI)).map(Self.place) == own
     }
     if let other {
       // Whoever has the login waits for nobody.
@@ -95,6 +96,13 @@ extension Logins {
       "only one login at provider \(provider.name) may wait at a time, and it is the turn of \(first)",
       hint: "Start it again in a few seconds.", retryAfter: LoginTurns.interval.inSeconds)
   }
+
+  /// What callbacks of logins that are not named have in common: their address, or its private-use scheme.
+  func place(of traits: AuthorizationTraits) throws(RPCError) -> String {
+    Self.place(try addresses.registeredRedirectURI(traits))
+  }
+
+  private static func place(_ uri: RedirectURI) -> String { uri.isWeb ? uri.rawValue : "\(uri.scheme):" }
 
   func waitsAlready(_ other: SavedLogin, caller: Caller) -> RPCError {
     // Only the user that started a login may know its id.

@@ -123,7 +123,7 @@ extension Logins {
     try checkAlone(provider, caller: caller)
     table[id] = Login(saved: saved, phase: .pending, isOfThisRun: true, holder: caller.holder)
     if provider.authorizationTraits.correlation == .singleLogin {
-      table.turns.started(caller.holder, at: try addresses.registeredRedirectURI(provider.authorizationTraits).rawValue)
+      table.turns.started(caller.holder, at: try place(of: traits))
     }
     do throws(StoreError) {
       try await journal.commit([.putLogin(saved)])

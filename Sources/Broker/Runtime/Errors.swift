@@ -36,7 +36,7 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCErr
   case .ended, .requestRefused, .invalid: return RPCError(.providerError, message, oauth: oauth)
   case .rejected(let rejection):
     return RPCError(
-      .registrationRejected, message, hint: "Mend what it names, and send it again.",
+      .registrationRejected, message, hint: rejection.hint ?? "Correct what it names, and send it again.",
       detail: rejection.code, fields: rejection.fields.isEmpty ? nil : rejection.fields)
   case .tokenRefused:
     return RPCError(

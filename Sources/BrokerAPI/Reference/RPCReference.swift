@@ -36,8 +36,8 @@ public enum RPCReference {
       and has at most \(Incoming.maximumValues) JSON values. More values, or a longer batch, are
       answered by one error with the id null. A connection with too many requests in
       flight is read again when some have finished; one that stays idle or leaves a
-      line unfinished is closed. The connections of a user or unit that has used up its
-      share of memory, lines or bytes a second are not read until there is room.
+      line unfinished is closed. The connections of a user or unit that has used up
+      its share of memory, lines or bytes a second are not read until there is room.
       `broker.status` counts that (`held_back`). Valid requests are answered as
       usual, only later; a line that is no request gets `rate_limited`.
     - **Errors** carry `data.reason`, a word to branch on, and `data.hint`, what a

@@ -15,7 +15,7 @@ extension Provider {
     case "external/auth/callback": return .vmsLogin
     case "logout": return .vmsLogout
     case "sessions": return .vmsSessions
-    case "user": return .vmsUser
+    case "users/self": return .vmsUser
     case let rest: return rest.hasPrefix("sessions/") ? .vmsSession : nil
     }
   }

@@ -66,6 +66,8 @@ public struct ProviderSession: Sendable, Equatable, Codable {
 public enum LoginInput: Sendable {
   /// The session to replace.
   case session(String)
+  /// The provider named no session: one may have ended meanwhile.
+  case again
   /// A JSON object: what the provider wants to know.
   case attributes(Data)
 }
@@ -78,11 +80,14 @@ public struct Rejection: Sendable, Equatable {
   public var message: String
   /// By field, what is wrong with it, as the provider says.
   public var fields: [String: [String]]
+  /// What the person does next; nil: correct it and send it again.
+  public var hint: String?
 
-  public init(code: String, message: String, fields: [String: [String]] = [:]) {
+  public init(code: String, message: String, fields: [String: [String]] = [:], hint: String? = nil) {
     self.code = code
     self.message = message
     self.fields = fields
+    self.hint = hint
   }
 }
 

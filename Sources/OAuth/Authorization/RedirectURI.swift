@@ -30,6 +30,9 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
 
   public var scheme: String { uri.scheme.lowercased() }
 
+  /// Whether browsers get there by themselves.
+  public var isWeb: Bool { ["http", "https"].contains(scheme) }
+
   /// The host in lower case; IPv6 literals keep their brackets.
   public var host: String? { uri.host?.lowercased() }
 

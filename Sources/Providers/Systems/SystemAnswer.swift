@@ -47,9 +47,12 @@ extension HTTPResponse {
   /// What the system says to people.
   var words: String? {
     let members = members
-    let own = ["message", "error_message", "error_description", "error", "detail", "errors"].lazy
+    let own = ["message", "error_message", "error_description", "error", "detail"].lazy
       .compactMap { members.text($0) }.first
-    return own?.printable(limit: Self.longestWords)
+    // Usually an object of fields.
+    let errors = members.text("errors").flatMap { $0 == own ? nil : $0 }
+    let texts = [own, errors].compactMap(\.self)
+    return texts.isEmpty ? nil : texts.joined(separator: " ").printable(limit: Self.longestWords)
   }
 
   /// The status, and what the system says to people.

@@ -59,7 +59,7 @@ extension VMSProvider {
     // Some servers answer with nothing but the sessions.
     let list = members["sessions"] ?? value
     let sessions = Self.sessions(list)
-    guard !sessions.isEmpty else {
+    guard !sessions.isEmpty || members.text("key") != nil else {
       return .failed(
         .denied(message: "the server allows no more sessions, and names none that could be replaced (HTTP 419)"))
     }

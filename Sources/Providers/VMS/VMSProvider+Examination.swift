@@ -36,7 +36,7 @@ extension VMSProvider {
       return Finding(.endpoints, .failed(hint: hint), "\(place) answers \(message)")
     }
     let version = members.text("version").map { " \($0.printable(limit: 64))" } ?? ""
-    guard members["is_external_auth_enabled"]?.flag != false else {
+    guard Self.isEnabled(members) else {
       let hint = "Its operator can turn external login on; until then no login is possible here."
       return Finding(.endpoints, .failed(hint: hint), Self.disabled)
     }

@@ -11,7 +11,7 @@ extension VMSProvider {
       guard response.isSuccess, let members = response.json?.members else {
         return .failed(unavailable(response))
       }
-      if members["is_external_auth_enabled"]?.flag == false {
+      guard Self.isEnabled(members) else {
         return .failed(.unsupported(message: Self.disabled))
       }
       return place(device, warnings + languageWarning(members))
@@ -19,6 +19,9 @@ extension VMSProvider {
   }
 
   static let disabled = "external login is disabled on this server"
+
+  /// Nothing but `true` says that external login is there.
+  static func isEnabled(_ members: [String: JSONValue]) -> Bool { members["is_external_auth_enabled"]?.flag == true }
 
   /// Whether the server has its texts in the configured language.
   private func languageWarning(_ members: [String: JSONValue]) -> [String] {
@@ -69,12 +72,13 @@ extension VMSProvider {
 
   // MARK: The callback
 
-  /// The server puts nothing into it that names a login: it is the one that waits.
+  /// The server puts nothing into it that names a login: it is the one that waits. Of an address with a private-use scheme
+  /// the scheme alone counts, since path and slashes vary between servers.
   public func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim {
     // A state is of another provider's login, whose code must not come here.
-    guard (try? RedirectURI(login.redirectURI)).map(callback.isAt) ?? false, callback.claimedState == nil else {
-      return .foreign
-    }
+    guard let own = try? RedirectURI(login.redirectURI), own.isWeb ? callback.isAt(own) : callback.scheme == own.scheme,
+      callback.claimedState == nil
+    else { return .foreign }
     switch callback.response {
     case .failure(let error): return .refused(error)
     case .success(let response):
@@ -136,10 +140,11 @@ extension VMSProvider {
   public func resume(
     _ login: SavedLogin, with input: LoginInput, metadata: ServerMetadata
   ) -> Step<LoginAnswer> {
-    guard case .session(let id) = input else {
-      return .failed(.invalid(message: "a session to replace is wanted, and nothing else", nil))
+    switch input {
+    case .session(let id): signIn(Attempt(login.memory), replacing: id)
+    case .again: signIn(Attempt(login.memory), replacing: nil)
+    case .attributes: .failed(.invalid(message: "a session to replace is wanted, and nothing else", nil))
     }
-    return signIn(Attempt(login.memory), replacing: id)
   }
 
   /// The key comes before the code: where there is one, the code is spent.

@@ -9,6 +9,20 @@ extension VMSProvider {
     return request
   }
 
+  /// The user's profile, which also tells whether the token lives.
+  public func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
+    let device = Self.device(of: grant)
+    return .send(request(.userinfo, "GET", ["users", "self"], device: device, token: token.accessToken)) {
+      response, _ in
+      guard response.isSuccess else { return .failed(refusedCall(response)) }
+      guard let user = response.json?.members else { return .failed(response.unusable("it is no JSON object")) }
+      return .done(
+        UserInfo(
+          subject: user.text("id") ?? grant.identity?.subject ?? "", name: user.text("name"),
+          username: user.text("login"), email: user.text("email"), claims: response.body))
+    }
+  }
+
   public func sessions(
     of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata
   ) -> Step<[ProviderSession]> {

@@ -45,6 +45,7 @@ public struct VMSProvider: Provider {
 
   public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {
     var metadata = ServerMetadata(issuer: "")
+    metadata.userinfoEndpoint = url(["users", "self"])
     metadata.revocationEndpoint = url(["logout"])
     metadata.grantTypesSupported = []
     return metadata

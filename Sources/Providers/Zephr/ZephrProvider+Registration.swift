@@ -44,9 +44,15 @@ extension ZephrProvider {
     default: return response.refusal
     }
     let words = ["user_exists": "this user exists already", "email_domain_blocked": "this e-mail domain is refused"]
+    let hints = [
+      "user_exists":
+        "Cancel this login, and sign in with the identity provider that the user signed up with (`--idp`).",
+      "email_domain_blocked": "Cancel this login, and sign in with an account that has another e-mail address.",
+    ]
     let message = response.words ?? words[code] ?? "the attributes are refused"
     return .rejected(
-      Rejection(code: code, message: "\(message) (HTTP \(response.status))", fields: response.fields))
+      Rejection(code: code, message: "\(message) (HTTP \(response.status))", fields: response.fields, hint: hints[code])
+    )
   }
 
   /// The person is registered: only a session that the server does not know after all is no success.

@@ -34,6 +34,8 @@ public struct ZephrProvider: Provider {
     var authorization = settings.site.authorization
     authorization.correlation = settings.redirectsWithNonce ? .redirectURI : .singleLogin
     authorization.options.takesIdentityProvider = true
+    authorization.denialHint =
+      "The site refused this sign-in. Try another identity provider (`--idp`), or ask the site's operator."
     authorizationTraits = authorization
     var tokens = TokenTraits()
     tokens.credential = .session(cookie: settings.cookieName)

@@ -34,7 +34,7 @@ extension Fields {
       let result =
         switch step.result {
         // Only a person's browser can do that.
-        case "queued" where step.step == "end_session": "not yet"
+        case "opened": "in the browser"
         case "queued": "not yet, it is tried again by itself"
         case "unsupported": "the provider cannot do that"
         default: step.result

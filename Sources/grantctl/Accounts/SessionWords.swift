@@ -38,6 +38,41 @@ extension [SessionView] {
     return zip(times, used).min { $0.0 < $1.0 }?.1
   }
 
+  /// One that is not in use: of those the one that was used the longest time ago, where the provider says when.
+  func offline(besides replaced: Set<String>) -> SessionView? {
+    let idle = filter { $0.current != true && $0.online == false && !replaced.contains($0.session_id) }
+    return idle.oldest(besides: []) ?? idle.first
+  }
+
+  /// The session that a wish names: ``GivenAnswers/oldest``, ``GivenAnswers/offline`` or an ID.
+  ///
+  /// - Returns: its ID, or what is wrong with the wish.
+  func chosen(by wish: String, besides replaced: Set<String> = []) -> Result<String, Objection> {
+    let found: SessionView?
+    switch wish {
+    case GivenAnswers.oldest:
+      found = oldest(besides: replaced)
+      if found == nil {
+        return .failure(Objection("The provider does not say which session is the oldest: choose one by its ID."))
+      }
+    case GivenAnswers.offline:
+      found = offline(besides: replaced)
+      if found == nil {
+        return .failure(Objection("The provider says of no session that it is not in use: choose one by its ID."))
+      }
+    default:
+      found = first { $0.session_id == wish }
+      if found == nil { return .failure(Objection("No session \(Cell(wish).text) is open.")) }
+    }
+    return .success(found?.session_id ?? wish)
+  }
+
+  /// Why a wish cannot be met, for people.
+  struct Objection: Error {
+    let text: String
+    init(_ text: String) { self.text = text }
+  }
+
   /// `isNumbered`: each row begins with its number, from 1.
   func table(isNumbered: Bool, now: Int64) -> Table {
     let rows = enumerated().map { index, session in

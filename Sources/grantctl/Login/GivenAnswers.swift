@@ -3,12 +3,14 @@ import BrokerAPI
 
 /// What the command line answers ahead, where a login needs more of the person than to sign in.
 struct GivenAnswers: ParsableArguments {
+  /// The words of `replace_session` in the configuration.
   static let oldest = "oldest"
+  static let offline = "offline"
 
   @Option(
     name: [.customLong("replace-session"), .customLong("replace")],
     help: ArgumentHelp(
-      "Where too many sessions are open: replace this one, or the “oldest”.", valueName: "id"))
+      "Where too many sessions are open: replace this one, the “oldest”, or one that is “offline”.", valueName: "id"))
   var replaceSession: String?
   @Option(
     help: ArgumentHelp(

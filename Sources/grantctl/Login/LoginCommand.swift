@@ -125,10 +125,13 @@ struct LoginCommand: BrokerCommand {
     let browser = browserUid ?? BrowserOwner.invoker(shell.terminal)
     var places = SignInPlaces(shell: shell, isBrowserWanted: !noBrowser, qr: qr ?? .auto, namesAbsentApps: !app.isEmpty)
     places.otherUser = browser == shell.terminal.uid ? nil : browser
-    let flow = LoginFlow(
+    var flow = LoginFlow(
       shell: shell, client: try await shell.connect(), places: places,
       given: LoginAnswers(session: given.replaceSession, attributes: (try? given.attributes()) ?? [:]))
-    if let continued { return try await flow.resume(continued) }
+    if let continued {
+      flow.given.triesAgain = !shell.terminal.canAsk
+      return try await flow.resume(continued)
+    }
     guard let provider else { return }
     try await flow.run(params(provider, browser: browser))
   }

@@ -10,9 +10,13 @@ enum LoginStep: Sendable {
 
 /// What the command line answers ahead, and what the broker asked last.
 struct LoginAnswers: Sendable {
-  /// The ID of a session, or ``GivenAnswers/oldest``.
+  /// The ID of a session, ``GivenAnswers/oldest`` or ``GivenAnswers/offline``.
   var session: String?
   var attributes: [String: JSON] = [:]
+  /// The person has answered, with none maybe.
+  fileprivate var hasAttributes = false
+  /// Nobody can be asked, and the person has said that the login shall go on: once.
+  var triesAgain = false
   /// The login as the broker told it last.
   fileprivate(set) var last: JSON = .null
   /// Sessions that were replaced. Who finds one again has a provider that ends it later.
@@ -25,27 +29,26 @@ struct LoginAnswers: Sendable {
 
   /// Good once: what was refused would be refused again.
   fileprivate mutating func takeAttributes() -> [String: JSON]? {
-    defer { attributes = [:] }
-    return attributes.isEmpty ? nil : attributes
+    defer { (attributes, hasAttributes) = ([:], false) }
+    return attributes.isEmpty && !hasAttributes ? nil : attributes
+  }
+
+  fileprivate mutating func takeTry() -> Bool {
+    defer { triesAgain = false }
+    return triesAgain
   }
 
   /// The session to replace; nil where a person has to choose, after the words.
   fileprivate mutating func takeSession(of sessions: [SessionView]) -> (id: String?, words: String?) {
     guard let wish = session else { return (nil, nil) }
-    var id = wish
-    if wish == GivenAnswers.oldest {
-      guard let oldest = sessions.oldest(besides: replaced) else {
-        return (nil, "The provider does not say which session is the oldest: choose one by its ID.")
-      }
-      id = oldest.session_id
-    } else {
-      session = nil
-      guard sessions.contains(where: { $0.session_id == id }) else {
-        return (nil, "No session \(Cell(id).text) is open.")
-      }
+    // A word is good for each round, an ID for one.
+    if ![GivenAnswers.oldest, GivenAnswers.offline].contains(wish) { session = nil }
+    switch sessions.chosen(by: wish, besides: replaced) {
+    case .success(let id):
+      replaced.insert(id)
+      return (id, nil)
+    case .failure(let objection): return (nil, objection.text)
     }
-    replaced.insert(id)
-    return (id, nil)
   }
 }
 
@@ -72,6 +75,11 @@ extension LoginFlow {
       switch action.kind {
       case .sessionLimit:
         let sessions = action.sessions ?? []
+        if sessions.isEmpty {
+          guard answers.takeTry() else { return try ask(.again, action, answers) }
+          outcome = try await send(.init(login_id: id))
+          break
+        }
         let (session, words) = answers.takeSession(of: sessions)
         guard let session else {
           if let words { terminal.note(words) }
@@ -104,7 +112,8 @@ extension LoginFlow {
     case .session(let session):
       answers.session = session
     case .attributes(let attributes):
-      answers.attributes = attributes
+      (answers.attributes, answers.hasAttributes) = (attributes, true)
+    case .goOn: answers.triesAgain = true
     }
     return try await answer(answers.last, &answers)
   }
@@ -117,7 +126,7 @@ extension LoginFlow {
     let id = answers.last["login_id"]?.string ?? ""
     let isHere = terminal.canAsk
     if !shell.isJSON || isHere { present(action, isNumbered: isHere) }
-    guard isHere, action.kind != .sessionLimit || action.sessions?.isEmpty == false else {
+    guard isHere else {
       throw needsPerson(answers.last, id)
     }
     return .ask(question)
@@ -128,13 +137,18 @@ extension LoginFlow {
     terminal.note(message.prefix(1).uppercased() + message.dropFirst() + (message.hasSuffix(".") ? "" : "."))
     switch action.kind {
     case .sessionLimit:
+      guard action.sessions?.isEmpty == false else { return }
       let table = (action.sessions ?? []).table(isNumbered: isNumbered, now: shell.now)
       for line in table.lines(width: terminal.screen?.columns ?? 80, colour: terminal.isErrTTY && terminal.allowsColour)
       {
         terminal.note(line)
       }
     case .registration:
-      if isNumbered { terminal.note("Give what it asks for, such as first_name=Ada, each on a line of its own.") }
+      if isNumbered {
+        terminal.note(
+          "Give what it asks for, such as first_name=Ada, each on a line of its own. Without any it says what it wants."
+        )
+      }
     }
   }
 
@@ -214,7 +228,8 @@ extension LoginFlow {
     let command = "grantctl login --continue \(id)"
     switch login["action"]?["kind"]?.string.flatMap(LoginActionView.Kind.init(rawValue:)) {
     case .sessionLimit:
-      return "The login waits on: `\(command) --replace-session ID`, with one of the IDs."
+      if login["action"]?["sessions"]?.array?.isEmpty != false { return "Then go on with: `\(command)`" }
+      return "The login waits on: `\(command) --replace-session ID`, with one of the IDs, `oldest` or `offline`."
     case .registration: return "The login waits on: `\(command) --attribute NAME=VALUE`, once for each attribute."
     case nil: return "The login waits on: `\(command)`"
     }

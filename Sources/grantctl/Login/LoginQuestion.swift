@@ -4,6 +4,8 @@ import Foundation
 /// What a person is asked, line by line, so that a login can go on.
 enum LoginQuestion: Sendable {
   case session([SessionView])
+  /// Whether to go on, after the person has ended a session elsewhere.
+  case again
   case registration(RegistrationForm)
 
   enum Taken: Sendable {
@@ -11,11 +13,13 @@ enum LoginQuestion: Sendable {
     case again(String?)
     case session(String)
     case attributes([String: JSON])
+    case goOn
   }
 
   var prompt: String {
     switch self {
-    case .session(let sessions): "Replace which session? [1-\(sessions.count)] "
+    case .session(let sessions): "Replace which session? [1-\(sessions.count), oldest, offline] "
+    case .again: "Press Enter to go on: "
     case .registration(let form): form.prompt
     }
   }
@@ -23,10 +27,18 @@ enum LoginQuestion: Sendable {
   mutating func take(_ line: String) -> Taken {
     switch self {
     case .session(let sessions):
-      guard let number = Int(line.filter { !$0.isWhitespace }), sessions.indices.contains(number - 1) else {
-        return .again("Give the number of a session, from 1 to \(sessions.count).")
+      let wish = line.filter { !$0.isWhitespace }
+      if let number = Int(wish), sessions.indices.contains(number - 1) {
+        return .session(sessions[number - 1].session_id)
       }
-      return .session(sessions[number - 1].session_id)
+      guard !wish.isEmpty, Int(wish) == nil || sessions.contains(where: { $0.session_id == wish }) else {
+        return .again("Give the number of a session, from 1 to \(sessions.count), its ID, oldest or offline.")
+      }
+      switch sessions.chosen(by: wish) {
+      case .success(let id): return .session(id)
+      case .failure(let objection): return .again(objection.text)
+      }
+    case .again: return .goOn
     case .registration(var form):
       defer { self = .registration(form) }
       return form.take(line)
@@ -59,9 +71,7 @@ struct RegistrationForm: Sendable {
       if !text.isEmpty { attributes[name] = .string(text) }
       return .again(nil)
     }
-    guard !text.isEmpty else {
-      return attributes.isEmpty ? .again("There is nothing to send yet.") : .attributes(attributes)
-    }
+    guard !text.isEmpty else { return .attributes(attributes) }
     guard let (name, value) = NameValue.split(text), !Self.trimmed(name).isEmpty else {
       return .again("Write it as name=value.")
     }

@@ -39,10 +39,11 @@ struct LoginWatch: Sendable {
     var answers = flow.given
     var question: LoginQuestion?
     var isReading = reads
-    // An address was taken: what becomes of it the broker says.
-    var isHanded = false
+    // An address was taken: what becomes of it the broker says. What is typed after it answers what the broker asks then.
+    var handed = Handed.no
+    var (typed, isInputOver) = ([String](), false)
     for await happening in happenings {
-      let next: LoginStep
+      var next: LoginStep?
       switch happening {
       case .tick:
         if question == nil { progress.draw(now: shell.now) }
@@ -52,27 +53,35 @@ struct LoginWatch: Sendable {
         progress.end()
         next = try await flow.answer(result, &answers)
       case .typed(let line):
-        guard let asked = question else {
-          if await hand(line) { isHanded = true }
-          continue
+        if question != nil || handed == .done {
+          typed.append(line)
+        } else {
+          let result = await hand(line)
+          if result != .no { handed = result }
         }
-        next = try await flow.take(line, for: asked, &answers)
       case .inputEnded where question != nil: throw flow.needsPerson(answers.last, login.id)
       // A person who has come so far is not hurried.
-      case .expired where question != nil, .inputEnded where login.place?.isManual != true || isHanded: continue
+      case .expired where question != nil: continue
+      case .inputEnded where login.place?.isManual != true || handed != .no: isInputOver = true
       case .interrupted, .timedOut, .expired, .inputEnded: throw await ended(happening)
       }
-      switch next {
-      case .done(let result): return result
-      case .wait:
-        question = nil
-        tasks.append(Task { await pollAgain(feed) })
-      case .ask(let asked):
-        question = asked
-        terminal.write(.err, asked.prompt)
-        if !isReading { tasks.append(reading(feed)) }
-        isReading = true
-      }
+      repeat {
+        switch next {
+        case nil: break
+        case .done(let result): return result
+        case .wait:
+          question = nil
+          tasks.append(Task { await pollAgain(feed) })
+        case .ask(let asked):
+          question = asked
+          terminal.write(.err, asked.prompt)
+          if !isReading { tasks.append(reading(feed)) }
+          isReading = true
+        }
+        guard let asked = question, !typed.isEmpty else { break }
+        next = try await flow.take(typed.removeFirst(), for: asked, &answers)
+      } while true
+      if question != nil, isInputOver { throw flow.needsPerson(answers.last, login.id) }
     }
     throw Failure(.interrupted, "interrupted")
   }
@@ -140,29 +149,38 @@ struct LoginWatch: Sendable {
     await poll(client, nil, feed)
   }
 
-  /// Hands a pasted address over; whether the login goes on by it. A wrong one changes nothing: the person may paste
-  /// another.
-  private func hand(_ line: String) async -> Bool {
+  /// What became of a pasted address.
+  private enum Handed {
+    /// It changes nothing: the person may paste another.
+    case no
+    /// It leads on to another page, whose address may be pasted.
+    case leadsOn
+    case done
+  }
+
+  /// Hands a pasted address over.
+  private func hand(_ line: String) async -> Handed {
     let address = line.filter { !$0.isWhitespace }
-    guard !address.isEmpty else { return false }
+    guard !address.isEmpty else { return .no }
     do throws(SocketClientError) {
       let taken = try await flow.client.call(LoginHandleCallback.self, .init(url: address), timeout: Shell.patience)
       if let next = taken.next_url {
         let user = flow.places.otherUser
-        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "go on", of: user) { return true }
+        if flow.places.isBrowserWanted, await shell.openBrowser(next, to: "go on", of: user) { return .leadsOn }
         shell.show(next, to: "go on")
+        return .leadsOn
       } else if !taken.handled {
         terminal.note("That address belongs to no login here. Copy the whole address, and paste it again.")
-        return false
+        return .no
       }
-      return true
+      return .done
     } catch {
       switch error {
       // The login itself has ended: `login.wait` says how.
-      case .rpc(let error) where ExitStatus(error) == .loginFailed: return true
+      case .rpc(let error) where ExitStatus(error) == .loginFailed: return .done
       case .rpc, .timedOut, .malformed, .disconnected, .notRunning, .permissionDenied, .foreignServer:
         terminal.note("That address was not taken: \(SafeText.line(error.description))")
-        return false
+        return .no
       }
     }
   }

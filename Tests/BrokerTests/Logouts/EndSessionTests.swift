@@ -20,7 +20,7 @@ import Testing
 
   private func logout(_ rig: Rig) async throws -> [String: String] {
     let result = try await rig.call(AccountLogout.self, .init(account: "work", revoke: false, end_session: true))
-    #expect(result.steps.map { "\($0.step) \($0.result)" } == ["end_session queued", "forget done"])
+    #expect(result.steps.map { "\($0.step) \($0.result)" } == ["end_session opened", "forget done"])
     let items = result.end_session_url.flatMap { URLComponents(string: $0) }?.queryItems ?? []
     return Dictionary(items.map { ($0.name, $0.value ?? "") }, uniquingKeysWith: { $1 })
   }

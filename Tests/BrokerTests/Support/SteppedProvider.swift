@@ -63,7 +63,7 @@ struct SteppedProvider: Provider {
   func resume(_ login: SavedLogin, with input: LoginInput, metadata: ServerMetadata) -> Step<LoginAnswer> {
     switch input {
     case .session(let id): ask(["code": login.memory["code"]?.exposed ?? "", "session_id": id], login)
-    case .attributes: ask(["code": login.memory["key"]?.exposed ?? ""], login)
+    case .attributes, .again: ask(["code": login.memory["key"]?.exposed ?? ""], login)
     }
   }
 

@@ -103,7 +103,7 @@ extension TestClient {
       #expect(answer.status == 200 && user["login"] == "alice" && user["phone"] != nil)
       #expect(user["can_update_password"] == false && user["permissions"] != nil && user["token"] == nil)
       let token = try #require(answer.json?["access_token"]?.string)
-      #expect(await client.vms(.GET, "user", token: token)?.json?["name"] == "Alice Example")
+      #expect(await client.vms(.GET, "users/self", token: token)?.json?["name"] == "Alice Example")
       #expect(await client.vmsLogin(["code": .string(code)])?.status == 422)
       let bob = await client.vmsLogin(["code": .string(await client.vmsCode(of: "bob"))])?.json
       #expect(bob?["user"]?["phone"] == nil && bob?["user"]?["login"] == "bob")
@@ -132,14 +132,14 @@ extension TestClient {
       #expect(await client.set(["vms_token_ttl": 60]))
       let answer = await client.vmsLogin(["code": .string(await client.vmsCode())])
       let token = answer?.json?["access_token"]?.string ?? ""
-      #expect(await client.vms(.GET, "user", token: token)?.status == 200)
+      #expect(await client.vms(.GET, "users/self", token: token)?.status == 200)
       clock.advance(61)
-      #expect(await client.vms(.GET, "user", token: token)?.status == 401)
+      #expect(await client.vms(.GET, "users/self", token: token)?.status == 401)
       #expect(await client.set(["vms_token_ttl": 0]))
-      #expect(await client.vms(.GET, "user", token: token)?.status == 200)
+      #expect(await client.vms(.GET, "users/self", token: token)?.status == 200)
       let ended = try server.revoke(user: "alice")
       #expect(ended == 1)
-      #expect(await client.vms(.GET, "user", token: token)?.status == 401)
+      #expect(await client.vms(.GET, "users/self", token: token)?.status == 401)
     }
   }
 

@@ -38,10 +38,9 @@ import Testing
       async let status = broker.run(["login", "paper"], recorder) { $0.canAsk = true }
       #expect(await eventually { recorder.err.hasSuffix("name=value (an empty line sends): ") })
       #expect(recorder.err.contains("The provider wants to know more of ada@example.com.\n"))
-      for line in ["", "rubbish", " =x", "first_name = A ", "town=Köln", ""] { recorder.type(line) }
+      for line in ["rubbish", " =x", "first_name = A ", "town=Köln", ""] { recorder.type(line) }
       #expect(await eventually { recorder.err.hasSuffix("age: ") })
-      #expect(
-        recorder.err.contains("There is nothing to send yet.\n") && recorder.err.contains("Write it as name=value."))
+      #expect(recorder.err.contains("Write it as name=value."))
       #expect(
         recorder.err.contains(
           """

@@ -72,7 +72,7 @@ import UnixSocket
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
       let recorder = Recorder()
       async let status = broker.run(["login", "vms", "work"], recorder) { $0.canAsk = true }
-      #expect(await eventually { recorder.err.hasSuffix("Replace which session? [1-2] ") })
+      #expect(await eventually { recorder.err.hasSuffix("Replace which session? [1-2, oldest, offline] ") })
       #expect(
         recorder.err.contains(
           """
@@ -85,8 +85,9 @@ import UnixSocket
 
           """))
       for line in ["", "0", "3", "seven", " 2 "] { recorder.type(line) }
-      #expect(await eventually { recorder.err.hasSuffix("Replace which session? [1-1] ") })
-      #expect(recorder.err.contains("Give the number of a session, from 1 to 2.\n"))
+      #expect(await eventually { recorder.err.hasSuffix("Replace which session? [1-1, oldest, offline] ") })
+      #expect(recorder.err.contains("Give the number of a session, from 1 to 2, its ID, oldest or offline.\n"))
+      #expect(recorder.err.contains("No session seven is open.\n"))
       #expect(recorder.err.contains("this one"))
       recorder.type("1")
       #expect(try await status == .success)
@@ -107,7 +108,7 @@ import UnixSocket
   @Test(
     "--replace-session answers without asking",
     arguments: [
-      (["7"], [two], ["7"]), (["oldest"], [two], ["9"]),
+      (["7"], [two], ["7"]), (["oldest"], [two], ["9"]), (["offline"], [two], ["9"]),
       // The own one stays; each is replaced once; milliseconds are no years.
       (["oldest"], [three, three], ["9", "8"]),
     ] as [([String], [JSON], [String])])
@@ -129,6 +130,10 @@ import UnixSocket
         ["--replace-session", "oldest"], limit([session("7")]),
         "The provider does not say which session is the oldest: choose one by its ID."
       ),
+      (
+        ["--replace-session", "offline"], limit([session("7")]),
+        "The provider says of no session that it is not in use: choose one by its ID."
+      ),
     ] as [([String], JSON, String)])
   func unattended(options: [String], state: JSON, note: String) async throws {
     let waiting = Waiting([state])
@@ -142,7 +147,7 @@ import UnixSocket
         plain.err.hasSuffix(
           """
           grantctl: as many sessions are open as the provider allows (2)
-            The login waits on: `grantctl login --continue L1 --replace-session ID\(socket)`, with one of the IDs.
+            The login waits on: `grantctl login --continue L1 --replace-session ID\(socket)`, with one of the IDs, `oldest` or `offline`.
 
           """))
       #expect(waiting.sent.isEmpty && !broker.methods.contains("login.cancel"))
@@ -151,6 +156,63 @@ import UnixSocket
       #expect(error?["data"]?["reason"] == "action_required" && error?["data"]?["login"] == state)
       #expect(error?["data"]?["hint"]?.string?.contains("--replace-session ID") == true)
       #expect(json.out.isEmpty && !json.err.contains("CLIENT"))
+    }
+  }
+
+  @Test("the question takes the words of the configuration, and IDs", arguments: ["oldest", "offline", "9", "2"])
+  func words(line: String) async throws {
+    let waiting = Waiting([Self.two])
+    try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
+      let recorder = Recorder()
+      async let status = broker.run(["login", "vms", "work"], recorder) { $0.canAsk = true }
+      #expect(await eventually { recorder.err.hasSuffix("offline] ") })
+      recorder.type(line)
+      #expect(try await status == .success)
+      #expect(waiting.sent == [["login_id": "L1", "session_id": "9"]])
+    }
+  }
+
+  @Test("where the provider names no session the person ends one there, and the login goes on")
+  func noSessions() async throws {
+    let waiting = Waiting([Self.limit([])])
+    try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
+      let recorder = Recorder()
+      async let status = broker.run(["login", "vms", "work"], recorder) { $0.canAsk = true }
+      #expect(await eventually { recorder.err.hasSuffix("Press Enter to go on: ") })
+      recorder.type("")
+      #expect(try await status == .success)
+      #expect(waiting.sent == [["login_id": "L1"]])
+    }
+    let unattended = Waiting([Self.limit([])])
+    try await ScriptedBroker.with(unattended.replies) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["login", "vms", "work"], recorder) == .actionRequired)
+      #expect(recorder.err.contains("Then go on with: `grantctl login --continue L1") && unattended.sent.isEmpty)
+      #expect(try await broker.run(["login", "--continue", "L1"], Recorder()) == .success)
+    }
+  }
+
+  @Test("what is piped in is read in its order: the address, then the answers") func piped() async throws {
+    let gate = Gate()
+    let waiting = Waiting([Self.two])
+    var replies = waiting.replies
+    replies["login.start"] = answer(LoginTests.started("manual"))
+    let wait = replies["login.wait"]
+    replies["login.wait"] = { params, session in
+      await gate.wait()
+      return await wait?(params, session) ?? .failure(.internalError(""))
+    }
+    replies["login.handle_callback"] = answer(["handled": true, "login_id": "L1"])
+    try await ScriptedBroker.with(replies) { broker, _ async throws in
+      let recorder = Recorder()
+      async let status = broker.run(["login", "vms", "work", "--manual"], recorder) { $0.canAsk = true }
+      for line in [LoginTests.callback, "2"] { recorder.type(line) }
+      recorder.endInput()
+      #expect(await eventually { broker.methods.contains("login.handle_callback") })
+      gate.open()
+      #expect(try await status == .success)
+      #expect(waiting.sent == [["login_id": "L1", "session_id": "9"]])
+      #expect(broker.methods.filter { $0 == "login.handle_callback" }.count == 1)
     }
   }
 
@@ -198,7 +260,7 @@ import UnixSocket
     try await ScriptedBroker.with(waiting.replies) { broker, _ async throws in
       let recorder = Recorder()
       async let status = broker.run(["login", "vms"], recorder) { $0.canAsk = true }
-      #expect(await eventually { recorder.err.hasSuffix("[1-2] ") })
+      #expect(await eventually { recorder.err.hasSuffix("[1-2, oldest, offline] ") })
       if byInterrupt { recorder.interrupt() } else { recorder.endInput() }
       #expect(try await status == (byInterrupt ? .interrupted : .actionRequired))
       #expect(broker.methods.contains("login.cancel") == byInterrupt)

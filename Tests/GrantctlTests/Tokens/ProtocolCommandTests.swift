@@ -236,7 +236,7 @@ import Testing
   func endSession() async throws {
     let url = "https://login.example.com/logout?id_token_hint=h"
     let steps: JSON = [
-      ["step": "end_session", "result": "queued", "message": "in the browser"], ["step": "forget", "result": "done"],
+      ["step": "end_session", "result": "opened", "message": "open the URL"], ["step": "forget", "result": "done"],
     ]
     let result: JSON = ["steps": steps, "end_session_url": .string(url)]
     try await ScriptedBroker.with(["account.logout": answer(result)]) { broker, _ async throws in
@@ -244,7 +244,7 @@ import Testing
       let display = ["DISPLAY": ":0"]
       #expect(try await broker.run(["logout", "work", "--end-session"], printed, environment: display) == .success)
       #expect(broker.params(of: "account.logout") == ["account": "work", "end_session": true])
-      let words = "End the session     not yet: in the browser\nForget the account  done\nSigned out: work\n"
+      let words = "End the session     in the browser: open the URL\nForget the account  done\nSigned out: work\n"
       #expect(printed.out == words + "\(url)\n" && printed.launched.isEmpty)
       #expect(printed.err == "To end the session at the provider, open this address in a browser:\n")
       let arguments = ["logout", "work", "--end-session", "--open"]

@@ -53,7 +53,7 @@ struct CommandLineTests {
         ))
       let sessions = try await run(rig, "sessions", "alice")
       #expect(sessions.status == 0 && sessions.output.contains("this one") && !sessions.output.contains("old"))
-      let me = try await run(rig, "request", "alice", "GET", "/user")
+      let me = try await run(rig, "request", "alice", "GET", "/users/self")
       #expect(me.status == 0 && me.output.contains("\"alice@demo.example\""), "\(me.output)")
       let none = try await run(rig, "request", "alice", "GET", "/nothing", "--include")
       #expect(none.status == 22 && none.output.hasPrefix("HTTP 404\n"), "\(none.output)")

@@ -21,7 +21,7 @@ struct EndSessionTests {
       try await rig.login()
       let (steps, url) = try await rig.logout(endSession: true)
       #expect(
-        steps == ["revoke_refresh_token done", "revoke_access_token done", "end_session queued", "forget done"])
+        steps == ["revoke_refresh_token done", "revoke_access_token done", "end_session opened", "forget done"])
       let query = Self.query(url)
       #expect(query["id_token_hint"]?.split(separator: ".").count == 3)
       #expect(query["client_id"] == "demo")

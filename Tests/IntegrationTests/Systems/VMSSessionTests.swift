@@ -174,13 +174,13 @@ struct VMSSessionTests {
   func request() async throws {
     try await Rig.withVMS { rig in
       try await rig.enter("cameras")
-      let answer = try await rig.call("request.send", ["account": "alice", "method": "GET", "url": "/user"])
+      let answer = try await rig.call("request.send", ["account": "alice", "method": "GET", "url": "/users/self"])
       #expect(answer["status"] == 200)
       #expect(answer["body"]?.string?.contains("alice") == true)
       let elsewhere: JSON = ["account": "alice", "method": "GET", "url": "https://evil.example/"]
       #expect(try await rig.failure("request.send", elsewhere).code == invalidParams)
       try rig.demo.revoke(user: "alice")
-      let error = try await rig.failure("request.send", ["account": "alice", "method": "GET", "url": "/user"])
+      let error = try await rig.failure("request.send", ["account": "alice", "method": "GET", "url": "/users/self"])
       #expect(error.reason == .loginRequired)
     }
   }
@@ -221,7 +221,8 @@ struct VMSSessionTests {
       try await eventually("the stranger's session is ended") { rig.count(.vmsLogout) == 1 }
       #expect(rig.lastBody(.vmsLogout)?["uuid"]?.string?.isEmpty == false)
       #expect(
-        try await rig.call("request.send", ["account": "alice", "method": "GET", "url": "/user"])["status"] == 200)
+        try await rig.call("request.send", ["account": "alice", "method": "GET", "url": "/users/self"])["status"] == 200
+      )
     }
   }
 

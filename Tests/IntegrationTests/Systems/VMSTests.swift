@@ -57,7 +57,7 @@ struct VMSTests {
       let login = try await rig.begin("cameras")
       let address = try await rig.signIn(login)
       for foreign in [
-        "vms-demo://other?code=x", "other://external-auth?code=x", "vms-demo://external-auth?code=x&state=y",
+        "other://external-auth?code=x", "vms-demo2://external-auth?code=x", "vms-demo://external-auth?code=x&state=y",
       ] {
         #expect(try await rig.hand(foreign)["handled"] == false, "\(foreign)")
       }
@@ -68,10 +68,12 @@ struct VMSTests {
       }
       #expect(rig.count(.vmsLogin) == 0)
       #expect(try await rig.wait(login, 0)["state"] == "pending")
-      try await rig.hand(address)
+      // The scheme alone counts: path and slashes vary.
+      try await rig.hand(address.replacing("vms-demo://external-auth", with: "vms-demo:/another/path"))
       #expect(try await rig.wait(login)["state"] == "completed")
       // Its page again.
-      #expect(try await rig.hand(address)["handled"] == true)
+      let again = address.replacing("vms-demo://external-auth", with: "vms-demo:/another/path")
+      #expect(try await rig.hand(again)["handled"] == true)
       #expect(rig.count(.vmsLogin) == 1)
     }
   }
@@ -225,7 +227,7 @@ struct VMSTests {
           == .unsupportedByProvider)
       #expect(try await rig.failure("login.start", ["provider": "cameras", "idp": "google"]).code == invalidParams)
       try await rig.enter("cameras")
-      for method in ["account.userinfo", "token.introspect", "token.exchange"] {
+      for method in ["token.introspect", "token.exchange"] {
         #expect(try await rig.failure(method, ["account": "alice"]).reason == .unsupportedByProvider, "\(method)")
       }
       let error = try await rig.failure(

@@ -188,7 +188,8 @@ extension Logins {
   private func refusal(_ error: CallbackError, of login: SavedLogin) -> RPCError {
     guard case .denied(let oauth) = error else { return RPCError(.loginCancelled, error.description) }
     guard [.serverError, .temporarilyUnavailable].contains(oauth.code) else {
-      return RPCError(.loginDenied, error.description, oauth: OAuthDetail(oauth))
+      let hint = providers[login.provider]?.provider.authorizationTraits.denialHint
+      return RPCError(.loginDenied, error.description, hint: hint, oauth: OAuthDetail(oauth))
     }
     return RPCError(
       .providerError, "provider \(login.provider) failed during the sign-in: \(oauth.summary)",

@@ -307,7 +307,8 @@ public enum AccountLogout: RPCMethod {
     public static let docs = [
       "step":
         "`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `delete_registration` (of a provider) or `forget`.",
-      "result": "`done`; `queued`: it is tried again by itself; `unsupported`; `refused`; `skipped`.",
+      "result":
+        "`done`; `queued`: it is tried again by itself; `opened`: a browser has to open `end_session_url`; `unsupported`; `refused`; `skipped`.",
       "message": "Why, for people.",
     ]
   }
@@ -322,7 +323,7 @@ public enum AccountLogout: RPCMethod {
   ]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`.",
+      "In order: `step` (`revoke_refresh_token`, `revoke_access_token`, `revoke_session`, `end_session`, `forget`), `result` (`done`, `queued`: tried again by itself, `opened`: `end_session_url` is there to be opened, `unsupported`, `refused`), `message`.",
     "end_session_url":
       "The address that ends the person's session at the provider, to be opened in their browser. It names the person: a secret of theirs.",
   ]

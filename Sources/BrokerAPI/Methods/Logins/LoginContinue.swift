@@ -27,7 +27,7 @@ public struct LoginActionView: Codable, Sendable, Equatable, Documented {
 
   public static let docs = [
     "kind":
-      "`session_limit`: one of `sessions` has to be replaced: `login.continue` with its `session_id`; `registration`: the provider wants to know more of the person: `login.continue` with `attributes`.",
+      "`session_limit`: one of `sessions` has to be replaced: `login.continue` with its `session_id`, or where there are none with nothing more, after one was ended at the provider; `registration`: the provider wants to know more of the person: `login.continue` with `attributes`.",
     "message": "For people.",
     "sessions_limit": "How many sessions the provider allows, where it says.",
     "sessions": "The sessions that are open.",
@@ -95,7 +95,8 @@ public enum LoginContinue: RPCMethod {
   public static let paramDocs = [
     "login_id": "As `login.start` returned it.",
     "session_id": "For `session_limit`: the session to replace.",
-    "attributes": "For `registration`: what the provider wants to know, by name.",
+    "attributes":
+      "For `registration`: what the provider wants to know, by name. Without any the provider says what it wants.",
   ]
   public static let resultDocs = LoginWait.resultDocs
   public static let example = MethodExample(

@@ -16,6 +16,8 @@ public struct AuthorizationTraits: Sendable, Equatable {
   /// The resource owner password credentials grant (RFC 6749 §4.3).
   public var allowsPassword = false
   public var options = LoginOptions()
+  /// What a person does after the provider refused the login; nil: start again and allow the access.
+  public var denialHint: String?
 
   /// The redirection endpoint (RFC 6749 §3.1.2).
   public enum Redirect: Sendable, Equatable {
