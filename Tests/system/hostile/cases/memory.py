@@ -14,7 +14,7 @@ CONNECTIONS, FEW_CONNECTIONS = 256, 64
 # As fast as they are taken.
 TINY_CONNECTIONS, TINY_LINES, TINY_BYTES, TINY_PAUSE = 32, 1000, 16, 0.01
 FIRST_UID, ATTACKERS = 62001, 8
-SECONDS, ROOT_SECONDS = 3.0, 3.0
+SECONDS, ROOT_SECONDS = 2.5, 3.0
 # What of that may be left some time after the attackers have gone.
 REST_SECONDS, REST_BYTES = 5.0, 100 * MEGABYTE
 

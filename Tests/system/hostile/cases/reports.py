@@ -8,7 +8,7 @@ from caller import Caller, attempt
 from machine import USERS, grantctl
 from stage import hold
 
-SECONDS = 2.0
+SECONDS = 1.5
 GENERATIONS = 40
 # Until the provider's word about a dead token has come.
 DEAD_SECONDS = 3
