@@ -15,7 +15,7 @@ final class RefreshEngine: Piece {
   let journal: Journal
   let revocations: Revocations
   /// When each account wants to be looked at again.
-  var schedule = MomentHeap()
+  var schedule = MomentHeap<AccountName>()
   var queues = RefreshQueues()
   var endings = RefreshTokenEndings()
   var trades = RefreshTrades()

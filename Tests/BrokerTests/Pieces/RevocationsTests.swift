@@ -32,4 +32,25 @@ import Testing
     #expect(added.count == Limit.revocations && Set(added.map(\.id)).count == added.count)
     #expect(revocations.add(tokens, provider: provider("example")).isEmpty)
   }
+
+  @Test("A few are tried at a time, over connections of their own, and each once")
+  @BrokerActor func fewAtATime() async {
+    let parts = Parts()
+    let revocations = Revocations(parts.runtime, providers: parts.directory(), journal: parts.journal)
+    parts.transport.hold(.revocation)
+    let tokens = (0..<20).map { (token: Secret("r\($0)"), hint: "refresh_token") }
+    await revocations.queue(tokens, provider: provider("example"))
+    for _ in 0..<3 { _ = revocations.tick() }
+    #expect(await eventually { parts.transport.held(.revocation) == Limit.revocationsAtOnce })
+    // Being asked again begins none of them twice.
+    revocations.recheck()
+    revocations.clockStepped()
+    _ = revocations.tick()
+    await settle()
+    #expect(parts.transport.held(.revocation) == Limit.revocationsAtOnce)
+    #expect(Set(parts.transport.pools(.revocation).map(\.use)) == [.revocations])
+    parts.transport.release(.revocation)
+    #expect(await eventually { revocations.count == 0 })
+    #expect(parts.transport.count(.revocation) == 20)
+  }
 }
