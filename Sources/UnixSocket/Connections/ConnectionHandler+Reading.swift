@@ -126,7 +126,8 @@ extension ConnectionHandler {
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
     if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
-      if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
+      let scopes = plain.scopes.map { UnsafeRawBufferPointer(rebasing: line[$0]) }
+      if let reply = tokens?.reply(account: account, minTTL: plain.minTTL, scopes: scopes) {
         isFirst = false
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
         return .request
