@@ -62,7 +62,8 @@ test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks s
 test-long: ## the long searches with fresh seeds (PART=due: what changed since; PART='simulate fuzz' picks)
 	@scripts/test --long $(PART)
 
-bench: deps ## the numbers in docs, measured here
+bench: ## the numbers in docs, measured here
+	@scripts/deps --bench
 	@scripts/bench $(ARGS)
 
 simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000, FIRST=1; SEED=7 shows one, ARGS=…)
