@@ -4,6 +4,8 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 SYSCONFDIR  ?= /etc
 BINDIR      ?= $(PREFIX)/bin
+# Where grantctl looks for the program behind it: beside the folder that it is in (docs/decisions/0050-front-of-grantctl.md).
+PROGRAMDIR  := $(abspath $(BINDIR)/../lib/grantd)
 DATADIR     ?= $(PREFIX)/share
 DOCDIR      ?= $(DATADIR)/doc/grantd
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
@@ -41,7 +43,7 @@ build: deps ## debug build
 	scripts/swiftpm build
 
 release: deps ## optimised build of grantd and grantctl
-	GRANTD_TARGETS='grantd grantctl' scripts/swiftpm build -c release $(RELEASE_FLAGS)
+	GRANTD_TARGETS='grantd grantctl grantctl-front' scripts/swiftpm build -c release $(RELEASE_FLAGS)
 
 demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, dropbox, uber or zephr
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
@@ -60,7 +62,8 @@ test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks s
 test-long: ## the long searches with fresh seeds (PART=due: what changed since; PART='simulate fuzz' picks)
 	@scripts/test --long $(PART)
 
-bench: deps ## the numbers in docs, measured here
+bench: ## the numbers in docs, measured here
+	@scripts/deps --bench
 	@scripts/bench $(ARGS)
 
 simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000, FIRST=1; SEED=7 shows one, ARGS=…)
@@ -104,11 +107,13 @@ install: ## put a release build, units, completions and documents in place
 
 # Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
 install-files:
-	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
-	install -d '$D$(BINDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
+	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
+	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
 	  '$D$(MANDIR)/man1' '$D$(MANDIR)/man8'
-	install -m 755 $(PRODUCTS)/grantd $(PRODUCTS)/grantctl '$D$(BINDIR)/'
+	install -m 755 $(PRODUCTS)/grantd '$D$(BINDIR)/'
+	install -m 755 $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
+	install -m 755 $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
 	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \
@@ -147,7 +152,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
 	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
-	rm -rf '$D$(DATADIR)/grantd' '$D$(DOCDIR)'
+	rm -rf '$D$(DATADIR)/grantd' '$D$(PROGRAMDIR)' '$D$(DOCDIR)'
 	@[ -n '$D' ] || [ "$$(id -u)" != 0 ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
 	@[ -n '$D' ] || echo 'Brokers of single users run on; each stops theirs: systemctl --user stop $(SYSTEM_UNITS)'

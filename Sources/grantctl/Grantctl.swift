@@ -48,6 +48,7 @@ struct Grantctl: AsyncParsableCommand {
   static func main() async {
     // Passphrases and tokens are in its memory for a while. No limit that the caller could lift again.
     _ = setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), [rlimit(rlim_cur: 0, rlim_max: 0)])
+    ProcessFront.begin()
     await main(GlobalOptions.moved(Array(CommandLine.arguments.dropFirst())))
   }
 }

@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 
 /// The process at the other end of a connection, as the kernel said when it connected; nothing that it says itself.
 public struct Caller: Sendable, Hashable {

@@ -15,7 +15,7 @@ extension Terminal {
       input: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) }, file: ProcessFiles.text,
       bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
       removeFile: ProcessFiles.remove,
-      ownPath: (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? "grantctl",
+      ownPath: ProcessFront.path ?? "grantctl", leftConnection: ProcessFront.connection,
       interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
       find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
   }

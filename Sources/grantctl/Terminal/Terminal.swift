@@ -1,3 +1,4 @@
+import BrokerSocket
 import Foundation
 
 /// What a command has around it: streams, environment, clock, person. Tests bring their own.
@@ -59,8 +60,10 @@ struct Terminal: Sendable {
   var removeFile: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// Where the system's broker listens.
   var systemSocket = SocketChoice.systemPath
-  /// The path of this program.
+  /// The path that this program is called by.
   var ownPath = "/usr/bin/grantctl"
+  /// The connection on which the front sent the request of this command; once.
+  var leftConnection: @Sendable () -> Int32? = { nil }
   /// One element for each Ctrl-C or SIGTERM from now on; before the first call they end the process.
   var interrupts: @Sendable () -> AsyncStream<Void>
   /// Starts a program apart from this one; false where it could not be started, or failed at once.
