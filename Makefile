@@ -45,9 +45,9 @@ build: deps ## debug build
 release: deps ## optimised build of grantd and grantctl
 	GRANTD_TARGETS='grantd grantctl grantctl-front' scripts/swiftpm build -c release $(RELEASE_FLAGS)
 
-demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, dropbox, uber or zephr
+demo: deps ## the main job in under a minute; with PROVIDER=vms, 7pass, dropbox, uber or zephr that system (ARGS=--by-hand)
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
-	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER),scripts/demo/main-job)
+	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER) $(ARGS),scripts/demo/main-job)
 
 run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug')
 	@scripts/build-quietly grantd grantctl
