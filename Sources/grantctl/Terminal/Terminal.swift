@@ -86,5 +86,15 @@ struct Terminal: Sendable {
 
   func say(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
   func say(_ line: String) { write(.out, line + "\n") }
-  func note(_ line: String) { write(.err, line + "\n") }
+  /// Writes lines to standard error. On a terminal sentences are wrapped; what begins with a space, or has a word that is
+  /// longer than a line, such as an address, stays as it is.
+  func note(_ text: String) {
+    guard isErrTTY, let columns = screen?.columns, columns >= 24 else { return write(.err, text + "\n") }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init).flatMap { line in
+      let isLong = SafeText.width(line) > columns && !line.hasPrefix(" ")
+      return isLong && line.split(separator: " ").allSatisfy { SafeText.width(String($0)) <= columns }
+        ? SafeText.wrapped(line, columns: columns) : [line]
+    }
+    write(.err, lines.joined(separator: "\n") + "\n")
+  }
 }

@@ -52,6 +52,9 @@ struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
     return first
   }
 
+  /// All of them, in no order.
+  var keys: [Key] { heap.map(\.key) }
+
   /// The first so many, in their order.
   mutating func prefix(_ count: Int) -> [Key] {
     var taken: [(key: Key, at: Timestamp)] = []

@@ -107,16 +107,22 @@ struct RefreshQueue: Sendable {
     return (safe.key, false)
   }
 
-  /// Who may probe a provider that does not answer: those whom callers wait for, and of all others those whose tokens end
-  /// first, as many as make sure that one is among them which has not failed too often.
-  mutating func probers(withoutLossOnly: Bool) -> [AccountName] {
+  /// Of those whom callers wait for, so many may probe.
+  static let wantedProbers = 64
+
+  /// Who may probe a provider that does not answer: the first whom callers wait for, each with its place among them, and of
+  /// all others those whose tokens end first, as many as make sure that one is among them which has not failed too often.
+  mutating func probers(withoutLossOnly: Bool) -> [AccountName: Int?] {
     let most = probes.count + 1
-    var found = Set(order).union(dueWithoutLoss.prefix(most)).union(stalledWithoutLoss.prefix(most))
-    guard !withoutLossOnly else { return Array(found) }
-    found.formUnion(due.prefix(most))
-    found.formUnion(stalled.prefix(most))
-    return Array(found)
+    var found: [AccountName: Int?] = [:]
+    for account in dueWithoutLoss.prefix(most) + stalledWithoutLoss.prefix(most) { found[account] = .some(nil) }
+    if !withoutLossOnly {
+      for account in due.prefix(most) + stalled.prefix(most) { found[account] = .some(nil) }
+    }
+    for (place, account) in order.prefix(most + Self.wantedProbers).enumerated() { found[account] = place }
+    return found
   }
 
-  func place(of account: AccountName) -> Int? { wanted.contains(account) ? order.firstIndex(of: account) : nil }
+  /// Those whose last failure was the provider's.
+  var stalledAccounts: [AccountName] { stalled.keys + stalledWithoutLoss.keys }
 }
