@@ -20,6 +20,8 @@ FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
 # Which build `make install` takes: release or debug.
 BUILD       ?= release
 PRODUCTS    := .build-make/$(BUILD)
+# Symbols are half of a release build. STRIP= keeps them.
+STRIP       ?= $(if $(filter release,$(BUILD)),$(if $(shell command -v strip),--strip))
 # The service runs with the homes out of sight: a Swift toolchain in one must not be needed at run time.
 RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
@@ -111,9 +113,9 @@ install-files:
 	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
 	  '$D$(MANDIR)/man1' '$D$(MANDIR)/man8'
-	install -m 755 $(PRODUCTS)/grantd '$D$(BINDIR)/'
-	install -m 755 $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
-	install -m 755 $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
+	install -m 755 $(STRIP) $(PRODUCTS)/grantd '$D$(BINDIR)/'
+	install -m 755 $(STRIP) $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
+	install -m 755 $(STRIP) $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
 	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \

@@ -201,7 +201,8 @@ final class ConnectionHandler {
 
   func tick(_ now: NIODeadline) {
     guard let connection, !isClosing else { return }
-    let unfinished = isInsideLine ? framer.lines : nil
+    // While requests run, their answers are still to come.
+    let unfinished = isInsideLine && connection.running == 0 ? framer.lines : nil
     switch clock.look(
       at: now, limits, isBusy: connection.running > 0 || heldBack != nil, isHeldOpen: connection.isHeldOpen,
       unfinishedLine: unfinished)
