@@ -71,7 +71,7 @@ struct PlainTokenGetTests {
   func agreement() throws {
     var random = SeededGenerator(seed: 20)
     var accepted = 0
-    for _ in 0..<30_000 {
+    for _ in 0..<45_000 {
       var line = generated(&random)
       for _ in 0..<max(0, Int.random(in: -2...2, using: &random)) { mutate(&line, &random) }
       guard let found = scan(line) else { continue }

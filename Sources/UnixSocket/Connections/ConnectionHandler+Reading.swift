@@ -98,7 +98,7 @@ extension ConnectionHandler {
 
   private func holdBack(_ until: HeldBack, _ what: SocketServer.Budgeted) {
     heldBack = until
-    connection?.noteHeldBack()
+    isLate = true
     table.countHeldBack(what, share)
   }
 
@@ -148,8 +148,9 @@ extension ConnectionHandler {
       outgoing.write(RPCReply.failure(.null, error).line())
       return .request
     }
-    switch shared.answering.take(line, of: connection, reserved: &reserved) {
+    switch shared.answering.take(line, of: connection, isLate: isLate, reserved: &reserved) {
     case .taken:
+      isLate = false
       isFirst = false
       return .request
     case .afterOwnAnswer: heldBack = .untilAnswer

@@ -42,6 +42,8 @@ final class ConnectionHandler {
   var isOpen = true
   /// Why no line is taken; nil: lines are taken.
   var heldBack: HeldBack?
+  /// The next line was held back.
+  var isLate = false
   /// Bytes that are reserved for the line that is being read.
   var reserved = 0
   var hasInputEnded = false
