@@ -68,6 +68,7 @@ let package = Package(
     room("OAuth", [crypto, cryptoExtras]),
     room("Grants", ["OAuth", crypto]),
     room("BrokerAPI", []),
+    room("CredentialHelpers", ["BrokerAPI"]),
     room("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     room("Listening", [nioCore, logging]),
@@ -95,7 +96,7 @@ let package = Package(
         "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
         argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
-    program("grantctl", ["BrokerAPI", "UnixSocket", argumentParser]),
+    program("grantctl", ["BrokerAPI", "CredentialHelpers", "UnixSocket", argumentParser]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 
     room("DemoProvider", [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]),
@@ -106,6 +107,7 @@ let package = Package(
       swiftSettings: settings),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
+    tests("CredentialHelpersTests", ["CredentialHelpers", "BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth"]),
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
@@ -139,7 +141,10 @@ let package = Package(
       "ConfigurationTests", ["GrantdConfiguration", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", crypto]),
     tests(
       "GrantctlTests",
-      ["grantctl", "TestSupport", "BrokerAPI", "UnixSocket", argumentParser, nioCore, nioPosix, logging]),
+      [
+        "grantctl", "TestSupport", "BrokerAPI", "CredentialHelpers", "UnixSocket", argumentParser, nioCore, nioPosix,
+        logging,
+      ]),
     tests(
       "IntegrationTests",
       [

@@ -27,7 +27,7 @@ struct Grantctl: AsyncParsableCommand {
         name: "Token",
         subcommands: [
           TokenCommand.self, RefreshCommand.self, ExchangeCommand.self, IntrospectCommand.self, ProofCommand.self,
-          RequestCommand.self,
+          RequestCommand.self, HelperCommand.self,
         ]),
       CommandGroup(
         name: "Account",
@@ -48,6 +48,10 @@ struct Grantctl: AsyncParsableCommand {
   static func main() async {
     // Passphrases and tokens are in its memory for a while. No limit that the caller could lift again.
     _ = setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), [rlimit(rlim_cur: 0, rlim_max: 0)])
-    await main(GlobalOptions.moved(Array(CommandLine.arguments.dropFirst())))
+    let arguments = Array(CommandLine.arguments.dropFirst())
+    if let program = CommandLine.arguments.first, HelperCommand.isHelper(program) {
+      Glibc.exit(await HelperCommand.perform(program: program, arguments, in: .ofProcess()).rawValue)
+    }
+    await main(GlobalOptions.moved(arguments))
   }
 }

@@ -16,6 +16,13 @@ struct Terminal: Sendable {
     case unreadable(String)
   }
 
+  enum BoundedInput: Sendable, Equatable {
+    case bytes([UInt8])
+    case tooLong
+    /// Not complete in time.
+    case stopped
+  }
+
   enum FileBytes: Sendable, Equatable {
     case bytes([UInt8], isOpenToOthers: Bool = false)
     /// Why it cannot be read.
@@ -44,6 +51,10 @@ struct Terminal: Sendable {
   var lines: @Sendable () -> AsyncStream<String>
   /// All of standard input; nil where it is longer than so many bytes.
   var input: @Sendable (Int) async -> [UInt8]? = { _ in nil }
+  /// Standard input until it is complete, of at most so many bytes, and within a time.
+  var inputUntil: @Sendable (Int, Duration?, @escaping @Sendable ([UInt8]) -> Bool) async -> BoundedInput = { _, _, _ in
+    .bytes([])
+  }
   /// What is typed shows no more, until the function that this returns is called; nil: that is not possible.
   var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
   /// A small file.
