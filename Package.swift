@@ -96,7 +96,7 @@ let package = Package(
         "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
         argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
-    program("grantctl", ["BrokerAPI", "CredentialHelpers", "UnixSocket", argumentParser]),
+    program("grantctl", ["BrokerAPI", "CLinux", "CredentialHelpers", "UnixSocket", argumentParser]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 
     room("DemoProvider", [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]),

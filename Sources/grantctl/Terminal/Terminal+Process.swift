@@ -17,7 +17,10 @@ extension Terminal {
       bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
       removeFile: ProcessFiles.remove,
       ownPath: (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? "grantctl",
-      interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
+      interrupts: ProcessSignals.interrupts, launch: launch, become: ProcessExec.become,
+      privateFolder: { ProcessExec.privateFolder(environment) },
+      removeFolder: ProcessFiles.removeFolder, startKeeper: ProcessExec.startKeeper,
+      watchProgram: ProcessExec.programEnds, fileExists: { access($0, F_OK) == 0 },
       find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
   }
 

@@ -76,6 +76,16 @@ struct Terminal: Sendable {
   var interrupts: @Sendable () -> AsyncStream<Void>
   /// Starts a program apart from this one; false where it could not be started, or failed at once.
   var launch: @Sendable ([String]) async -> Bool
+  /// Becomes another program; why not, where it cannot be.
+  var become: @Sendable (ProgramStart) -> String = { _ in "there are no programs here" }
+  /// A new folder for its owner alone.
+  var privateFolder: @Sendable () -> String? = { nil }
+  /// Why not, where it cannot be removed with what is in it.
+  var removeFolder: @Sendable (String) -> String? = { _ in nil }
+  /// Starts the process that keeps a token's file fresh.
+  var startKeeper: @Sendable ([String]) -> Bool = { _ in false }
+  /// In that process: whether the program ends within so many seconds.
+  var watchProgram: @Sendable (Int64) -> Bool = { _ in true }
   var fileExists: @Sendable (String) -> Bool
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?
