@@ -111,8 +111,13 @@ public struct IssuedToken: Sendable, Equatable {
   public var username: String?
   /// `authtype` of the mapping: the scheme `Bearer` (RFC 6750 §2.1) in place of Basic.
   public var isBearer: Bool
+  /// The path that the mapping limits the token to.
+  public var path: String?
 
-  public init(text: String, expiresAt: Int64? = nil, username: String? = nil, isBearer: Bool = false) {
+  public init(
+    text: String, expiresAt: Int64? = nil, username: String? = nil, isBearer: Bool = false, path: String? = nil
+  ) {
+    self.path = path
     self.text = text
     self.expiresAt = expiresAt
     self.username = username

@@ -22,7 +22,8 @@ BODY_BYTES = 64 << 20
 ACCESS_SECONDS = 300
 PAUSE_SECONDS = 0.05
 HOST = "localhost"
-ACCOUNT, PROVIDER = "work", "demo"
+# ROBOT is an account whose access tokens are JWTs.
+ACCOUNT, PROVIDER, ROBOT = "work", "demo", "robot"
 HEADLESS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "demo" / "headless-browser"
 
 
@@ -112,6 +113,13 @@ class Stage:
         self.closing.append(self.demo)
         section = (f'[provider.{PROVIDER}]\nkind = "oidc"\nissuer = "{self.demo.issuer}"\nclient_id = "demo"\n'
                    'scopes = ["openid", "email", "offline_access"]\nallow_insecure_http = true\n')
+        self.issuer = self.serve(Issuer, tls=False)
+        secret = self.folder / "secret"
+        secret.write_text("secret")
+        secret.chmod(0o600)
+        section += (f'[provider.issuer]\nkind = "oauth2"\ntoken_endpoint = "{self.issuer.url}/token"\nclient_id = "c"\n'
+                    f'authorization_endpoint = "{self.issuer.url}/none"\nclient_secret_file = "{secret}"\nscopes = ["x"]\n'
+                    f'allow_insecure_http = true\n[account.{ROBOT}]\nprovider = "issuer"\ngrant = "client_credentials"\n')
         self.daemon = CommandedDaemon(self.programs, self.folder, free_ports()[0], section)
         self.closing.append(self.daemon)
         self.daemon.start()
@@ -144,7 +152,14 @@ class Stage:
 
     def is_alive(self, token):
         """As a resource server finds out."""
+        if token in self.issuer.seen:
+            return token not in self.revoked
         return token and token not in self.revoked and self.facts(token).get("live") is True
+
+    def report(self, account):
+        """The token of now is refused: the account needs another."""
+        generation = self.daemon.json("show", account)["generation"]
+        self.daemon.ctl("call", "token.report_rejected", json.dumps({"account": account, "generation": generation}))
 
     def facts(self, token):
         return self.demo.control("token", token=token)
@@ -158,8 +173,7 @@ class Stage:
         """The grant has ended, until a person signs in again."""
         self.demo.control("revoke_user", user="alice")
         # The old token is handed out as long as nobody says that it is refused.
-        generation = self.daemon.json("show", ACCOUNT)["generation"]
-        self.daemon.ctl("call", "token.report_rejected", json.dumps({"account": ACCOUNT, "generation": generation}))
+        self.report(ACCOUNT)
         wait_until(lambda: self.daemon.ctl("token", ACCOUNT).returncode == 3, LOGIN_SECONDS, "login_required", PAUSE_SECONDS)
         try:
             yield f"grantctl login {PROVIDER} {ACCOUNT}"
@@ -204,13 +218,17 @@ class Stage:
         return self.run(self.bin / "grantctl", "helper", name, *arguments, text=text, **more)
 
     def certificate(self):
-        """One that is its own authority, for `localhost`."""
-        self.ca, self.key = self.folder / "ca.pem", self.folder / "key.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1",
-             "-addext", "basicConstraints=critical,CA:TRUE", "-keyout", self.key, "-out", self.ca],
-            check=True, capture_output=True)
+        """An authority, and a certificate of it for `localhost`."""
+        self.ca, self.key, self.chain = (self.folder / name for name in ("ca.pem", "key.pem", "chain.pem"))
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        authority = self.folder / "ca.key"
+        for arguments in (
+                ["-subj", "/CN=test authority", "-addext", "basicConstraints=critical,CA:TRUE",
+                 "-addext", "keyUsage=critical,keyCertSign", "-keyout", authority, "-out", self.ca],
+                ["-CA", self.ca, "-CAkey", authority, "-subj", f"/CN={HOST}", "-addext", "basicConstraints=CA:FALSE",
+                 "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1", "-addext", "extendedKeyUsage=serverAuth",
+                 "-keyout", self.key, "-out", self.chain]):
+            subprocess.run(["openssl", "req", "-x509", *key, *arguments], check=True, capture_output=True)
 
     def serve(self, handler, tls=True):
         server = Server(self, handler, tls)
@@ -230,7 +248,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.url = f"{'https' if tls else 'http'}://{self.place}"
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(stage.ca, stage.key)
+            context.load_cert_chain(stage.chain, stage.key)
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -287,3 +305,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def json(self, value, status=200, **headers):
         self.reply(status, json.dumps(value), "application/json", **headers)
+
+
+class Issuer(Handler):
+    """An authorization server whose access tokens have the form of JWTs."""
+
+    def do_POST(self):
+        self.body()
+        part = base64.urlsafe_b64encode(json.dumps({"n": len(self.server.seen)}).encode()).rstrip(b"=").decode()
+        token = f"eyJhbGciOiJub25lIn0.{part}.c2ln"
+        self.server.seen.append(token)
+        self.json({"access_token": token, "token_type": "Bearer", "expires_in": ACCESS_SECONDS})

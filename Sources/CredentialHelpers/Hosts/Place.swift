@@ -74,14 +74,14 @@ public struct Place: Sendable, Equatable {
   public var effectivePort: Int? {
     if let port { return port }
     return switch scheme {
-    case nil, "https": 443
+    case nil, "https", "grpcs": 443
     case "http": 80
     default: nil
     }
   }
 
   /// Whether what is sent there can be read on the way.
-  public var isReadable: Bool { scheme != nil && scheme != "https" && !host.isLoopback }
+  public var isReadable: Bool { ![nil, "https", "grpcs"].contains(scheme) && !host.isLoopback }
 
   /// As an entry of the mapping names it.
   public var name: String {

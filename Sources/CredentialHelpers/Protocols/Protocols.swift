@@ -1,6 +1,8 @@
 /// Every protocol.
 public enum Protocols {
-  public static let all: [any CredentialProtocol.Type] = [Git.self]
+  public static let all: [any CredentialProtocol.Type] = [
+    Git.self, Keyring.self,
+  ]
 
   public static var names: [String] { all.map { $0.name } }
 

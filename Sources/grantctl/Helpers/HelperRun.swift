@@ -150,7 +150,8 @@ extension HelperRun {
     let username =
       use.entry?.username ?? (request.username == use.account ? nil : request.username ?? request.place?.username)
     let issued = IssuedToken(
-      text: text, expiresAt: result.expires_at, username: username, isBearer: use.entry?.isBearer ?? false)
+      text: text, expiresAt: result.expires_at, username: username, isBearer: use.entry?.isBearer ?? false,
+      path: use.entry?.path)
     return (issued, result.generation)
   }
 

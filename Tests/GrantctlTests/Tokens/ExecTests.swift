@@ -112,8 +112,8 @@ import Testing
 
   @Test("sasl prints the response for the account's person, or for the user that is named") func sasl() async throws {
     let account: JSON = [
-      "account": "work", "provider": "p", "state": "ok", "identity": ["subject": "s", "email": "ada@example.com"], "scopes": [],
-      "generation": 1, "logged_in_at": 1,
+      "account": "work", "provider": "p", "state": "ok", "scopes": [], "generation": 1, "logged_in_at": 1,
+      "identity": ["subject": "s", "email": "ada@example.com"],
     ]
     try await ScriptedBroker.with(["account.get": answer(account), "token.get": answer(HelperTests.token)]) {
       broker, _ async throws in
