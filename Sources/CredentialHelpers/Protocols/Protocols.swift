@@ -1,7 +1,7 @@
 /// Every protocol.
 public enum Protocols {
   public static let all: [any CredentialProtocol.Type] = [
-    Git.self, Keyring.self, Docker.self,
+    Git.self, Keyring.self, Docker.self, Kubectl.self,
   ]
 
   public static var names: [String] { all.map { $0.name } }
