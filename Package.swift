@@ -76,6 +76,7 @@ let package = Package(
     room("OAuth", [crypto, cryptoExtras]),
     room("Grants", ["OAuth", crypto]),
     room("BrokerAPI", []),
+    room("CredentialHelpers", ["BrokerAPI"]),
     room("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     room("Listening", [nioCore, logging]),
@@ -105,7 +106,9 @@ let package = Package(
         "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
         argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
-    program("grantctl", ["BlockingClient", "BrokerAPI", "BrokerSocket", "UnixSocket", argumentParser]),
+    program(
+      "grantctl",
+      ["BlockingClient", "BrokerAPI", "BrokerSocket", "CLinux", "CredentialHelpers", "UnixSocket", argumentParser]),
     // What is installed as grantctl (docs/decisions/0050-front-of-grantctl.md).
     staticProgram("grantctl-front", ["BrokerSocket"]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
@@ -118,6 +121,7 @@ let package = Package(
       swiftSettings: settings),
     tests("OAuthTests", ["OAuth", crypto, cryptoExtras]),
     tests("BrokerAPITests", ["BrokerAPI"]),
+    tests("CredentialHelpersTests", ["CredentialHelpers", "BrokerAPI"]),
     tests("GrantsTests", ["Broker", "BrokerAPI", "Grants", "OAuth"]),
     tests("ProvidersTests", ["Grants", "OAuth", "Providers", crypto]),
     tests("BrokerTests", ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "TestSupport", logging]),
@@ -159,7 +163,8 @@ let package = Package(
     tests(
       "GrantctlTests",
       [
-        "grantctl", "grantctl-front", "TestSupport", "BlockingClient", "BrokerAPI", "BrokerSocket", "UnixSocket",
+        "grantctl", "grantctl-front", "TestSupport", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers",
+        "UnixSocket",
         argumentParser,
         nioCore,
         nioPosix, logging,

@@ -20,6 +20,7 @@ struct Grantctl: AsyncParsableCommand {
       \(ExitStatus.table)
       """,
     version: GrantdVersion.current,
+    subcommands: [KeepTokenCommand.self],
     groupedSubcommands: [
       CommandGroup(
         name: "Login", subcommands: [LoginCommand.self, LogoutCommand.self, ImportCommand.self, HandleURLCommand.self]),
@@ -27,7 +28,7 @@ struct Grantctl: AsyncParsableCommand {
         name: "Token",
         subcommands: [
           TokenCommand.self, RefreshCommand.self, ExchangeCommand.self, IntrospectCommand.self, ProofCommand.self,
-          RequestCommand.self,
+          RequestCommand.self, HelperCommand.self, ExecCommand.self, SASLCommand.self,
         ]),
       CommandGroup(
         name: "Account",
@@ -46,9 +47,15 @@ struct Grantctl: AsyncParsableCommand {
     ])
 
   static func main() async {
-    // Passphrases and tokens are in its memory for a while. No limit that the caller could lift again.
-    _ = setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), [rlimit(rlim_cur: 0, rlim_max: 0)])
+    let arguments = GlobalOptions.moved(Array(CommandLine.arguments.dropFirst()))
+    CoreDumps.forbid(isFinal: arguments.first != ExecCommand.configuration.commandName)
     ProcessFront.begin()
-    await main(GlobalOptions.moved(Array(CommandLine.arguments.dropFirst())))
+    if arguments.first == KeepTokenCommand.configuration.commandName { ProcessExec.leaveOrphan() }
+    if let program = CommandLine.arguments.first, HelperCommand.isHelper(program) {
+      Glibc.exit(
+        await HelperCommand.perform(program: program, Array(CommandLine.arguments.dropFirst()), in: .ofProcess())
+          .rawValue)
+    }
+    await main(arguments)
   }
 }

@@ -99,6 +99,11 @@ enum ProcessFiles {
     unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR ? nil : Reason.ofKernel.words
   }
 
+  static func removeFolder(_ path: String) -> String? {
+    do { try FileManager.default.removeItem(atPath: path) } catch { return reason(error) }
+    return nil
+  }
+
   /// In the kernel's words, where it said no.
   private static func reason(_ error: any Error) -> String {
     let error = error as NSError

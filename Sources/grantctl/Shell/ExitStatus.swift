@@ -19,6 +19,9 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
   case usage = 64
   /// EX_CONFIG of sysexits.h.
   case configuration = 78
+  /// As env(1) has them: `exec` alone.
+  case programNotStarted = 126
+  case noProgram = 127
   /// 128 + SIGINT, as shells say it.
   case interrupted = 130
 
@@ -37,6 +40,8 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     case .httpError: "the server of `request` answered with HTTP 400 or more"
     case .usage: "wrong arguments"
     case .configuration: "the configuration has to be mended"
+    case .programNotStarted: "the program of `exec` cannot be started"
+    case .noProgram: "there is no such program for `exec`"
     case .interrupted: "interrupted (Ctrl-C)"
     }
   }
@@ -56,6 +61,8 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     case .httpError: "http_error"
     case .usage: "usage"
     case .configuration: "configuration"
+    case .programNotStarted: "program_not_started"
+    case .noProgram: "no_program"
     case .interrupted: "interrupted"
     }
   }

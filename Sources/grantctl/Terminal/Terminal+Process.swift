@@ -12,11 +12,15 @@ extension Terminal {
       isErrTTY: isatty(2) == 1, isInTTY: isatty(0) == 1, canAsk: isatty(0) == 1 && tcgetpgrp(0) == getpgrp(),
       width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2), environment: environment,
       uid: getuid(), now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
-      input: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) }, file: ProcessFiles.text,
+      input: ProcessStreams.input, inputUntil: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) },
+      file: ProcessFiles.text,
       bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
       removeFile: ProcessFiles.remove,
       ownPath: ProcessFront.path ?? "grantctl", leftConnection: ProcessFront.connection,
-      interrupts: ProcessSignals.interrupts, launch: launch, fileExists: { access($0, F_OK) == 0 },
+      interrupts: ProcessSignals.interrupts, launch: launch, become: ProcessExec.become,
+      privateFolder: { ProcessExec.privateFolder(environment) },
+      removeFolder: ProcessFiles.removeFolder, startKeeper: ProcessExec.startKeeper,
+      watchProgram: ProcessExec.programEnds, fileExists: { access($0, F_OK) == 0 },
       find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
   }
 
@@ -120,6 +124,29 @@ enum ProcessStreams {
     await withCheckedContinuation { waiter in
       Thread.detachNewThread { waiter.resume(returning: read(0, limit: limit)) }
     }
+  }
+
+  /// Blocks: a program that asks for a credential waits, and nothing else is to be done.
+  static func input(
+    limit: Int, within patience: Duration?, until isComplete: @escaping @Sendable ([UInt8]) -> Bool
+  ) async -> Terminal.BoundedInput {
+    let clock = ContinuousClock()
+    let end = patience.map { clock.now + $0 }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while !isComplete(bytes) {
+      guard bytes.count <= limit else { return .tooLong }
+      let left = end.map { max(Int32(0), Int32(($0 - clock.now) / .milliseconds(1))) } ?? -1
+      var ready = pollfd(fd: 0, events: Int16(POLLIN), revents: 0)
+      let events = poll(&ready, 1, left)
+      if events < 0, errno == EINTR { continue }
+      guard events > 0 else { return .stopped }
+      let count = Glibc.read(0, &buffer, buffer.count)
+      if count < 0, errno == EINTR || errno == EAGAIN { continue }
+      guard count > 0 else { break }
+      bytes += buffer[..<count]
+    }
+    return bytes.count <= limit ? .bytes(bytes) : .tooLong
   }
 
   /// What is left of a descriptor; nil where that is more than so many bytes, or cannot be read (`errno`).

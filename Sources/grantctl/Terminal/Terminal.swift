@@ -17,6 +17,13 @@ struct Terminal: Sendable {
     case unreadable(String)
   }
 
+  enum BoundedInput: Sendable, Equatable {
+    case bytes([UInt8])
+    case tooLong
+    /// Not complete in time.
+    case stopped
+  }
+
   enum FileBytes: Sendable, Equatable {
     case bytes([UInt8], isOpenToOthers: Bool = false)
     /// Why it cannot be read.
@@ -45,6 +52,10 @@ struct Terminal: Sendable {
   var lines: @Sendable () -> AsyncStream<String>
   /// All of standard input; nil where it is longer than so many bytes.
   var input: @Sendable (Int) async -> [UInt8]? = { _ in nil }
+  /// Standard input until it is complete, of at most so many bytes, and within a time.
+  var inputUntil: @Sendable (Int, Duration?, @escaping @Sendable ([UInt8]) -> Bool) async -> BoundedInput = { _, _, _ in
+    .bytes([])
+  }
   /// What is typed shows no more, until the function that this returns is called; nil: that is not possible.
   var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
   /// A small file.
@@ -68,6 +79,16 @@ struct Terminal: Sendable {
   var interrupts: @Sendable () -> AsyncStream<Void>
   /// Starts a program apart from this one; false where it could not be started, or failed at once.
   var launch: @Sendable ([String]) async -> Bool
+  /// Becomes another program; why not, where it cannot be.
+  var become: @Sendable (ProgramStart) -> String = { _ in "there are no programs here" }
+  /// A new folder for its owner alone.
+  var privateFolder: @Sendable () -> String? = { nil }
+  /// Why not, where it cannot be removed with what is in it.
+  var removeFolder: @Sendable (String) -> String? = { _ in nil }
+  /// Starts the process that keeps a token's file fresh.
+  var startKeeper: @Sendable ([String]) -> Bool = { _ in false }
+  /// In that process: whether the program ends within so many seconds.
+  var watchProgram: @Sendable (Int64) -> Bool = { _ in true }
   var fileExists: @Sendable (String) -> Bool
   /// The path of a program, from a path or a name in `$PATH`.
   var find: @Sendable (String) -> String?

@@ -1,0 +1,119 @@
+/// A server, and what of it, as programs name it: `https://user@host:8443/path`, `host:5000`, `sparse+https://host/`.
+public struct Place: Sendable, Equatable {
+  /// In lower case; nil where none was named.
+  public var scheme: String?
+  public var host: HostName
+  /// As written; nil where none was.
+  public var port: Int?
+  /// Begins with a slash, or is empty.
+  public var path: String
+  /// From the address.
+  public var username: String?
+
+  public init(scheme: String? = nil, host: HostName, port: Int? = nil, path: String = "", username: String? = nil) {
+    self.scheme = scheme
+    self.host = host
+    self.port = port
+    self.path = path
+    self.username = username
+  }
+
+  /// Nil where the text names no host (RFC 3986 §3). Queries and fragments are left out.
+  public init?(_ text: String) {
+    guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F && $0 != 0x5C }) else { return nil }
+    var rest = text[...]
+    scheme = nil
+    if let end = rest.firstRange(of: "://") {
+      let name = rest[..<end.lowerBound].lowercased()
+      guard Self.isScheme(name) else { return nil }
+      // Of `sparse+https` the transport counts.
+      scheme = name.split(separator: "+").last.map(String.init)
+      rest = rest[end.upperBound...]
+    }
+    let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+    path = String(rest[authority.endIndex...].prefix { $0 != "?" && $0 != "#" })
+    var server = authority
+    username = nil
+    if let at = server.lastIndex(of: "@") {
+      let user = server[..<at].prefix { $0 != ":" }
+      username = user.isEmpty ? nil : Percent.decoded(String(user))
+      server = server[server.index(after: at)...]
+    }
+    guard let (host, port) = Self.hostAndPort(server) else { return nil }
+    (self.host, self.port) = (host, port)
+  }
+
+  /// `host`, `host:port`, `[::1]:port`.
+  static func hostAndPort(_ text: Substring) -> (HostName, Int?)? {
+    var (name, digits): (Substring, Substring?) = (text, nil)
+    if text.hasPrefix("["), let end = text.lastIndex(of: "]") {
+      name = text[...end]
+      let rest = text[text.index(after: end)...]
+      guard rest.isEmpty || rest.hasPrefix(":") else { return nil }
+      digits = rest.isEmpty ? nil : rest.dropFirst()
+    } else if let colon = text.firstIndex(of: ":") {
+      name = text[..<colon]
+      digits = text[text.index(after: colon)...]
+    }
+    guard let host = HostName(String(name)) else { return nil }
+    guard let digits, !digits.isEmpty else { return (host, nil) }
+    guard digits.utf8.count <= 5, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let port = Int(digits),
+      (1...65535).contains(port)
+    else { return nil }
+    return (host, port)
+  }
+
+  private static func isScheme(_ name: String) -> Bool {
+    guard let first = name.utf8.first, (0x61...0x7A).contains(first) else { return false }
+    return name.utf8.allSatisfy {
+      (0x61...0x7A).contains($0) || (0x30...0x39).contains($0) || $0 == 0x2B || $0 == 0x2D || $0 == 0x2E
+    }
+  }
+
+  /// The port that is connected to. A registry without a scheme is asked over https.
+  public var effectivePort: Int? {
+    if let port { return port }
+    return switch scheme {
+    case nil, "https", "grpcs": 443
+    case "http": 80
+    default: nil
+    }
+  }
+
+  /// Whether what is sent there can be read on the way.
+  public var isReadable: Bool { ![nil, "https", "grpcs"].contains(scheme) && !host.isLoopback }
+
+  /// As an entry of the mapping names it.
+  public var name: String {
+    let host = host.description.contains(":") ? "[\(host)]" : host.description
+    return effectivePort == 443 ? host : port.map { "\(host):\($0)" } ?? host
+  }
+}
+
+enum Percent {
+  /// RFC 3986 §2.1; a broken escape stays as it is.
+  static func decoded(_ text: String) -> String {
+    guard text.utf8.contains(0x25) else { return text }
+    var bytes: [UInt8] = []
+    var rest = Array(text.utf8)[...]
+    while let byte = rest.first {
+      rest = rest.dropFirst()
+      if byte == 0x25, let high = rest.first.flatMap(digit), let low = rest.dropFirst().first.flatMap(digit) {
+        bytes.append(high << 4 | low)
+        rest = rest.dropFirst(2)
+      } else {
+        bytes.append(byte)
+      }
+    }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  private static func digit(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case 0x30...0x39: byte - 0x30
+    case 0x41...0x46: byte - 0x37
+    case 0x61...0x66: byte - 0x57
+    default: nil
+    }
+  }
+}

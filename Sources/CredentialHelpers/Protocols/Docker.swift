@@ -1,0 +1,52 @@
+import BrokerAPI
+
+/// Docker's credential helper protocol, which podman, skopeo and buildah have too: `get`, `store`, `erase`, `list`.
+public struct Docker: CredentialProtocol {
+  public static let name = "docker"
+  public static let programs = ["docker-credential-grantd"]
+
+  /// The words by which the programs know that they may go on without a credential.
+  static let notFoundWords = "credentials not found in native keychain"
+
+  public let request: Request
+  private let server: String
+  private let place: Place?
+
+  public static func input(_ invocation: Invocation) -> InputShape {
+    ["get", "store", "erase"].contains(invocation.arguments.first) ? .everything : .none
+  }
+
+  public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
+    let text = String(validating: input, as: UTF8.self)
+    server = String((text ?? "").drop(while: \.isWhitespace).prefix { !$0.isWhitespace })
+    place = Place(server)
+    switch invocation.arguments.first {
+    case "get":
+      guard let text, text.split(whereSeparator: \.isWhitespace).count == 1, let place else {
+        throw Malformed("the registry is no host name")
+      }
+      request = .token(TokenRequest(place: place, account: invocation.account))
+    // `podman login` stores what it got from here.
+    case "store", "erase": request = .answered(Reply())
+    case "list": request = .answered(Reply(text: "{}\n"))
+    case "version": request = .answered(Reply(text: "docker-credential-grantd \(GrantdVersion.current)\n"))
+    default: throw Malformed("docker-credential-grantd takes get, store, erase, list or version")
+    }
+  }
+
+  public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {
+    let answer: JSON = [
+      "ServerURL": .string(server), "Username": .string(token.username ?? UserNames.name(for: place)),
+      "Secret": .string(token.text),
+    ]
+    return Reply(out: answer.serialized() + [0x0A])
+  }
+
+  public static func notFound(_ invocation: Invocation) -> Reply { Reply(text: notFoundWords + "\n", status: 1) }
+
+  /// skopeo and podman show standard output, docker neither.
+  public static func refusal(_ problem: Problem, _ invocation: Invocation) -> Reply {
+    guard invocation.arguments.first == "get" else { return Reply(err: problem.line, status: 1) }
+    return Reply(text: problem.line + "\n", err: problem.line, status: 1)
+  }
+}

@@ -1,0 +1,71 @@
+import BrokerAPI
+
+/// The command line of Python's keyring, as pip and uv run it: `keyring get URL [USER]`, since keyring 25.2.1 with
+/// `--mode creds` and `--output json`.
+public struct Keyring: CredentialProtocol {
+  public static let name = "keyring"
+  /// In a folder of its own: python3-keyring has the same.
+  public static let programs = ["keyring"]
+
+  public let request: Request
+  private let place: Place?
+  private let mode: Mode
+  private let isJSON: Bool
+
+  private enum Mode { case password, credentials }
+
+  public static func input(_ invocation: Invocation) -> InputShape { .none }
+
+  public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
+    var words: [String] = []
+    var mode = Mode.password
+    var isJSON = false
+    var rest = invocation.arguments[...]
+    while let word = rest.popFirst() {
+      var (name, value): (Substring, String?) = (word[...], nil)
+      if word.hasPrefix("--"), let equals = word.firstIndex(of: "=") {
+        (name, value) = (word[..<equals], String(word[word.index(after: equals)...]))
+      }
+      switch name {
+      case "--mode":
+        switch value ?? rest.popFirst() {
+        case "creds": mode = .credentials
+        case "password": mode = .password
+        default: throw Malformed("keyring's --mode is creds or password")
+        }
+      case "--output":
+        switch value ?? rest.popFirst() {
+        case "json": isJSON = true
+        case "plain": isJSON = false
+        default: throw Malformed("keyring's --output is json or plain")
+        }
+      case _ where word.hasPrefix("-"): throw Malformed("keyring \(word) is not known here")
+      default: words.append(word)
+      }
+    }
+    (self.mode, self.isJSON) = (mode, isJSON)
+    guard words.first == "get" else {
+      throw Malformed("keyring \(words.first ?? "") is not possible: grantd keeps the accounts")
+    }
+    guard words.count == 2 || words.count == 3 else { throw Malformed("keyring get takes an address and a user") }
+    guard let place = Place(words[1]) else {
+      // Names of services that are no hosts are those of other programs.
+      self.place = nil
+      request = .answered(Self.notFound(invocation))
+      return
+    }
+    self.place = place
+    let username = words.count == 3 && !words[2].isEmpty ? words[2] : nil
+    request = .token(TokenRequest(place: place, username: username, account: invocation.account))
+  }
+
+  public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {
+    let username = token.username ?? UserNames.name(for: place)
+    guard isJSON else {
+      return Reply(text: (mode == .credentials ? username + "\n" : "") + token.text + "\n")
+    }
+    let password = JSON.Member(name: "password", value: .string(token.text))
+    let user = JSON.Member(name: "username", value: .string(username))
+    return Reply(out: JSON.object(mode == .credentials ? [user, password] : [password]).serialized() + [0x0A])
+  }
+}

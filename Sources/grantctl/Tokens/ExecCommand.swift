@@ -1,0 +1,98 @@
+import ArgumentParser
+import BrokerAPI
+
+struct ExecCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "exec", abstract: "Run one program with an access token.",
+    usage: "grantctl exec <account> [options] -- <program> [<argument> ...]",
+    discussion: """
+      The program takes the place of grantctl: it gets the signals, and its exit status is the status. The token is in \
+      an environment variable, ACCESS_TOKEN unless --env names another; other programs of the same user can read it \
+      there.
+
+      With --fd the token is what the program reads from that descriptor. With --file the variable names a file that \
+      only the user can read; it always has a valid token, and is removed when the program ends.
+
+      Ends with 127 where there is no such program, and with 126 where it cannot be started.
+
+      Examples:
+        grantctl exec work --env GH_TOKEN -- gh repo list
+        grantctl exec work --fd 3 -- sh -c 'read -r token <&3; …'
+        grantctl exec work --file TOKEN_FILE -- sync-forever
+      """)
+
+  @OptionGroup var named: AccountArgument
+  @Option(help: ArgumentHelp("The environment variable for the token.", valueName: "name"))
+  var env: String?
+  @Option(help: ArgumentHelp("The descriptor to read the token from, 3 or more.", valueName: "number"))
+  var fd: Int32?
+  @Option(help: ArgumentHelp("The environment variable for the path of a file that is kept fresh.", valueName: "name"))
+  var file: String?
+  @Option(help: "The token must have this scope; may be repeated.")
+  var scope: [String] = []
+  @Argument(parsing: .postTerminator, help: "The program and its arguments.")
+  var program: [String] = []
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    guard !program.isEmpty else { throw ValidationError("The program comes behind “--”: grantctl exec work -- env") }
+    guard [env != nil, fd != nil, file != nil].filter({ $0 }).count <= 1 else {
+      throw ValidationError("Only one of --env, --fd and --file can be given.")
+    }
+    if let fd, !(3...1023).contains(fd) { throw ValidationError("--fd is 3 to 1023.") }
+    for name in [env, file].compactMap({ $0 }) {
+      let isName = name.utf8.allSatisfy {
+        $0 == 0x5F || (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) || (0x61...0x7A).contains($0)
+      }
+      guard isName, !name.isEmpty, !(0x30...0x39).contains(name.utf8[name.startIndex]) else {
+        throw ValidationError("\(name) is no name of a variable.")
+      }
+    }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    guard let path = shell.terminal.find(program[0]) else {
+      shell.terminal.note("grantctl: there is no program \(SafeText.line(program[0]))")
+      throw .reported(.noProgram)
+    }
+    var start = ProgramStart(path: path, arguments: program, environment: shell.terminal.environment)
+    if let file {
+      let kept = try await TokenFile.make(of: named.account, scopes: scope, in: shell)
+      start.environment[file] = kept
+    } else {
+      let text = try await Self.token(named.account, scope, shell)
+      if let fd {
+        start.descriptor = .init(number: fd, content: Array(text.utf8))
+      } else {
+        start.environment[env ?? "ACCESS_TOKEN"] = text
+      }
+    }
+    let reason = shell.terminal.become(start)
+    shell.terminal.note("grantctl: \(SafeText.line(path)) cannot be started: \(reason)")
+    throw .reported(.programNotStarted)
+  }
+
+  /// The token, or the ID of a session.
+  static func token(_ account: String, _ scope: [String], _ shell: Shell) async throws(Failure) -> String {
+    let scopes = LoginCommand.words(scope)
+    let result = try await shell.ask(
+      TokenGet.self,
+      .init(account: account, scopes: scopes.isEmpty ? nil : scopes, timeout: shell.settings.timeout)
+    ).value()
+    return try TokenCommand.printable(result.access_token ?? result.session_id ?? "")
+  }
+}
+
+/// A program that takes the place of this one.
+struct ProgramStart: Sendable, Equatable {
+  struct Descriptor: Sendable, Equatable {
+    var number: Int32
+    var content: [UInt8]
+  }
+
+  var path: String
+  /// The first is the program's own name.
+  var arguments: [String]
+  var environment: [String: String]
+  var descriptor: Descriptor?
+}

@@ -1,0 +1,69 @@
+import ArgumentParser
+import BrokerAPI
+
+/// A file with an account's token, for a program that runs long: another process keeps it fresh while the program runs.
+enum TokenFile {
+  /// Writes the file, and starts the process that replaces its content. The path.
+  static func make(of account: String, scopes: [String], in shell: Shell) async throws(Failure) -> String {
+    let text = try await ExecCommand.token(account, scopes, shell)
+    guard let folder = shell.terminal.privateFolder() else {
+      throw Failure(
+        .failure, "no folder could be made for the token's file",
+        hints: ["$XDG_RUNTIME_DIR, or else $TMPDIR, is a folder that you can write to."])
+    }
+    let path = folder + "/token"
+    if let reason = shell.terminal.saveFile(path, Array(text.utf8), true) {
+      throw Failure(.failure, "\(path) cannot be written: \(reason)")
+    }
+    var words = [KeepTokenCommand.configuration.commandName ?? "", account, path] + shell.settings.wish.arguments
+    for scope in scopes { words += ["--scope", scope] }
+    guard shell.terminal.startKeeper([shell.terminal.ownPath] + words) else {
+      _ = shell.terminal.removeFolder(folder)
+      throw Failure(.failure, "no process could be started that keeps \(path) fresh")
+    }
+    return path
+  }
+}
+
+/// The process that keeps a token's file fresh, until the program ends whose pidfd it inherits.
+struct KeepTokenCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "keep-token", abstract: "Keep the file of `grantctl exec --file` fresh.", shouldDisplay: false)
+
+  /// Seconds between two looks. The broker refreshes ahead of the end, so that a token of it has more to live.
+  static let shortest: Int64 = 2
+  static let longest: Int64 = 60
+  /// How long before its end a token is replaced.
+  static let ahead: Int64 = 30
+
+  @OptionGroup var named: AccountArgument
+  @Argument var path: String
+  @Option var scope: [String] = []
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    var written: String?
+    var wait = Self.shortest
+    while !shell.terminal.watchProgram(wait) {
+      do throws(Failure) {
+        let scopes = LoginCommand.words(scope)
+        let result = try await shell.ask(
+          TokenGet.self,
+          .init(account: named.account, scopes: scopes.isEmpty ? nil : scopes, min_ttl: Double(Self.ahead))
+        ).value()
+        let text = try TokenCommand.printable(result.access_token ?? result.session_id ?? "")
+        if text != written, shell.terminal.saveFile(path, Array(text.utf8), true) == nil { written = text }
+        wait = Self.wait(until: result.expires_at, now: shell.now)
+      } catch {
+        // The program meets the end of the token by itself, and its server says so.
+        wait = Self.shortest
+      }
+    }
+    _ = shell.terminal.removeFolder(ProcessFiles.split(path).folder)
+  }
+
+  static func wait(until end: Int64?, now: Int64) -> Int64 {
+    guard let end else { return longest }
+    return min(longest, max(shortest, end - ahead - now))
+  }
+}

@@ -1,0 +1,47 @@
+import Testing
+
+@testable import CredentialHelpers
+
+@Suite struct DockerTests {
+  @Test(
+    "get asks for the registry",
+    arguments: [
+      ("registry.example.com:5000", "registry.example.com:5000"),
+      ("registry.example.com:5000\n", "registry.example.com:5000"),
+      ("https://index.docker.io/v1/", "https://index.docker.io/v1/"),
+      ("Registry.Example.com.\r\n", "registry.example.com"),
+      ("registry.example.com/team/image", "registry.example.com/team/image"),
+    ])
+  func getAsks(input: String, place: String) throws {
+    #expect(try request(Docker.self, ["get"], input) == token(place))
+  }
+
+  @Test("what is no registry is refused", arguments: ["", "\n", "a b", "a\nb", "https://", "\0"])
+  func noRegistry(input: String) {
+    #expect(throws: Malformed.self) { try request(Docker.self, ["get"], input) }
+  }
+
+  @Test("store and erase do nothing, and list has none") func others() throws {
+    for verb in ["store", "erase"] {
+      #expect(try request(Docker.self, [verb], "{\"ServerURL\":\"h\",\"Secret\":\"x\"}") == .answered(Reply()))
+    }
+    #expect(try request(Docker.self, ["list"], "") == .answered(Reply(text: "{}\n")))
+    #expect(throws: Malformed.self) { try request(Docker.self, ["new"], "") }
+    #expect(throws: Malformed.self) { try request(Docker.self, [], "") }
+  }
+
+  @Test("the answer names the registry as it was asked for") func theAnswer() throws {
+    #expect(
+      try answer(Docker.self, ["get"], "Registry.example.com:5000\n")
+        == "{\"ServerURL\":\"Registry.example.com:5000\",\"Username\":\"oauth2\",\"Secret\":\"T\"}\n")
+    let named = IssuedToken(text: "T", username: "ada")
+    #expect(try answer(Docker.self, ["get"], "gcr.io", named).contains("\"Username\":\"ada\""))
+    #expect(try answer(Docker.self, ["get"], "gcr.io").contains("\"Username\":\"oauth2accesstoken\""))
+  }
+
+  @Test("not found has the words that the programs know; a problem is on both outputs") func refusals() {
+    let get = Invocation(arguments: ["get"])
+    #expect(Docker.notFound(get) == Reply(text: "credentials not found in native keychain\n", status: 1))
+    #expect(Docker.refusal(Problem("x"), get) == Reply(text: "x\n", err: "x", status: 1))
+  }
+}

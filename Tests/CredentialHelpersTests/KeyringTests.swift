@@ -1,0 +1,55 @@
+import Testing
+
+@testable import CredentialHelpers
+
+@Suite struct KeyringTests {
+  static let index = "https://pypi.example.com/simple/"
+
+  @Test(
+    "each form of the command line asks for the index",
+    arguments: [
+      (["get", index, "ada"], index, "ada"), (["--mode=creds", "--output=json", "get", index], index, nil),
+      (["--mode=creds", "--output=json", "get", index, "ada"], index, "ada"),
+      (["get", index, "--mode", "creds"], index, nil), (["get", "h:8443", "ada"], "h:8443", "ada"),
+      (["get", "https://h:8443", ""], "https://h:8443", nil),
+    ] as [([String], String, String?)])
+  func eachForm(arguments: [String], place: String, username: String?) throws {
+    #expect(try request(Keyring.self, arguments, "") == token(place, username: username))
+  }
+
+  @Test(
+    "other commands are refused",
+    arguments: [
+      [], ["set", index, "ada"], ["del", index, "ada"], ["get"], ["get", "a", "b", "c"], ["--mode=x", "get", index],
+      ["--list-backends"], ["get", index, "--output"], ["diagnose"],
+    ])
+  func otherCommands(arguments: [String]) {
+    #expect(throws: Malformed.self) { try request(Keyring.self, arguments, "") }
+  }
+
+  @Test("a service that is no host is another program's") func services() throws {
+    #expect(try request(Keyring.self, ["get", "My Service", "ada"], "") == .answered(Reply(status: 1)))
+  }
+
+  @Test(
+    "the answer has the form that was asked for",
+    arguments: [
+      (["get", index, "ada"], "T\n"), (["get", index, "--mode", "creds"], "oauth2\nT\n"),
+      (["--mode=creds", "--output=json", "get", index], "{\"username\":\"oauth2\",\"password\":\"T\"}\n"),
+      (["--output=json", "get", index, "ada"], "{\"password\":\"T\"}\n"),
+      (["get", "https://europe-python.pkg.dev/p/simple/", "--mode", "creds"], "oauth2accesstoken\nT\n"),
+    ])
+  func theAnswer(arguments: [String], text: String) throws {
+    #expect(try answer(Keyring.self, arguments, "") == text)
+  }
+
+  @Test("a name that was asked for is kept") func username() throws {
+    let named = IssuedToken(text: "T", username: "ada")
+    #expect(try answer(Keyring.self, ["get", Self.index, "--mode", "creds"], "", named) == "ada\nT\n")
+  }
+
+  @Test("not found is an exit status, without a word") func notFound() {
+    #expect(Keyring.notFound(Invocation(arguments: [])) == Reply(status: 1))
+    #expect(Keyring.refusal(Problem("x"), Invocation(arguments: [])) == Reply(err: "x", status: 1))
+  }
+}
