@@ -1,7 +1,8 @@
 /// Every protocol.
 public enum Protocols {
   public static let all: [any CredentialProtocol.Type] = [
-    Git.self, Keyring.self, Docker.self, Kubectl.self,
+    Git.self, Keyring.self, Docker.self, Kubectl.self, Cargo.self, GoAuth.self, Bazel.self, Terraform.self,
+    GoogleExecutable.self,
   ]
 
   public static var names: [String] { all.map { $0.name } }

@@ -1,0 +1,70 @@
+/// The command of GOAUTH (`go help goauth`, Go 1.24): address lines, an empty line, header fields, an empty line.
+public struct GoAuth: CredentialProtocol {
+  public static let name = "go"
+
+  public let request: Request
+  private let place: Place?
+  private let takesBasicOnly: Bool
+
+  /// Go runs the command a second time, with the address that was refused, and the response on standard input.
+  private static func address(_ invocation: Invocation) -> String? {
+    invocation.arguments.last.flatMap { $0.contains("://") ? $0 : nil }
+  }
+
+  public static func input(_ invocation: Invocation) -> InputShape {
+    address(invocation) == nil ? .none : .blankLine
+  }
+
+  public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
+    guard let address = Self.address(invocation) else {
+      // The first run, before any request: nobody has asked for a token yet.
+      (place, takesBasicOnly, request) = (nil, false, .answered(Reply()))
+      return
+    }
+    guard let place = Place(address) else { throw Malformed("go's address is no address") }
+    let challenges = Self.challenges(input)
+    takesBasicOnly = challenges.contains("basic") && !challenges.contains("bearer")
+    self.place = place
+    request = .token(TokenRequest(place: place, account: invocation.account))
+  }
+
+  private static func challenges(_ input: [UInt8]) -> [String] {
+    String(decoding: input, as: UTF8.self).split(whereSeparator: \.isNewline).compactMap { line in
+      guard let colon = line.firstIndex(of: ":"), line[..<colon].lowercased() == "www-authenticate" else { return nil }
+      return line[line.index(after: colon)...].split(separator: " ").first?.lowercased()
+    }
+  }
+
+  public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {
+    guard let place else { return Reply() }
+    // A user in the address is not part of what Go compares.
+    let host = place.host.description.contains(":") ? "[\(place.host)]" : place.host.description
+    let server = "\(place.scheme ?? "https")://\(host)\(place.port.map { ":\($0)" } ?? "")\(token.path ?? "")"
+    var field = "Bearer \(token.text)"
+    if takesBasicOnly {
+      field = "Basic " + Base64.encoded("\(token.username ?? UserNames.name(for: place)):\(token.text)".utf8)
+    }
+    return Reply(text: "\(server)\n\nAuthorization: \(field)\n\n")
+  }
+
+  public static func notFound(_ invocation: Invocation) -> Reply { Reply() }
+}
+
+/// RFC 4648 §4.
+enum Base64 {
+  private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+
+  static func encoded(_ bytes: some Sequence<UInt8>) -> String {
+    var output: [UInt8] = []
+    var rest = Array(bytes)[...]
+    while !rest.isEmpty {
+      let group = rest.prefix(3)
+      rest = rest.dropFirst(3)
+      let bits = group.reduce(0) { $0 << 8 | Int($1) } << (8 * (3 - group.count))
+      for place in 0..<4 {
+        output.append(place <= group.count ? digits[bits >> (18 - 6 * place) & 63] : 0x3D)
+      }
+    }
+    return String(decoding: output, as: UTF8.self)
+  }
+}
