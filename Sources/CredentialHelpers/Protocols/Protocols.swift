@@ -3,6 +3,7 @@ public enum Protocols {
   public static let all: [any CredentialProtocol.Type] = [
     Git.self, Keyring.self, Docker.self, Kubectl.self, Cargo.self, GoAuth.self, Bazel.self, Terraform.self,
     GoogleExecutable.self,
+    AWS.self,
   ]
 
   public static var names: [String] { all.map { $0.name } }

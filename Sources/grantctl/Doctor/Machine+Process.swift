@@ -12,7 +12,8 @@ extension Machine {
       guard statvfs(path, &disk) == 0 else { return nil }
       return Int64(clamping: UInt64(disk.f_bavail) * UInt64(disk.f_frsize))
     },
-    run: { command, limit in await Child.run(command, limit) })
+    run: { command, limit in await Child.run(command, limit) },
+    ask: { command, input, limit in await Child.run(command, limit, input: input) })
 
   private static func look(_ path: String) -> Look {
     var entry = stat()
@@ -36,18 +37,24 @@ private enum Child {
   private static let longestOutput = 64 * 1024
   private static let pause = Duration.milliseconds(10)
 
-  static func run(_ command: [String], _ limit: Duration) async -> Machine.Ended? {
+  static func run(_ command: [String], _ limit: Duration, input: [UInt8]? = nil) async -> Machine.Ended? {
     guard let program = command.first else { return nil }
     let process = Process()
     process.executableURL = URL(fileURLWithPath: program)
     process.arguments = Array(command.dropFirst())
     // The words of its answers are read.
     process.environment = ProcessInfo.processInfo.environment.merging(["LC_ALL": "C"]) { $1 }
-    process.standardInput = FileHandle.nullDevice
+    let given = input.map { _ in Pipe() }
+    process.standardInput = given ?? FileHandle.nullDevice
     let (out, err) = (Pipe(), Pipe())
     process.standardOutput = out
     process.standardError = err
     guard (try? process.run()) != nil else { return nil }
+    if let input, let given {
+      // What it does not read is no failure: its status says what it is.
+      try? given.fileHandleForWriting.write(contentsOf: input)
+      try? given.fileHandleForWriting.close()
+    }
     let (text, errors) = (Stream(out.fileHandleForReading), Stream(err.fileHandleForReading))
     let end = ContinuousClock.now + limit
     while process.isRunning || !(text.isWhole && errors.isWhole) {

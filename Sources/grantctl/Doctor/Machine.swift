@@ -32,6 +32,8 @@ struct Machine: Sendable {
   var freeBytes: @Sendable (String) -> Int64?
   /// Runs a program, its output bounded; nil: it could not be started, or was ended after the time.
   var run: @Sendable ([String], Duration) async -> Ended?
+  /// The same with bytes for its standard input.
+  var ask: @Sendable ([String], [UInt8], Duration) async -> Ended? = { _, _, _ in nil }
 
   /// Where nothing can be seen.
   static let blind = Machine(

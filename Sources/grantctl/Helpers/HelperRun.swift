@@ -28,6 +28,7 @@ struct HelperRun {
     case .answered(let reply): return reply
     case .token(let request):
       guard let use = try await use(request, chosen) else { return Chosen.notFound(invocation) }
+      if let exchanging = asked as? any Exchanging { return try await exchanged(exchanging, use, request) }
       let token = try await token(use, request)
       do throws(Malformed) { return try asked.answer(token.issued) } catch {
         throw Problem(error.description, isOurs: true)
@@ -37,6 +38,30 @@ struct HelperRun {
       try await report(secret, use, request)
       return Reply()
     }
+  }
+
+  /// A token that has ended is reported, and the next one tried.
+  private func exchanged(_ asked: any Exchanging, _ use: HelperUse, _ request: TokenRequest) async throws(Problem)
+    -> Reply
+  {
+    let web = WebExchange(terminal: shell.terminal)
+    var refused: Problem?
+    for _ in 1...2 {
+      let token = try await token(use, request)
+      let sent: WebRequest
+      do throws(Malformed) { sent = try asked.exchange(token.issued) } catch {
+        throw Problem(error.description, isOurs: true)
+      }
+      let (status, body) = try await web.send(sent)
+      switch try asked.outcome(status: status, body: body) {
+      case .answer(let reply): return reply
+      case .rejected(let problem):
+        guard refused == nil else { throw problem }
+        refused = problem
+        try await report(token.issued.text, use, request)
+      }
+    }
+    throw refused ?? Problem("no answer")
   }
 
   private func asked<Chosen: CredentialProtocol>(_ chosen: Chosen.Type) async throws(Problem) -> Chosen {
@@ -72,7 +97,7 @@ extension HelperRun {
   private func use<Chosen: CredentialProtocol>(
     _ request: TokenRequest, _ chosen: Chosen.Type
   ) async throws(Problem) -> HelperUse? {
-    if let account = request.account { return HelperUse(account: account) }
+    if let account = request.account { return try named(account, request, chosen) }
     guard let place = request.place else {
       throw Problem("which account? Name it: `grantctl helper \(Chosen.name) --account NAME`")
     }
@@ -80,10 +105,7 @@ extension HelperRun {
     switch try files.mapping().choose(request, for: Chosen.name) {
     case .entry(let entry): return HelperUse(account: entry.account, entry: entry)
     case .ambiguous(let accounts): throw ambiguous(place, accounts, files)
-    case .insecure:
-      throw Problem(
-        "\(place.name) is asked over http, where others can read the token: use https, or write "
-          + "allow_insecure_http = true to its entry in \(files.user)", isOurs: true)
+    case .insecure: throw insecure(place, files)
     case .nobody: break
     }
     guard Chosen.findsIssuers, !place.isReadable else { return nil }
@@ -91,6 +113,25 @@ extension HelperRun {
     if let named = request.username ?? place.username, accounts.contains(named) { return HelperUse(account: named) }
     guard accounts.count <= 1 else { throw ambiguous(place, accounts, files) }
     return accounts.first.map { HelperUse(account: $0) }
+  }
+
+  /// An account that is named needs no entry, except for a token that travels readable.
+  private func named<Chosen: CredentialProtocol>(
+    _ account: String, _ request: TokenRequest, _ chosen: Chosen.Type
+  ) throws(Problem) -> HelperUse {
+    guard let place = request.place, place.isReadable else { return HelperUse(account: account) }
+    let files = HelperFiles(terminal: shell.terminal)
+    guard case .entry(let entry) = try files.mapping().choose(request, for: Chosen.name), entry.account == account
+    else {
+      throw insecure(place, files)
+    }
+    return HelperUse(account: account, entry: entry)
+  }
+
+  private func insecure(_ place: Place, _ files: HelperFiles) -> Problem {
+    Problem(
+      "\(place.name) is asked over http, where others can read the token: use https, or write "
+        + "allow_insecure_http = true to its entry in \(files.user)", isOurs: true)
   }
 
   private func ambiguous(_ place: Place, _ accounts: [String], _ files: HelperFiles) -> Problem {
