@@ -28,7 +28,7 @@ struct Grantctl: AsyncParsableCommand {
         name: "Token",
         subcommands: [
           TokenCommand.self, RefreshCommand.self, ExchangeCommand.self, IntrospectCommand.self, ProofCommand.self,
-          RequestCommand.self, HelperCommand.self, ExecCommand.self, SASLCommand.self,
+          RequestCommand.self, HelperCommand.self, ConfigureCommand.self, ExecCommand.self, SASLCommand.self,
         ]),
       CommandGroup(
         name: "Account",

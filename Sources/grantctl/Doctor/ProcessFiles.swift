@@ -80,6 +80,22 @@ enum ProcessFiles {
     return nil
   }
 
+  /// A file of another program: through its symbolic link, with its mode.
+  static func rewrite(_ path: String, bytes: [UInt8], like original: String) -> String? {
+    let place = realpath(path, nil)
+    defer { free(place) }
+    let target = place.map { String(cString: $0) } ?? path
+    do {
+      try FileManager.default.createDirectory(atPath: split(target).folder, withIntermediateDirectories: true)
+    } catch {
+      return reason(error)
+    }
+    var status = stat()
+    let mode = stat(original, &status) == 0 ? status.st_mode & 0o777 : 0o600
+    if let reason = save(target, bytes: bytes, replacing: true) { return reason }
+    return chmod(target, mode) == 0 ? nil : Reason.ofKernel.words
+  }
+
   /// Not by Foundation, whose `deletingLastPathComponent` ends the process where a path has one character.
   static func split(_ path: String) -> (folder: String, name: String) {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (".", path) }

@@ -15,7 +15,7 @@ struct HelperCommand: BrokerCommand {
 
       Examples:
         git config --global credential.helper '!grantctl helper git'
-        printf 'protocol=https\\nhost=git.example.com\\n\\n' | grantctl helper git get
+        printf 'protocol=https\\nhost=h.example\\n\\n' | grantctl helper git get
       """)
 
   @OptionGroup var options: GlobalOptions
@@ -23,6 +23,9 @@ struct HelperCommand: BrokerCommand {
   var words: [String] = []
 
   func run(in shell: Shell) async throws(Failure) {
+    if let first = words.first, ["--help", "-h"].contains(first) {
+      return shell.terminal.say(Grantctl.helpMessage(for: Self.self, columns: shell.terminal.width ?? 80))
+    }
     guard let name = words.first, let chosen = Protocols.named(name) else {
       throw Failure(
         .usage, words.first.map { "there is no helper \(SafeText.line($0))" } ?? "the name of a helper is missing",

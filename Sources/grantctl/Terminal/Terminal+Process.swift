@@ -15,7 +15,7 @@ extension Terminal {
       input: ProcessStreams.input, inputUntil: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) },
       file: ProcessFiles.text,
       bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
-      removeFile: ProcessFiles.remove,
+      rewriteFile: ProcessFiles.rewrite, removeFile: ProcessFiles.remove,
       ownPath: ProcessFront.path ?? "grantctl", leftConnection: ProcessFront.connection,
       interrupts: ProcessSignals.interrupts, launch: launch, become: ProcessExec.become,
       privateFolder: { ProcessExec.privateFolder(environment) },

@@ -67,6 +67,9 @@ struct Terminal: Sendable {
   /// A new file for its owner alone, whole and on disk or not there at all; why not, where it cannot be. `true`: also in
   /// the place of one that is there.
   var saveFile: @Sendable (String, [UInt8], Bool) -> String? = { _, _, _ in "there are no files here" }
+  /// Writes a file of another program, with the mode of a file that is like it, else for its owner alone; through a
+  /// symbolic link. Why not, where it cannot be.
+  var rewriteFile: @Sendable (String, [UInt8], String) -> String? = { _, _, _ in "there are no files here" }
   /// Why not, where it cannot be removed. One that is not there is removed.
   var removeFile: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// Where the system's broker listens.

@@ -38,10 +38,11 @@ def setting(stage, account=ROBOT):
     return server
 
 
-def identity(stage, server):
+def identity(stage, server, profile="work"):
     return stage.run(
-        find("aws"), "sts", "get-caller-identity", "--profile", "work", "--output", "text", "--query", "Account",
-        AWS_ENDPOINT_URL_STS=server.url, AWS_CA_BUNDLE=str(stage.ca), AWS_EC2_METADATA_DISABLED="true",
+        find("aws"), "sts", "get-caller-identity", "--profile", profile, "--output", "text", "--query", "Account",
+        AWS_DEFAULT_REGION="eu-west-1", AWS_ENDPOINT_URL_STS=server.url,
+        AWS_CA_BUNDLE=str(stage.ca), AWS_EC2_METADATA_DISABLED="true",
         CURL_CA_BUNDLE=str(stage.ca), AWS_MAX_ATTEMPTS="1")
 
 

@@ -42,10 +42,14 @@ def cargo(stage, server, *provider):
     (project / ".cargo" / "config.toml").write_text(
         f'[registries.own]\nindex = "sparse+{server.url}/"\ncredential-provider = {words}\n[http]\n'
         f'cainfo = "{stage.ca}"\ncheck-revoke = false\n')
+    return stage.run(find("cargo"), "generate-lockfile", cwd=project, **rust(stage))
+
+
+def rust(stage):
+    """cargo with a cache of its own, and the toolchain of the user who runs the tests."""
     home = stage.folder / "cargo-home"
     shutil.rmtree(home, ignore_errors=True)
-    own = {"RUSTUP_HOME": str(pathlib.Path.home() / ".rustup"), "CARGO_HOME": str(home), "CARGO_NET_RETRY": "0"}
-    return stage.run(find("cargo"), "generate-lockfile", cwd=project, **own)
+    return {"RUSTUP_HOME": str(pathlib.Path.home() / ".rustup"), "CARGO_HOME": str(home), "CARGO_NET_RETRY": "0"}
 
 
 def crates(server):
@@ -81,13 +85,14 @@ def modules(server):
             "/example.com/sample/@v/v1.0.0.mod": "module example.com/sample\n"}
 
 
-def go(stage, server, *options):
+def go(stage, server, *options, **more):
     program = find("go")
     if "GOAUTH" not in stage.run(program, "env").out:
         raise Skip("go is older than 1.24")
-    return stage.run(
-        program, "list", *options, "-m", "-versions", "example.com/sample", GOAUTH="grantctl helper go", GOPROXY=server.url,
-        GONOSUMDB="*", GOFLAGS="-mod=mod", GO111MODULE="on", GOPATH=str(stage.folder / "go"), GOTOOLCHAIN="local")
+    own = {"GOAUTH": "grantctl helper go", "GOPROXY": server.url, "GONOSUMDB": "*", "GOFLAGS": "-mod=mod", "GO111MODULE": "on",
+           "GOPATH": str(stage.folder / "go"), "GOTOOLCHAIN": "local"} | more
+    return stage.run(program, "list", *options, "-m", "-versions", "example.com/sample",
+                     **{name: value for name, value in own.items() if value is not None})
 
 
 @case("go.list", "go")

@@ -1,0 +1,62 @@
+/// Lines of grantd's own in a program's text file, between two comments.
+public struct TextBlock: Sendable, Equatable {
+  public enum Position: Sendable { case start, end }
+
+  /// What tells this block from others: `git work`.
+  public var label: String
+  public var text: String
+  public var comment: String
+  public var position: Position
+
+  public init(label: String, text: String, comment: String = "#", position: Position = .end) {
+    self.label = label
+    self.text = text
+    self.comment = comment
+    self.position = position
+  }
+
+  private var first: String { "\(comment) >>> grantd: \(label)" }
+  private var last: String { "\(comment) <<< grantd: \(label)" }
+
+  public var whole: String { [first, text, last].map { $0 + "\n" }.joined() }
+
+  /// The file with the block, in its old place where it has been there already.
+  public func merged(into file: String) -> String {
+    if let (before, after) = around(file) { return before + whole + after }
+    guard !file.isEmpty else { return whole }
+    switch position {
+    case .start: return whole + "\n" + file
+    case .end: return file + (file.hasSuffix("\n") ? "" : "\n") + "\n" + whole
+    }
+  }
+
+  /// The file without the block, and without the empty line that was put before it.
+  public func removed(from file: String) -> String {
+    guard let (before, after) = around(file) else { return file }
+    switch position {
+    case .start: return before + (after.hasPrefix("\n") ? String(after.dropFirst()) : after)
+    case .end: return (before.hasSuffix("\n\n") ? String(before.dropLast()) : before) + after
+    }
+  }
+
+  /// What is before and behind the block; nil where it is not there, or has no end.
+  private func around(_ file: String) -> (String, String)? {
+    var lines = file.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+    guard let start = lines.firstIndex(of: first), let end = lines[start...].firstIndex(of: last) else { return nil }
+    let after = lines[(end + 1)...].joined(separator: "\n")
+    lines.removeSubrange(start...)
+    return (lines.map { $0 + "\n" }.joined(), after)
+  }
+
+  /// The first line elsewhere in the file that the block would contradict.
+  public func conflict(in file: String, with settings: [String]) -> String? {
+    let rest = around(file).map { $0.0 + $0.1 } ?? file
+    return rest.split(separator: "\n").map(String.init).first { line in
+      let words = line.filter { !$0.isWhitespace }
+      return settings.contains { setting in
+        let name = setting.filter { !$0.isWhitespace }
+        return name.hasSuffix("=") ? words.hasPrefix(name) : words == name
+      }
+    }
+  }
+}

@@ -1,0 +1,77 @@
+/// What a program's configuration has to say so that it asks grantd.
+public struct ToolConfiguration: Sendable, Equatable {
+  public enum Edit: Sendable, Equatable {
+    /// `conflicts`: settings that may not stand elsewhere in the file, `NAME =` or a whole line.
+    case text(file: String, TextBlock, conflicts: [String] = [])
+    case json(file: String, JSONMember)
+    /// Programs that are run: to write, and to undo.
+    case commands(file: String, write: [[String]], undo: [[String]])
+  }
+
+  public var edits: [Edit]
+  /// For people: what else is to be done.
+  public var notes: [String] = []
+}
+
+/// What a person says of the account and the server.
+public struct ToolTarget: Sendable, Equatable {
+  public var account: String
+  /// The server, or the address that the program is to use.
+  public var place: Place?
+  /// As it was given.
+  public var address: String
+  public var user: String
+  public var role: String?
+  /// Options that reach the broker, each with a space before it.
+  public var options: String
+
+  public init(
+    account: String, place: Place? = nil, address: String = "", user: String = "", role: String? = nil,
+    options: String = ""
+  ) {
+    self.account = account
+    self.place = place
+    self.address = address
+    self.user = user
+    self.role = role
+    self.options = options
+  }
+}
+
+public struct Tool: Sendable {
+  public enum Need: Sendable { case nothing, host, address, role, mailServer }
+
+  public var name: String
+  public var need: Need
+  public var make: @Sendable (ToolTarget) -> ToolConfiguration
+
+  public static func named(_ name: String) -> Tool? { all.first { $0.name == name } }
+}
+
+extension ToolTarget {
+  var host: String { place?.name ?? "" }
+  /// In a text between quotation marks.
+  var accountWord: String {
+    account.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "@._+-".contains($0)) } ? account : "'\(account)'"
+  }
+  var tokenCommand: String { "grantctl token \(accountWord)\(options)" }
+
+  func helperCommand(_ name: String) -> String { "grantctl helper \(name)\(options)" }
+
+  func label(_ tool: String) -> String { "\(tool) \(account)\(host.isEmpty ? "" : " \(host)")" }
+
+  func block(_ tool: String, _ lines: [String], position: TextBlock.Position = .end) -> TextBlock {
+    TextBlock(label: label(tool), text: lines.joined(separator: "\n"), position: position)
+  }
+
+  /// The entry of helper.toml, for programs whose configuration has no place for the account.
+  func entry(_ tool: String, _ keys: [String] = []) -> ToolConfiguration.Edit {
+    let lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
+    return .text(file: "$CONFIG/grantd/helper.toml", block(tool, lines))
+  }
+
+  /// Also for TOML and for configurations that have C's escapes.
+  static func quoted(_ text: String) -> String {
+    "\"" + text.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : String($0) }.joined() + "\""
+  }
+}

@@ -1,0 +1,149 @@
+import BrokerAPI
+
+extension Tool {
+  public static let all: [Tool] =
+    [git, docker, kubectl, aws, gcloud, pip, uv, cargo, go, terraform] + mail + [rclone, prometheus]
+
+  public static var names: [String] { all.map(\.name) }
+
+  static let git = Tool(name: "git", need: .host) { target in
+    let lines = [
+      "[credential \"https://\(target.host)\"]",
+      "\thelper =",
+      "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
+    ]
+    return ToolConfiguration(edits: [.text(file: "$HOME/.gitconfig", target.block("git", lines))])
+  }
+
+  static let docker = Tool(name: "docker", need: .host) { target in
+    ToolConfiguration(
+      edits: [
+        .json(
+          file: "$HOME/.docker/config.json", JSONMember(path: ["credHelpers", target.address], value: "grantd")),
+        target.entry("docker", target.user.isEmpty ? [] : ["username = \(ToolTarget.quoted(target.user))"]),
+      ],
+      notes: [
+        "docker finds the helper as docker-credential-grantd in PATH. podman, skopeo and buildah read the same file."
+      ])
+  }
+
+  static let kubectl = Tool(name: "kubectl", need: .nothing) { target in
+    let user = "grantd-\(target.account)"
+    var words = [
+      "kubectl", "config", "set-credentials", user, "--exec-api-version=client.authentication.k8s.io/v1",
+      "--exec-command=grantctl", "--exec-interactive-mode=Never",
+    ]
+    let arguments =
+      ["helper", "kubectl"] + target.options.split(separator: " ").map(String.init) + ["--account", target.account]
+    words += arguments.map { "--exec-arg=\($0)" }
+    return ToolConfiguration(
+      edits: [
+        .commands(file: "$HOME/.kube/config", write: [words], undo: [["kubectl", "config", "delete-user", user]])
+      ],
+      notes: ["Use it for a context: kubectl config set-context CONTEXT --user=\(user)"])
+  }
+
+  static let aws = Tool(name: "aws", need: .role) { target in
+    let role = target.role ?? ""
+    let lines = [
+      "[profile \(target.account)]",
+      "credential_process = \(target.helperCommand("aws")) --account \(target.accountWord) --role \(role)",
+    ]
+    return ToolConfiguration(
+      edits: [.text(file: "$HOME/.aws/config", target.block("aws", lines), conflicts: ["[profile \(target.account)]"])])
+  }
+
+  static let gcloud = Tool(name: "gcloud", need: .nothing) { target in
+    ToolConfiguration(
+      edits: [],
+      notes: [
+        "gcloud takes a token from its environment:",
+        "  grantctl exec \(target.accountWord)\(target.options) --env CLOUDSDK_AUTH_ACCESS_TOKEN -- gcloud …",
+      ])
+  }
+
+  static let pip = Tool(name: "pip", need: .address) { target in
+    let lines = ["[global]", "keyring-provider = subprocess", "index-url = \(target.addressWithUser)"]
+    return ToolConfiguration(
+      edits: [
+        .text(file: "$CONFIG/pip/pip.conf", target.block("pip", lines), conflicts: ["[global]"]), target.entry("pip"),
+      ], notes: ["pip runs `keyring`: put the folder with grantd's link of that name first in PATH."])
+  }
+
+  static let uv = Tool(name: "uv", need: .address) { target in
+    let lines = [
+      "keyring-provider = \"subprocess\"", "[[index]]", "url = \(ToolTarget.quoted(target.addressWithUser))",
+      "default = true",
+    ]
+    let block = target.block("uv", lines, position: .start)
+    return ToolConfiguration(
+      edits: [
+        .text(file: "$CONFIG/uv/uv.toml", block, conflicts: ["keyring-provider =", "[[index]]", "index ="]),
+        target.entry("uv"),
+      ],
+      notes: ["uv runs `keyring`: put the folder with grantd's link of that name first in PATH."])
+  }
+
+  static let cargo = Tool(name: "cargo", need: .address) { target in
+    let lines = [
+      "[registries.\(target.account)]", "index = \(ToolTarget.quoted(target.address))",
+      "credential-provider = [\"cargo-credential-grantd\", \"--account\", \(ToolTarget.quoted(target.account))]",
+    ]
+    return ToolConfiguration(
+      edits: [
+        .text(
+          file: "$HOME/.cargo/config.toml", target.block("cargo", lines), conflicts: ["[registries.\(target.account)]"])
+      ], notes: ["cargo finds the provider as cargo-credential-grantd in PATH."])
+  }
+
+  static let go = Tool(name: "go", need: .host) { target in
+    ToolConfiguration(
+      edits: [
+        .text(
+          file: "$CONFIG/go/env", target.block("go", ["GOAUTH=\(target.helperCommand("go"))"]), conflicts: ["GOAUTH="]),
+        target.entry("go"),
+      ])
+  }
+
+  static let terraform = Tool(name: "terraform", need: .host) { target in
+    ToolConfiguration(
+      edits: [
+        .text(
+          file: "$HOME/.terraformrc", target.block("terraform", ["credentials_helper \"grantd\" {}"]),
+          conflicts: ["credentials_helper \"grantd\" {}"]),
+        target.entry("terraform"),
+      ],
+      notes: ["Terraform finds the helper as ~/.terraform.d/plugins/terraform-credentials-grantd, a link to grantctl."])
+  }
+
+  static let rclone = Tool(name: "rclone", need: .address) { target in
+    let lines = [
+      "[\(target.account)]", "type = webdav", "vendor = other", "url = \(target.address)",
+      "bearer_token_command = \(target.tokenCommand)",
+    ]
+    return ToolConfiguration(
+      edits: [
+        .text(file: "$CONFIG/rclone/rclone.conf", target.block("rclone", lines), conflicts: ["[\(target.account)]"])
+      ])
+  }
+
+  static let prometheus = Tool(name: "prometheus", need: .nothing) { target in
+    ToolConfiguration(
+      edits: [],
+      notes: [
+        "In prometheus.yml, for a job; the file is read at each request:",
+        "  authorization:",
+        "    credentials_file: /run/prometheus/token",
+        "A timer or a service of yours keeps it fresh: \(target.tokenCommand) > /run/prometheus/token",
+      ])
+  }
+}
+
+extension ToolTarget {
+  /// pip and uv ask for a host's credential where the address has a user.
+  var addressWithUser: String {
+    guard let end = address.firstRange(of: "://"), place?.username == nil else { return address }
+    let user = user.isEmpty ? UserNames.name(for: place) : user
+    return address[..<end.upperBound] + user + "@" + address[end.upperBound...]
+  }
+}

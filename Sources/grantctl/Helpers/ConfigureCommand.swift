@@ -1,0 +1,103 @@
+import ArgumentParser
+import BrokerAPI
+import CredentialHelpers
+
+struct ConfigureCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "configure", abstract: "Print the configuration of a program that gets its tokens here.",
+    usage: "grantctl configure <tool> <account> [<server>] [options]",
+    discussion: """
+      Without --write nothing is changed. --write merges it into the program's own files: each is shown, and kept \
+      beside itself as FILE.grantd-backup. Twice is once. --undo takes it out again.
+
+      Tools: \(Tool.names.joined(separator: ", "))
+
+      Examples:
+        grantctl configure git work git.example.com
+        grantctl configure git work git.example.com --write
+        grantctl configure pip work https://pypi.example.com/simple/ --write
+        grantctl configure msmtp work smtp.example.com:587 --as ada@example.com
+        grantctl configure git work git.example.com --undo
+      """)
+
+  @Argument(help: "The program.")
+  var tool: String
+  @OptionGroup var named: AccountArgument
+  @Argument(help: "Its server: a host, or the address of an index or a registry.")
+  var server: String?
+  @Option(name: .customLong("as"), help: ArgumentHelp("The user at the server.", valueName: "user"))
+  var user: String?
+  @Option(help: ArgumentHelp("The role to assume, for aws.", valueName: "arn"))
+  var role: String?
+  @Flag(help: "Write it to the program's files.")
+  var write = false
+  @Flag(help: "Take it out of the program's files.")
+  var undo = false
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    guard !(write && undo) else { throw ValidationError("Only one of --write and --undo can be given.") }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    guard let chosen = Tool.named(tool) else {
+      throw Failure(
+        .usage, "there is no configuration for \(SafeText.line(tool))",
+        hints: ["There are: \(Tool.names.joined(separator: ", "))"])
+    }
+    let made = chosen.make(try await target(of: chosen, shell))
+    let files = ToolFiles(shell: shell)
+    if made.edits.isEmpty, write || undo {
+      throw Failure(.failure, "\(tool) has no file for this", hints: made.notes)
+    }
+    for edit in made.edits { try await files.apply(edit, undo ? .undo : write ? .write : .show) }
+    guard !undo else { return }
+    for note in made.notes { shell.terminal.note(SafeText.line(note)) }
+  }
+
+  private func target(of chosen: Tool, _ shell: Shell) async throws(Failure) -> ToolTarget {
+    guard named.account.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F && $0 != "'" && $0 != "\"" })
+    else {
+      throw Failure(.usage, "the account's name cannot stand in a configuration")
+    }
+    for text in [server, user, role].compactMap({ $0 }) where !Self.isPlain(text) {
+      throw Failure(.usage, "\(SafeText.line(text)) cannot stand in a configuration")
+    }
+    let place = server.flatMap { Place($0) }
+    switch chosen.need {
+    case .nothing: break
+    case .role:
+      guard role != nil else {
+        throw Failure(.usage, "the role is missing: --role arn:aws:iam::123456789012:role/NAME")
+      }
+    case .host, .mailServer:
+      guard place != nil else {
+        throw Failure(
+          .usage, "the server is missing", hints: ["Name it: `grantctl configure \(tool) \(named.account) HOST`"])
+      }
+    case .address:
+      guard let place, place.scheme != nil else {
+        throw Failure(
+          .usage, "the address is missing",
+          hints: ["Name it: `grantctl configure \(tool) \(named.account) https://HOST/PATH`"])
+      }
+    }
+    var target = ToolTarget(
+      account: named.account, place: place, address: server ?? "", user: user ?? "", role: role,
+      options: shell.settings.wish.options)
+    if chosen.need == .mailServer, user == nil {
+      let account = try await shell.ask(AccountGet.self, .init(account: named.account)).value()
+      guard let person = account.identity?.email, Self.isPlain(person) else {
+        throw Failure(
+          .failure, "the provider did not say the address of account \(named.account)", hints: ["Name it: --as USER"])
+      }
+      target.user = person
+    }
+    return target
+  }
+
+  /// Nothing that could end a line, a word or a quotation of a configuration.
+  private static func isPlain(_ text: String) -> Bool {
+    !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && !"\"'`\\<>{}|;$#()".utf8.contains($0) }
+  }
+}

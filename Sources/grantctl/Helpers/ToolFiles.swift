@@ -1,0 +1,119 @@
+import BrokerAPI
+import CredentialHelpers
+
+/// The files of other programs: shown, written with a backup beside them, and put right again.
+struct ToolFiles {
+  enum Purpose { case show, write, undo }
+
+  /// Bytes of a program's configuration.
+  private static let longest = 1 << 20
+  private static let backup = ".grantd-backup"
+  private static let patience = Duration.seconds(20)
+
+  let shell: Shell
+  private var terminal: Terminal { shell.terminal }
+
+  func apply(_ edit: ToolConfiguration.Edit, _ purpose: Purpose) async throws(Failure) {
+    switch edit {
+    case .text(let name, let block, let conflicts): try text(path(name), block, conflicts, purpose)
+    case .json(let name, let member): try json(path(name), member, purpose)
+    case .commands(let name, let write, let undo): try await run(purpose == .undo ? undo : write, path(name), purpose)
+    }
+  }
+
+  private func path(_ name: String) -> String {
+    if name.hasPrefix("$CONFIG") { return terminal.configurationFolder + name.dropFirst("$CONFIG".count) }
+    return (terminal.environment["HOME"] ?? "") + name.dropFirst("$HOME".count)
+  }
+
+  private func text(_ path: String, _ block: TextBlock, _ conflicts: [String], _ purpose: Purpose) throws(Failure) {
+    guard purpose != .show else { return show(path, block.whole) }
+    let before = try content(path)
+    let old = before ?? ""
+    if purpose == .write, let line = block.conflict(in: old, with: conflicts) {
+      throw Failure(
+        .failure, "\(path) has the line “\(SafeText.line(line))”, which this would contradict",
+        hints: ["Merge it by hand: without --write it is printed."])
+    }
+    let new = purpose == .write ? block.merged(into: old) : block.removed(from: old)
+    try replace(path, before, with: new, showing: block.whole, purpose)
+  }
+
+  private func json(_ path: String, _ member: JSONMember, _ purpose: Purpose) throws(Failure) {
+    guard let added = member.merged(into: [:]) else { return }
+    guard purpose != .show else { return show(path, added.pretty() + "\n") }
+    let before = try content(path)
+    let json: JSON
+    do throws(JSONError) {
+      json = try before.map { text throws(JSONError) in try JSON.parse(Array(text.utf8)) } ?? [:]
+    } catch {
+      throw Failure(
+        .failure, "\(path) is no JSON: \(error)", hints: ["Merge it by hand: without --write it is printed."])
+    }
+    guard let merged = purpose == .write ? member.merged(into: json) : member.removed(from: json) else {
+      throw Failure(.failure, "\(path): \(member.path.dropLast().joined(separator: ".")) is no object")
+    }
+    // A file in which nothing changes keeps its form, and the form of before comes back.
+    let backup = purpose == .undo ? try content(path + Self.backup) : nil
+    let isBackup = backup.flatMap { try? JSON.parse(Array($0.utf8)) } == merged
+    let new = merged == json ? before ?? "" : isBackup ? backup ?? "" : merged.pretty() + "\n"
+    try replace(path, before, with: new, showing: added.pretty() + "\n", purpose)
+  }
+
+  private func show(_ path: String, _ text: String) {
+    terminal.note("# \(SafeText.line(path))")
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { SafeText.line(String($0)) }
+    // The last one is behind the newline that ends the text.
+    terminal.say(lines.last == "" ? Array(lines.dropLast()) : lines)
+  }
+
+  private func content(_ path: String) throws(Failure) -> String? {
+    guard terminal.fileExists(path) else { return nil }
+    switch terminal.bytes(path, Self.longest) {
+    case .unreadable(let reason): throw Failure(.failure, "\(path) cannot be read: \(reason)")
+    case .bytes(let bytes, _):
+      guard let text = String(validating: bytes, as: UTF8.self) else { throw Failure(.failure, "\(path) is not UTF-8") }
+      return text
+    }
+  }
+
+  private func replace(
+    _ path: String, _ before: String?, with new: String, showing text: String, _ purpose: Purpose
+  ) throws(Failure) {
+    guard new != before ?? "" else {
+      return terminal.say(SafeText.line("\(path): nothing to change"))
+    }
+    if purpose == .write { show(path, text) }
+    if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
+    // A file that was there for this alone goes.
+    if purpose == .undo, new.isEmpty {
+      if let reason = terminal.removeFile(path) { throw Failure(.failure, "\(path) cannot be removed: \(reason)") }
+    } else {
+      try save(path, new, like: path)
+    }
+    let kept = before == nil || purpose == .undo ? "" : "; the file of before is \(path)\(Self.backup)"
+    terminal.say(SafeText.line("\(path): \(purpose == .write ? "written" : "taken out")\(kept)"))
+  }
+
+  private func save(_ path: String, _ text: String, like original: String) throws(Failure) {
+    guard let reason = terminal.rewriteFile(path, Array(text.utf8), original) else { return }
+    throw Failure(.failure, "\(path) cannot be written: \(reason)")
+  }
+
+  private func run(_ commands: [[String]], _ path: String, _ purpose: Purpose) async throws(Failure) {
+    let lines = commands.map { $0.map(ShellWord.quoted).joined(separator: " ") }
+    guard purpose != .show else { return terminal.say(lines.map { SafeText.line($0) }) }
+    let before = try content(path)
+    if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
+    for (command, line) in zip(commands, lines) {
+      guard let program = terminal.find(command[0]) else { throw Failure(.failure, "\(command[0]) is not here") }
+      terminal.say(SafeText.line(line))
+      let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
+      guard let ended, ended.status == 0 else {
+        // What is not there is taken out.
+        if purpose == .undo { continue }
+        throw Failure(.failure, "\(command[0]) did not take it", hints: ended.map { SafeText.lines($0.err) } ?? [])
+      }
+    }
+  }
+}

@@ -1,0 +1,125 @@
+import BrokerAPI
+import CredentialHelpers
+import Foundation
+import Synchronization
+import Testing
+
+@testable import grantctl
+
+@Suite struct ConfigureTests {
+  /// Files in memory.
+  private final class Files: Sendable {
+    private let files: Mutex<[String: String]>
+
+    init(_ files: [String: String] = [:]) { self.files = Mutex(files) }
+
+    var all: [String: String] { files.withLock { $0 } }
+
+    func run(_ arguments: [String]) async throws -> (status: ExitStatus, out: String, err: String) {
+      let recorder = Recorder()
+      let status = try await perform(
+        ["configure"] + arguments, recorder, environment: ["HOME": "/h", "GRANTD_SOCKET": "/nowhere"]
+      ) {
+        terminal in
+        terminal.fileExists = { [self] path in all[path] != nil }
+        terminal.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
+        terminal.rewriteFile = { [self] path, bytes, _ in
+          files.withLock { $0[path] = String(decoding: bytes, as: UTF8.self) }
+          return nil
+        }
+        terminal.removeFile = { [self] path in
+          files.withLock { $0[path] = nil }
+          return nil
+        }
+      }
+      return (status, recorder.out, recorder.err)
+    }
+  }
+
+  @Test("without --write it is printed, and nothing is changed") func printed() async throws {
+    let files = Files()
+    let run = try await files.run(["git", "work", "git.example.com"])
+    #expect(run.status == .success && files.all.isEmpty)
+    #expect(
+      run.out == """
+        # >>> grantd: git work git.example.com
+        [credential "https://git.example.com"]
+        \\thelper =
+        \\thelper = "!grantctl helper git --account work"
+        # <<< grantd: git work git.example.com
+
+        """)
+    #expect(run.err == "# /h/.gitconfig\n")
+  }
+
+  @Test("--write keeps the file of before, twice is once, and --undo puts it right") func writes() async throws {
+    let before = "[user]\n\tname = Ada\n"
+    let files = Files(["/h/.gitconfig": before])
+    let command = ["git", "work", "git.example.com"]
+    #expect(try await files.run(command + ["--write"]).status == .success)
+    let written = files.all
+    #expect(written["/h/.gitconfig"]?.hasPrefix(before + "\n# >>> grantd") == true)
+    #expect(written["/h/.gitconfig.grantd-backup"] == before)
+    let again = try await files.run(command + ["--write"])
+    #expect(again.out == "/h/.gitconfig: nothing to change\n" && files.all == written)
+    #expect(try await files.run(command + ["--undo"]).status == .success)
+    #expect(files.all["/h/.gitconfig"] == before)
+    #expect(try await files.run(command + ["--undo"]).out == "/h/.gitconfig: nothing to change\n")
+  }
+
+  @Test("files that were made for this go again") func removed() async throws {
+    let files = Files()
+    let command = ["docker", "work", "registry.example.com:5000"]
+    #expect(try await files.run(command + ["--write"]).status == .success)
+    #expect(
+      files.all["/h/.docker/config.json"] == "{\n  \"credHelpers\": {\"registry.example.com:5000\": \"grantd\"}\n}\n"
+        || files.all["/h/.docker/config.json"]?.contains("\"registry.example.com:5000\": \"grantd\"") == true)
+    #expect(files.all["/h/.config/grantd/helper.toml"]?.contains("name = \"registry.example.com:5000\"") == true)
+    #expect(try await files.run(command + ["--undo"]).status == .success)
+    #expect(files.all["/h/.config/grantd/helper.toml"] == nil)
+    #expect(files.all["/h/.docker/config.json"] == "{}\n")
+  }
+
+  @Test("a file that would be contradicted, or is broken, is left alone") func refused() async throws {
+    let table: [([String], String, String)] = [
+      (["pip", "work", "https://h/simple/"], "/h/.config/pip/pip.conf", "[global]\nindex-url = x\n"),
+      (["docker", "work", "h"], "/h/.docker/config.json", "{"),
+      (["docker", "work", "h"], "/h/.docker/config.json", "{\"credHelpers\": 1}"),
+      (["go", "work", "h"], "/h/.config/go/env", "GOAUTH=netrc\n"),
+    ]
+    for (command, path, text) in table {
+      let files = Files([path: text])
+      #expect(try await files.run(command + ["--write"]).status == .failure, "\(command)")
+      #expect(files.all == [path: text])
+    }
+  }
+
+  @Test(
+    "what cannot stand in a configuration is refused",
+    arguments: [
+      ["git", "work"], ["git", "work", "a b"], ["git", "wo\nrk", "h"], ["git", "w'k", "h"],
+      ["git", "work", "h\";x=\""],
+      ["pip", "work", "h"], ["aws", "work"], ["aws", "work", "--role", "a\nb"], ["msmtp", "work", "h", "--as", "a\"b"],
+      ["vim", "work"], ["git", "work", "h`x`"],
+    ])
+  func cannotStand(arguments: [String]) async throws {
+    let files = Files()
+    #expect(try await files.run(arguments + ["--write"]).status == .usage)
+    #expect(files.all.isEmpty)
+  }
+
+  @Test("tools without a file print what to do") func notes() async throws {
+    for tool in ["gcloud", "prometheus"] {
+      let run = try await Files().run([tool, "work"])
+      #expect(run.status == .success && run.err.contains("work"))
+      #expect(try await Files().run([tool, "work", "--write"]).status == .failure)
+    }
+  }
+
+  @Test("the page has each tool") func page() throws {
+    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent().deletingLastPathComponent()
+    let text = try String(contentsOf: top.appendingPathComponent("docs/helpers.md"), encoding: .utf8)
+    for name in Tool.names { #expect(text.contains("`\(name)`"), "\(name)") }
+  }
+}

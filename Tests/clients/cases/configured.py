@@ -1,0 +1,120 @@
+"""grantctl configure: what it writes works, twice is once, and --undo puts the files right."""
+
+from cases import aws, git, kubernetes, languages, python, registries
+from rig import ACCOUNT, ROBOT, case, find, has, must
+
+
+def snapshot(stage):
+    """Of the programs' files; backups and what programs keep for themselves are none."""
+    names = [".gitconfig", ".docker/config.json", ".kube/config", ".aws/config", ".cargo/config.toml", ".config/pip/pip.conf",
+             ".config/uv/uv.toml", ".config/go/env", ".config/grantd/helper.toml"]
+    return {name: (stage.home / name).read_text() for name in names if (stage.home / name).exists()}
+
+
+def configure(stage, *words):
+    return stage.run(stage.bin / "grantctl", "configure", *words).ok()
+
+
+def cycle(stage, words, use):
+    """Use fails before, works after --write, which may be repeated, and fails after --undo."""
+    stage.mapping.unlink(missing_ok=True)
+    before = snapshot(stage)
+    use().fails()
+    configure(stage, *words)
+    must(snapshot(stage) == before, "without --write something changed")
+    configure(stage, *words, "--write")
+    written = snapshot(stage)
+    use().ok()
+    configure(stage, *words, "--write")
+    must(snapshot(stage) == written, "twice is not once")
+    configure(stage, *words, "--undo")
+    must(snapshot(stage) == before, f"after --undo: {snapshot(stage)}, before: {before}")
+    use().fails()
+
+
+@case("configure.git", "git")
+def for_git(stage):
+    server = git.setting(stage)
+    path = stage.home / ".gitconfig"
+    path.write_text(path.read_text().replace("[credential]\n\thelper = grantd\n", ""))
+    cycle(stage, ("git", ACCOUNT, server.place), lambda: git.git(stage, "ls-remote", f"{server.url}/r.git"))
+
+
+@case("configure.docker", "skopeo")
+def for_docker(stage):
+    server = registries.setting(stage)
+    stage.file(".docker/config.json", '{\n  "auths": {}\n}\n')
+    cycle(stage, ("docker", ACCOUNT, server.place), lambda: registries.skopeo(stage, server))
+
+
+@case("configure.pip")
+def for_pip(stage):
+    server = stage.serve(python.Index)
+    for _, program in python.pips(stage):
+        made = python.real(stage)
+        del made["PIP_CONFIG_FILE"], made["PIP_KEYRING_PROVIDER"]
+        cycle(stage, ("pip", ACCOUNT, f"{server.url}/simple/"), lambda: stage.run(
+            program, "download", "--no-input", "--no-deps", "-d", stage.folder / "pip-target", "grantd-sample", env=made))
+
+
+@case("configure.uv", "uv")
+def for_uv(stage):
+    server = stage.serve(python.Index)
+    cycle(stage, ("uv", ACCOUNT, f"{server.url}/simple/"), lambda: stage.run(
+        find("uv"), "pip", "install", "--no-cache", "--reinstall", "--python", find("python3"), "--target",
+        stage.folder / "uv-target", "grantd-sample", env=python.real(stage)))
+
+
+@case("configure.kubectl", "kubectl")
+def for_kubectl(stage):
+    server = stage.serve(kubernetes.Cluster)
+    path = kubernetes.configuration(stage, server)
+    words = ("kubectl", ACCOUNT)
+    configure(stage, *words, "--write")
+    configure(stage, *words, "--write")
+    kubernetes.kubectl(stage, "config", "set-context", "c", f"--user=grantd-{ACCOUNT}").ok()
+    has(kubernetes.kubectl(stage).ok().out, "pod-1")
+    must(path.with_name("config.grantd-backup").exists(), "no backup")
+    configure(stage, *words, "--undo")
+    configure(stage, *words, "--undo")
+    must(f"name: grantd-{ACCOUNT}" not in path.read_text(), path.read_text())
+
+
+@case("configure.cargo", "cargo")
+def for_cargo(stage):
+    server = languages.serve(stage, languages.crates)
+    # cargo reads the file of the home folder too, since the project is below it.
+    project = stage.home / "crate"
+    (project / "src").mkdir(parents=True, exist_ok=True)
+    (project / "src" / "lib.rs").write_text("")
+    (project / "Cargo.toml").write_text(
+        '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n'
+        f'sample = {{ version = "1", registry = "{ACCOUNT}" }}\n')
+    stage.file(".cargo/config.toml", f'[http]\ncainfo = "{stage.ca}"\n')
+
+    def use():
+        (project / "Cargo.lock").unlink(missing_ok=True)
+        return stage.run(find("cargo"), "generate-lockfile", cwd=project, **languages.rust(stage))
+    cycle(stage, ("cargo", ACCOUNT, f"sparse+{server.url}/"), use)
+
+
+@case("configure.go", "go")
+def for_go(stage):
+    server = languages.serve(stage, languages.modules)
+    cycle(stage, ("go", ACCOUNT, server.place), lambda: languages.go(stage, server, GOAUTH=None))
+
+
+@case("configure.aws", "aws", "curl")
+def for_aws(stage):
+    server = stage.serve(aws.SecurityTokenService)
+    stage.file(".aws/config", "[default]\nregion = eu-west-1\n")
+    cycle(stage, ("aws", ROBOT, "--role", aws.ROLE), lambda: aws.identity(stage, server, profile=ROBOT))
+
+
+@case("configure.gcloud", "gcloud")
+def for_gcloud(stage):
+    said = configure(stage, "gcloud", ACCOUNT).err
+    has(said, f"grantctl exec {ACCOUNT} --env CLOUDSDK_AUTH_ACCESS_TOKEN -- gcloud")
+    done = stage.run(stage.bin / "grantctl", "exec", ACCOUNT, "--env", "CLOUDSDK_AUTH_ACCESS_TOKEN", "--",
+                     find("gcloud"), "auth", "print-access-token")
+    must(done.ok().out.strip() == stage.token(), done.text)

@@ -1,0 +1,167 @@
+"""msmtp, mbsync, neomutt and curl against real mail servers, with XOAUTH2 and OAUTHBEARER."""
+
+import os
+import pathlib
+import pty
+import re
+import select
+import subprocess
+import time
+
+from grantd_testing import wait_until
+from mailservers import Dovecot, Mailer, introspection
+from rig import ACCOUNT, Skip, case, find, has, must
+
+WAIT_SECONDS = 20
+SCREEN_SECONDS = 15
+
+
+def configure(stage, tool, place):
+    """As a person does it; the file is as others make it before."""
+    stage.run(stage.bin / "grantctl", "configure", tool, ACCOUNT, place, "--write").ok()
+
+
+# ---- msmtp
+
+def msmtp(stage, server, mechanism):
+    path = stage.file(".msmtprc", f"defaults\ntls_trust_file {stage.ca}\n")
+    path.chmod(0o600)
+    configure(stage, "msmtp", server.place)
+    path.write_text(path.read_text().replace("auth oauthbearer", f"auth {mechanism.lower()}"))
+    return stage.run(find("msmtp"), "-a", ACCOUNT, "bob@example.com", text=f"Subject: by {mechanism}\n\nHello.\n")
+
+
+@case("msmtp.send", "msmtp")
+def msmtp_send(stage):
+    server = Mailer(stage, introspection(stage))
+    for mechanism in ("OAUTHBEARER", "XOAUTH2"):
+        msmtp(stage, server, mechanism).ok()
+        wait_until(lambda: server.messages(mechanism), WAIT_SECONDS, f"a message by {mechanism}")
+        has(server.messages(mechanism)[0], f"by {mechanism}")
+
+
+@case("msmtp.revoked", "msmtp")
+def msmtp_revoked(stage):
+    server = Mailer(stage, introspection(stage))
+    stage.revoke()
+    for mechanism in ("OAUTHBEARER", "XOAUTH2"):
+        has(msmtp(stage, server, mechanism).fails().err, "authentication failed")
+    stage.report(ACCOUNT)
+    msmtp(stage, server, "OAUTHBEARER").ok()
+
+
+@case("msmtp.ended", "msmtp")
+def msmtp_ended(stage):
+    server = Mailer(stage, introspection(stage))
+    with stage.ended() as hint:
+        has(msmtp(stage, server, "OAUTHBEARER").fails().err, hint)
+
+
+# ---- mbsync
+
+def mbsync(stage, server):
+    if not list(pathlib.Path("/usr/lib").glob("*/sasl2/*oauth2.so")):
+        raise Skip("no SASL module for XOAUTH2 is installed")
+    (stage.home / "Mail" / ACCOUNT).mkdir(parents=True, exist_ok=True)
+    stage.file(".mbsyncrc", "")
+    configure(stage, "mbsync", server.place)
+    return stage.run("timeout", "20", find("mbsync"), ACCOUNT)
+
+
+@case("mbsync.sync", "mbsync")
+def mbsync_sync(stage):
+    server = Dovecot(stage, introspection(stage))
+    mbsync(stage, server).ok()
+    found = list((stage.home / "Mail" / ACCOUNT / "INBOX").rglob("*,*"))
+    must(any("Subject: a greeting" in path.read_text() for path in found if path.is_file()), f"no message came: {found}")
+    must(server.logins("XOAUTH2") == 1, server.said())
+
+
+@case("mbsync.ended", "mbsync")
+def mbsync_ended(stage):
+    server = Dovecot(stage, introspection(stage))
+    with stage.ended() as hint:
+        has(mbsync(stage, server).fails().err, hint)
+
+
+# ---- neomutt
+
+def screen(stage, *command):
+    """What a program shows on a terminal until it ends, without its control sequences."""
+    terminal, other = pty.openpty()
+    process = subprocess.Popen(
+        [str(word) for word in command], stdin=other, stdout=other, stderr=other, start_new_session=True, cwd=stage.home,
+        env=stage.environment(TERM="xterm", COLUMNS="200", LINES="50"))
+    os.close(other)
+    shown, end = b"", time.monotonic() + SCREEN_SECONDS
+    try:
+        while process.poll() is None and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(terminal, 1 << 16)
+                except OSError:
+                    break
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][0-9A-B]|\x1b[=>]|\r", "", shown.decode(errors="replace"))
+
+
+def neomutt(stage, server, mechanism):
+    stage.file(".config/neomutt/neomuttrc", f'set ssl_ca_certificates_file = "{stage.ca}"\nset ssl_usesystemcerts = no\n'
+               'set header_cache = ""\nset quit = yes\nset sleep_time = 2\nset wait_key = no\n')
+    configure(stage, "neomutt", server.place)
+    authenticators = f'set imap_authenticators = "{mechanism.lower()}"'
+    return screen(stage, find("neomutt"), "-e", authenticators, "-e", "push <quit>")
+
+
+@case("neomutt.read", "neomutt")
+def neomutt_read(stage):
+    server = Dovecot(stage, introspection(stage))
+    for mechanism in ("OAUTHBEARER", "XOAUTH2"):
+        shown = neomutt(stage, server, mechanism)
+        must(server.logins(mechanism) == 1, f"{mechanism}: {shown[-600:]} {server.said()[-600:]}")
+
+
+@case("neomutt.ended", "neomutt")
+def neomutt_ended(stage):
+    server = Dovecot(stage, introspection(stage))
+    with stage.ended() as hint:
+        shown = neomutt(stage, server, "OAUTHBEARER")
+        has(" ".join(shown.split()), hint)
+
+
+@case("neomutt.send", "neomutt")
+def neomutt_send(stage):
+    server = Mailer(stage, introspection(stage))
+    for mechanism in ("OAUTHBEARER", "XOAUTH2"):
+        user = stage.daemon.json("show", ACCOUNT)["identity"]["email"]
+        path = stage.file("send.rc", f"""set ssl_ca_certificates_file = "{stage.ca}"
+set smtp_url = "smtp://{user.replace("@", "%40")}@{server.place}/"
+set smtp_authenticators = "{mechanism.lower()}"
+set smtp_oauth_refresh_command = "grantctl token {ACCOUNT}"
+set ssl_force_tls = yes
+set copy = no
+set from = "{user}"
+""")
+        stage.run(find("neomutt"), "-F", path, "-s", f"by {mechanism}", "bob@example.com", text="Hello.\n").ok()
+        wait_until(lambda: server.messages(mechanism), WAIT_SECONDS, f"a message by {mechanism}")
+
+
+# ---- the SASL strings, as other programs send them
+
+@case("sasl.imap")
+def sasl(stage):
+    server = Dovecot(stage, introspection(stage))
+    place = ("--host", "localhost", "--port", server.port)
+    for words in (("xoauth2", ACCOUNT), ("oauthbearer", ACCOUNT), ("oauthbearer", ACCOUNT, *place)):
+        response = stage.run(stage.bin / "grantctl", "sasl", *words).ok().out.strip()
+        done = stage.run(
+            "openssl", "s_client", "-quiet", "-CAfile", stage.ca, "-connect", server.place,
+            text=f"a AUTHENTICATE {words[0].upper()} {response}\r\nb LOGOUT\r\n")
+        has(done.out, "a OK")
+    with stage.ended() as hint:
+        done = stage.run(stage.bin / "grantctl", "sasl", "xoauth2", ACCOUNT)
+        must(done.status == 3 and done.out == "", f"{done}")
+        has(done.err, hint)
