@@ -17,6 +17,9 @@ BASHCOMPDIR ?= $(DATADIR)/bash-completion/completions
 ZSHCOMPDIR  ?= $(DATADIR)/zsh/site-functions
 FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
 
+# Programs find these helpers by name (docs/helpers.md). python3-keyring has a `keyring` in PATH too: ours has a folder of its own.
+HELPERS     := git-credential-grantd docker-credential-grantd cargo-credential-grantd terraform-credentials-grantd
+
 # Which build `make install` takes: release or debug.
 BUILD       ?= release
 PRODUCTS    := .build-make/$(BUILD)
@@ -116,6 +119,8 @@ install-files:
 	install -m 755 $(STRIP) $(PRODUCTS)/grantd '$D$(BINDIR)/'
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
+	for name in $(HELPERS); do ln -sf grantctl '$D$(BINDIR)/'$$name || exit 1; done
+	install -d '$D$(PROGRAMDIR)/keyring' && ln -sf '$(BINDIR)/grantctl' '$D$(PROGRAMDIR)/keyring/keyring'
 	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \
@@ -137,6 +142,7 @@ install-files:
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
 	scripts/package/manual $(PRODUCTS)/grantctl 1 >'$D$(MANDIR)/man1/grantctl.1'
+	for name in $(HELPERS); do echo '.so man1/grantctl.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
 	scripts/package/manual $(PRODUCTS)/grantd 8 >'$D$(MANDIR)/man8/grantd.8'
 	@echo
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
@@ -149,6 +155,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	  for unit in $(SYSTEM_UNITS); do \
 	    [ "$$(systemctl show -P FragmentPath $$unit)" != '$(UNITDIR)/'$$unit ] || systemctl disable --now $$unit || exit 1; done; \
 	elif [ -z '$D' ]; then echo 'First, if this machine runs it: sudo systemctl disable --now $(SYSTEM_UNITS)'; fi
+	rm -f $(foreach name,$(HELPERS),'$D$(BINDIR)/$(name)' '$D$(MANDIR)/man1/$(name).1')
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
