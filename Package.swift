@@ -158,7 +158,7 @@ let package = Package(
       name: "FuzzTests",
       dependencies: [
         "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "Callback", "GrantdConfiguration",
-        "grantctl",
+        "CredentialHelpers", "grantctl",
         crypto, nioCore, nioEmbedded, nioHTTP1,
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
@@ -174,7 +174,7 @@ let package = Package(
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
     "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "UnixSocket", "Callback", "GrantdConfiguration",
-    "grantctl",
+    "CredentialHelpers", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
   let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
@@ -199,6 +199,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
       folder: "Configuration"),
+    twin("CredentialHelpers", fuzzed("BrokerAPI")),
     twin("grantctl", []),
     .executableTarget(
       name: "grantd-fuzz",
