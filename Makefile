@@ -8,6 +8,7 @@ DATADIR     ?= $(PREFIX)/share
 DOCDIR      ?= $(DATADIR)/doc/grantd
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 USERUNITDIR ?= $(PREFIX)/lib/systemd/user
+LIBDIR      ?= $(PREFIX)/lib/grantd
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 MANDIR      ?= $(DATADIR)/man
@@ -95,6 +96,9 @@ format: ## rewrite the sources in the project's format
 docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration
 	scripts/swiftpm run grantd-reference --write docs
 
+# Names by which programs find a helper; of keyring, which python3-keyring has too, in a folder of its own.
+HELPERS := git-credential-grantd docker-credential-grantd cargo-credential-grantd terraform-credentials-grantd
+
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
 D = $(DESTDIR)
@@ -109,6 +113,8 @@ install-files:
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
 	  '$D$(MANDIR)/man1' '$D$(MANDIR)/man8'
 	install -m 755 $(PRODUCTS)/grantd $(PRODUCTS)/grantctl '$D$(BINDIR)/'
+	for name in $(HELPERS); do ln -sf grantctl '$D$(BINDIR)/'$$name || exit 1; done
+	install -d '$D$(LIBDIR)/keyring' && ln -sf ../../../bin/grantctl '$D$(LIBDIR)/keyring/keyring'
 	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \
@@ -142,6 +148,8 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	  for unit in $(SYSTEM_UNITS); do \
 	    [ "$$(systemctl show -P FragmentPath $$unit)" != '$(UNITDIR)/'$$unit ] || systemctl disable --now $$unit || exit 1; done; \
 	elif [ -z '$D' ]; then echo 'First, if this machine runs it: sudo systemctl disable --now $(SYSTEM_UNITS)'; fi
+	rm -f $(foreach name,$(HELPERS),'$D$(BINDIR)/$(name)') '$D$(LIBDIR)/keyring/keyring'
+	-rmdir '$D$(LIBDIR)/keyring' '$D$(LIBDIR)' 2>/dev/null
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
