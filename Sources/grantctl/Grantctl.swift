@@ -50,10 +50,8 @@ struct Grantctl: AsyncParsableCommand {
     let arguments = GlobalOptions.moved(Array(CommandLine.arguments.dropFirst()))
     CoreDumps.forbid(isFinal: arguments.first != ExecCommand.configuration.commandName)
     if arguments.first == KeepTokenCommand.configuration.commandName { ProcessExec.leaveOrphan() }
-    if let program = CommandLine.arguments.first, HelperCommand.isHelper(program) {
-      Glibc.exit(
-        await HelperCommand.perform(program: program, Array(CommandLine.arguments.dropFirst()), in: .ofProcess())
-          .rawValue)
+    if let start = HelperCommand.Start(CommandLine.arguments) {
+      Glibc.exit(await start.perform(in: .ofProcess()).rawValue)
     }
     await main(arguments)
   }

@@ -28,7 +28,8 @@ enum TokenFile {
 /// The process that keeps a token's file fresh, until the program ends whose pidfd it inherits.
 struct KeepTokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "keep-token", abstract: "Keep the file of `grantctl exec --file` fresh.", shouldDisplay: false)
+    commandName: "keep-token", abstract: "Keep the file of `grantctl exec --file` fresh.",
+    usage: "grantctl keep-token <account> <path> [options]", shouldDisplay: false)
 
   /// Seconds between two looks. The broker refreshes ahead of the end, so that a token of it has more to live.
   static let shortest: Int64 = 2
