@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from rig import ACCOUNT, Handler, Skip, case, has, hasnt, must, need
+from rig import Handler, Skip, case, has, hasnt, must, need
 
 BACKEND = "/usr/lib/git-core/git-http-backend"
 
@@ -99,11 +99,11 @@ def other_helpers(stage):
     other.chmod(0o700)
     done = git(stage, "-c", f"credential.helper={other}", "ls-remote", f"{server.url}/r.git").ok()
     must(done.err == "", f"it said something: {done.err}")
-    generation = stage.daemon.json("show", ACCOUNT)["generation"]
+    generation = stage.daemon.json("show", stage.account)["generation"]
     stage.map(server.place)
     # Another helper's secret was refused: it is none of ours.
     git(stage, "credential", "reject", text=f"url={server.url}\nusername=x\npassword=other\n\n").ok()
-    must(stage.daemon.json("show", ACCOUNT)["generation"] == generation, "a secret of another helper was reported")
+    must(stage.daemon.json("show", stage.account)["generation"] == generation, "a secret of another helper was reported")
 
 
 @case("git.ended", "git")
@@ -127,7 +127,7 @@ def issuer(stage):
     try:
         answer = stage.helper("git", "get", text=f"protocol=http\nhost={place}\n\n").ok()
         must(answer.out == "quit=1\n", f"two accounts: {answer.out}")
-        has(answer.err, "accounts second, work are for")
+        has(answer.err, f"accounts second, {stage.account} are for")
         has(answer.err, f'[[host]] name = "{place}" account = "second"')
         answer = stage.helper("git", "get", text=f"protocol=http\nhost={place}\nusername=second\n\n").ok()
         has(answer.out, f"password={stage.token('second')}\n")
