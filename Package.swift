@@ -183,7 +183,7 @@ let package = Package(
       name: "FuzzTests",
       dependencies: [
         "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "Callback", "GrantdConfiguration",
-        "grantctl",
+        "CredentialHelpers", "grantctl",
         crypto, nioCore, nioEmbedded, nioHTTP1,
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
@@ -199,8 +199,7 @@ let package = Package(
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
     "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "BrokerSocket", "BlockingClient", "UnixSocket",
-    "Callback",
-    "GrantdConfiguration", "grantctl",
+    "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
   let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
@@ -227,6 +226,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
       folder: "Configuration"),
+    twin("CredentialHelpers", fuzzed("BrokerAPI")),
     twin("grantctl", []),
     .executableTarget(
       name: "grantd-fuzz",

@@ -51,10 +51,8 @@ struct Grantctl: AsyncParsableCommand {
     CoreDumps.forbid(isFinal: arguments.first != ExecCommand.configuration.commandName)
     ProcessFront.begin()
     if arguments.first == KeepTokenCommand.configuration.commandName { ProcessExec.leaveOrphan() }
-    if let program = CommandLine.arguments.first, HelperCommand.isHelper(program) {
-      Glibc.exit(
-        await HelperCommand.perform(program: program, Array(CommandLine.arguments.dropFirst()), in: .ofProcess())
-          .rawValue)
+    if let start = HelperCommand.Start(CommandLine.arguments) {
+      Glibc.exit(await start.perform(in: .ofProcess()).rawValue)
     }
     await main(arguments)
   }

@@ -30,7 +30,7 @@ class Introspection(Handler):
 
 def introspection(stage):
     server = stage.serve(Introspection, tls=False)
-    server.user = stage.daemon.json("show", "work")["identity"]["email"]
+    server.user = stage.daemon.json("show", stage.account)["identity"]["email"]
     return server
 
 

@@ -24,7 +24,7 @@ ACCESS_SECONDS = 300
 PAUSE_SECONDS = 0.05
 HOST = "localhost"
 # ROBOT is an account whose access tokens are JWTs.
-ACCOUNT, PROVIDER, ROBOT = "work", "demo", "robot"
+PROVIDER, ROBOT = "demo", "robot"
 HEADLESS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "demo" / "headless-browser"
 
 
@@ -124,7 +124,19 @@ class Stage:
         self.daemon = CommandedDaemon(self.programs, self.folder, free_ports()[0], section)
         self.closing.append(self.daemon)
         self.daemon.start()
+        self.account = self.count = 0
+
+    def begin(self):
+        """An account of the case's own: what a caller may report of one is limited."""
+        self.count += 1
+        self.account = f"work-{self.count}"
         self.sign_in()
+        self.map()
+
+    def end(self):
+        for account in self.daemon.json("list")["accounts"]:
+            if account["account"] != ROBOT:
+                self.daemon.ctl("logout", account["account"])
 
     def close(self):
         for one in reversed(self.closing):
@@ -133,7 +145,8 @@ class Stage:
 
     # ---- accounts
 
-    def sign_in(self, account=ACCOUNT):
+    def sign_in(self, account=None):
+        account = account or self.account
         log = self.folder / "login.log"
         with open(log, "w+") as output:
             process = subprocess.Popen(
@@ -148,8 +161,8 @@ class Stage:
         finally:
             process.kill()
 
-    def token(self, account=ACCOUNT):
-        return self.daemon.token(account)
+    def token(self, account=None):
+        return self.daemon.token(account or self.account)
 
     def is_alive(self, token):
         """As a resource server finds out."""
@@ -182,17 +195,17 @@ class Stage:
         """The grant has ended, until a person signs in again."""
         self.demo.control("revoke_user", user="alice")
         # The old token is handed out as long as nobody says that it is refused.
-        self.report(ACCOUNT)
-        wait_until(lambda: self.daemon.ctl("token", ACCOUNT).returncode == 3, LOGIN_SECONDS, "login_required", PAUSE_SECONDS)
+        self.report(self.account)
+        wait_until(lambda: self.daemon.ctl("token", self.account).returncode == 3, LOGIN_SECONDS, "login_required", PAUSE_SECONDS)
         try:
-            yield f"grantctl login {PROVIDER} {ACCOUNT}"
+            yield f"grantctl login {PROVIDER} {self.account}"
         finally:
             self.sign_in()
 
     # ---- files and programs
 
-    def map(self, *places, account=ACCOUNT, **keys):
-        entries = []
+    def map(self, *places, account=None, **keys):
+        entries, account = [], account or self.account
         for place in places:
             lines = [f'[[host]]\nname = "{place}"\naccount = "{account}"']
             entries.append("\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]))

@@ -15,17 +15,18 @@ struct HelperCommand: BrokerCommand {
 
       Examples:
         git config --global credential.helper '!grantctl helper git'
-        printf 'protocol=https\\nhost=h.example\\n\\n' | grantctl helper git get
+        echo registry.example.com | grantctl helper docker get
       """)
 
   @OptionGroup var options: GlobalOptions
   @Argument(parsing: .captureForPassthrough, help: "The name of the protocol, and what the program adds.")
   var words: [String] = []
 
+  func validate() throws {
+    if let word = words.first, ["--help", "-h"].contains(word) { throw CleanExit.helpRequest(Self.self) }
+  }
+
   func run(in shell: Shell) async throws(Failure) {
-    if let first = words.first, ["--help", "-h"].contains(first) {
-      return shell.terminal.say(Grantctl.helpMessage(for: Self.self, columns: shell.terminal.width ?? 80))
-    }
     guard let name = words.first, let chosen = Protocols.named(name) else {
       throw Failure(
         .usage, words.first.map { "there is no helper \(SafeText.line($0))" } ?? "the name of a helper is missing",
@@ -34,22 +35,33 @@ struct HelperCommand: BrokerCommand {
     try await Self.run(chosen, Array(words.dropFirst()), in: shell)
   }
 
-  /// Whether the program's name, as `argv[0]` has it, is that of a helper.
-  static func isHelper(_ program: String) -> Bool { Protocols.program(lastComponent(program)) != nil }
+  /// A helper's start that needs no parser of commands, which takes longer than all the rest: by `argv[0]`, or as
+  /// `grantctl helper NAME`.
+  struct Start: Sendable {
+    let chosen: any CredentialProtocol.Type
+    let arguments: [String]
 
-  /// As the helper that `argv[0]` names.
-  static func perform(program: String, _ arguments: [String], in terminal: Terminal) async -> ExitStatus {
-    guard let chosen = Protocols.program(lastComponent(program)) else { return .usage }
-    do throws(Failure) {
-      try await run(chosen, arguments, in: Shell(terminal: terminal, settings: .init()))
-      return .success
-    } catch {
-      return error.status
+    init?(_ words: [String]) {
+      let name = words.first?.split(separator: "/").last.map(String.init) ?? ""
+      if let chosen = Protocols.program(name) {
+        (self.chosen, arguments) = (chosen, Array(words.dropFirst()))
+      } else if words.count > 2, words[1] == HelperCommand.configuration.commandName,
+        let chosen = Protocols.named(words[2])
+      {
+        (self.chosen, arguments) = (chosen, Array(words.dropFirst(3)))
+      } else {
+        return nil
+      }
     }
-  }
 
-  private static func lastComponent(_ path: String) -> String {
-    path.split(separator: "/").last.map(String.init) ?? path
+    func perform(in terminal: Terminal) async -> ExitStatus {
+      do throws(Failure) {
+        try await HelperCommand.run(chosen, arguments, in: Shell(terminal: terminal, settings: .init()))
+        return .success
+      } catch {
+        return error.status
+      }
+    }
   }
 
   private static func run(

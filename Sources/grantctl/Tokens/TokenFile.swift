@@ -29,7 +29,7 @@ enum TokenFile {
 struct KeepTokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
     commandName: "keep-token", abstract: "Keep the file of `grantctl exec --file` fresh.",
-    usage: "grantctl keep-token <account> [options]", shouldDisplay: false)
+    usage: "grantctl keep-token <account> <path> [options]", shouldDisplay: false)
 
   /// Seconds between two looks. The broker refreshes ahead of the end, so that a token of it has more to live.
   static let shortest: Int64 = 2

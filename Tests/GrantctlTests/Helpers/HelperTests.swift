@@ -143,9 +143,26 @@ import Testing
     #expect(run.status == .success && run.out == "" && run.err.contains(word) && run.broker.isEmpty)
   }
 
-  @Test("the name of the program chooses the helper") func programNames() {
-    #expect(HelperCommand.isHelper("/usr/bin/git-credential-grantd"))
-    #expect(!HelperCommand.isHelper("/usr/bin/grantctl") && !HelperCommand.isHelper(""))
+  @Test(
+    "the name of the program, or the first words, choose the helper",
+    arguments: [
+      (["/usr/bin/git-credential-grantd", "get"], "git", ["get"]), (["keyring", "get", "x"], "keyring", ["get", "x"]),
+      (["/usr/bin/grantctl", "helper", "docker", "get"], "docker", ["get"]),
+      (["docker-credential-grantd", "helper", "git"], "docker", ["helper", "git"]),
+    ])
+  func starts(words: [String], name: String, arguments: [String]) throws {
+    let start = try #require(HelperCommand.Start(words))
+    #expect(start.chosen.name == name && start.arguments == arguments)
+  }
+
+  @Test(
+    "other starts are those of grantctl",
+    arguments: [
+      [], [""], ["grantctl"], ["grantctl", "helper"], ["grantctl", "helper", "--socket", "/s", "git", "get"],
+      ["grantctl", "helper", "gti"], ["grantctl", "token", "git"], ["grantctl", "git", "get"],
+    ])
+  func otherStarts(words: [String]) {
+    #expect(HelperCommand.Start(words) == nil)
     let programs = Protocols.all.flatMap { $0.programs }
     #expect(Set(programs).count == programs.count)
   }

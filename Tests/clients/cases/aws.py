@@ -4,7 +4,7 @@ import datetime
 import urllib.parse
 import xml.sax.saxutils
 
-from rig import ACCOUNT, ROBOT, Handler, case, find, has, must
+from rig import ROBOT, Handler, case, find, has, must
 
 ROLE = "arn:aws:iam::123456789012:role/Reader"
 NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
@@ -64,7 +64,7 @@ def revoked(stage):
 
 @case("aws.refused", "aws", "curl")
 def refused(stage):
-    server = setting(stage, ACCOUNT)
+    server = setting(stage, stage.account)
     has(identity(stage, server).fails().err, "AWS takes a JWT")
     with stage.ended() as hint:
         has(identity(stage, server).fails().err, hint)

@@ -1,7 +1,7 @@
 """grantctl configure: what it writes works, twice is once, and --undo puts the files right."""
 
 from cases import aws, git, kubernetes, languages, python, registries
-from rig import ACCOUNT, ROBOT, case, find, has, must
+from rig import ROBOT, case, find, has, must
 
 
 def snapshot(stage):
@@ -37,14 +37,14 @@ def for_git(stage):
     server = git.setting(stage)
     path = stage.home / ".gitconfig"
     path.write_text(path.read_text().replace("[credential]\n\thelper = grantd\n", ""))
-    cycle(stage, ("git", ACCOUNT, server.place), lambda: git.git(stage, "ls-remote", f"{server.url}/r.git"))
+    cycle(stage, ("git", stage.account, server.place), lambda: git.git(stage, "ls-remote", f"{server.url}/r.git"))
 
 
 @case("configure.docker", "skopeo")
 def for_docker(stage):
     server = registries.setting(stage)
     stage.file(".docker/config.json", '{\n  "auths": {}\n}\n')
-    cycle(stage, ("docker", ACCOUNT, server.place), lambda: registries.skopeo(stage, server))
+    cycle(stage, ("docker", stage.account, server.place), lambda: registries.skopeo(stage, server))
 
 
 @case("configure.pip")
@@ -53,14 +53,14 @@ def for_pip(stage):
     for _, program in python.pips(stage):
         made = python.real(stage)
         del made["PIP_CONFIG_FILE"], made["PIP_KEYRING_PROVIDER"]
-        cycle(stage, ("pip", ACCOUNT, f"{server.url}/simple/"), lambda: stage.run(
+        cycle(stage, ("pip", stage.account, f"{server.url}/simple/"), lambda: stage.run(
             program, "download", "--no-input", "--no-deps", "-d", stage.folder / "pip-target", "grantd-sample", env=made))
 
 
 @case("configure.uv", "uv")
 def for_uv(stage):
     server = stage.serve(python.Index)
-    cycle(stage, ("uv", ACCOUNT, f"{server.url}/simple/"), lambda: stage.run(
+    cycle(stage, ("uv", stage.account, f"{server.url}/simple/"), lambda: stage.run(
         find("uv"), "pip", "install", "--no-cache", "--reinstall", "--python", find("python3"), "--target",
         stage.folder / "uv-target", "grantd-sample", env=python.real(stage)))
 
@@ -69,15 +69,15 @@ def for_uv(stage):
 def for_kubectl(stage):
     server = stage.serve(kubernetes.Cluster)
     path = kubernetes.configuration(stage, server)
-    words = ("kubectl", ACCOUNT)
+    words = ("kubectl", stage.account)
     configure(stage, *words, "--write")
     configure(stage, *words, "--write")
-    kubernetes.kubectl(stage, "config", "set-context", "c", f"--user=grantd-{ACCOUNT}").ok()
+    kubernetes.kubectl(stage, "config", "set-context", "c", f"--user=grantd-{stage.account}").ok()
     has(kubernetes.kubectl(stage).ok().out, "pod-1")
     must(path.with_name("config.grantd-backup").exists(), "no backup")
     configure(stage, *words, "--undo")
     configure(stage, *words, "--undo")
-    must(f"name: grantd-{ACCOUNT}" not in path.read_text(), path.read_text())
+    must(f"name: grantd-{stage.account}" not in path.read_text(), path.read_text())
 
 
 @case("configure.cargo", "cargo")
@@ -89,19 +89,19 @@ def for_cargo(stage):
     (project / "src" / "lib.rs").write_text("")
     (project / "Cargo.toml").write_text(
         '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n'
-        f'sample = {{ version = "1", registry = "{ACCOUNT}" }}\n')
+        f'sample = {{ version = "1", registry = "{stage.account}" }}\n')
     stage.file(".cargo/config.toml", f'[http]\ncainfo = "{stage.ca}"\n')
 
     def use():
         (project / "Cargo.lock").unlink(missing_ok=True)
         return stage.run(find("cargo"), "generate-lockfile", cwd=project, **languages.rust(stage))
-    cycle(stage, ("cargo", ACCOUNT, f"sparse+{server.url}/"), use)
+    cycle(stage, ("cargo", stage.account, f"sparse+{server.url}/"), use)
 
 
 @case("configure.go", "go")
 def for_go(stage):
     server = languages.serve(stage, languages.modules)
-    cycle(stage, ("go", ACCOUNT, server.place), lambda: languages.go(stage, server, GOAUTH=None))
+    cycle(stage, ("go", stage.account, server.place), lambda: languages.go(stage, server, GOAUTH=None))
 
 
 @case("configure.aws", "aws", "curl")
@@ -113,8 +113,8 @@ def for_aws(stage):
 
 @case("configure.gcloud", "gcloud")
 def for_gcloud(stage):
-    said = configure(stage, "gcloud", ACCOUNT).err
-    has(said, f"grantctl exec {ACCOUNT} --env CLOUDSDK_AUTH_ACCESS_TOKEN -- gcloud")
-    done = stage.run(stage.bin / "grantctl", "exec", ACCOUNT, "--env", "CLOUDSDK_AUTH_ACCESS_TOKEN", "--",
+    said = configure(stage, "gcloud", stage.account).err
+    has(said, f"grantctl exec {stage.account} --env CLOUDSDK_AUTH_ACCESS_TOKEN -- gcloud")
+    done = stage.run(stage.bin / "grantctl", "exec", stage.account, "--env", "CLOUDSDK_AUTH_ACCESS_TOKEN", "--",
                      find("gcloud"), "auth", "print-access-token")
     must(done.ok().out.strip() == stage.token(), done.text)

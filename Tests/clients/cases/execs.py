@@ -7,13 +7,13 @@ import subprocess
 import time
 
 from grantd_testing import wait_until
-from rig import ACCOUNT, case, has, must
+from rig import case, has, must
 
 WAIT_SECONDS = 20
 
 
 def run(stage, *arguments, **options):
-    return stage.run(stage.bin / "grantctl", "exec", ACCOUNT, *arguments, **options)
+    return stage.run(stage.bin / "grantctl", "exec", stage.account, *arguments, **options)
 
 
 @case("exec.environment")
@@ -45,7 +45,8 @@ def status(stage):
 @case("exec.signal")
 def forwarded(stage):
     process = subprocess.Popen(
-        [stage.bin / "grantctl", "exec", ACCOUNT, "--", "sh", "-c", "trap 'exit 5' INT; echo up; while :; do sleep 0.05; done"],
+        [stage.bin / "grantctl", "exec", stage.account, "--", "sh", "-c",
+         "trap 'exit 5' INT; echo up; while :; do sleep 0.05; done"],
         stdout=subprocess.PIPE, env=stage.environment())
     try:
         must(process.stdout.readline() == b"up\n", "the program does not start")
@@ -59,7 +60,7 @@ def forwarded(stage):
 @case("exec.file")
 def in_file(stage):
     process = subprocess.Popen(
-        [stage.bin / "grantctl", "exec", ACCOUNT, "--file", "F", "--", "sh", "-c", 'echo "$F"; exec sleep 60'],
+        [stage.bin / "grantctl", "exec", stage.account, "--file", "F", "--", "sh", "-c", 'echo "$F"; exec sleep 60'],
         stdout=subprocess.PIPE, text=True, env=stage.environment())
     try:
         path = pathlib.Path(process.stdout.readline().strip())
@@ -68,7 +69,7 @@ def in_file(stage):
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         must(children == "", f"the program has children: {children}")
         before = stage.token()
-        stage.daemon.ctl("refresh", ACCOUNT)
+        stage.daemon.ctl("refresh", stage.account)
         must(stage.token() != before, "no new token")
         # The next look is a minute away, unless the token ends before: the file is checked by the keeper's first look.
         wait_until(lambda: path.read_text() == stage.token(), WAIT_SECONDS, "the file has the new token")
@@ -101,7 +102,7 @@ def quick(stage):
             times.append(time.monotonic() - begun)
         return min(times)
     stage.map("git.example.com")
-    token = best(stage.bin / "grantctl", "token", ACCOUNT)
+    token = best(stage.bin / "grantctl", "token", stage.account)
     helper = best(stage.bin / "git-credential-grantd", "get", text="protocol=https\nhost=git.example.com\n\n")
     must(helper - token < 0.02, f"a helper takes {helper * 1000:.1f} ms, grantctl token {token * 1000:.1f} ms")
     print(f"# helper {helper * 1000:.1f} ms, grantctl token {token * 1000:.1f} ms", flush=True)

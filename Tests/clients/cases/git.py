@@ -1,9 +1,12 @@
 """git over https: clone and push, a token that was revoked, the end of the grant; and hostile input."""
 
 import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
 
-from rig import ACCOUNT, Handler, case, has, hasnt, must, need
+from rig import Handler, Skip, case, has, hasnt, must, need
 
 BACKEND = "/usr/lib/git-core/git-http-backend"
 
@@ -96,11 +99,11 @@ def other_helpers(stage):
     other.chmod(0o700)
     done = git(stage, "-c", f"credential.helper={other}", "ls-remote", f"{server.url}/r.git").ok()
     must(done.err == "", f"it said something: {done.err}")
-    generation = stage.daemon.json("show", ACCOUNT)["generation"]
+    generation = stage.daemon.json("show", stage.account)["generation"]
     stage.map(server.place)
     # Another helper's secret was refused: it is none of ours.
     git(stage, "credential", "reject", text=f"url={server.url}\nusername=x\npassword=other\n\n").ok()
-    must(stage.daemon.json("show", ACCOUNT)["generation"] == generation, "a secret of another helper was reported")
+    must(stage.daemon.json("show", stage.account)["generation"] == generation, "a secret of another helper was reported")
 
 
 @case("git.ended", "git")
@@ -124,7 +127,7 @@ def issuer(stage):
     try:
         answer = stage.helper("git", "get", text=f"protocol=http\nhost={place}\n\n").ok()
         must(answer.out == "quit=1\n", f"two accounts: {answer.out}")
-        has(answer.err, "accounts second, work are for")
+        has(answer.err, f"accounts second, {stage.account} are for")
         has(answer.err, f'[[host]] name = "{place}" account = "second"')
         answer = stage.helper("git", "get", text=f"protocol=http\nhost={place}\nusername=second\n\n").ok()
         has(answer.out, f"password={stage.token('second')}\n")
@@ -159,3 +162,34 @@ def no_broker(stage):
     done = stage.helper("git", "get", text=text, GRANTD_SOCKET="/nowhere/s").ok()
     must(done.out == "" and done.seconds < 1, f"{done.out!r}, {done.seconds:.1f} s")
     has(done.err, "grantd is not running")
+
+
+@case("git.foreign_broker", "setpriv")
+def foreign_broker(stage):
+    """Another user listens where the user's own broker is expected: nothing is sent there."""
+    if os.getuid() != 0:
+        raise Skip("only root can start a program as another user")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="grantd-foreign-"))
+    (folder / "grantd").mkdir()
+    for path in (folder, folder / "grantd"):
+        path.chmod(0o777)
+    code = ("import socket,sys,time; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(1,flush=True); "
+            "c=s.accept()[0]; c.settimeout(2); print(len(c.recv(99)),flush=True)")
+    other = subprocess.Popen(
+        [need("setpriv"), "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", code, folder / "grantd" / "grantd.sock"],
+        stdout=subprocess.PIPE, text=True)
+    try:
+        must(other.stdout.readline() == "1\n", "the other broker does not listen")
+        stage.map("git.example.com")
+        environment = stage.environment(XDG_RUNTIME_DIR=str(folder))
+        del environment["GRANTD_SOCKET"]
+        done = stage.run(stage.bin / "grantctl", "helper", "git", "get", env=environment,
+                         text="protocol=https\nhost=git.example.com\n\n").ok()
+        must("password" not in done.out and done.err.count("\n") == 1 and done.seconds < 1, f"{done}")
+        has(done.err, "not as root or as you")
+        must(other.stdout.readline() == "0\n", "something was sent to it")
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+        shutil.rmtree(folder)

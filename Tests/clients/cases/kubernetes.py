@@ -3,7 +3,7 @@
 import base64
 import json
 
-from rig import ACCOUNT, Handler, case, has, must, need
+from rig import Handler, case, has, must, need
 
 PODS = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
         "items": [{"metadata": {"name": "pod-1", "namespace": "default"}, "spec": {"containers": []}, "status": {}}]}
@@ -25,7 +25,8 @@ class Cluster(Handler):
         self.json(answers.get(path, {}), 200 if path in answers else 404)
 
 
-def configuration(stage, server, version="v1", arguments=("--account", ACCOUNT), info=False, extension=None):
+def configuration(stage, server, version="v1", arguments=None, info=False, extension=None):
+    arguments = ("--account", stage.account) if arguments is None else arguments
     cluster = {"server": server.url, "certificate-authority-data": base64.b64encode(stage.ca.read_bytes()).decode()}
     if extension:
         cluster["extensions"] = [{"name": "client.authentication.k8s.io/exec", "extension": extension}]
@@ -58,7 +59,7 @@ def mapping(stage):
     has(kubectl(stage).ok().out, "pod-1")
     stage.map("other.example.com")
     has(kubectl(stage).fails().err, "no account is mapped to this cluster")
-    configuration(stage, server, arguments=(), info=True, extension={"account": ACCOUNT})
+    configuration(stage, server, arguments=(), info=True, extension={"account": stage.account})
     has(kubectl(stage).ok().out, "pod-1")
 
 
@@ -69,7 +70,7 @@ def revoked(stage):
     configuration(stage, server)
     stage.revoke()
     kubectl(stage).fails()
-    stage.report(ACCOUNT)
+    stage.report(stage.account)
     has(kubectl(stage).ok().out, "pod-1")
 
 
@@ -84,5 +85,5 @@ def ended(stage):
 @case("kubectl.bad_input")
 def bad_input(stage):
     for info in ("{", "[]", '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v9"}', "x" * 100_000):
-        done = stage.helper("kubectl", "--account", ACCOUNT, KUBERNETES_EXEC_INFO=info)
+        done = stage.helper("kubectl", "--account", stage.account, KUBERNETES_EXEC_INFO=info)
         must(done.status == 1 and done.out == "" and done.err.count("\n") == 1 and done.seconds < 1, f"{info[:40]}: {done}")

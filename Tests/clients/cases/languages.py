@@ -6,7 +6,7 @@ import shutil
 import sys
 import urllib.parse
 
-from rig import ACCOUNT, ROBOT, Handler, Skip, case, find, has, hasnt, must
+from rig import ROBOT, Handler, Skip, case, find, has, hasnt, must
 
 
 class Protected(Handler):
@@ -66,7 +66,7 @@ def cargo_fetch(stage):
     must(("/sa/mp/sample", stage.token()) in server.seen, f"the registry saw {server.seen}")
     stage.map("other.example.com")
     has(cargo(stage, server).fails().err, "no credential providers could handle the request")
-    cargo(stage, server, "cargo-credential-grantd", "--account", ACCOUNT).ok()
+    cargo(stage, server, "cargo-credential-grantd", "--account", stage.account).ok()
 
 
 @case("cargo.ended", "cargo")
@@ -199,8 +199,8 @@ def gcp(stage):
                          REQUESTS_CA_BUNDLE=str(stage.ca))
     must(run(ROBOT).ok().out.strip() == "google-token", "no token")
     must(server.seen == [stage.token(ROBOT)], f"the STS saw {server.seen}")
-    has(run(ACCOUNT).fails().err, "Google's STS takes a JWT")
+    has(run(stage.account).fails().err, "Google's STS takes a JWT")
     with stage.ended() as hint:
-        done = run(ACCOUNT).fails()
+        done = run(stage.account).fails()
         has(done.err, hint)
         hasnt(done.err, "JSONDecodeError")

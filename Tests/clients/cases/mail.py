@@ -10,7 +10,7 @@ import time
 
 from grantd_testing import wait_until
 from mailservers import Dovecot, Mailer, introspection
-from rig import ACCOUNT, Skip, case, find, has, must
+from rig import Skip, case, find, has, must
 
 WAIT_SECONDS = 20
 SCREEN_SECONDS = 15
@@ -18,7 +18,7 @@ SCREEN_SECONDS = 15
 
 def configure(stage, tool, place):
     """As a person does it; the file is as others make it before."""
-    stage.run(stage.bin / "grantctl", "configure", tool, ACCOUNT, place, "--write").ok()
+    stage.run(stage.bin / "grantctl", "configure", tool, stage.account, place, "--write").ok()
 
 
 # ---- msmtp
@@ -28,7 +28,7 @@ def msmtp(stage, server, mechanism):
     path.chmod(0o600)
     configure(stage, "msmtp", server.place)
     path.write_text(path.read_text().replace("auth oauthbearer", f"auth {mechanism.lower()}"))
-    return stage.run(find("msmtp"), "-a", ACCOUNT, "bob@example.com", text=f"Subject: by {mechanism}\n\nHello.\n")
+    return stage.run(find("msmtp"), "-a", stage.account, "bob@example.com", text=f"Subject: by {mechanism}\n\nHello.\n")
 
 
 @case("msmtp.send", "msmtp")
@@ -46,7 +46,7 @@ def msmtp_revoked(stage):
     stage.revoke()
     for mechanism in ("OAUTHBEARER", "XOAUTH2"):
         has(msmtp(stage, server, mechanism).fails().err, "authentication failed")
-    stage.report(ACCOUNT)
+    stage.report(stage.account)
     msmtp(stage, server, "OAUTHBEARER").ok()
 
 
@@ -62,17 +62,17 @@ def msmtp_ended(stage):
 def mbsync(stage, server):
     if not list(pathlib.Path("/usr/lib").glob("*/sasl2/*oauth2.so")):
         raise Skip("no SASL module for XOAUTH2 is installed")
-    (stage.home / "Mail" / ACCOUNT).mkdir(parents=True, exist_ok=True)
+    (stage.home / "Mail" / stage.account).mkdir(parents=True, exist_ok=True)
     stage.file(".mbsyncrc", "")
     configure(stage, "mbsync", server.place)
-    return stage.run("timeout", "20", find("mbsync"), ACCOUNT)
+    return stage.run("timeout", "20", find("mbsync"), stage.account)
 
 
 @case("mbsync.sync", "mbsync")
 def mbsync_sync(stage):
     server = Dovecot(stage, introspection(stage))
     mbsync(stage, server).ok()
-    found = list((stage.home / "Mail" / ACCOUNT / "INBOX").rglob("*,*"))
+    found = list((stage.home / "Mail" / stage.account / "INBOX").rglob("*,*"))
     must(any("Subject: a greeting" in path.read_text() for path in found if path.is_file()), f"no message came: {found}")
     must(server.logins("XOAUTH2") == 1, server.said())
 
@@ -136,11 +136,11 @@ def neomutt_ended(stage):
 def neomutt_send(stage):
     server = Mailer(stage, introspection(stage))
     for mechanism in ("OAUTHBEARER", "XOAUTH2"):
-        user = stage.daemon.json("show", ACCOUNT)["identity"]["email"]
+        user = stage.daemon.json("show", stage.account)["identity"]["email"]
         path = stage.file("send.rc", f"""set ssl_ca_certificates_file = "{stage.ca}"
 set smtp_url = "smtp://{user.replace("@", "%40")}@{server.place}/"
 set smtp_authenticators = "{mechanism.lower()}"
-set smtp_oauth_refresh_command = "grantctl token {ACCOUNT}"
+set smtp_oauth_refresh_command = "grantctl token {stage.account}"
 set ssl_force_tls = yes
 set copy = no
 set from = "{user}"
@@ -155,13 +155,13 @@ set from = "{user}"
 def sasl(stage):
     server = Dovecot(stage, introspection(stage))
     place = ("--host", "localhost", "--port", server.port)
-    for words in (("xoauth2", ACCOUNT), ("oauthbearer", ACCOUNT), ("oauthbearer", ACCOUNT, *place)):
+    for words in (("xoauth2", stage.account), ("oauthbearer", stage.account), ("oauthbearer", stage.account, *place)):
         response = stage.run(stage.bin / "grantctl", "sasl", *words).ok().out.strip()
         done = stage.run(
             "openssl", "s_client", "-quiet", "-CAfile", stage.ca, "-connect", server.place,
             text=f"a AUTHENTICATE {words[0].upper()} {response}\r\nb LOGOUT\r\n")
         has(done.out, "a OK")
     with stage.ended() as hint:
-        done = stage.run(stage.bin / "grantctl", "sasl", "xoauth2", ACCOUNT)
+        done = stage.run(stage.bin / "grantctl", "sasl", "xoauth2", stage.account)
         must(done.status == 3 and done.out == "", f"{done}")
         has(done.err, hint)

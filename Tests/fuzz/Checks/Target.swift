@@ -11,7 +11,8 @@ struct Target: Sendable {
   var check: @Sendable ([UInt8]) throws -> Void
 
   static let all = [
-    frames, json, rpc, tokens, answers, discovery, jwt, signed, keys, callback, native, http, toml, texts,
+    frames, json, rpc, tokens, answers, discovery, jwt, signed, keys, callback, native, http, toml, texts, helpers,
+    mapping,
   ]
 }
 
