@@ -102,7 +102,7 @@ struct GrantdCommand: AsyncParsableCommand {
   }
 
   /// What the broker opens for itself, some connections to providers, and a few of callers.
-  private static let fewestDescriptors: rlim_t = 256
+  private static let fewestDescriptors: rlim_t = 128
 
   /// Each connection takes a descriptor; the soft limit is 1,024 on most systems. With too few the libraries below would
   /// end the process, or callers would not be answered.

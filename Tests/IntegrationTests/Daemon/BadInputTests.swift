@@ -96,7 +96,7 @@ struct BadConfigurationTests {
     let arguments = ["--user", "--config", file, "--state", folder.path("state"), "--socket", folder.path("s")]
     let run = try await Programs.run("/bin/sh", ["-c", command, Programs.grantd] + arguments, in: folder)
     #expect(run.status == 78)
-    #expect(run.output.contains("at most \(limit) files may be open here, and grantd needs 256"), "\(run.output)")
+    #expect(run.output.contains("at most \(limit) files may be open here, and grantd needs 128"), "\(run.output)")
     #expect(!FileManager.default.fileExists(atPath: folder.path("state")))
   }
 
