@@ -4,11 +4,12 @@ PREFIX      ?= /usr/local
 DESTDIR     ?=
 SYSCONFDIR  ?= /etc
 BINDIR      ?= $(PREFIX)/bin
+# Where grantctl looks for the program behind it: beside the folder that it is in (docs/decisions/0050-front-of-grantctl.md).
+PROGRAMDIR  := $(abspath $(BINDIR)/../lib/grantd)
 DATADIR     ?= $(PREFIX)/share
 DOCDIR      ?= $(DATADIR)/doc/grantd
 UNITDIR     ?= $(PREFIX)/lib/systemd/system
 USERUNITDIR ?= $(PREFIX)/lib/systemd/user
-LIBDIR      ?= $(PREFIX)/lib/grantd
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 MANDIR      ?= $(DATADIR)/man
@@ -16,9 +17,14 @@ BASHCOMPDIR ?= $(DATADIR)/bash-completion/completions
 ZSHCOMPDIR  ?= $(DATADIR)/zsh/site-functions
 FISHCOMPDIR ?= $(DATADIR)/fish/vendor_completions.d
 
+# Programs find these helpers by name (docs/helpers.md). python3-keyring has a `keyring` in PATH too: ours has a folder of its own.
+HELPERS     := git-credential-grantd docker-credential-grantd cargo-credential-grantd terraform-credentials-grantd
+
 # Which build `make install` takes: release or debug.
 BUILD       ?= release
 PRODUCTS    := .build-make/$(BUILD)
+# Symbols are half of a release build. STRIP= keeps them.
+STRIP       ?= $(if $(filter release,$(BUILD)),$(if $(shell command -v strip),--strip))
 # The service runs with the homes out of sight: a Swift toolchain in one must not be needed at run time.
 RELEASE_FLAGS ?= --static-swift-stdlib
 ARGS        ?=
@@ -42,11 +48,11 @@ build: deps ## debug build
 	scripts/swiftpm build
 
 release: deps ## optimised build of grantd and grantctl
-	GRANTD_TARGETS='grantd grantctl' scripts/swiftpm build -c release $(RELEASE_FLAGS)
+	GRANTD_TARGETS='grantd grantctl grantctl-front' scripts/swiftpm build -c release $(RELEASE_FLAGS)
 
-demo: deps ## the main job in under a minute; by hand with PROVIDER=vms, 7pass, dropbox, uber or zephr
+demo: deps ## the main job in under a minute; with PROVIDER=vms, 7pass, dropbox, uber or zephr that system (ARGS=--by-hand)
 	@scripts/build-quietly grantd grantctl grantd-demo-provider
-	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER),scripts/demo/main-job)
+	@$(if $(PROVIDER),scripts/demo/system $(PROVIDER) $(ARGS),scripts/demo/main-job)
 
 run: deps ## a broker for you alone, in the foreground (ARGS='--log-level debug')
 	@scripts/build-quietly grantd grantctl
@@ -61,7 +67,8 @@ test: ## what CI checks, in a quarter of an hour (TESTS_ONLY='lint unit' picks s
 test-long: ## the long searches with fresh seeds (PART=due: what changed since; PART='simulate fuzz' picks)
 	@scripts/test --long $(PART)
 
-bench: deps ## the numbers in docs, measured here
+bench: ## the numbers in docs, measured here
+	@scripts/deps --bench
 	@scripts/bench $(ARGS)
 
 simulate: deps ## the broker in seeded worlds where everything fails (SEEDS=10000, FIRST=1; SEED=7 shows one, ARGS=…)
@@ -96,9 +103,6 @@ format: ## rewrite the sources in the project's format
 docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration
 	scripts/swiftpm run grantd-reference --write docs
 
-# Names by which programs find a helper; of keyring, which python3-keyring has too, in a folder of its own.
-HELPERS := git-credential-grantd docker-credential-grantd cargo-credential-grantd terraform-credentials-grantd
-
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
 D = $(DESTDIR)
@@ -108,13 +112,15 @@ install: ## put a release build, units, completions and documents in place
 
 # Under the umask of `install`: whoever installs may have one that nobody else could read the files with.
 install-files:
-	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
-	install -d '$D$(BINDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
+	@test -x $(PRODUCTS)/grantd && test -x $(PRODUCTS)/grantctl && test -x $(PRODUCTS)/grantctl-front || $(MAKE) $(if $(filter debug,$(BUILD)),build,release)
+	install -d '$D$(BINDIR)' '$D$(PROGRAMDIR)' '$D$(UNITDIR)' '$D$(USERUNITDIR)' '$D$(SYSUSERSDIR)' '$D$(TMPFILESDIR)' '$D$(SYSCONFDIR)/grantd' \
 	  '$D$(DATADIR)/grantd/providers.d' '$D$(DOCDIR)/examples' '$D$(BASHCOMPDIR)' '$D$(ZSHCOMPDIR)' '$D$(FISHCOMPDIR)' \
 	  '$D$(MANDIR)/man1' '$D$(MANDIR)/man8'
-	install -m 755 $(PRODUCTS)/grantd $(PRODUCTS)/grantctl '$D$(BINDIR)/'
+	install -m 755 $(STRIP) $(PRODUCTS)/grantd '$D$(BINDIR)/'
+	install -m 755 $(STRIP) $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
+	install -m 755 $(STRIP) $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
 	for name in $(HELPERS); do ln -sf grantctl '$D$(BINDIR)/'$$name || exit 1; done
-	install -d '$D$(LIBDIR)/keyring' && ln -sf ../../../bin/grantctl '$D$(LIBDIR)/keyring/keyring'
+	install -d '$D$(PROGRAMDIR)/keyring' && ln -sf ../../../bin/grantctl '$D$(PROGRAMDIR)/keyring/keyring'
 	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \
@@ -136,6 +142,7 @@ install-files:
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
 	scripts/package/manual $(PRODUCTS)/grantctl 1 >'$D$(MANDIR)/man1/grantctl.1'
+	for name in $(HELPERS); do echo '.so man1/grantctl.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
 	scripts/package/manual $(PRODUCTS)/grantd 8 >'$D$(MANDIR)/man8/grantd.8'
 	@echo
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
@@ -148,14 +155,13 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	  for unit in $(SYSTEM_UNITS); do \
 	    [ "$$(systemctl show -P FragmentPath $$unit)" != '$(UNITDIR)/'$$unit ] || systemctl disable --now $$unit || exit 1; done; \
 	elif [ -z '$D' ]; then echo 'First, if this machine runs it: sudo systemctl disable --now $(SYSTEM_UNITS)'; fi
-	rm -f $(foreach name,$(HELPERS),'$D$(BINDIR)/$(name)') '$D$(LIBDIR)/keyring/keyring'
-	-rmdir '$D$(LIBDIR)/keyring' '$D$(LIBDIR)' 2>/dev/null
+	rm -f $(foreach name,$(HELPERS),'$D$(BINDIR)/$(name)' '$D$(MANDIR)/man1/$(name).1')
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \
 	  '$D$(TMPFILESDIR)/grantd.conf' '$D$(MANDIR)/man1/grantctl.1' '$D$(MANDIR)/man8/grantd.8' \
 	  '$D$(BASHCOMPDIR)/grantctl' '$D$(ZSHCOMPDIR)/_grantctl' '$D$(FISHCOMPDIR)/grantctl.fish'
-	rm -rf '$D$(DATADIR)/grantd' '$D$(DOCDIR)'
+	rm -rf '$D$(DATADIR)/grantd' '$D$(PROGRAMDIR)' '$D$(DOCDIR)'
 	@[ -n '$D' ] || [ "$$(id -u)" != 0 ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
 	@[ -n '$D' ] || echo 'Brokers of single users run on; each stops theirs: systemctl --user stop $(SYSTEM_UNITS)'

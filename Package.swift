@@ -40,6 +40,13 @@ func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .executableTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
+/// A release build of it needs no library at all: a process of it starts in a fraction of a millisecond.
+func staticProgram(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .executableTarget(
+    name: name, dependencies: dependencies, swiftSettings: settings,
+    linkerSettings: [.unsafeFlags(["-static-executable"], .when(platforms: [.linux], configuration: .release))])
+}
+
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
 }
@@ -50,6 +57,7 @@ let package = Package(
   products: [
     .executable(name: "grantd", targets: ["grantd"]),
     .executable(name: "grantctl", targets: ["grantctl"]),
+    .executable(name: "grantctl-front", targets: ["grantctl-front"]),
   ],
   dependencies: [
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
@@ -72,7 +80,9 @@ let package = Package(
     room("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     room("Listening", [nioCore, logging]),
-    room("UnixSocket", ["BrokerAPI", "CLinux", "Listening", nioCore, nioPosix, logging]),
+    room("BrokerSocket", ["CLinux"]),
+    room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
+    room("UnixSocket", ["BlockingClient", "BrokerAPI", "CLinux", "Listening", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "CLinux", "OAuth", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
@@ -96,7 +106,11 @@ let package = Package(
         "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
         argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
-    program("grantctl", ["BrokerAPI", "CLinux", "CredentialHelpers", "UnixSocket", argumentParser]),
+    program(
+      "grantctl",
+      ["BlockingClient", "BrokerAPI", "BrokerSocket", "CLinux", "CredentialHelpers", "UnixSocket", argumentParser]),
+    // What is installed as grantctl (docs/decisions/0050-front-of-grantctl.md).
+    staticProgram("grantctl-front", ["BrokerSocket"]),
     program("grantd-reference", ["BrokerAPI", "GrantdConfiguration"]),
 
     room("DemoProvider", [nioCore, nioPosix, nioHTTP1, crypto, cryptoExtras]),
@@ -114,7 +128,14 @@ let package = Package(
     tests(
       "HTTPTransportTests",
       ["HTTPTransport", "TestSupport", "Broker", "Grants", "OAuth", nioCore, nioPosix, nioHTTP1, nioSSL]),
-    tests("UnixSocketTests", ["UnixSocket", "TestSupport", "BrokerAPI", "CLinux", nioCore, nioPosix, logging]),
+    tests("BrokerSocketTests", ["BrokerSocket"]),
+    tests("BlockingClientTests", ["BlockingClient", "BrokerAPI"]),
+    tests(
+      "UnixSocketTests",
+      [
+        "UnixSocket", "BlockingClient", "BrokerSocket", "TestSupport", "BrokerAPI", "CLinux", nioCore, nioPosix,
+        logging,
+      ]),
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",
@@ -142,13 +163,17 @@ let package = Package(
     tests(
       "GrantctlTests",
       [
-        "grantctl", "TestSupport", "BrokerAPI", "CredentialHelpers", "UnixSocket", argumentParser, nioCore, nioPosix,
-        logging,
+        "grantctl", "grantctl-front", "TestSupport", "BlockingClient", "BrokerAPI", "BrokerSocket", "CredentialHelpers",
+        "UnixSocket",
+        argumentParser,
+        nioCore,
+        nioPosix, logging,
       ]),
     tests(
       "IntegrationTests",
       [
-        "TestSupport", "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl", "grantd-demo-provider",
+        "TestSupport", "BlockingClient", "BrokerAPI", "UnixSocket", "DemoProvider", "grantd", "grantctl",
+        "grantd-demo-provider",
         "store-fixture",
         asyncHTTPClient,
         crypto, cryptoExtras, nioCore, nioPosix, nioHTTP1,
@@ -173,8 +198,8 @@ let package = Package(
 // optimised, since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
-    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "UnixSocket", "Callback", "GrantdConfiguration",
-    "CredentialHelpers", "grantctl",
+    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "BrokerSocket", "BlockingClient", "UnixSocket",
+    "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
   let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
@@ -194,7 +219,9 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
     twin("Listening", [nioCore, logging]),
-    twin("UnixSocket", fuzzed("BrokerAPI", "Listening") + ["CLinux", nioCore, nioPosix, logging]),
+    twin("BrokerSocket", ["CLinux"]),
+    twin("BlockingClient", fuzzed("BrokerAPI", "BrokerSocket")),
+    twin("UnixSocket", fuzzed("BlockingClient", "BrokerAPI", "Listening") + ["CLinux", nioCore, nioPosix, logging]),
     twin("Callback", fuzzed("Broker", "Listening", "OAuth") + ["CLinux", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],

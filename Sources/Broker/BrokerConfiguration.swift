@@ -124,6 +124,8 @@ enum Limit {
   /// Requests that wait for an answer, of all callers and of those of one holder.
   static let waiters = 8192
   static let waitersPerHolder = 2048
+  /// Accounts that are written at a time, where many are newer in memory than on disk.
+  static let savedAtOnce = 64
   /// How long a provider's word on a token that was reported holds.
   static let verifiedToken = Duration.seconds(300)
   /// The pause after a question about a token that the provider did not answer.
@@ -135,6 +137,8 @@ enum Limit {
   static let subscriptions = 256
   static let subscriptionsPerHolder = 64
   static let revocations = 4096
+  /// Of them, those that are tried at a time at one provider.
+  static let revocationsAtOnce = 4
   /// How long a logout waits for what the provider says; its revocations go on without it.
   static let logoutWait = Duration.seconds(10)
   static let revocationLife = Duration.seconds(7 * 86_400)

@@ -49,6 +49,7 @@ struct Grantctl: AsyncParsableCommand {
   static func main() async {
     let arguments = GlobalOptions.moved(Array(CommandLine.arguments.dropFirst()))
     CoreDumps.forbid(isFinal: arguments.first != ExecCommand.configuration.commandName)
+    ProcessFront.begin()
     if arguments.first == KeepTokenCommand.configuration.commandName { ProcessExec.leaveOrphan() }
     if let start = HelperCommand.Start(CommandLine.arguments) {
       Glibc.exit(await start.perform(in: .ofProcess()).rawValue)

@@ -101,12 +101,20 @@ struct GrantdCommand: AsyncParsableCommand {
     }
   }
 
-  /// Each connection takes a descriptor; the soft limit is 1,024 on most systems.
+  /// What the broker opens for itself, some connections to providers, and a few of callers.
+  private static let fewestDescriptors: rlim_t = 256
+
+  /// Each connection takes a descriptor; the soft limit is 1,024 on most systems. With too few the libraries below would
+  /// end the process, or callers would not be answered.
   private func raiseDescriptorLimit() {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return }
     limit.rlim_cur = min(limit.rlim_max, 65_536)
     setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+    guard limit.rlim_cur < Self.fewestDescriptors, !checkConfig else { return }
+    fail(
+      "grantd: at most \(limit.rlim_cur) files may be open here, and grantd needs \(Self.fewestDescriptors)\n"
+        + "  Raise LimitNOFILE= of the service, or `ulimit -Hn` of the shell.", status: 78)
   }
 
   private func logger(_ settings: Settings) -> Logger {

@@ -44,7 +44,13 @@ struct PlainTokenGetTests {
       #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":""}}"#,
       #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a b"}}"#,
       #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","account":"b"}}"#,
-      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","timeout":1}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","timeout":-1}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","timeout":null}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","scopes":["a b"]}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","scopes":[""]}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","scopes":["a",]}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","scopes":"a"}}"#,
+      #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","resource":"https://a.example/"}}"#,
       #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","min_ttl":-1}}"#,
       #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","min_ttl":1.0}}"#,
       #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","min_ttl":1000000000000000}}"#,
@@ -65,7 +71,7 @@ struct PlainTokenGetTests {
   func agreement() throws {
     var random = SeededGenerator(seed: 20)
     var accepted = 0
-    for _ in 0..<30_000 {
+    for _ in 0..<45_000 {
       var line = generated(&random)
       for _ in 0..<max(0, Int.random(in: -2...2, using: &random)) { mutate(&line, &random) }
       guard let found = scan(line) else { continue }
@@ -77,7 +83,12 @@ struct PlainTokenGetTests {
       #expect(id.json.serialized() == Array(line[found.id]))
       let params = try decodeParams(TokenGet.self, from: request.params)
       #expect(params.account == String(decoding: line[found.account], as: UTF8.self))
-      #expect(params == TokenGet.Params(account: params.account, min_ttl: found.minTTL.map { Double($0) }))
+      let scopes = try found.scopes.map { try JSON.parse(Array(line[$0])).decode([String].self) }
+      #expect(
+        params
+          == TokenGet.Params(
+            account: params.account, scopes: scopes, min_ttl: found.minTTL.map { Double($0) },
+            timeout: found.timeout.map { Double($0) }))
     }
     #expect(accepted > 3_000, "the generator makes too few plain lines: \(accepted)")
   }
@@ -96,7 +107,17 @@ struct PlainTokenGetTests {
       params.append(
         #""min_ttl":"# + space() + pick(["0", "60", "86400", "120", "30", "1.5", "-1", "1e3", #""60""#, "null"]))
     }
-    if Int.random(in: 0..<8, using: &random) == 0 { params.append(#""timeout":5"#) }
+    if Int.random(in: 0..<4, using: &random) == 0 {
+      params.append(#""timeout":"# + pick(["5", "0", "1e9", "-1", "9"]))
+    }
+    if Int.random(in: 0..<4, using: &random) == 0 {
+      params.append(
+        #""scopes":"# + space()
+          + pick([
+            "[]", "[ ]", #"["a"]"#, #"["c"]"#, #"["d","e"]"#, #"["a","b","c"]"#, #"[ "a" , "b/c" ]"#, #"["a b"]"#,
+            #"[""]"#, #"["a",]"#, #"["ä"]"#, "null",
+          ]))
+    }
     var members = [
       #""jsonrpc":"# + space() + #""2.0""#,
       #""method":"# + space() + pick([#""token.get""#, #""token.get""#, #""token.get""#, #""token.put""#]),

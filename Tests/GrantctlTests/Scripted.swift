@@ -116,7 +116,7 @@ final class ScriptedBroker: Dispatcher {
   func params(of method: String) -> JSON? { seen.withLock { $0.last { $0.method == method }?.params } }
 
   private final class NoTokens: CachedTokens {
-    func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? { nil }
+    func reply(account: UnsafeRawBufferPointer, minTTL: Int64?, scopes: UnsafeRawBufferPointer?) -> CachedReply? { nil }
   }
 
   func callerClass(of principal: Principal) -> CallerClass { .named }

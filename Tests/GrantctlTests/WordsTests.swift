@@ -1,5 +1,7 @@
 import ArgumentParser
+import BlockingClient
 import BrokerAPI
+import BrokerSocket
 import Foundation
 import Testing
 import UnixSocket

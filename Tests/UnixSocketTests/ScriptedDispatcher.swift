@@ -27,7 +27,7 @@ final class ScriptedDispatcher: Dispatcher {
 
     init(_ dispatcher: ScriptedDispatcher) { self.dispatcher = dispatcher }
 
-    func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? {
+    func reply(account: UnsafeRawBufferPointer, minTTL: Int64?, scopes: UnsafeRawBufferPointer?) -> CachedReply? {
       switch String(decoding: account, as: UTF8.self) {
       case "alice": CachedReply(body: dispatcher.body, expiresIn: minTTL ?? 3599)
       case "endless": CachedReply(body: dispatcher.endless, expiresIn: nil)

@@ -49,17 +49,26 @@ extension Accounts {
   }
 
   func unavailable(_ grant: Grant, _ failure: Failure, retryAt: Timestamp) -> RPCError {
+    if case .overdue(let attempt, _) = grant.phase { return awaited(grant, failure, attempt) }
     let wait = max(1, (retryAt - now).wholeSeconds)
-    let next =
-      if case .overdue = grant.phase {
-        "the answer is still waited for, as it may hold the only refresh token, but no longer than "
-          + "\(Limit.lateAnswer.words); then the broker tries again by itself."
-      } else {
-        "the broker tries again by itself in \(wait) s."
-      }
+    let next = "the broker tries again by itself in \(wait) s."
     return RPCError(
       .temporarilyUnavailable, "no fresh token for account \(grant.saved.account): \(failure.message)",
       hint: "Nothing to do: \(next)", retryAfter: Double(wait),
       oauth: failure.oauth.map { OAuthDetail($0) })
+  }
+
+  /// A refresh had no answer in time, and its answer may still come.
+  private func awaited(_ grant: Grant, _ failure: Failure, _ attempt: Grant.Attempt) -> RPCError {
+    let left = max(1, (attempt.sentAt + Limit.lateAnswer - now).wholeSeconds)
+    let ago = max(0, (now - attempt.sentAt).wholeSeconds)
+    let name = grant.saved.provider
+    return RPCError(
+      .temporarilyUnavailable, "no fresh token for account \(grant.saved.account): \(failure.message)",
+      hint:
+        "Nothing to do: the answer to the refresh of \(ago) s ago is awaited for \(left) s more. It may hold the only "
+        + "refresh token, and another request could end the grant. If provider \(name) takes a refresh token again after "
+        + "a lost answer, `rotation` in [provider.\(name)] can say so: then nothing is awaited.",
+      retryAfter: Double(min(left, 30)), oauth: failure.oauth.map { OAuthDetail($0) })
   }
 }

@@ -52,10 +52,19 @@ final class DeclaredAccounts: Piece {
 
   /// Puts on disk what ``configure(_:)`` changed, and adds the accounts that are new.
   func take() async {
-    for account in dropped.keys.sorted() { await drop(account) }
+    await each(dropped.keys.sorted()) { await self.drop($0) }
     if journal.hasUnsaved { await journal.saveUnsaved() }
-    for account in definitions.keys.sorted() { await take(account) }
+    await each(definitions.keys.sorted()) { await self.take($0) }
     wakeScheduler()
+  }
+
+  private func each(
+    _ names: [AccountName], _ work: @escaping @BrokerActor @Sendable (AccountName) async -> Void
+  ) async {
+    _ = await inGroups(names, of: Limit.savedAtOnce) { name in
+      await work(name)
+      return true
+    }
   }
 
   private func take(_ name: AccountName) async {

@@ -32,8 +32,8 @@ final class Journal: Piece {
   struct Unsaved {
     var waiting: [AccountName: Expectation] = [:]
     var beingSaved: [AccountName: Expectation] = [:]
-    /// A task that saves them was begun and has not had its turn.
-    var isDue = false
+    /// Saves them, one for all; tells whether the store took everything.
+    var saver: Task<Bool, Never>?
   }
 
   /// Commits under way, by the time since boot at which they began.
@@ -203,22 +203,33 @@ final class Journal: Piece {
 
   /// Writes what is newer in memory, and waits for what is being written.
   func saveUnsaved() async {
-    for account in unsavedAccounts {
-      await lock(account)
-      let saved = await saveWhole(account)
-      unlock(account)
-      guard saved else { return }
+    while unsaved.saver != nil || hasUnsaved {
+      saveSoon()
+      guard let saver = unsaved.saver, await saver.value else { return }
     }
   }
 
-  /// The same, once for all who ask while it has not begun.
+  /// The same, without waiting for it. One task saves for all who ask.
   func saveSoon() {
-    guard !unsaved.isDue else { return }
-    unsaved.isDue = true
-    Task {
-      unsaved.isDue = false
-      await saveUnsaved()
+    guard unsaved.saver == nil else { return }
+    unsaved.saver = Task {
+      let isSaved = await saveAll()
+      unsaved.saver = nil
+      return isSaved
     }
+  }
+
+  /// Many at a time: the store writes what comes together in one transaction.
+  private func saveAll() async -> Bool {
+    while hasUnsaved {
+      let areSaved = await inGroups(Array(unsaved.waiting.keys), of: Limit.savedAtOnce) { [self] account in
+        await lock(account)
+        defer { unlock(account) }
+        return await saveWhole(account)
+      }
+      guard areSaved else { return false }
+    }
+    return true
   }
 
   /// The account is newer in memory than on disk, which has this generation of it, until ``saveUnsaved()``.

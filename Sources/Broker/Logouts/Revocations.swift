@@ -1,4 +1,5 @@
 import BrokerAPI
+import DequeModule
 import Grants
 import Logging
 import OAuth
@@ -10,6 +11,17 @@ final class Revocations: Piece {
   private let providers: ProviderDirectory
   private let journal: Journal
   private var pending: [String: PendingRevocation] = [:]
+  /// When each of them is to be tried, but for ``begun``.
+  private var due = MomentHeap<String>()
+  /// Those that are being tried, or wait for that.
+  private var begun: Set<String> = []
+  private var tries: [ProviderName: Tries] = [:]
+
+  /// What is being tried at one provider, and what waits for it.
+  private struct Tries {
+    var underWay = 0
+    var waiting: Deque<String> = []
+  }
 
   init(_ runtime: Runtime, providers: ProviderDirectory, journal: Journal) {
     self.runtime = runtime
@@ -22,12 +34,23 @@ final class Revocations: Piece {
 
   /// Takes over those that were loaded, restored, or committed with something else.
   func takeOver(_ revocations: [PendingRevocation]) {
-    for revocation in revocations { pending[revocation.id] = revocation }
+    for revocation in revocations { set(revocation) }
   }
 
   /// Those that are obsolete: their answers put nothing back. Before the commit that removes them; where that fails,
   /// ``takeOver(_:)`` again.
-  func forget(_ revocations: [PendingRevocation]) { for revocation in revocations { pending[revocation.id] = nil } }
+  func forget(_ revocations: [PendingRevocation]) { for revocation in revocations { remove(revocation.id) } }
+
+  private func set(_ revocation: PendingRevocation) {
+    let id = revocation.id
+    pending[id] = revocation
+    if !begun.contains(id) { due.set(id, to: revocation.retryAt) }
+  }
+
+  private func remove(_ id: String) {
+    pending[id] = nil
+    due.remove(id)
+  }
 
   // MARK: What is to be revoked
 
@@ -97,25 +120,52 @@ final class Revocations: Piece {
 
   // MARK: Trying
 
-  /// Tries those that are due; says when the next one is.
+  /// Tries those that are due, a few at a time at each provider; says when the next one is.
   func tick() -> Timestamp? {
-    for revocation in pending.values where revocation.retryAt <= now {
-      // Not again before this one has had its answer.
-      pending[revocation.id]?.retryAt = now + .seconds(120)
-      Task { await revoke(revocation) }
+    while let first = due.first(), first.at <= now {
+      due.remove(first.key)
+      guard let revocation = pending[first.key] else { continue }
+      begun.insert(revocation.id)
+      tries[revocation.provider, default: Tries()].waiting.append(revocation.id)
+      tryNext(at: revocation.provider)
     }
-    return pending.values.map(\.retryAt).min()
+    return due.first()?.at
+  }
+
+  private func tryNext(at name: ProviderName) {
+    while let tried = tries[name], tried.underWay < Limit.revocationsAtOnce, let id = tries[name]?.waiting.popFirst() {
+      guard let revocation = pending[id] else {
+        begun.remove(id)
+        continue
+      }
+      tries[name]?.underWay += 1
+      Task {
+        await revoke(revocation)
+        tries[name]?.underWay -= 1
+        begun.remove(id)
+        if let left = pending[id] { due.set(id, to: left.retryAt) }
+        tryNext(at: name)
+        wakeScheduler()
+      }
+    }
+    if let left = tries[name], left.underWay == 0, left.waiting.isEmpty { tries[name] = nil }
   }
 
   /// What failed before may work now.
   func recheck() {
-    for id in pending.keys where (pending[id]?.attempts ?? 0) > 0 { pending[id]?.retryAt = now }
+    for var revocation in pending.values where revocation.attempts > 0 {
+      revocation.retryAt = now
+      set(revocation)
+    }
   }
 
   /// Somebody set the clock: a wait that is longer than any is from before.
   func clockStepped() {
     let latest = now + .seconds(60)
-    for (id, revocation) in pending { pending[id]?.retryAt = min(revocation.retryAt, latest) }
+    for var revocation in pending.values {
+      revocation.retryAt = min(revocation.retryAt, latest)
+      set(revocation)
+    }
   }
 
   /// Tries one revocation; keeps it for later where that makes sense.
@@ -145,7 +195,7 @@ final class Revocations: Piece {
     var revocation = revocation
     var (token, hint) = (revocation.token, revocation.hint)
     if let refresh = provider.tokenToRevoke(for: token, hint: hint, metadata: metadata) {
-      switch await connection.converse(refresh, for: .logins) {
+      switch await connection.converse(refresh, for: .revocations) {
       case .success(let issued):
         (token, hint) = (issued.accessToken, "access_token")
         await keep(issued.refreshToken, for: &revocation)
@@ -159,7 +209,7 @@ final class Revocations: Piece {
       await drop(revocation)
       return .init(step: step, result: "unsupported", message: "the provider has no revocation endpoint")
     }
-    switch await connection.send(request, for: .logins) {
+    switch await connection.send(request, for: .revocations) {
     case .success(let response): return await settle(revocation, step, provider.revocationOutcome(response), nil)
     case .failure(let failure): return await settle(revocation, step, .retryLater(after: nil), failure.message)
     }
@@ -182,7 +232,7 @@ final class Revocations: Piece {
   }
 
   private func put(_ revocation: PendingRevocation) async {
-    pending[revocation.id] = revocation
+    set(revocation)
     await journal.commitOrWarn([.putRevocation(revocation)], "a token to revoke")
     // It may have become obsolete on its way to the disk, which then has it again.
     if !isWanted(revocation) { await drop(revocation) }
@@ -219,7 +269,7 @@ final class Revocations: Piece {
   }
 
   func drop(_ revocation: PendingRevocation) async {
-    pending[revocation.id] = nil
+    remove(revocation.id)
     await journal.commitOrWarn([.removeRevocation(revocation.id)], "a revoked token")
   }
 }

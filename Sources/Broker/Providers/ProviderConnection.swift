@@ -169,6 +169,8 @@ final class ProviderConnection: Piece {
       // the keys are one request each.
       case .refreshes: 2 * max(refreshesAtOnce, 2) + Limit.lateAnswers + 2
       case .logins: Limit.loginConnections
+      // Those of logouts, beside what is tried by itself.
+      case .revocations: 2 * Limit.revocationsAtOnce
       // Root and the broker's own user have places beside those of all others.
       case .callers: Limit.callerConnections + 2 * Limit.callsPerHolder
       }

@@ -17,8 +17,10 @@ public struct ConnectionPool: Sendable, Hashable {
   public enum Use: Sendable, Hashable {
     /// Refreshes, and the metadata and keys that they need.
     case refreshes
-    /// Logins, logouts, registrations and checks.
+    /// Logins, registrations and checks.
     case logins
+    /// Revocations, which may be many: a login waits for none of them.
+    case revocations
     /// What callers ask for by an account's token.
     case callers
   }

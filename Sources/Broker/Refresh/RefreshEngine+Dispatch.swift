@@ -64,8 +64,10 @@ extension RefreshEngine {
   ///
   /// - Parameter includingDue: also those that no caller waits for. The scheduler begins these.
   func dispatch(_ name: ProviderName, includingDue: Bool = false) -> Timestamp? {
-    guard !isDraining, let connection = providers[name], let queue = queues[name],
-      queue.wantedCount > 0 || (includingDue && !queue.isEmpty) || connection.gate.circuit.outage != nil
+    // Of the queue no copy is kept: it is changed in place below.
+    let isWaiting = queues[name].map { $0.wantedCount > 0 || includingDue && !$0.isEmpty }
+    guard !isDraining, let connection = providers[name], let isWaiting,
+      isWaiting || connection.gate.circuit.outage != nil
     else { return nil }
     if connection.suspended != nil { return connection.suspension?.until }
     while let candidate = next(at: name, connection, includingDue: includingDue) {
@@ -126,12 +128,13 @@ extension RefreshEngine {
     let isWanted = wantedCount(at: name) > 0
     let next = connection.gate.circuit.nextProbe(isWanted: isWanted, policy: accounts.refreshPolicy)
     if let next, next > uptime { return nil }
-    let candidates = (queues[name]?.probers(withoutLossOnly: isFailing) ?? []).compactMap { account -> Candidate? in
+    let probers = queues[name]?.probers(withoutLossOnly: isFailing) ?? [:]
+    let candidates = probers.compactMap { account, place -> Candidate? in
       guard mayBegin(account, at: name), let grant = accounts[account], accounts.holdsBack(grant) == nil else {
         return nil
       }
       return Candidate(
-        account: account, place: queues[name]?.place(of: account), canLose: accounts.canLose(grant.saved),
+        account: account, place: place, canLose: accounts.canLose(grant.saved),
         isAtRisk: grant.intent != nil,
         expiresAt: grant.token?.expiresAt, probes: queues[name]?.probes[account] ?? 0)
     }

@@ -15,7 +15,7 @@ final class RefreshEngine: Piece {
   let journal: Journal
   let revocations: Revocations
   /// When each account wants to be looked at again.
-  var schedule = MomentHeap()
+  var schedule = MomentHeap<AccountName>()
   var queues = RefreshQueues()
   var endings = RefreshTokenEndings()
   var trades = RefreshTrades()
@@ -212,7 +212,7 @@ final class RefreshEngine: Piece {
   /// What failed because of the provider is tried again without its own wait; the gate spreads it.
   func retryStalled(at name: ProviderName) {
     reschedule()
-    sweep(accounts.names(at: name), by: Slices.heavy) { [self] account in
+    sweep(queues[name]?.stalledAccounts ?? [], by: Slices.heavy) { [self] account in
       guard queues[name]?.isStalled(account) == true else { return }
       accounts[account]?.retryNow(at: now)
       wakeScheduler()

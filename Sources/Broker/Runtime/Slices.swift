@@ -62,3 +62,23 @@ func sweep(_ names: [AccountName], by size: Int, _ visit: @escaping @BrokerActor
 /// Lets everybody else have a turn. Not by `Task.yield()`, which goes past the hooks of Swift's executor: with them the
 /// simulation runs everything in an order that its seed chooses.
 func giveWay() async { await Task {}.value }
+
+/// Does something with each element, so many at a time.
+///
+/// - Parameter work: false ends it: no further ones are begun.
+/// - Returns: whether all were done.
+@BrokerActor
+func inGroups<Element: Sendable>(
+  _ elements: [Element], of size: Int, _ work: @escaping @BrokerActor @Sendable (Element) async -> Bool
+) async -> Bool {
+  await withTaskGroup(of: Bool.self) { group in
+    var areDone = true
+    for (index, element) in elements.enumerated() {
+      if index >= size, await group.next() == false { areDone = false }
+      guard areDone else { break }
+      group.addTask { await work(element) }
+    }
+    for await isDone in group where !isDone { areDone = false }
+    return areDone
+  }
+}

@@ -11,15 +11,27 @@ final class CachedLane: CachedTokens {
     let found: TokenCache.Found
     /// Counts the releases of this token to this caller; nil: they are not recorded.
     @exclusivity(unchecked) var line: AuditLine?
+    /// The scopes, as they were written, for which the token is the answer too.
+    @exclusivity(unchecked) private var scopes: [UInt8] = []
 
     init(_ account: UnsafeRawBufferPointer, _ found: TokenCache.Found) {
       self.account = Array(account)
       self.found = found
     }
 
-    func isOf(_ name: UnsafeRawBufferPointer) -> Bool {
-      account.withUnsafeBytes { own in
-        guard own.count == name.count, let one = own.baseAddress, let other = name.baseAddress else { return false }
+    func isOf(_ name: UnsafeRawBufferPointer) -> Bool { Self.isSame(account, name) }
+
+    /// Whether it is the token of these scopes.
+    func satisfies(_ wanted: UnsafeRawBufferPointer) -> Bool {
+      if Self.isSame(scopes, wanted) { return true }
+      guard found.slot.entry.satisfies(wanted) else { return false }
+      scopes = Array(wanted)
+      return true
+    }
+
+    private static func isSame(_ own: [UInt8], _ text: UnsafeRawBufferPointer) -> Bool {
+      own.withUnsafeBytes { own in
+        guard own.count == text.count, let one = own.baseAddress, let other = text.baseAddress else { return false }
         return memcmp(one, other, own.count) == 0
       }
     }
@@ -41,8 +53,10 @@ final class CachedLane: CachedTokens {
     who = AuditEntry.Who(principal.caller)
   }
 
-  func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? {
-    guard let known = known(account) else { return nil }
+  func reply(
+    account: UnsafeRawBufferPointer, minTTL: Int64?, scopes: UnsafeRawBufferPointer?
+  ) -> CachedReply? {
+    guard let known = known(account), scopes.map(known.satisfies) ?? true else { return nil }
     let entry = known.found.slot.entry
     let now = cache.uptime().milliseconds
     guard let expiresAt = entry.expiresAt else {

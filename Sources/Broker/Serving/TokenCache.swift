@@ -18,9 +18,18 @@ public final class TokenCache: Sendable {
     let servedUntil: Int64
     let provider: String
     let scopes: [String]
+    /// What was granted, where the token is the whole grant's.
+    let granted: Set<String>
+    /// Whether fewer scopes than that mean another token.
+    let isNarrowable: Bool
     let generation: Int64
     /// Callers that reported it: they are not served it.
     let reporters: [Reporter]
+  }
+
+  /// Whether the account is served this token already.
+  func serves(_ account: AccountName, _ generation: Int64) -> Bool {
+    state.withLock { $0.slots[account.rawValue]?.entry.generation == generation }
   }
 
   /// An entry as it is served. Whoever holds one looks whether it still is.
@@ -166,8 +175,23 @@ extension TokenCache.Entry {
     body = CachedReply.Body(TokenGet.Result(token, grant: grant, provider: provider, at: nil))
     self.provider = grant.provider.rawValue
     scopes = token.scopes
+    granted = Set(grant.grantedScopes)
+    isNarrowable = grant.isRenewable && provider?.refreshTraits.narrowsTokens == true
     generation = token.generation
     reporters = token.reports.map(\.reporter)
+  }
+}
+
+extension TokenCache.Entry {
+  /// Whether a request for these scopes gets this token, as ``Accounts/key(scopes:resource:_:)`` decides. False where it
+  /// takes more than a look.
+  ///
+  /// - Parameter text: an array of texts without escapes, in JSON.
+  func satisfies(_ text: UnsafeRawBufferPointer) -> Bool {
+    let parts = text.split(separator: UInt8(ascii: "\""), omittingEmptySubsequences: false)
+    let wanted = Set(stride(from: 1, to: parts.count, by: 2).map { String(decoding: parts[$0], as: UTF8.self) })
+    guard wanted.isSubset(of: scopes) else { return false }
+    return wanted.isEmpty || wanted == granted || !isNarrowable && wanted.isSubset(of: granted)
   }
 }
 

@@ -1,5 +1,5 @@
 // Links the C library's mathematics, which an exact conversion of a Double calls in debug builds.
-import Foundation
+import Glibc
 
 /// A JSON text as a value (RFC 8259). Members keep their order, and numbers the digits that were written, so that an
 /// integer never passes through a floating-point number.

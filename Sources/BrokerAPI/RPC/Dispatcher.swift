@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 
 /// The process at the other end of a connection, as the kernel said when it connected; nothing that it says itself.
 public struct Caller: Sendable, Hashable {
@@ -90,14 +90,24 @@ public protocol CachedTokens: AnyObject {
   /// A cached reply to a plain `token.get`, or nil: take the comfortable road (``Dispatcher/respond(to:session:)``).
   /// Called on the event loop that read the request: must not block, and costs less than a microsecond.
   ///
-  /// - Parameter account: the name in UTF-8.
-  func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply?
+  /// - Parameters:
+  ///   - account: the name in UTF-8.
+  ///   - scopes: the array of scopes as it is written; nil: the caller did not say.
+  func reply(
+    account: UnsafeRawBufferPointer, minTTL: Int64?, scopes: UnsafeRawBufferPointer?
+  ) -> CachedReply?
 }
 
 extension CachedTokens {
-  public func reply(account: String, minTTL: Int64? = nil) -> CachedReply? {
-    var account = account
-    return account.withUTF8 { reply(account: UnsafeRawBufferPointer($0), minTTL: minTTL) }
+  public func reply(account: String, minTTL: Int64? = nil, scopes: String? = nil) -> CachedReply? {
+    var (account, list) = (account, scopes ?? "")
+    return account.withUTF8 { account in
+      list.withUTF8 { list in
+        reply(
+          account: UnsafeRawBufferPointer(account), minTTL: minTTL,
+          scopes: scopes == nil ? nil : UnsafeRawBufferPointer(list))
+      }
+    }
   }
 }
 

@@ -8,17 +8,24 @@ public struct PlainTokenGet: Sendable, Equatable {
   public var account: Range<Int>
   /// Seconds; absent: the caller did not say.
   public var minTTL: Int64?
+  /// Where the array of `scopes` is in the line, with its brackets; absent: the caller did not say.
+  public var scopes: Range<Int>?
+  /// Seconds. What is there already needs no time; absent: the caller did not say.
+  public var timeout: Int64?
 
   static let maximumID = 64
   static let maximumAccount = 128
   /// So that neither an `Int64` nor a floating-point number can lose a digit.
   static let maximumDigits = 15
+  static let maximumScopes = 32
 
   /// One pass, without allocation. The line may end with its newline.
   public static func scan(_ line: UnsafeRawBufferPointer) -> PlainTokenGet? {
     var scanner = Scanner(line: line)
     guard scanner.envelope() else { return nil }
-    return PlainTokenGet(id: scanner.id, account: scanner.account, minTTL: scanner.minTTL)
+    return PlainTokenGet(
+      id: scanner.id, account: scanner.account, minTTL: scanner.minTTL, scopes: scanner.scopes,
+      timeout: scanner.timeout)
   }
 }
 
@@ -29,6 +36,8 @@ private struct Scanner {
   var id = 0..<0
   var account = 0..<0
   var minTTL: Int64?
+  var scopes: Range<Int>?
+  var timeout: Int64?
 
   init(line: UnsafeRawBufferPointer) {
     self.line = line
@@ -143,10 +152,18 @@ private struct Scanner {
       let bit: Int
       if holds(name, "account") {
         guard accountName() else { return false }
-        bit = 0b01
+        bit = 0b0001
       } else if holds(name, "min_ttl") {
-        guard seconds() else { return false }
-        bit = 0b10
+        guard let seconds = seconds() else { return false }
+        minTTL = seconds
+        bit = 0b0010
+      } else if holds(name, "timeout") {
+        guard let seconds = seconds() else { return false }
+        timeout = seconds
+        bit = 0b0100
+      } else if holds(name, "scopes") {
+        guard scopeList() else { return false }
+        bit = 0b1000
       } else {
         return false
       }
@@ -155,7 +172,7 @@ private struct Scanner {
       guard let more = another() else { return false }
       if !more { break }
     }
-    return seen & 0b01 != 0
+    return seen & 0b0001 != 0
   }
 
   private mutating func accountName() -> Bool {
@@ -172,11 +189,30 @@ private struct Scanner {
     return true
   }
 
-  private mutating func seconds() -> Bool {
-    guard let digits = digits(), digits.count <= PlainTokenGet.maximumDigits else { return false }
+  private mutating func seconds() -> Int64? {
+    guard let digits = digits(), digits.count <= PlainTokenGet.maximumDigits else { return nil }
     var value: Int64 = 0
     for index in digits { value = value * 10 + Int64(line[index] - 0x30) }
-    minTTL = value
+    return value
+  }
+
+  /// An array of texts without spaces (RFC 6749 §3.3).
+  private mutating func scopeList() -> Bool {
+    let start = index
+    guard take(UInt8(ascii: "[")) else { return false }
+    skipSpace()
+    var count = 0
+    while !take(UInt8(ascii: "]")) {
+      if count > 0 {
+        guard take(UInt8(ascii: ",")) else { return false }
+        skipSpace()
+      }
+      guard let text = string(), !text.isEmpty, count < PlainTokenGet.maximumScopes else { return false }
+      for index in text where line[index] == 0x20 { return false }
+      count += 1
+      skipSpace()
+    }
+    scopes = start..<index
     return true
   }
 }

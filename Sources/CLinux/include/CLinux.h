@@ -49,6 +49,19 @@ int clinux_accept(int listener, void *address, uint32_t *length);
 long clinux_receive(int socket, void *buffer, size_t capacity);
 long clinux_send(int socket, const void *bytes, size_t length);
 
+/* Waits until the socket has input or its other end has hung up: 1. 0 once so many microseconds have passed; below 0:
+   without end. What is left of them is stored there. -1 with errno. */
+int clinux_wait_input(int socket, int64_t *microseconds);
+
+/* SO_SNDTIMEO: how long connect(2) and send(2) wait; then errno is EAGAIN. */
+void clinux_limit_sending(int socket, int64_t microseconds);
+
+/* 1 for a Unix stream socket, which is close-on-exec from now on; 0 for anything else. */
+int clinux_is_unix_stream(int descriptor);
+
+/* The program that is executed next has the descriptor too. 0, or -1 with errno. */
+int clinux_keep_over_exec(int descriptor);
+
 /* SO_PASSRIGHTS 0 (Linux 6.16): who sends descriptors to a connection that the listener gets from now on fails with
    EPERM. 0, or -1 with errno: ENOPROTOOPT where the kernel lacks it. */
 int clinux_refuse_descriptors(int listener);

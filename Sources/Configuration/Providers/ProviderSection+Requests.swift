@@ -116,7 +116,8 @@ extension Sections {
     Key(
       "rotation", .rotation, \.rotation, standard: "\"strict\"",
       "What becomes of the old refresh token when there is a new one. `none`: it stays good; `grace 30s`: for so long; "
-        + "`strict`: it is dead at once. When in doubt leave `strict`."),
+        + "`strict`: it is dead at once. When in doubt leave `strict`. With `strict`, and a grace of a minute or less, a refresh "
+        + "without an answer is awaited for five minutes before another is sent, since that could end the grant."),
     Key(
       "permanent_errors", .names, \.permanentErrors, standard: "[]",
       "What means \"sign in again\" beside `invalid_grant`: error codes, descriptions, or a status without a code, such as "

@@ -23,6 +23,8 @@ final class LineQueue: Sendable {
     let bytes: [UInt8]
     let connection: Connection
     let charge: Int
+    /// Its holder sent too much, so that it was read late.
+    var isLate = false
   }
 
   /// What a line is counted as, besides its bytes: a task, and its place in the queue.
@@ -69,8 +71,12 @@ final class LineQueue: Sendable {
     case whenThereIsRoom
   }
 
-  /// - Parameter reserved: what was reserved for the line; 0 afterwards.
-  func add(_ line: UnsafeRawBufferPointer, of connection: Connection, reserved: inout Int) -> Admission {
+  /// - Parameters:
+  ///   - isLate: the line was held back.
+  ///   - reserved: what was reserved for the line; 0 afterwards.
+  func add(
+    _ line: UnsafeRawBufferPointer, of connection: Connection, isLate: Bool = false, reserved: inout Int
+  ) -> Admission {
     let charge = line.count + Self.overhead
     let own = connection.unansweredBytes
     guard own == 0 || own + charge <= limits.perConnection else { return .afterOwnAnswer }
@@ -88,7 +94,7 @@ final class LineQueue: Sendable {
     guard isAdmitted else { return .whenThereIsRoom }
     reserved = 0
     connection.begin(1, bytes: charge)
-    let entry = Line(bytes: [UInt8](line), connection: connection, charge: charge)
+    let entry = Line(bytes: [UInt8](line), connection: connection, charge: charge, isLate: isLate)
     state.withLock { state in
       if share.isUnnamed { state.unnamed.append(entry, for: share) } else { state.named.append(entry, for: share) }
     }

@@ -1,3 +1,4 @@
+public import BlockingClient
 public import BrokerAPI
 import Glibc
 public import NIOCore

@@ -12,11 +12,11 @@ final class Answering: Sendable {
     .overloaded, "too many replies are unread", hint: "Read the replies of your connections, then ask again.")
 
   /// Of a line that is no request. If it was read late, that is told instead.
-  private static func refusal(_ error: RPCError, _ connection: Connection) -> RPCError {
-    guard connection.takeHeldBack() else { return error }
+  private static func refusal(_ error: RPCError, _ line: LineQueue.Line) -> RPCError {
+    guard line.isLate else { return error }
     return RPCError(
       .rateLimited,
-      "\(error.message). The lines of \(connection.share.text) are read late: they are too many or too large",
+      "\(error.message). The lines of \(line.connection.share.text) are read late: they are too many or too large",
       hint: "Send valid requests, and wait for their answers. `held_back` in `broker.status` counts what is read late.")
   }
 
@@ -33,9 +33,11 @@ final class Answering: Sendable {
 
   // MARK: for the loop
 
-  /// - Parameter reserved: what was reserved for the line; 0 afterwards.
-  func take(_ line: UnsafeRawBufferPointer, of connection: Connection, reserved: inout Int) -> LineQueue.Admission {
-    let admission = lines.add(line, of: connection, reserved: &reserved)
+  /// See ``LineQueue/add(_:of:isLate:reserved:)``.
+  func take(
+    _ line: UnsafeRawBufferPointer, of connection: Connection, isLate: Bool, reserved: inout Int
+  ) -> LineQueue.Admission {
+    let admission = lines.add(line, of: connection, isLate: isLate, reserved: &reserved)
     if admission == .taken { startWorker() }
     return admission
   }
@@ -70,17 +72,17 @@ final class Answering: Sendable {
     var values = 0
     switch Incoming.parse(line.bytes, values: &values) {
     case .unreadable(let error):
-      let reply = RPCReply.failure(.null, Self.refusal(error, connection)).line()
+      let reply = RPCReply.failure(.null, Self.refusal(error, line)).line()
       end(line) { connection.finish(reply, places: 1) { reply } }
     case .single(let message):
       run(line, values) { [self] in
-        let reply = await reply(to: message, connection)
+        let reply = await reply(to: message, line)
         return { connection.finish(reply?.line(), places: 1) { reply.map { Self.unread($0).line() } ?? [] } }
       }
     case .batch(let messages):
       run(line, values) { [self] in
         let places = 1 + connection.reserve(upTo: messages.count - 1)
-        let replies = await replies(to: messages, connection, atATime: places)
+        let replies = await replies(to: messages, line, atATime: places)
         return {
           connection.finish(replies.isEmpty ? nil : RPCReply.batchLine(replies), places: places) {
             RPCReply.batchLine(replies.map(Self.unread))
@@ -119,25 +121,25 @@ final class Answering: Sendable {
 
   /// In the order of the requests; those without a reply are left out (JSON-RPC 2.0 §6).
   private func replies(
-    to messages: [IncomingMessage], _ connection: Connection, atATime places: Int
+    to messages: [IncomingMessage], _ line: LineQueue.Line, atATime places: Int
   ) async -> [RPCReply] {
     await withTaskGroup(of: (Int, RPCReply?).self) { group in
       var replies = [RPCReply?](repeating: nil, count: messages.count)
       for (index, message) in messages.enumerated() {
         if index >= places, let (done, reply) = await group.next() { replies[done] = reply }
-        group.addTask { (index, await self.reply(to: message, connection)) }
+        group.addTask { (index, await self.reply(to: message, line)) }
       }
       for await (done, reply) in group { replies[done] = reply }
       return replies.compactMap { $0 }
     }
   }
 
-  private func reply(to message: IncomingMessage, _ connection: Connection) async -> RPCReply? {
+  private func reply(to message: IncomingMessage, _ line: LineQueue.Line) async -> RPCReply? {
     switch message {
-    case .invalid(let id, let error): return .failure(id, Self.refusal(error, connection))
-    case .call(let request, let id): return RPCReply(id, await result(of: request, connection))
+    case .invalid(let id, let error): return .failure(id, Self.refusal(error, line))
+    case .call(let request, let id): return RPCReply(id, await result(of: request, line.connection))
     case .notification(let request):
-      _ = await result(of: request, connection)
+      _ = await result(of: request, line.connection)
       return nil
     }
   }

@@ -48,7 +48,6 @@ public final class Connection: Session {
   /// Bytes of lines that are not answered.
   private let unanswered = Atomic(0)
   private let asked = Atomic(false)
-  private let isLate = Atomic(false)
   let pending = PendingCalls()
 
   init(
@@ -75,11 +74,6 @@ public final class Connection: Session {
   /// Whether the client has said anything yet.
   var hasAsked: Bool { asked.load(ordering: .relaxed) }
   func noteAsked() { asked.store(true, ordering: .relaxed) }
-
-  /// Its lines are not read for now: its holder sends too much.
-  func noteHeldBack() { isLate.store(true, ordering: .relaxed) }
-  /// Whether lines were read late since this was asked last.
-  func takeHeldBack() -> Bool { isLate.exchange(false, ordering: .relaxed) }
 
   /// Whether it was promised notifications.
   var isHeldOpen: Bool { state.withLock { $0.isHeldOpen } }

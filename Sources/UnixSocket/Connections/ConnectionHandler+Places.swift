@@ -43,21 +43,32 @@ extension ConnectionHandler {
 
   private func makeRoom(_ shortage: Budget.Shortage) -> Bool {
     let own = share
-    if loop.giveUpPlace(where: { $0 == own }, "the line was not finished", \.unfinishedSince) { return true }
+    if giveUpUnfinished(where: { $0 == own }) { return true }
     guard let largest = table.largest(beside: own, shortage) else { return false }
     let isLargest = { (share: Share) in share.holder == largest && (shortage != .ofUnnamed || share.isUnnamed) }
-    return loop.giveUpPlace(where: isLargest, "the line was not finished", \.unfinishedSince)
+    return giveUpUnfinished(where: isLargest)
       || loop.giveUpPlace(where: isLargest, "the connection was idle", \.idleSince)
+      || loop.giveUpPlace(where: isLargest, "its replies were not read", \.unreadSince)
   }
 
-  /// The turn in which the line began that is not finished; nil: there is none, or requests run.
-  private var unfinishedSince: UInt64? {
+  /// Whoever still has replies to read comes last.
+  private func giveUpUnfinished(where isMeant: (Share) -> Bool) -> Bool {
+    loop.giveUpPlace(where: isMeant, "the line was not finished", \.unfinishedSince)
+      || loop.giveUpPlace(where: isMeant, "the line was not finished", \.unfinishedUnreadSince)
+  }
+
+  /// The turn in which the line began that is not finished; nil: there is none, requests run, or replies are unread.
+  private var unfinishedSince: UInt64? { outgoing.count == 0 ? unfinishedUnreadSince : nil }
+
+  private var unfinishedUnreadSince: UInt64? {
     guard let connection, !isClosing, isInsideLine, connection.running == 0 else { return nil }
     return unfinished?.since
   }
 
-  /// The turn since which nothing was asked; nil: requests run, or events are sent to it.
-  private var idleSince: UInt64? {
+  /// The turn since which nothing was asked; nil: requests run, replies are unread, or events are sent to it.
+  private var idleSince: UInt64? { outgoing.count == 0 ? unreadSince : nil }
+
+  private var unreadSince: UInt64? {
     guard let connection, !isClosing, connection.running == 0, !connection.isHeldOpen else { return nil }
     return clock.lastActive
   }

@@ -98,7 +98,7 @@ extension ConnectionHandler {
 
   private func holdBack(_ until: HeldBack, _ what: SocketServer.Budgeted) {
     heldBack = until
-    connection?.noteHeldBack()
+    isLate = true
     table.countHeldBack(what, share)
   }
 
@@ -126,7 +126,8 @@ extension ConnectionHandler {
   private func answer(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {
     if let plain = PlainTokenGet.scan(line), !table.isDraining {
       let account = UnsafeRawBufferPointer(rebasing: line[plain.account])
-      if let reply = tokens?.reply(account: account, minTTL: plain.minTTL) {
+      let scopes = plain.scopes.map { UnsafeRawBufferPointer(rebasing: line[$0]) }
+      if let reply = tokens?.reply(account: account, minTTL: plain.minTTL, scopes: scopes) {
         isFirst = false
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
         return .request
@@ -147,8 +148,9 @@ extension ConnectionHandler {
       outgoing.write(RPCReply.failure(.null, error).line())
       return .request
     }
-    switch shared.answering.take(line, of: connection, reserved: &reserved) {
+    switch shared.answering.take(line, of: connection, isLate: isLate, reserved: &reserved) {
     case .taken:
+      isLate = false
       isFirst = false
       return .request
     case .afterOwnAnswer: heldBack = .untilAnswer

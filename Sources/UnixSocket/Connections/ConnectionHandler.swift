@@ -42,6 +42,8 @@ final class ConnectionHandler {
   var isOpen = true
   /// Why no line is taken; nil: lines are taken.
   var heldBack: HeldBack?
+  /// The next line was held back.
+  var isLate = false
   /// Bytes that are reserved for the line that is being read.
   var reserved = 0
   var hasInputEnded = false
@@ -201,7 +203,8 @@ final class ConnectionHandler {
 
   func tick(_ now: NIODeadline) {
     guard let connection, !isClosing else { return }
-    let unfinished = isInsideLine ? framer.lines : nil
+    // While requests run, their answers are still to come.
+    let unfinished = isInsideLine && connection.running == 0 ? framer.lines : nil
     switch clock.look(
       at: now, limits, isBusy: connection.running > 0 || heldBack != nil, isHeldOpen: connection.isHeldOpen,
       unfinishedLine: unfinished)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BlockingClient
 import BrokerAPI
 import Foundation
 import UnixSocket

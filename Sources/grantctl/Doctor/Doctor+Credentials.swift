@@ -1,4 +1,5 @@
 import BrokerAPI
+import BrokerSocket
 
 extension Doctor {
   /// The socket that `LoadCredential=` of other units reads; nil: where it would be is not known.

@@ -1,4 +1,5 @@
 import BrokerAPI
+import BrokerSocket
 
 // What the daemon says of itself, and what of its state folder can be seen from here.
 extension Doctor {

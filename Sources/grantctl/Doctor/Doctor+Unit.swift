@@ -1,4 +1,5 @@
 import BrokerAPI
+import BrokerSocket
 
 // The service, its socket and its files: what can be seen from outside the daemon.
 extension Doctor {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import BrokerSocket
 
 /// The options that each command has.
 struct GlobalOptions: ParsableArguments {

@@ -1,3 +1,4 @@
+import BlockingClient
 import BrokerAPI
 import UnixSocket
 
@@ -16,6 +17,9 @@ extension Shell {
   /// Calls one method on a connection of its own, and again on another where the broker ended during the first.
   func askOverRestart(_ method: String, _ params: JSON?) async throws(Failure) -> JSON {
     do throws(Failure) {
+      if method == TokenGet.name, let left = terminal.leftConnection() {
+        return try await answer(on: left, limit(of: method, params))
+      }
       return try await ask(method, params, on: connect())
     } catch {
       guard Self.repeatable.contains(method), error.isOfAnEnd else { throw error }

@@ -1,4 +1,6 @@
+import BlockingClient
 import BrokerAPI
+import BrokerSocket
 import UnixSocket
 
 /// What a command works with: the terminal, and what every command was told.
@@ -69,15 +71,19 @@ struct Shell: Sendable {
   }
 
   func ask(_ method: String, _ params: JSON?, on client: SocketClient) async throws(Failure) -> JSON {
-    // Where the broker keeps the deadline its answer is the better one.
-    let keepsDeadline = params?["timeout"] != nil
-    let limit = settings.timeout.map { Duration.seconds($0) + (keepsDeadline ? Self.grace : .zero) }
     do throws(SocketClientError) {
-      return try await client.call(
-        method: method, params: params, timeout: limit ?? Self.standardTimeout(of: method, params))
+      return try await client.call(method: method, params: params, timeout: limit(of: method, params))
     } catch {
       throw Failure(error)
     }
+  }
+
+  /// How long an answer may take.
+  func limit(of method: String, _ params: JSON?) -> Duration {
+    // Where the broker keeps the deadline its answer is the better one.
+    let keepsDeadline = params?["timeout"] != nil
+    let limit = settings.timeout.map { Duration.seconds($0) + (keepsDeadline ? Self.grace : .zero) }
+    return limit ?? Self.standardTimeout(of: method, params)
   }
 }
 

@@ -16,7 +16,7 @@ extension Terminal {
       file: ProcessFiles.text,
       bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
       rewriteFile: ProcessFiles.rewrite, removeFile: ProcessFiles.remove,
-      ownPath: (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? "grantctl",
+      ownPath: ProcessFront.path ?? "grantctl", leftConnection: ProcessFront.connection,
       interrupts: ProcessSignals.interrupts, launch: launch, become: ProcessExec.become,
       privateFolder: { ProcessExec.privateFolder(environment) },
       removeFolder: ProcessFiles.removeFolder, startKeeper: ProcessExec.startKeeper,

@@ -1,3 +1,4 @@
+import BrokerSocket
 import Foundation
 
 /// What a command has around it: streams, environment, clock, person. Tests bring their own.
@@ -73,8 +74,10 @@ struct Terminal: Sendable {
   var removeFile: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// Where the system's broker listens.
   var systemSocket = SocketChoice.systemPath
-  /// The path of this program.
+  /// The path that this program is called by.
   var ownPath = "/usr/bin/grantctl"
+  /// The connection on which the front sent the request of this command; once.
+  var leftConnection: @Sendable () -> Int32? = { nil }
   /// One element for each Ctrl-C or SIGTERM from now on; before the first call they end the process.
   var interrupts: @Sendable () -> AsyncStream<Void>
   /// Starts a program apart from this one; false where it could not be started, or failed at once.
@@ -107,5 +110,15 @@ struct Terminal: Sendable {
 
   func say(_ lines: [String]) { write(.out, lines.map { $0 + "\n" }.joined()) }
   func say(_ line: String) { write(.out, line + "\n") }
-  func note(_ line: String) { write(.err, line + "\n") }
+  /// Writes lines to standard error. On a terminal sentences are wrapped; what begins with a space, or has a word that is
+  /// longer than a line, such as an address, stays as it is.
+  func note(_ text: String) {
+    guard isErrTTY, let columns = screen?.columns, columns >= 24 else { return write(.err, text + "\n") }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init).flatMap { line in
+      let isLong = SafeText.width(line) > columns && !line.hasPrefix(" ")
+      return isLong && line.split(separator: " ").allSatisfy { SafeText.width(String($0)) <= columns }
+        ? SafeText.wrapped(line, columns: columns) : [line]
+    }
+    write(.err, lines.joined(separator: "\n") + "\n")
+  }
 }

@@ -34,18 +34,20 @@ struct TokenCommand: BrokerCommand {
     try checkForms(("--header", form.header), ("--cookie", cookie))
   }
 
-  func run(in shell: Shell) async throws(Failure) {
+  var params: TokenGet.Params {
     let scopes = LoginCommand.words(scope)
-    let answer = try await shell.ask(
-      TokenGet.self,
-      .init(
-        account: named.account, scopes: scopes.isEmpty ? nil : scopes, resource: resource, min_ttl: minTtl,
-        timeout: options.timeout))
+    return .init(
+      account: named.account, scopes: scopes.isEmpty ? nil : scopes, resource: resource, min_ttl: minTtl,
+      timeout: options.timeout)
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(TokenGet.self, params)
     if shell.isJSON { return shell.say(answer.json) }
     shell.terminal.say(try text(try answer.value()))
   }
 
-  private func text(_ result: TokenGet.Result) throws(Failure) -> String {
+  func text(_ result: TokenGet.Result) throws(Failure) -> String {
     if let session = result.session_id {
       guard form.header || cookie else { return try Self.printable(session) }
       guard let pair = result.cookie else {

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Grants
 import OAuth
+import Providers
 import Testing
 
 @testable import Broker
@@ -49,6 +50,44 @@ import Testing
         rig.clock.advance(.milliseconds(lifetime * 1000 / 38))
       }
     }
+  }
+
+  @Test(
+    "Scopes that mean the token that is there are answered from the cache, others are not", arguments: [true, false])
+  func scopes(narrows: Bool) async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    var grant = try #require(store.grant("work"))
+    (grant.requestedScopes, grant.grantedScopes) = (["read", "write"], ["read", "write"])
+    var token = try #require(store.token("work"))
+    token.scopes = ["read", "write"]
+    try await store.commit([.putGrant(grant), .putToken(token)])
+    let rig = try await Rig(
+      store: store, configuration: .plain([OAuthProvider(.plain("example") { $0.narrowsTokens = narrows })]))
+    let texts = [
+      "[]", #"["read","write"]"#, #"[ "write" , "read" ]"#, #"["read"]"#, #"["read","read"]"#, #"["delete"]"#,
+      #"["read","delete"]"#,
+    ]
+    for text in texts {
+      let wanted = try JSON.parse(Array(text.utf8)).decode([String].self)
+      let before = rig.transport.count(.token)
+      let isCached = rig.cached("work", scopes: text) != nil
+      let answer = try? await rig.call(TokenGet.self, .init(account: "work", scopes: wanted))
+      let isSame = answer?.access_token == token.accessToken.exposed && rig.transport.count(.token) == before
+      #expect(isCached == isSame, "\(text)")
+    }
+  }
+
+  @Test("A request that the cache does not answer renders nothing anew where nothing changed") func servedOnce()
+    async throws
+  {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let rig = try await Rig(store: store)
+    _ = try await comfortable(rig)
+    let body = try #require(rig.cached("work")).body
+    for _ in 0..<3 { _ = try await comfortable(rig) }
+    #expect(rig.cached("work")?.body === body)
   }
 
   @Test("What the policy does not allow is left to the road that says why") func whatThePolicyDoesNotAllowIs()

@@ -61,7 +61,7 @@ import Testing
       #expect(await rig.reason { try await rig.token("work") } == .storeFailure)
       await settle()
     }
-    #expect((8...28).contains(session.types.count), "\(session.types.count) events")
+    #expect((8...60).contains(session.types.count), "\(session.types.count) events")
     rig.store.set(.works)
     #expect(await mended(rig))
     #expect(try await rig.token("work").access_token == "work-a2")

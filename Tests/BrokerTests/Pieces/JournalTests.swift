@@ -85,4 +85,42 @@ import Testing
     for task in tasks { await task.value }
     #expect(order == [1, 2, 3])
   }
+
+  /// Knows what it is asked of.
+  @BrokerActor private final class Crowd: JournalSource {
+    let now: Timestamp
+    init(_ now: Timestamp) { self.now = now }
+
+    func wholeState() async -> (rest: StoredState, accounts: [any PackedAccount]) { (StoredState(), []) }
+    func changes(of account: AccountName) -> [Change]? {
+      let grant = SavedGrant(
+        account: account, provider: provider("example"), identity: nil, requestedScopes: [], grantedScopes: [],
+        refreshToken: Secret("r"), generation: 1, standing: .good, createdAt: now, loggedInAt: now)
+      return [.putGrant(grant)]
+    }
+    func follow(_ account: AccountName) async {}
+    func storeChanged() {}
+  }
+
+  @Test("However many ask, one task saves, many accounts at a time, and each once")
+  @BrokerActor func saver() async throws {
+    let parts = Parts()
+    let source = Crowd(parts.clock.now)
+    parts.journal.records(source)
+    let names = (0..<300).map { account("a\($0)") }
+    parts.store.set(.hangs)
+    for name in names {
+      parts.journal.keep(name, onDisk: nil)
+      parts.journal.saveSoon()
+    }
+    let asked = (0..<3).map { _ in Task { await parts.journal.saveUnsaved() } }
+    #expect(await eventually { parts.store.hanging == Limit.savedAtOnce })
+    await settle()
+    #expect(parts.store.hanging == Limit.savedAtOnce)
+    parts.store.set(.works)
+    for task in asked { await task.value }
+    #expect(!parts.journal.hasUnsaved && parts.journal.unsavedAccounts.isEmpty)
+    #expect(names.allSatisfy { parts.store.grant($0.rawValue)?.generation == 1 })
+    #expect(parts.store.log.count == names.count)
+  }
 }

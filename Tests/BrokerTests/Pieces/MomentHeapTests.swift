@@ -12,7 +12,7 @@ import Testing
       random = random &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
       return Int(random >> 33) % bound
     }
-    var heap = MomentHeap()
+    var heap = MomentHeap<AccountName>()
     var model: [AccountName: Timestamp] = [:]
     func first() -> AccountName? { model.min { ($0.value, $0.key) < ($1.value, $1.key) }?.key }
     for _ in 0..<2000 {
@@ -26,13 +26,13 @@ import Testing
         heap.remove(name)
         model[name] = nil
       case 3:
-        #expect(heap.popFirst()?.account == first())
+        #expect(heap.popFirst()?.key == first())
         if let first = first() { model[first] = nil }
       default:
         let some = heap.prefix(3)
         #expect(some == model.sorted { ($0.value, $0.key) < ($1.value, $1.key) }.prefix(3).map(\.key))
       }
-      #expect(heap.first()?.account == first() && heap.count == model.count)
+      #expect(heap.first()?.key == first() && heap.count == model.count)
       #expect(heap.contains(name) == (model[name] != nil))
     }
   }

@@ -24,7 +24,10 @@ import Testing
     queue.want(account("second"))
     queue.want(account("late"))
     queue.want(account("second"))
-    #expect(queue.wantedCount == 2 && queue.place(of: account("late")) == 1)
+    #expect(queue.wantedCount == 2)
+    let places = queue.probers(withoutLossOnly: false)
+    #expect(places[account("second")] == .some(0) && places[account("late")] == .some(1))
+    #expect(places[account("soon")] == .some(nil))
     #expect(queue.next(.none) { _ in true }?.account == account("second"))
     #expect(queue.next(.none) { $0 != account("second") }?.account == account("late"))
     queue.unwant(account("second"))
@@ -37,13 +40,23 @@ import Testing
     for number in 0..<5 { queue.place(account("a\(number)"), place(Int64(number), due: false, stalled: true)) }
     queue.place(account("safe"), place(100, due: false, stalled: true, canLose: false))
     queue.place(account("risk"), place(100, due: false, stalled: true, atRisk: true))
-    #expect(queue.probers(withoutLossOnly: true) == [account("safe")])
-    #expect(Set(queue.probers(withoutLossOnly: false)) == [account("safe"), account("risk")])
+    #expect(Set(queue.probers(withoutLossOnly: true).keys) == [account("safe")])
+    #expect(Set(queue.probers(withoutLossOnly: false).keys) == [account("safe"), account("risk")])
     queue.probes[account("risk")] = 1
-    #expect(Set(queue.probers(withoutLossOnly: false)) == [account("safe"), account("risk"), account("a0")])
+    #expect(Set(queue.probers(withoutLossOnly: false).keys) == [account("safe"), account("risk"), account("a0")])
     #expect(queue.isStalled(account("a3")))
     queue.forget(account("a3"))
     #expect(!queue.isStalled(account("a3")))
+  }
+
+  @Test("Of thousands that callers wait for a few may probe, and those are known whose failure was the provider's")
+  func manyWanted() {
+    var queue = RefreshQueue()
+    for number in 0..<5000 { queue.want(account("a\(number)")) }
+    queue.place(account("stalled"), place(1, due: false, stalled: true))
+    let probers = queue.probers(withoutLossOnly: false)
+    #expect(probers.count == RefreshQueue.wantedProbers + 2 && probers[account("a7")] == .some(7))
+    #expect(queue.stalledAccounts == [account("stalled")])
   }
 
   @Test("An account has one place: what it was before counts no more")

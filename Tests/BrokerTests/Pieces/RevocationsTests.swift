@@ -14,12 +14,15 @@ import Testing
     #expect(revocations.count == 1 && parts.store.revocations.map(\.token) == [Secret("r1")])
     _ = revocations.tick()
     #expect(await eventually { parts.store.revocations.first?.attempts == 1 })
-    #expect(revocations.tick().map { $0 > parts.runtime.clock.now } == true)
+    #expect(await eventually { revocations.tick().map { $0 > parts.runtime.clock.now } == true })
     #expect(parts.transport.count(.revocation) == 1)
     parts.transport.answer(.revocation) { _ in HTTPResponse(status: 200) }
     revocations.recheck()
-    _ = revocations.tick()
-    #expect(await eventually { parts.store.revocations.isEmpty })
+    #expect(
+      await eventually {
+        _ = revocations.tick()
+        return parts.store.revocations.isEmpty
+      })
     #expect(revocations.count == 0 && parts.transport.count(.revocation) == 2)
   }
 
@@ -31,5 +34,26 @@ import Testing
     let added = revocations.add(tokens, provider: provider("example"))
     #expect(added.count == Limit.revocations && Set(added.map(\.id)).count == added.count)
     #expect(revocations.add(tokens, provider: provider("example")).isEmpty)
+  }
+
+  @Test("A few are tried at a time, over connections of their own, and each once")
+  @BrokerActor func fewAtATime() async {
+    let parts = Parts()
+    let revocations = Revocations(parts.runtime, providers: parts.directory(), journal: parts.journal)
+    parts.transport.hold(.revocation)
+    let tokens = (0..<20).map { (token: Secret("r\($0)"), hint: "refresh_token") }
+    await revocations.queue(tokens, provider: provider("example"))
+    for _ in 0..<3 { _ = revocations.tick() }
+    #expect(await eventually { parts.transport.held(.revocation) == Limit.revocationsAtOnce })
+    // Being asked again begins none of them twice.
+    revocations.recheck()
+    revocations.clockStepped()
+    _ = revocations.tick()
+    await settle()
+    #expect(parts.transport.held(.revocation) == Limit.revocationsAtOnce)
+    #expect(Set(parts.transport.pools(.revocation).map(\.use)) == [.revocations])
+    parts.transport.release(.revocation)
+    #expect(await eventually { revocations.count == 0 })
+    #expect(parts.transport.count(.revocation) == 20)
   }
 }

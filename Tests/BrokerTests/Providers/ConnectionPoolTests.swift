@@ -26,7 +26,7 @@ import Testing
     _ = await rig.broker.handleCallback(url: login.callback(code: "home"))
     #expect(rig.transport.pools(.token).last == pool(.logins, Limit.loginConnections))
     _ = try await rig.call(AccountLogout.self, .init(account: "home"))
-    #expect(rig.transport.pools(.revocation).first == pool(.logins, Limit.loginConnections))
+    #expect(rig.transport.pools(.revocation).first == pool(.revocations, 2 * Limit.revocationsAtOnce))
   }
 
   @Test("Metadata and keys are a refresh's, and the number of connections follows the configuration")

@@ -124,7 +124,7 @@ import Testing
     rig.reading.value = .success(configuration("older", declaring: ["a", "b"]))
     rig.store.set(.hangs) { $0.contains { if case .putGrant = $0 { true } else { false } } }
     let older = reload(rig)
-    #expect(await eventually { rig.store.hanging == 1 })
+    #expect(await eventually { rig.store.hanging == 2 })
     rig.reading.value = .success(configuration("newer"))
     let newer = reload(rig)
     await settle()

@@ -128,8 +128,10 @@ final class Rig: Sendable {
     }
   }
 
-  func cached(_ account: String, minTTL: Int64? = nil, as caller: Caller = .root) -> CachedReply? {
-    router.cachedTokens(for: .process(caller)).reply(account: account, minTTL: minTTL)
+  func cached(
+    _ account: String, minTTL: Int64? = nil, scopes: String? = nil, as caller: Caller = .root
+  ) -> CachedReply? {
+    router.cachedTokens(for: .process(caller)).reply(account: account, minTTL: minTTL, scopes: scopes)
   }
 }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import BrokerSocket
 import Testing
 
 @testable import grantctl

@@ -1,4 +1,5 @@
 import BrokerAPI
+import BrokerSocket
 import Testing
 
 @testable import grantctl

@@ -87,6 +87,19 @@ struct BadConfigurationTests {
     #expect(counted.status == 0 && counted.output.hasSuffix(": 0 providers, 1 rule\n"), "\(counted.output)")
   }
 
+  @Test(
+    "a limit of open files that is too low is told with the number, before anything is touched", arguments: [24, 64])
+  func fewDescriptors(limit: Int) async throws {
+    let folder = try Folder()
+    let file = try folder.write("", to: "grantd.toml")
+    let command = "ulimit -n \(limit); exec \"$0\" \"$@\""
+    let arguments = ["--user", "--config", file, "--state", folder.path("state"), "--socket", folder.path("s")]
+    let run = try await Programs.run("/bin/sh", ["-c", command, Programs.grantd] + arguments, in: folder)
+    #expect(run.status == 78)
+    #expect(run.output.contains("at most \(limit) files may be open here, and grantd needs 256"), "\(run.output)")
+    #expect(!FileManager.default.fileExists(atPath: folder.path("state")))
+  }
+
   @Test("a secret file that others can read is refused")
   func readableSecret() async throws {
     let folder = try Folder()

@@ -1,3 +1,4 @@
+import BlockingClient
 import BrokerAPI
 import Foundation
 import Glibc

@@ -1,4 +1,5 @@
 import AsyncHTTPClient
+import BlockingClient
 import BrokerAPI
 import DemoProvider
 import Foundation

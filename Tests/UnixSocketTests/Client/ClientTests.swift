@@ -1,4 +1,6 @@
+import BlockingClient
 import BrokerAPI
+import BrokerSocket
 import Foundation
 import Glibc
 import Synchronization

@@ -197,6 +197,19 @@ import Testing
     }
   }
 
+  @Test("a line is not late while a request before it runs") func aLineIsNotLateWhileARequestRuns() async throws {
+    try await Served.with({ $0.partialLine = .milliseconds(100) }) { served in
+      let (client, other) = (try served.client(), try served.client())
+      try await client.send(call(1, "wait") + #"{"jsonrpc":"2.0","#)
+      try await eventually("it runs") { served.dispatcher.seen.withLock { $0.running } == 1 }
+      let end = ContinuousClock.now + .milliseconds(1500)
+      while ContinuousClock.now < end { try await served.turn(for: other) }
+      served.dispatcher.gate.open()
+      #expect(try await client.json()["result"] == "waited")
+      #expect(try await client.line().contains("not finished"))
+    }
+  }
+
   @Test("a line is not late while the server does not read it") func aLineIsNotLateWhileTheServer() async throws {
     try await Served.with({ $0.partialLine = .seconds(2) }) { served in
       let (client, other) = (try served.client(), try served.client())

@@ -189,7 +189,7 @@ import Testing
       let body = CachedReply.Body(head: Array(#"{"a":1}"#.utf8), tail: [])
       init(_ order: Order) { self.order = order }
 
-      func reply(account: UnsafeRawBufferPointer, minTTL: Int64?) -> CachedReply? {
+      func reply(account: UnsafeRawBufferPointer, minTTL: Int64?, scopes: UnsafeRawBufferPointer?) -> CachedReply? {
         let name = String(decoding: account, as: UTF8.self)
         order.state.withLock { $0.accounts.append(name) }
         if name == "hold" {

@@ -105,6 +105,24 @@ import Testing
     }
   }
 
+  @Test("who has replies to read loses their place after those who are idle") func unreadLast() async throws {
+    try await with({ $0.connections = 2 }) { served, users in
+      users.state.withLock { $0.sendBuffer = 1 }
+      let reader = try await users.client(1000, served)
+      try await reader.send(call(1, "large", #"{"bytes":200000}"#))
+      try await eventually("the kernel has a part of the reply") {
+        var poll = pollfd(fd: reader.descriptor, events: Int16(POLLIN), revents: 0)
+        return Glibc.poll(&poll, 1, 0) == 1
+      }
+      users.state.withLock { $0.sendBuffer = nil }
+      let idle = try await users.client(1000, served)
+      try await served.turn(for: idle)
+      try await served.turn(for: try await users.client(2000, served))
+      #expect(try await isTold(idle, "idle"))
+      #expect(try await reader.json()["id"] == 1)
+    }
+  }
+
   @Test("who loses their place with unread replies is closed at once") func unread() async throws {
     try await with({
       $0.connectionsPerUser = 1

@@ -23,7 +23,10 @@ extension Target {
     }
     try expect(id.json.serialized() == Array(line[found.id]), "the scan has another id")
     let params = try decodeParams(TokenGet.self, from: request.params)
-    let expected = TokenGet.Params(account: decoded(line[found.account]), min_ttl: found.minTTL.map { Double($0) })
+    let scopes = try found.scopes.map { try JSON.parse(Array(line[$0])).decode([String].self) }
+    let expected = TokenGet.Params(
+      account: decoded(line[found.account]), scopes: scopes, min_ttl: found.minTTL.map { Double($0) },
+      timeout: found.timeout.map { Double($0) })
     try expect(params == expected, "the scan reads \(expected), the parser \(params)")
   }
 

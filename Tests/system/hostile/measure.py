@@ -28,7 +28,7 @@ def sample(tell, account, pause=0.02):
 
     Each kind on a connection of its own, as a program that has one.
     """
-    kinds = {"cached": {"account": account}, "uncached": {"account": account, "scopes": ALL, "min_ttl": 1}}
+    kinds = {"cached": {"account": account}, "uncached": {"account": account, "scopes": ALL, "min_ttl": 0.5}}
     times, refusals = {kind: [] for kind in kinds}, {kind: collections.Counter() for kind in kinds}
     callers = {kind: Caller() for kind in kinds}
     tell("ready")

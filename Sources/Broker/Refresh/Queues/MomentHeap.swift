@@ -6,17 +6,17 @@ import OAuth
 /// A binary heap that knows where each account is, so that a moment is replaced in O(log n) at once: the heap of
 /// swift-collections would keep the moments that were replaced, and clearing them out of a million stops the broker for
 /// as long as it takes.
-struct MomentHeap: Sendable {
+struct MomentHeap<Key: Hashable & Comparable & Sendable>: Sendable {
   private struct Entry: Comparable, Sendable {
     var at: Timestamp
-    var account: AccountName
+    var key: Key
 
-    static func < (one: Self, other: Self) -> Bool { (one.at, one.account) < (other.at, other.account) }
+    static func < (one: Self, other: Self) -> Bool { (one.at, one.key) < (other.at, other.key) }
   }
 
   /// No entry is before its parent, which is at (index − 1) / 2.
   private var heap: [Entry] = []
-  private var indices: [AccountName: Int] = [:]
+  private var indices: [Key: Int] = [:]
 
   var count: Int { heap.count }
   var isEmpty: Bool { heap.isEmpty }
@@ -26,38 +26,41 @@ struct MomentHeap: Sendable {
     indices.reserveCapacity(count)
   }
 
-  func contains(_ account: AccountName) -> Bool { indices[account] != nil }
+  func contains(_ key: Key) -> Bool { indices[key] != nil }
 
-  mutating func set(_ account: AccountName, to moment: Timestamp) {
-    let entry = Entry(at: moment, account: account)
-    guard let index = indices[account] else {
+  mutating func set(_ key: Key, to moment: Timestamp) {
+    let entry = Entry(at: moment, key: key)
+    guard let index = indices[key] else {
       heap.append(entry)
       return rise(entry, from: heap.count - 1)
     }
     move(entry, to: index)
   }
 
-  mutating func remove(_ account: AccountName) {
-    guard let index = indices.removeValue(forKey: account) else { return }
+  mutating func remove(_ key: Key) {
+    guard let index = indices.removeValue(forKey: key) else { return }
     let last = heap.removeLast()
     if index < heap.count { move(last, to: index) }
   }
 
   /// The earliest; nil where there is none.
-  func first() -> (account: AccountName, at: Timestamp)? { heap.first.map { ($0.account, $0.at) } }
+  func first() -> (key: Key, at: Timestamp)? { heap.first.map { ($0.key, $0.at) } }
 
-  mutating func popFirst() -> (account: AccountName, at: Timestamp)? {
+  mutating func popFirst() -> (key: Key, at: Timestamp)? {
     guard let first = first() else { return nil }
-    remove(first.account)
+    remove(first.key)
     return first
   }
 
+  /// All of them, in no order.
+  var keys: [Key] { heap.map(\.key) }
+
   /// The first so many, in their order.
-  mutating func prefix(_ count: Int) -> [AccountName] {
-    var taken: [(account: AccountName, at: Timestamp)] = []
+  mutating func prefix(_ count: Int) -> [Key] {
+    var taken: [(key: Key, at: Timestamp)] = []
     while taken.count < count, let first = popFirst() { taken.append(first) }
-    for one in taken { set(one.account, to: one.at) }
-    return taken.map(\.account)
+    for one in taken { set(one.key, to: one.at) }
+    return taken.map(\.key)
   }
 
   /// Puts the entry in the place of another, and then where it belongs.
@@ -88,6 +91,6 @@ struct MomentHeap: Sendable {
 
   private mutating func put(_ entry: Entry, at index: Int) {
     heap[index] = entry
-    indices[entry.account] = index
+    indices[entry.key] = index
   }
 }

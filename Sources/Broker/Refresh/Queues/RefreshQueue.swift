@@ -9,11 +9,11 @@ struct RefreshQueue: Sendable {
   private var wanted: Set<AccountName> = []
   /// Those whose time has come, by when their token ends. Those that need no refresh token apart: they go on while the
   /// store fails.
-  private(set) var due = MomentHeap()
-  private(set) var dueWithoutLoss = MomentHeap()
+  private(set) var due = MomentHeap<AccountName>()
+  private(set) var dueWithoutLoss = MomentHeap<AccountName>()
   /// Those whose last failure was the provider's, by when their token ends: any of them can probe it. Apart likewise.
-  private var stalled = MomentHeap()
-  private var stalledWithoutLoss = MomentHeap()
+  private var stalled = MomentHeap<AccountName>()
+  private var stalledWithoutLoss = MomentHeap<AccountName>()
   /// Those that are due, and good otherwise.
   private(set) var resting: Set<AccountName> = []
   /// Failed probes by account, in this outage.
@@ -102,21 +102,27 @@ struct RefreshQueue: Sendable {
     if let account = order.first(where: isAllowed) { return (account, true) }
     guard due != .none else { return nil }
     let safe = dueWithoutLoss.first()
-    guard due == .all, let risky = self.due.first() else { return safe.map { ($0.account, false) } }
-    guard let safe, safe.at < risky.at else { return (risky.account, false) }
-    return (safe.account, false)
+    guard due == .all, let risky = self.due.first() else { return safe.map { ($0.key, false) } }
+    guard let safe, safe.at < risky.at else { return (risky.key, false) }
+    return (safe.key, false)
   }
 
-  /// Who may probe a provider that does not answer: those whom callers wait for, and of all others those whose tokens end
-  /// first, as many as make sure that one is among them which has not failed too often.
-  mutating func probers(withoutLossOnly: Bool) -> [AccountName] {
+  /// Of those whom callers wait for, so many may probe.
+  static let wantedProbers = 64
+
+  /// Who may probe a provider that does not answer: the first whom callers wait for, each with its place among them, and of
+  /// all others those whose tokens end first, as many as make sure that one is among them which has not failed too often.
+  mutating func probers(withoutLossOnly: Bool) -> [AccountName: Int?] {
     let most = probes.count + 1
-    var found = Set(order).union(dueWithoutLoss.prefix(most)).union(stalledWithoutLoss.prefix(most))
-    guard !withoutLossOnly else { return Array(found) }
-    found.formUnion(due.prefix(most))
-    found.formUnion(stalled.prefix(most))
-    return Array(found)
+    var found: [AccountName: Int?] = [:]
+    for account in dueWithoutLoss.prefix(most) + stalledWithoutLoss.prefix(most) { found[account] = .some(nil) }
+    if !withoutLossOnly {
+      for account in due.prefix(most) + stalled.prefix(most) { found[account] = .some(nil) }
+    }
+    for (place, account) in order.prefix(most + Self.wantedProbers).enumerated() { found[account] = place }
+    return found
   }
 
-  func place(of account: AccountName) -> Int? { wanted.contains(account) ? order.firstIndex(of: account) : nil }
+  /// Those whose last failure was the provider's.
+  var stalledAccounts: [AccountName] { stalled.keys + stalledWithoutLoss.keys }
 }

@@ -4,14 +4,14 @@ import OAuth
 /// Which refresh tokens end when, as far as that is known, and which end soon: kept as accounts change.
 struct RefreshTokenEndings: Sendable {
   /// By provider.
-  private var ends: [ProviderName: MomentHeap] = [:]
+  private var ends: [ProviderName: MomentHeap<AccountName>] = [:]
   private var providers: [AccountName: ProviderName] = [:]
   /// Accounts of which people should sign in again before long.
   private(set) var soon = SortedNames()
 
   mutating func place(_ account: AccountName, at provider: ProviderName, end: Timestamp, isSoon: Bool) {
     if let old = providers.updateValue(provider, forKey: account), old != provider { leave(account, old) }
-    ends[provider, default: MomentHeap()].set(account, to: end)
+    ends[provider, default: MomentHeap<AccountName>()].set(account, to: end)
     if isSoon { soon.insert(account) } else { soon.remove(account) }
   }
 

@@ -22,7 +22,7 @@ extension RefreshEngine {
       var isProbe = false
       switch answer {
       case .token(let token):
-        if accounts[account]?.served(key) == true { wakeScheduler() }
+        if key.isNarrowed, accounts[account]?.served(key) == true { wakeScheduler() }
         return (token, grant.saved)
       case .loginRequired(let reason, let failure): throw accounts.loginRequired(grant, reason, failure)
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)

@@ -45,7 +45,7 @@ final class TokenRequests: Piece {
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
     try authorizer.checkCap(of: token.scopes, account, try authorizer.renewed(permission))
     accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.caller))
-    if !token.key.isNarrowed { accounts.serve(account) }
+    if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
   }
 

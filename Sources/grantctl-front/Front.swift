@@ -1,0 +1,55 @@
+import BrokerSocket
+import Glibc
+
+/// `grantctl token` without what makes the full program slow to start: an argument parser, an event loop, threads,
+/// Foundation. It prints a token or nothing: whatever it does not handle exactly as the full program, that does
+/// (docs/decisions/0050-front-of-grantctl.md).
+///
+/// Its process lives for a millisecond. A generic type that the runtime has to make, such as a dictionary's storage, takes a
+/// tenth of that, and so does the start of Swift's concurrency: hence the plain loops, and no BrokerAPI.
+enum Front {
+  /// What takes longer, the full program waits for: it says at a terminal what it waits for.
+  private static let patience = Duration(microseconds: 250_000)
+  /// Bytes of an answer. A longer one is left to the full program.
+  private static let longestAnswer = 64 * 1024
+
+  static func run() -> Never {
+    // Tokens are in its memory for a while. No limit that the caller could lift again.
+    var none = rlimit(rlim_cur: 0, rlim_max: 0)
+    _ = setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
+    // Else the socket would be what a standard stream that is closed should have been.
+    guard fcntl(0, F_GETFD) >= 0, fcntl(1, F_GETFD) >= 0, fcntl(2, F_GETFD) >= 0,
+      let request = TokenArguments(Array(CommandLine.arguments.dropFirst())), let choice = choice(request.wish),
+      let socket = ask(request, choice)
+    else { FullProgram.run(leaving: nil) }
+    guard let line = socket.peekLine(atMost: longestAnswer, within: patience), let answer = TokenAnswer(line),
+      Output.write(answer.text(isHeader: request.isHeader))
+    else { FullProgram.run(leaving: socket.descriptor) }
+    exit(0)
+  }
+
+  /// As the full program chooses it. Nil where the environment has bytes that programs read differently.
+  private static func choice(_ wish: SocketChoice.Wish) -> SocketChoice? {
+    var isPlain = true
+    let choice = SocketChoice(
+      wish,
+      environment: { name in
+        guard let value = getenv(name).map({ String(cString: $0) }) else { return nil }
+        if !value.isEmpty, !Plain.isText(value) { isPlain = false }
+        return value
+      }, uid: getuid(), exists: { access($0, F_OK) == 0 })
+    return isPlain ? choice : nil
+  }
+
+  /// Nil: nothing was asked.
+  private static func ask(_ request: TokenArguments, _ choice: SocketChoice) -> ConnectedSocket? {
+    do throws(ConnectFailure) {
+      let socket = try ConnectedSocket.connect(path: choice.path, within: patience) { uid in
+        choice.isNamed || ServerOwner.isExpected(uid, at: choice.path)
+      }
+      return socket.send(request.line) ? socket : nil
+    } catch {
+      return nil
+    }
+  }
+}
