@@ -170,7 +170,7 @@ extension HelperRun {
     let scopes = use.entry?.scopes ?? []
     let result: TokenGet.Result
     do throws(Failure) {
-      result = try await shell.ask(
+      result = try await shell.askAtOnce(
         TokenGet.self,
         .init(account: use.account, scopes: scopes.isEmpty ? nil : scopes, resource: use.entry?.resource)
       ).value()
