@@ -12,6 +12,7 @@ import Testing
     #expect(GoAuth.input(Invocation(arguments: [])) == .none)
     #expect(GoAuth.input(Invocation(arguments: [Self.url])) == .blankLine)
     #expect(throws: Malformed.self) { try request(GoAuth.self, ["https://a b/"], "") }
+    #expect(throws: Malformed.self) { try GoAuth(Invocation(arguments: [Self.url], account: "work"), input: []) }
   }
 
   @Test(

@@ -22,6 +22,8 @@ LOGIN_SECONDS = 30
 BODY_BYTES = 64 << 20
 ACCESS_SECONDS = 300
 PAUSE_SECONDS = 0.05
+# In which a helper refuses bad input.
+PROMPT_SECONDS = float(os.environ.get("GRANTD_TEST_SLOWNESS") or 1)
 HOST = "localhost"
 # ROBOT is an account whose access tokens are JWTs.
 PROVIDER, ROBOT = "demo", "robot"
@@ -81,6 +83,10 @@ class Ran:
     @property
     def text(self):
         return self.out + self.err
+
+    @property
+    def is_prompt(self):
+        return self.seconds < PROMPT_SECONDS
 
     def ok(self):
         if self.status != 0:

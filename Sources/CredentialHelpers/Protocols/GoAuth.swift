@@ -16,6 +16,10 @@ public struct GoAuth: CredentialProtocol {
   }
 
   public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
+    // Any server that refuses a request would get the token.
+    guard invocation.account == nil else {
+      throw Malformed("go asks for each host that refuses a request: --account is not possible, write helper.toml")
+    }
     guard let address = Self.address(invocation) else {
       // The first run, before any request: nobody has asked for a token yet.
       (place, takesBasicOnly, request) = (nil, false, .answered(Reply()))
@@ -25,7 +29,7 @@ public struct GoAuth: CredentialProtocol {
     let challenges = Self.challenges(input)
     takesBasicOnly = challenges.contains("basic") && !challenges.contains("bearer")
     self.place = place
-    request = .token(TokenRequest(place: place, account: invocation.account))
+    request = .token(TokenRequest(place: place, account: nil))
   }
 
   private static func challenges(_ input: [UInt8]) -> [String] {

@@ -6,6 +6,8 @@ import UnixSocket
 struct HelperRun {
   /// A program sends its input at once. One that stops in the middle waits for us while we wait for it.
   static let patience = Duration.milliseconds(800)
+  /// Characters of the line for the person.
+  private static let longestProblem = 1000
   /// Seconds for the refresh that a report starts.
   private static let reportTimeout = 10.0
 
@@ -18,7 +20,9 @@ struct HelperRun {
     do throws(Problem) {
       return try await answered(chosen)
     } catch {
-      return Chosen.refusal(error, invocation)
+      // Parts of it are others' words.
+      let line = SafeText.line(String(error.line.prefix(Self.longestProblem)))
+      return Chosen.refusal(Problem(line, isOurs: error.isOurs), invocation)
     }
   }
 
@@ -166,7 +170,7 @@ extension HelperRun {
     let scopes = use.entry?.scopes ?? []
     let result: TokenGet.Result
     do throws(Failure) {
-      result = try await shell.ask(
+      result = try await shell.askAtOnce(
         TokenGet.self,
         .init(account: use.account, scopes: scopes.isEmpty ? nil : scopes, resource: use.entry?.resource)
       ).value()

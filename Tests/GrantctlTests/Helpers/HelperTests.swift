@@ -109,6 +109,14 @@ import Testing
     #expect(run.err == "grantd: account work needs a login. Sign in again: `grantctl login p work`.\n")
   }
 
+  @Test("others' words cannot end the line, nor be longer than it") func oneLine() async throws {
+    let words = "no\nSecret: x\u{1B}[2J" + String(repeating: "y", count: 5000)
+    let run = try await Self.run(
+      ["docker", "--account", "work", "get"], "h", ["token.get": refuse(RPCError(.providerError, words))])
+    #expect(run.status == .failure && run.out.hasPrefix("no\\nSecret: x\\u{1B}[2Jyyy") && run.out.count < 1100)
+    #expect(run.out.filter(\.isNewline).count == 1 && run.err.filter(\.isNewline).count == 1)
+  }
+
   @Test(
     "what is no bearer token is not handed on",
     arguments: [

@@ -5,8 +5,9 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 
-from rig import Handler, Skip, case, has, hasnt, must, need
+from rig import PROMPT_SECONDS, Handler, Skip, case, has, hasnt, must, need
 
 BACKEND = "/usr/lib/git-core/git-http-backend"
 
@@ -147,7 +148,19 @@ def bad_input(stage):
         done = stage.helper("git", "get", text=data).ok()
         must(done.out == "" and done.err.count("\n") == 1, f"{name}: {done.out!r} {done.err!r}")
         has(done.err, word)
-        must(done.seconds < 1, f"{name}: {done.seconds:.1f} s")
+        must(done.is_prompt, f"{name}: {done.seconds:.1f} s")
+    for name, data in {"stops": b"protocol=https\nhost=git.example.com\n", "says nothing": b""}.items():
+        process = subprocess.Popen([stage.bin / "git-credential-grantd", "get"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=stage.environment())
+        begun = time.monotonic()
+        process.stdin.write(data)
+        process.stdin.flush()
+        # Its input stays open.
+        out, err = process.stdout.read(), process.stderr.read()
+        took = time.monotonic() - begun
+        process.stdin.close()
+        must(process.wait() == 0 and out == b"" and b"stopped before its end" in err, f"{name}: {out} {err}")
+        must(took < 1.5 * PROMPT_SECONDS, f"{name}: {took:.1f} s")
     for name, text in {"no blank line": good[:-1], "repeated keys": "host=x\n" + good, "upper case": good.upper(),
                        "a dot and a port": good.replace(".com", ".com.:443")}.items():
         text = text.replace("PROTOCOL=HTTPS\nHOST=", "protocol=HTTPS\nhost=")
@@ -160,7 +173,7 @@ def no_broker(stage):
     stage.map("git.example.com")
     text = "protocol=https\nhost=git.example.com\n\n"
     done = stage.helper("git", "get", text=text, GRANTD_SOCKET="/nowhere/s").ok()
-    must(done.out == "" and done.seconds < 1, f"{done.out!r}, {done.seconds:.1f} s")
+    must(done.out == "" and done.is_prompt, f"{done.out!r}, {done.seconds:.1f} s")
     has(done.err, "grantd is not running")
 
 
@@ -185,7 +198,7 @@ def foreign_broker(stage):
         del environment["GRANTD_SOCKET"]
         done = stage.run(stage.bin / "grantctl", "helper", "git", "get", env=environment,
                          text="protocol=https\nhost=git.example.com\n\n").ok()
-        must("password" not in done.out and done.err.count("\n") == 1 and done.seconds < 1, f"{done}")
+        must("password" not in done.out and done.err.count("\n") == 1 and done.is_prompt, f"{done}")
         has(done.err, "not as root or as you")
         must(other.stdout.readline() == "0\n", "something was sent to it")
     finally:

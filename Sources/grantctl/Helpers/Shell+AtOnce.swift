@@ -1,0 +1,35 @@
+import BlockingClient
+import BrokerAPI
+import BrokerSocket
+
+extension Shell {
+  private static let connecting = Duration.seconds(10)
+  /// An answer that takes longer is awaited in the ordinary way, which tells a person why.
+  private static let quiet = Duration.seconds(1)
+
+  /// As ``ask(_:_:)``, on this thread: an event loop would take longer to start than the broker to answer. For methods
+  /// that may be asked twice.
+  func askAtOnce<Method: RPCMethod>(
+    _ method: Method.Type, _ params: Method.Params
+  ) async throws(Failure) -> Answer<Method> {
+    do throws(SocketClientError) {
+      return Answer(json: try callAtOnce(Method.name, JSON(encoding: params)))
+    } catch {
+      switch error {
+      case .disconnected, .timedOut: break
+      case .rpc(let error) where error.reason == .shuttingDown: break
+      case .notRunning: throw choice.notRunning
+      default: throw Failure(error)
+      }
+    }
+    return try await ask(method, params)
+  }
+
+  private func callAtOnce(_ method: String, _ params: JSON) throws(SocketClientError) -> JSON {
+    let choice = choice
+    let connection = try BlockingConnection.connect(path: choice.path, within: Self.connecting) { uid in
+      choice.isNamed || ServerOwner.isExpected(uid, at: choice.path)
+    }
+    return try connection.call(method: method, params: params, within: Self.quiet)
+  }
+}
