@@ -63,9 +63,9 @@ extension CallbackListener {
     /// How long a request may take to come while others wait for its connection's place.
     public var unhurried = Duration.seconds(1)
     /// Handlers at work at once, those included whose browser was answered at the deadline.
-    public var handlers = 64
-    /// Of one user. A reverse proxy brings the browsers of many.
-    public var handlersPerUser = 32
+    public var handlers = 96
+    /// Of one user, who may have all connections while nobody else wants one. A reverse proxy brings the browsers of many.
+    public var handlersPerUser = 64
     /// Logout tokens looked at at once. Apart from `handlers`, since strangers of the network may send them: they take no
     /// sign-in's place.
     public var logouts = 16
