@@ -49,23 +49,26 @@ final class Recorder: Sendable {
         seen.withLock { if stream == .out { $0.out += text } else { $0.err += text } }
       },
       writeBytes: { [self] bytes in seen.withLock { $0.bytes += bytes } },
+      files: TerminalFiles(
+        replace: { [self] path, text in
+          seen.withLock { $0.files[path] = text }
+          return nil
+        },
+        remove: { [self] path in
+          seen.withLock { $0.files[path] = nil }
+          return nil
+        },
+        exists: { [self] path in files[path] != nil }),
+      programs: TerminalPrograms(
+        launch: { [self] command in
+          seen.withLock { $0.launched.append(command) }
+          return !failing.contains(command[0])
+        },
+        find: { [self] name in
+          absent.contains(name) ? nil : name.hasPrefix("/") ? name : "/usr/bin/\(name)"
+        }),
       environment: environment, uid: 1000, timeZone: .gmt, now: { Self.now }, lines: { [self] in input.stream },
-      replaceFile: { [self] path, text in
-        seen.withLock { $0.files[path] = text }
-        return nil
-      },
-      removeFile: { [self] path in
-        seen.withLock { $0.files[path] = nil }
-        return nil
-      },
-      interrupts: { [self] in signals.stream },
-      launch: { [self] command in
-        seen.withLock { $0.launched.append(command) }
-        return !failing.contains(command[0])
-      }, fileExists: { [self] path in files[path] != nil },
-      find: { [self] name in
-        absent.contains(name) ? nil : name.hasPrefix("/") ? name : "/usr/bin/\(name)"
-      }, machine: desktop)
+      interrupts: { [self] in signals.stream }, machine: desktop)
   }
 
   /// Programs that start and fail, by path.

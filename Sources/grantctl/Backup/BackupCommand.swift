@@ -71,7 +71,7 @@ struct BackupCommand: BrokerCommand {
   func validate() throws { try BackupTransfer.checkIsFile(file) }
 
   func run(in shell: Shell) async throws(Failure) {
-    guard force || !shell.terminal.fileExists(file) else { throw Self.exists(file) }
+    guard force || !shell.terminal.files.exists(file) else { throw Self.exists(file) }
     try secret.check(shell)
     // Nobody should think of a passphrase for a broker that is not there, or that makes no backup for them.
     try await checkAllowed(shell, on: try await shell.connect())
@@ -81,8 +81,8 @@ struct BackupCommand: BrokerCommand {
     let made = try await BackupTransfer.ask(
       StoreBackup.self, .init(passphrase: given.passphrase, key: given.key), shell, on: client)
     let bytes = try await fetch(made, shell, client)
-    if let reason = shell.terminal.saveFile(file, bytes, force) {
-      if !force, shell.terminal.fileExists(file) { throw Self.exists(file) }
+    if let reason = shell.terminal.files.save(file, bytes, force) {
+      if !force, shell.terminal.files.exists(file) { throw Self.exists(file) }
       throw Failure(.failure, "the backup cannot be written to \(file): \(reason)")
     }
     report(made, shell)

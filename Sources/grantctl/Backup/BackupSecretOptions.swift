@@ -43,7 +43,7 @@ struct BackupSecretOptions: ParsableArguments {
   /// - Parameter twice: a new one, in which a slip would cost the backup.
   func read(in shell: Shell, _ dialogue: inout Dialogue?, twice: Bool) async throws(Failure) -> Given {
     if let keyFile {
-      switch shell.terminal.bytes(keyFile, Self.longestKey) {
+      switch shell.terminal.files.bytes(keyFile, Self.longestKey) {
       case .unreadable(let reason):
         throw Failure(.usage, "the key cannot be read from \(keyFile): \(reason)")
       case .bytes(_, isOpenToOthers: true): throw SecretInput.openToOthers(keyFile)

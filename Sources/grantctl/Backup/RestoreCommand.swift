@@ -74,7 +74,7 @@ struct RestoreCommand: BrokerCommand {
   }
 
   private func contents(_ shell: Shell) throws(Failure) -> [UInt8] {
-    switch shell.terminal.bytes(file, BackupTransfer.limit) {
+    switch shell.terminal.files.bytes(file, BackupTransfer.limit) {
     case .unreadable(let reason):
       throw Failure(
         .usage, "the backup cannot be read from \(file): \(reason)",

@@ -128,7 +128,7 @@ extension Doctor {
 
   private func clock() async -> Report.Item {
     let next = "each provider's clock is compared below"
-    guard let timedatectl = shell.terminal.find("timedatectl"),
+    guard let timedatectl = shell.terminal.programs.find("timedatectl"),
       let answer = await machine.run([timedatectl, "show", "--property=NTPSynchronized"], Self.childTimeout),
       answer.status == 0, let synchronized = Self.properties(answer.out)["NTPSynchronized"]
     else { return Report.Item("clock", .skipped, "timedatectl does not say if it is synchronized; \(next)") }

@@ -9,7 +9,7 @@ extension Doctor {
     guard let instance else {
       return Report.Item("unit", .skipped, "the socket is none of a unit's: the daemon was started by hand")
     }
-    guard let systemctl = shell.terminal.find("systemctl") else {
+    guard let systemctl = shell.terminal.programs.find("systemctl") else {
       return Report.Item("unit", .skipped, "there is no systemd here")
     }
     let scope = instance == .user ? ["--user"] : []
@@ -145,7 +145,7 @@ extension Doctor {
       guard file == nil else { return read }
       return item(.skipped, "only the daemon's user can check it", "`sudo grantd --system --check-config`")
     }
-    guard let grantd = shell.terminal.find("grantd") else {
+    guard let grantd = shell.terminal.programs.find("grantd") else {
       return file == nil ? item(.skipped, "grantd is not in PATH, so it cannot be checked") : read
     }
     let arguments = ["--\(instance.rawValue)", "--check-config"] + (file.map { ["--config", $0] } ?? [])

@@ -6,7 +6,7 @@ enum ProcessFiles {
   /// Bytes of a file of text; a longer one is refused.
   private static let longestText = 64 * 1024
 
-  static func text(_ path: String) -> Terminal.FileText {
+  static func text(_ path: String) -> TerminalFiles.Text {
     switch read(path, limit: longestText) {
     case .failure(let reason): .unreadable(reason.words)
     case .success((let bytes, let mode)):
@@ -14,7 +14,7 @@ enum ProcessFiles {
     }
   }
 
-  static func bytes(_ path: String, limit: Int) -> Terminal.FileBytes {
+  static func bytes(_ path: String, limit: Int) -> TerminalFiles.Bytes {
     switch read(path, limit: limit) {
     case .failure(let reason): .unreadable(reason.words)
     case .success((let bytes, let mode)): .bytes(bytes, isOpenToOthers: mode & S_IROTH != 0)

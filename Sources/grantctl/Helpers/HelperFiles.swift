@@ -10,8 +10,8 @@ struct HelperFiles {
 
   func mapping() throws(Problem) -> Mapping {
     var files: [[Mapping.Entry]] = []
-    for path in [user, Self.system] where terminal.fileExists(path) {
-      switch terminal.file(path) {
+    for path in [user, Self.system] where terminal.files.exists(path) {
+      switch terminal.files.text(path) {
       case .unreadable(let reason): throw Problem("\(path) cannot be read: \(reason)")
       case .text(let text, _):
         do throws(MappingFile.Fault) {

@@ -68,8 +68,8 @@ struct ToolFiles {
   }
 
   private func content(_ path: String) throws(Failure) -> String? {
-    guard terminal.fileExists(path) else { return nil }
-    switch terminal.bytes(path, Self.longest) {
+    guard terminal.files.exists(path) else { return nil }
+    switch terminal.files.bytes(path, Self.longest) {
     case .unreadable(let reason): throw Failure(.failure, "\(path) cannot be read: \(reason)")
     case .bytes(let bytes, _):
       guard let text = String(validating: bytes, as: UTF8.self) else { throw Failure(.failure, "\(path) is not UTF-8") }
@@ -87,7 +87,7 @@ struct ToolFiles {
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
     // A file that was there for this alone goes.
     if purpose == .undo, new.isEmpty {
-      if let reason = terminal.removeFile(path) { throw Failure(.failure, "\(path) cannot be removed: \(reason)") }
+      if let reason = terminal.files.remove(path) { throw Failure(.failure, "\(path) cannot be removed: \(reason)") }
     } else {
       try save(path, new, like: path)
     }
@@ -96,7 +96,7 @@ struct ToolFiles {
   }
 
   private func save(_ path: String, _ text: String, like original: String) throws(Failure) {
-    guard let reason = terminal.rewriteFile(path, Array(text.utf8), original) else { return }
+    guard let reason = terminal.files.rewrite(path, Array(text.utf8), original) else { return }
     throw Failure(.failure, "\(path) cannot be written: \(reason)")
   }
 
@@ -106,7 +106,7 @@ struct ToolFiles {
     let before = try content(path)
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
     for (command, line) in zip(commands, lines) {
-      guard let program = terminal.find(command[0]) else { throw Failure(.failure, "\(command[0]) is not here") }
+      guard let program = terminal.programs.find(command[0]) else { throw Failure(.failure, "\(command[0]) is not here") }
       terminal.say(SafeText.line(line))
       let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
       guard let ended, ended.status == 0 else {

@@ -4,13 +4,13 @@ enum Browser {
   /// a browser: it takes `$BROWSER`, or a display and `xdg-open`.
   static func commands(for url: String, on terminal: Terminal) -> [[String]] {
     guard isWebAddress(url) else { return [] }
-    let own = terminal.environment["BROWSER"].map { commands(in: $0, url, terminal.find) } ?? []
+    let own = terminal.environment["BROWSER"].map { commands(in: $0, url, terminal.programs.find) } ?? []
     return own + (opener(for: url, on: terminal).map { [$0] } ?? [])
   }
 
   /// The desktop's own way to open an address of any kind.
   static func opener(for url: String, on terminal: Terminal) -> [String]? {
-    terminal.hasDisplay ? terminal.find("xdg-open").map { [$0, url] } : nil
+    terminal.hasDisplay ? terminal.programs.find("xdg-open").map { [$0, url] } : nil
   }
 
   /// What is no web address could start anything.

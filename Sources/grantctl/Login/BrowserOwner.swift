@@ -15,7 +15,7 @@ enum BrowserOwner {
   static func command(_ command: [String], as user: UInt32, on terminal: Terminal) -> [String]? {
     let environment = terminal.environment
     guard terminal.uid == 0, environment["SUDO_UID"] == String(user), let group = environment["SUDO_GID"],
-      UInt32(group) != nil, let setpriv = terminal.find("setpriv"), let env = terminal.find("env")
+      UInt32(group) != nil, let setpriv = terminal.programs.find("setpriv"), let env = terminal.programs.find("env")
     else { return nil }
     let display = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"].compactMap { name in
       environment[name].map { "\(name)=\($0)" }

@@ -78,7 +78,7 @@ struct SignInPlaces: Sendable {
     noteAbsent(&absent)
     let opened = LoginWait.Opened(kind: "native", app: destination.app)
     await tell(opened)
-    guard await terminal.launch(command) else {
+    guard await terminal.programs.launch(command) else {
       terminal.note(SafeText.line("The app \(app) did not open. Going on without."))
       return nil
     }

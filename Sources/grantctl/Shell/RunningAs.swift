@@ -44,7 +44,7 @@ struct RunningAs: Equatable {
 
   /// By systemd's word.
   init(unit: String, _ shell: Shell) async throws(Failure) {
-    guard let systemctl = shell.terminal.find("systemctl") else {
+    guard let systemctl = shell.terminal.programs.find("systemctl") else {
       throw Failure(.failure, "there is no systemd here to say whose unit it is", hints: ["Name the user with --uid."])
     }
     let shown = await shell.terminal.machine.run(

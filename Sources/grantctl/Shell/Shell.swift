@@ -32,14 +32,14 @@ struct Shell: Sendable {
   var now: Int64 { terminal.now() }
 
   var choice: SocketChoice {
-    SocketChoice(settings.wish, environment: terminal.environment, uid: terminal.uid, exists: terminal.fileExists)
+    SocketChoice(settings.wish, environment: terminal.environment, uid: terminal.uid, exists: terminal.files.exists)
   }
 
   /// Each broker that may be meant: the one that was named, else the person's own and the system's.
   var choices: [SocketChoice] {
     SocketChoice.all(
       settings.wish, environment: terminal.environment, uid: terminal.uid, system: terminal.systemSocket,
-      exists: terminal.fileExists)
+      exists: terminal.files.exists)
   }
 
   func connect() async throws(Failure) -> SocketClient { try await connect(to: choice) }
@@ -149,7 +149,7 @@ extension Shell {
     var commands = Browser.commands(for: url, on: terminal)
     if let user { commands = commands.compactMap { BrowserOwner.command($0, as: user, on: terminal) } }
     for command in commands {
-      guard await terminal.launch(command) else {
+      guard await terminal.programs.launch(command) else {
         terminal.note(
           SafeText.line("\(user == nil ? command[0] : "uid \(user ?? 0)'s session") did not open the browser."))
         continue

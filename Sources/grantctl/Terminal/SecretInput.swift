@@ -17,7 +17,7 @@ struct SecretInput {
   /// A path, or `-` for standard input.
   func read(from path: String) async throws(Failure) -> SecretText {
     if path == "-" { return try await readStandardInput() }
-    switch shell.terminal.file(path) {
+    switch shell.terminal.files.text(path) {
     case .unreadable(let reason):
       throw Failure(.usage, "the \(what) cannot be read from \(path): \(reason)")
     case .text(let text, let isOpenToOthers):

@@ -10,18 +10,20 @@ extension Terminal {
       write: { stream, text in ProcessStreams.write(Array(text.utf8), to: stream) },
       writeBytes: { ProcessStreams.write($0, to: .out) }, isOutTTY: isatty(1) == 1,
       isErrTTY: isatty(2) == 1, isInTTY: isatty(0) == 1, canAsk: isatty(0) == 1 && tcgetpgrp(0) == getpgrp(),
-      width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2), environment: environment,
-      uid: getuid(), now: { Int64(Date().timeIntervalSince1970) }, lines: ProcessStreams.lines,
-      input: ProcessStreams.input, inputUntil: ProcessStreams.input, hideEcho: { ProcessStreams.hideEcho(0) },
-      file: ProcessFiles.text,
-      bytes: ProcessFiles.bytes, replaceFile: ProcessFiles.replace, saveFile: ProcessFiles.save,
-      rewriteFile: ProcessFiles.rewrite, removeFile: ProcessFiles.remove,
-      ownPath: ProcessFront.path ?? "grantctl", leftConnection: ProcessFront.connection,
-      interrupts: ProcessSignals.interrupts, launch: launch, become: ProcessExec.become,
-      privateFolder: { ProcessExec.privateFolder(environment) },
-      removeFolder: ProcessFiles.removeFolder, startKeeper: ProcessExec.startKeeper,
-      watchProgram: ProcessExec.programEnds, fileExists: { access($0, F_OK) == 0 },
-      find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }, machine: .own)
+      width: ProcessStreams.screen(1)?.columns, screen: ProcessStreams.screen(2),
+      files: TerminalFiles(
+        text: ProcessFiles.text, bytes: ProcessFiles.bytes, replace: ProcessFiles.replace, save: ProcessFiles.save,
+        rewrite: ProcessFiles.rewrite, remove: ProcessFiles.remove,
+        privateFolder: { ProcessExec.privateFolder(environment) }, removeFolder: ProcessFiles.removeFolder,
+        exists: { access($0, F_OK) == 0 }),
+      programs: TerminalPrograms(
+        launch: launch, become: ProcessExec.become, startKeeper: ProcessExec.startKeeper,
+        watch: ProcessExec.programEnds,
+        find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }),
+      environment: environment, uid: getuid(), now: { Int64(Date().timeIntervalSince1970) },
+      lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,
+      hideEcho: { ProcessStreams.hideEcho(0) }, ownPath: ProcessFront.path ?? "grantctl",
+      leftConnection: ProcessFront.connection, interrupts: ProcessSignals.interrupts, machine: .own)
   }
 
   /// A program that fails does so within this time; one that opens something may run on as long as that is open.
@@ -174,7 +176,7 @@ private enum ProcessSignals {
       signal(number, SIG_IGN)
       let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
       source.setEventHandler {
-        // Whoever insists does not wait for the broker.
+        // Who insists does not wait for the broker.
         if seen.add(1, ordering: .relaxed).newValue > 1 { exit(ExitStatus.interrupted.rawValue) }
         feed.yield()
       }

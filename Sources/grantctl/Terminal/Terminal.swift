@@ -10,24 +10,11 @@ struct Terminal: Sendable {
     var rows: Int
   }
 
-  enum FileText: Sendable, Equatable {
-    /// `isOpenToOthers`: more than its owner and its group may read it.
-    case text(String, isOpenToOthers: Bool)
-    /// Why it cannot be read.
-    case unreadable(String)
-  }
-
   enum BoundedInput: Sendable, Equatable {
     case bytes([UInt8])
     case tooLong
     /// Not complete in time.
     case stopped
-  }
-
-  enum FileBytes: Sendable, Equatable {
-    case bytes([UInt8], isOpenToOthers: Bool = false)
-    /// Why it cannot be read.
-    case unreadable(String)
   }
 
   /// Written at once: nothing is held back.
@@ -43,6 +30,8 @@ struct Terminal: Sendable {
   var width: Int?
   /// The terminal that standard error is; nil where it is none.
   var screen: Screen?
+  var files = TerminalFiles()
+  var programs: TerminalPrograms
   var environment: [String: String] = [:]
   var uid: UInt32 = 0
   var timeZone = TimeZone.current
@@ -58,20 +47,6 @@ struct Terminal: Sendable {
   }
   /// What is typed shows no more, until the function that this returns is called; nil: that is not possible.
   var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
-  /// A small file.
-  var file: @Sendable (String) -> FileText = { _ in .unreadable("there are no files here") }
-  /// A file of at most so many bytes, as it is.
-  var bytes: @Sendable (String, Int) -> FileBytes = { _, _ in .unreadable("there are no files here") }
-  /// Replaces a file, and makes the folders above it; why not, where it cannot be.
-  var replaceFile: @Sendable (String, String) -> String? = { _, _ in "there are no files here" }
-  /// A new file for its owner alone, whole and on disk or not there at all; why not, where it cannot be. `true`: also in
-  /// the place of one that is there.
-  var saveFile: @Sendable (String, [UInt8], Bool) -> String? = { _, _, _ in "there are no files here" }
-  /// Writes a file of another program, with the mode of a file that is like it, else for its owner alone; through a
-  /// symbolic link. Why not, where it cannot be.
-  var rewriteFile: @Sendable (String, [UInt8], String) -> String? = { _, _, _ in "there are no files here" }
-  /// Why not, where it cannot be removed. One that is not there is removed.
-  var removeFile: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// Where the system's broker listens.
   var systemSocket = SocketChoice.systemPath
   /// The path that this program is called by.
@@ -80,21 +55,6 @@ struct Terminal: Sendable {
   var leftConnection: @Sendable () -> Int32? = { nil }
   /// One element for each Ctrl-C or SIGTERM from now on; before the first call they end the process.
   var interrupts: @Sendable () -> AsyncStream<Void>
-  /// Starts a program apart from this one; false where it could not be started, or failed at once.
-  var launch: @Sendable ([String]) async -> Bool
-  /// Becomes another program; why not, where it cannot be.
-  var become: @Sendable (ProgramStart) -> String = { _ in "there are no programs here" }
-  /// A new folder for its owner alone.
-  var privateFolder: @Sendable () -> String? = { nil }
-  /// Why not, where it cannot be removed with what is in it.
-  var removeFolder: @Sendable (String) -> String? = { _ in nil }
-  /// Starts the process that keeps a token's file fresh.
-  var startKeeper: @Sendable ([String]) -> Bool = { _ in false }
-  /// In that process: whether the program ends within so many seconds.
-  var watchProgram: @Sendable (Int64) -> Bool = { _ in true }
-  var fileExists: @Sendable (String) -> Bool
-  /// The path of a program, from a path or a name in `$PATH`.
-  var find: @Sendable (String) -> String?
   var machine = Machine.blind
   /// How long a person waits before they are told for what.
   var quietTime = Duration.seconds(1)

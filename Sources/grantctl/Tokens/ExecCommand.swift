@@ -51,7 +51,7 @@ struct ExecCommand: BrokerCommand {
   }
 
   func run(in shell: Shell) async throws(Failure) {
-    guard let path = shell.terminal.find(program[0]) else {
+    guard let path = shell.terminal.programs.find(program[0]) else {
       shell.terminal.note("grantctl: there is no program \(SafeText.line(program[0]))")
       throw .reported(.noProgram)
     }
@@ -67,7 +67,7 @@ struct ExecCommand: BrokerCommand {
         start.environment[env ?? "ACCESS_TOKEN"] = text
       }
     }
-    let reason = shell.terminal.become(start)
+    let reason = shell.terminal.programs.become(start)
     shell.terminal.note("grantctl: \(SafeText.line(path)) cannot be started: \(reason)")
     throw .reported(.programNotStarted)
   }

@@ -90,7 +90,7 @@ struct RequestCommand: BrokerCommand {
     }
     guard data.hasPrefix("@") else { return Array(data.utf8) }
     let path = String(data.dropFirst())
-    switch terminal.bytes(path, Self.longestBody) {
+    switch terminal.files.bytes(path, Self.longestBody) {
     case .bytes(let bytes, _): return bytes
     case .unreadable(let reason): throw Failure(.usage, "the body cannot be read from \(path): \(reason)")
     }

@@ -6,19 +6,19 @@ enum TokenFile {
   /// Writes the file, and starts the process that replaces its content. The path.
   static func make(of account: String, scopes: [String], in shell: Shell) async throws(Failure) -> String {
     let text = try await ExecCommand.token(account, scopes, shell)
-    guard let folder = shell.terminal.privateFolder() else {
+    guard let folder = shell.terminal.files.privateFolder() else {
       throw Failure(
         .failure, "no folder could be made for the token's file",
         hints: ["$XDG_RUNTIME_DIR, or else $TMPDIR, is a folder that you can write to."])
     }
     let path = folder + "/token"
-    if let reason = shell.terminal.saveFile(path, Array(text.utf8), true) {
+    if let reason = shell.terminal.files.save(path, Array(text.utf8), true) {
       throw Failure(.failure, "\(path) cannot be written: \(reason)")
     }
     var words = [KeepTokenCommand.configuration.commandName ?? "", account, path] + shell.settings.wish.arguments
     for scope in scopes { words += ["--scope", scope] }
-    guard shell.terminal.startKeeper([shell.terminal.ownPath] + words) else {
-      _ = shell.terminal.removeFolder(folder)
+    guard shell.terminal.programs.startKeeper([shell.terminal.ownPath] + words) else {
+      _ = shell.terminal.files.removeFolder(folder)
       throw Failure(.failure, "no process could be started that keeps \(path) fresh")
     }
     return path
@@ -45,7 +45,7 @@ struct KeepTokenCommand: BrokerCommand {
   func run(in shell: Shell) async throws(Failure) {
     var written: String?
     var wait = Self.shortest
-    while !shell.terminal.watchProgram(wait) {
+    while !shell.terminal.programs.watch(wait) {
       do throws(Failure) {
         let scopes = LoginCommand.words(scope)
         let result = try await shell.ask(
@@ -53,14 +53,14 @@ struct KeepTokenCommand: BrokerCommand {
           .init(account: named.account, scopes: scopes.isEmpty ? nil : scopes, min_ttl: Double(Self.ahead))
         ).value()
         let text = try TokenCommand.printable(result.access_token ?? result.session_id ?? "")
-        if text != written, shell.terminal.saveFile(path, Array(text.utf8), true) == nil { written = text }
+        if text != written, shell.terminal.files.save(path, Array(text.utf8), true) == nil { written = text }
         wait = Self.wait(until: result.expires_at, now: shell.now)
       } catch {
         // The program meets the end of the token by itself, and its server says so.
         wait = Self.shortest
       }
     }
-    _ = shell.terminal.removeFolder(ProcessFiles.split(path).folder)
+    _ = shell.terminal.files.removeFolder(ProcessFiles.split(path).folder)
   }
 
   static func wait(until end: Int64?, now: Int64) -> Int64 {

@@ -145,9 +145,9 @@ struct Notice: Sendable {
   }
 
   private func show(_ title: String, _ text: String) async -> Bool {
-    guard let program = shell.terminal.find("notify-send") else { return false }
+    guard let program = shell.terminal.programs.find("notify-send") else { return false }
     let words = [title, text].map { Self.plain(SafeText.line($0)) }
-    return await shell.terminal.launch([program, "--app-name=grantd", "--"] + words)
+    return await shell.terminal.programs.launch([program, "--app-name=grantd", "--"] + words)
   }
 
   /// Notifications have markup in them (Desktop Notifications Specification).

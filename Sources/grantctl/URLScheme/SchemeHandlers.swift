@@ -9,12 +9,12 @@ struct SchemeHandlers: Sendable {
 
   /// The desktop file of the program; nil where there is none, or where nobody can say.
   func handler(of scheme: URLScheme) async -> String? {
-    guard let program = terminal.find("xdg-mime"),
+    guard let program = terminal.programs.find("xdg-mime"),
       let answer = await terminal.machine.run([program, "query", "default", scheme.mimeType], Self.patience),
       answer.status == 0, let name = answer.out.split(separator: "\n").first.map(String.init), !name.isEmpty
     else { return nil }
     // The record outlives the file.
-    guard name != scheme.desktopFile || terminal.fileExists("\(terminal.applications)/\(name)") else { return nil }
+    guard name != scheme.desktopFile || terminal.files.exists("\(terminal.applications)/\(name)") else { return nil }
     return name
   }
 }

@@ -13,10 +13,10 @@ struct SchemeRegistration {
     let before = await SchemeHandlers(terminal: terminal).handler(of: scheme)
     let entry = DesktopEntry(
       scheme: scheme.name, program: terminal.ownPath, options: shell.settings.wish.arguments)
-    if let reason = terminal.replaceFile(path, entry.text) {
+    if let reason = terminal.files.replace(path, entry.text) {
       throw Failure(.failure, "\(path) cannot be written: \(reason)", hints: ["Mend that, and run the same again."])
     }
-    guard let program = terminal.find("xdg-mime") else {
+    guard let program = terminal.programs.find("xdg-mime") else {
       throw Failure(
         .failure, "xdg-mime is not here, so the desktop does not know of \(path) yet",
         hints: ["Install xdg-utils, and run the same again."])
@@ -37,7 +37,7 @@ struct SchemeRegistration {
   }
 
   func unregister() async throws(Failure) {
-    if let reason = terminal.removeFile(path) {
+    if let reason = terminal.files.remove(path) {
       throw Failure(.failure, "\(path) cannot be removed: \(reason)", hints: ["Mend that, and run the same again."])
     }
     await update()
@@ -53,7 +53,7 @@ struct SchemeRegistration {
 
   /// Some desktops look only into the cache that this program makes.
   private func update() async {
-    guard let program = terminal.find("update-desktop-database") else { return }
+    guard let program = terminal.programs.find("update-desktop-database") else { return }
     _ = await terminal.machine.run([program, terminal.applications], SchemeHandlers.patience)
   }
 }

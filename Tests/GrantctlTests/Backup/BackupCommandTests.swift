@@ -66,12 +66,12 @@ import Testing
   }
 
   private static func withFiles(_ terminal: inout Terminal, _ files: Files, present: Set<String> = []) {
-    terminal.fileExists = { path in present.contains(path) || files.saved.withLock { $0[path] != nil } }
-    terminal.saveFile = { path, bytes, _ in
+    terminal.files.exists = { path in present.contains(path) || files.saved.withLock { $0[path] != nil } }
+    terminal.files.save = { path, bytes, _ in
       files.saved.withLock { $0[path] = bytes }
       return nil
     }
-    terminal.bytes = { path, _ in
+    terminal.files.bytes = { path, _ in
       switch path {
       case "b": .bytes(bytes)
       case "key": .bytes(Array(repeating: 9, count: 32))
@@ -79,7 +79,7 @@ import Testing
       default: .unreadable("No such file or directory")
       }
     }
-    terminal.file = { path in
+    terminal.files.text = { path in
       path == "pass" ? .text("correct horse battery\n", isOpenToOthers: false) : .unreadable("no")
     }
   }

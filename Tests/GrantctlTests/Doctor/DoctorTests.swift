@@ -40,8 +40,8 @@ import UnixSocket
   ) async throws -> ExitStatus {
     var terminal = recorder.terminal(environment: environment)
     terminal.machine = scene.machine
-    terminal.find = { scene.programs.contains($0) ? "/usr/bin/\($0)" : nil }
-    terminal.fileExists = { scene.files[$0] != nil }
+    terminal.programs.find = { scene.programs.contains($0) ? "/usr/bin/\($0)" : nil }
+    terminal.files.exists = { scene.files[$0] != nil }
     let command = try Grantctl.parseAsRoot(arguments)
     return try await #require(command as? any BrokerCommand).perform(in: terminal)
   }

@@ -21,13 +21,13 @@ import Testing
         ["configure"] + arguments, recorder, environment: ["HOME": "/h", "GRANTD_SOCKET": "/nowhere"]
       ) {
         terminal in
-        terminal.fileExists = { [self] path in all[path] != nil }
-        terminal.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
-        terminal.rewriteFile = { [self] path, bytes, _ in
+        terminal.files.exists = { [self] path in all[path] != nil }
+        terminal.files.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
+        terminal.files.rewrite = { [self] path, bytes, _ in
           files.withLock { $0[path] = String(decoding: bytes, as: UTF8.self) }
           return nil
         }
-        terminal.removeFile = { [self] path in
+        terminal.files.remove = { [self] path in
           files.withLock { $0[path] = nil }
           return nil
         }

@@ -26,8 +26,8 @@ import Testing
       status = try await broker.run(["helper"] + arguments, recorder, environment: ["HOME": "/h"]) { terminal in
         let given = bounded ?? .bytes(Array(input.utf8))
         terminal.inputUntil = { _, _, _ in given }
-        terminal.fileExists = { $0 == file && mapping != nil }
-        terminal.file = { _ in .text(mapping ?? "", isOpenToOthers: false) }
+        terminal.files.exists = { $0 == file && mapping != nil }
+        terminal.files.text = { _ in .text(mapping ?? "", isOpenToOthers: false) }
       }
       for method in broker.methods { asked[method] = broker.params(of: method) }
     }

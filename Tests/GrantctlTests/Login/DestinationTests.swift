@@ -145,7 +145,7 @@ import Testing
       let recorder = Recorder()
       recorder.handlers = ["x-scheme-handler/dbapi-2": "dropbox.desktop"]
       let status = try await broker.run(["login", "dropbox"], recorder, environment: Self.desktop) {
-        $0.launch = { _ in
+        $0.programs.launch = { _ in
           #expect(broker.methods == ["login.start", "login.wait"])
           #expect(broker.params(of: "login.wait")?["opened"] == ["kind": "native", "app": "main"])
           return true

@@ -15,8 +15,8 @@ import Testing
       try await ScriptedBroker.with(["token.get": answer(HelperTests.token)]) { broker, _ async throws in
         status = try await broker.run(["exec"] + arguments, recorder, environment: ["A": "b"]) { terminal in
           adjust(&terminal)
-          let become = terminal.become
-          terminal.become = { start in
+          let become = terminal.programs.become
+          terminal.programs.become = { start in
             started.withLock { $0 = start }
             return become(start)
           }
@@ -46,9 +46,9 @@ import Testing
   @Test("the file is written, and a process keeps it") func file() async throws {
     let kept = Mutex<[[String]]>([])
     let (_, start) = try await Self.run(["work", "--file", "F", "--scope", "a", "--", "a"]) { terminal in
-      terminal.privateFolder = { "/run/x" }
-      terminal.saveFile = { path, bytes, _ in path == "/run/x/token" && bytes == [0x54] ? nil : "no" }
-      terminal.startKeeper = { command in
+      terminal.files.privateFolder = { "/run/x" }
+      terminal.files.save = { path, bytes, _ in path == "/run/x/token" && bytes == [0x54] ? nil : "no" }
+      terminal.programs.startKeeper = { command in
         kept.withLock { $0.append(command) }
         return true
       }
@@ -94,12 +94,12 @@ import Testing
     ]) { broker, _ async throws in
       let rounds = Counter()
       let status = try await broker.run(["keep-token", "work", "/r/x/token"], Recorder()) { terminal in
-        terminal.watchProgram = { _ in rounds.next() > 4 }
-        terminal.saveFile = { _, bytes, _ in
+        terminal.programs.watch = { _ in rounds.next() > 4 }
+        terminal.files.save = { _, bytes, _ in
           written.withLock { $0.append(String(decoding: bytes, as: UTF8.self)) }
           return nil
         }
-        terminal.removeFolder = { path in
+        terminal.files.removeFolder = { path in
           removed.withLock { $0.append(path) }
           return nil
         }

@@ -168,7 +168,7 @@ import Testing
         "--initial-access-token-file", path,
       ]
       let status = try await broker.run(arguments, recorder) {
-        $0.file = { path in
+        $0.files.text = { path in
           path == "/none" ? .unreadable("No such file") : .text("iat-secret\n", isOpenToOthers: path == "/open")
         }
       }

@@ -69,7 +69,7 @@ import Testing
       let recorder = Recorder()
       let arguments = ["request", "work", "PUT", "/x", "--data", data == "-long" ? "-" : data]
       let status = try await broker.run(arguments, recorder) {
-        $0.bytes = { path, limit in
+        $0.files.bytes = { path, limit in
           #expect(limit == 131_072)
           return path == "/none"
             ? .unreadable("No such file") : .bytes(path == "/binary" ? [255, 0] : Array("file".utf8))

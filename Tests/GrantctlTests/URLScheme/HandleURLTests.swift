@@ -142,7 +142,7 @@ import Testing
         let environment = ["XDG_RUNTIME_DIR": folder.path]
         let result = try await perform(["handle-url", Self.url], Recorder(), environment: environment) {
           $0.systemSocket = system.path
-          $0.fileExists = { $0 == path + "/grantd.sock" }
+          $0.files.exists = { $0 == path + "/grantd.sock" }
         }
         #expect(result == status)
         #expect(own.methods == ["login.handle_callback"] && system.methods.isEmpty == !goesOn)
@@ -161,6 +161,6 @@ import Testing
       (["/bin/true"], true), (["/bin/false"], false), (["/nonexistent/x"], false), (["/bin/sleep", "3"], true),
     ])
   func launching(command: [String], isOpen: Bool) async {
-    #expect(await Terminal.ofProcess().launch(command) == isOpen)
+    #expect(await Terminal.ofProcess().programs.launch(command) == isOpen)
   }
 }

@@ -53,7 +53,7 @@ import Testing
     if how == "absent" { recorder.absent = ["xdg-mime"] }
     if how == "failing" { recorder.failing = ["/usr/bin/xdg-mime"] }
     let status = try await perform(["handle-url", "--register", "a.b"], recorder, environment: ["HOME": "/h"]) {
-      if how == "unwritable" { $0.replaceFile = { _, _ in "Permission denied" } }
+      if how == "unwritable" { $0.files.replace = { _, _ in "Permission denied" } }
     }
     #expect(status == .failure && recorder.out.isEmpty)
     let words = [
