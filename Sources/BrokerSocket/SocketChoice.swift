@@ -24,7 +24,8 @@ public struct SocketChoice: Equatable, Sendable {
   public var starts: [String]
   /// What named a socket that is no unit's: `--socket` or `GRANTD_SOCKET`.
   public var source: String?
-  /// `--socket` or `GRANTD_SOCKET` named the path, whichever it is: whoever listens there is the caller's choice.
+  /// Whether `--socket` or `GRANTD_SOCKET` named the path. Then the caller has chosen the program that listens there, whatever
+  /// user it runs as.
   public var isNamed = false
 
   public init(

@@ -8,7 +8,7 @@ import Glibc
 /// Its process lives for a millisecond. A generic type that the runtime has to make, such as a dictionary's storage, takes a
 /// tenth of that, and so does the start of Swift's concurrency: hence the plain loops, and no BrokerAPI.
 enum Front {
-  /// What takes longer, the full program waits for: it says at a terminal what it waits for.
+  /// How long the front waits for the answer. After that the full program waits: it says at a terminal what for.
   private static let patience = Duration(microseconds: 250_000)
   /// Bytes of an answer. A longer one is left to the full program.
   private static let longestAnswer = 64 * 1024

@@ -25,7 +25,7 @@ import Testing
     Result { () throws(SocketClientError) in try connection.reply(to: 1, within: limit) }
   }
 
-  /// What the server sends before it closes, and what comes of it.
+  /// The lines that the server sends before it closes, and the outcome for the client.
   private static let table: [(lines: [String], expected: Result<JSON, SocketClientError>)] = {
     let one: JSON = ["a": 1]
     let notification = #"{"jsonrpc":"2.0","method":"event","params":{}}"#

@@ -1,6 +1,7 @@
 import Broker
 import NIOCore
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Callback
@@ -179,7 +180,7 @@ import Testing
     }
   }
 
-  /// Says that whoever connects now is this user.
+  /// The user that each connection is said to be of.
   private final class Users: Sendable {
     let state = Mutex((uid: UInt32(1000), asked: 0))
 
@@ -194,10 +195,7 @@ import Testing
     }
 
     func asked(_ count: Int) async throws {
-      let end = ContinuousClock.now + .seconds(20)
-      while state.withLock({ $0.asked }) < count, ContinuousClock.now < end {
-        try await Task.sleep(for: .milliseconds(2))
-      }
+      try await eventually("it was asked \(count) times") { state.withLock { $0.asked } >= count }
     }
   }
 

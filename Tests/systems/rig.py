@@ -329,6 +329,11 @@ class Scene:
     def wait(self, login, seconds=10):
         return self.outcome("login.wait", login_id=login["login_id"], timeout=seconds)
 
+    def proceed(self, login, **params):
+        """`login.continue`, then how the login went on."""
+        answer = self.outcome("login.continue", login_id=login["login_id"], **params)
+        return answer if answer.error or answer.state != "pending" else self.wait(login)
+
     def account(self, name=None):
         return self.call("account.get", account=name or self.name)
 

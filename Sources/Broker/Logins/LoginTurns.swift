@@ -5,7 +5,7 @@ import BrokerAPI
 struct LoginTurns {
   private struct Refused {
     let holder: Holder
-    /// Whoever has not asked again by then has given up. A time since boot.
+    /// A holder that has not asked again by then has given up. A time since boot.
     var until: Duration
   }
 

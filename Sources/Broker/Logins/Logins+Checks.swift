@@ -80,7 +80,7 @@ extension Logins {
         || isAlike && (try? RedirectURI(login.saved.redirectURI)).map(Self.place) == own
     }
     if let other {
-      // Whoever has the login waits for nobody.
+      // The holder of that login has no need of a turn.
       if other.holder != caller.holder {
         let end = uptime + max(.zero, other.saved.expiresAt - now)
         table.turns.refused(caller.holder, at: own, end: end, now: uptime)

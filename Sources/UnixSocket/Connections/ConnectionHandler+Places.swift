@@ -51,7 +51,7 @@ extension ConnectionHandler {
       || loop.giveUpPlace(where: isLargest, "its replies were not read", \.unreadSince)
   }
 
-  /// Whoever still has replies to read comes last.
+  /// Connections with replies that are not read yet come last.
   private func giveUpUnfinished(where isMeant: (Share) -> Bool) -> Bool {
     loop.giveUpPlace(where: isMeant, "the line was not finished", \.unfinishedSince)
       || loop.giveUpPlace(where: isMeant, "the line was not finished", \.unfinishedUnreadSince)

@@ -40,7 +40,7 @@ struct LoginWatch: Sendable {
     var answers = flow.given
     var question: LoginQuestion?
     var isReading = reads
-    // An address was taken: what becomes of it the broker says. What is typed after it answers what the broker asks then.
+    // Whether the broker has taken an address. A line that is typed after that answers the broker's next question.
     var handed = Handed.no
     var (typed, isInputOver) = ([String](), false)
     for await happening in happenings {

@@ -56,12 +56,8 @@ import Testing
     "Scopes that mean the token that is there are answered from the cache, others are not", arguments: [true, false])
   func scopes(narrows: Bool) async throws {
     let store = MemoryStore()
-    try await store.signIn("work")
-    var grant = try #require(store.grant("work"))
-    (grant.requestedScopes, grant.grantedScopes) = (["read", "write"], ["read", "write"])
-    var token = try #require(store.token("work"))
-    token.scopes = ["read", "write"]
-    try await store.commit([.putGrant(grant), .putToken(token)])
+    try await store.signIn("work", scopes: ["read", "write"])
+    let token = try #require(store.token("work"))
     let rig = try await Rig(
       store: store, configuration: .plain([OAuthProvider(.plain("example") { $0.narrowsTokens = narrows })]))
     let texts = [

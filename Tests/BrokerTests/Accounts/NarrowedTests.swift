@@ -28,14 +28,7 @@ import Testing
     age: Duration = .zero, store: MemoryStore = MemoryStore(), clock: ManualClock = ManualClock(),
     signsIn: Bool = true, _ change: (inout ProviderSettings) -> Void = { _ in }
   ) async throws -> Rig {
-    if signsIn {
-      try await store.signIn("work", age: age)
-      var grant = try #require(store.grant("work"))
-      (grant.requestedScopes, grant.grantedScopes) = (Self.scopes, Self.scopes)
-      var token = try #require(store.token("work"))
-      token.scopes = Self.scopes
-      try await store.commit([.putGrant(grant), .putToken(token)])
-    }
+    if signsIn { try await store.signIn("work", age: age, scopes: Self.scopes) }
     let rig = try await Rig(
       clock: clock, store: store, configuration: .plain([OAuthProvider(.plain("example", change))]) { $0.jitter = 0 })
     rig.transport.answer(.token, Self.narrowing)
@@ -51,7 +44,7 @@ import Testing
 
   private func forms(_ rig: Rig) -> [String?] { rig.transport.requests(.token).map { $0.form["scope"] } }
 
-  @Test("Whoever waits for the same token as others of its user is charged once for all")
+  @Test("Callers of one user that wait for the same token are charged once for all")
   func sharedBudget() async throws {
     let store = MemoryStore()
     try await store.signIn("work")
@@ -79,7 +72,7 @@ import Testing
     #expect(await eventually { await rig.broker.runtime.waiters.count == 100 })
     #expect(await eventually { rig.transport.held(.token) == 1 })
     rig.transport.releaseOne(.token)
-    // Whoever waited for the other one begins the next request.
+    // The caller that waited for the other one begins the next request.
     #expect(await eventually { rig.transport.held(.token) == 1 && rig.transport.count(.token) == 2 })
     #expect(rig.transport.mostInFlight == 1)
     rig.transport.release(.token)

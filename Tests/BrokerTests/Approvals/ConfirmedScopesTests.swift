@@ -48,12 +48,7 @@ import Testing
   /// The account `work`, which was granted `read` and `write`.
   private func rig(_ narrowing: Narrowing, _ rules: [Rule] = [asking()]) async throws -> Rig {
     let store = MemoryStore()
-    try await store.signIn("work")
-    var grant = try #require(store.grant("work"))
-    (grant.requestedScopes, grant.grantedScopes) = (["read", "write"], ["read", "write"])
-    var token = try #require(store.token("work"))
-    token.scopes = ["read", "write"]
-    try await store.commit([.putGrant(grant), .putToken(token)])
+    try await store.signIn("work", scopes: ["read", "write"])
     let rig = try await Rig(store: store, configuration: Self.configuration(narrowing, rules))
     rig.transport.answer(.token, Self.server(narrowing))
     return rig

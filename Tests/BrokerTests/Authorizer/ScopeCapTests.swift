@@ -118,17 +118,15 @@ import Testing
   @Test("A proof is for a token that the caller may have, and no other")
   func proofs() async throws {
     let store = MemoryStore()
-    try await store.signIn("work")
+    try await store.signIn("work", scopes: ["read", "write"])
     var grant = try #require(store.grant("work"))
-    (grant.requestedScopes, grant.grantedScopes) = (["read", "write"], ["read", "write"])
     grant.dpopKey = DPoPKey(randomBytes: [UInt8](repeating: 7, count: 32)).raw
-    var own = try #require(store.token("work"))
-    own.scopes = ["read", "write"]
+    let own = try #require(store.token("work"))
     var narrowed = own
     (narrowed.key, narrowed.accessToken, narrowed.scopes) = (
       .init(scopes: ["read"], resource: nil), Secret("part"), ["read"]
     )
-    try await store.commit([.putGrant(grant), .putToken(own), .putToken(narrowed)])
+    try await store.commit([.putGrant(grant), .putToken(narrowed)])
     let rig = try await Rig(store: store, configuration: .plain(rules: [Self.reader, Self.all]))
     func reason(_ token: String?, _ uid: UInt32) async -> ErrorReason? {
       let params = DPoPProof.Params(

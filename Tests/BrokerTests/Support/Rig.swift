@@ -208,15 +208,16 @@ extension MemoryStore {
   func signIn(
     _ name: String, provider providerName: String = "example", age: Duration = .zero,
     lifetime: Duration? = .seconds(3600),
-    refreshes: Bool = true, standing: Standing = .good, at now: Timestamp = ManualClock.start
+    scopes: [String] = ["read"], refreshes: Bool = true, standing: Standing = .good,
+    at now: Timestamp = ManualClock.start
   ) async throws {
     let issuedAt = now - age
     let grant = SavedGrant(
       account: account(name), provider: provider(providerName), identity: Identity(subject: name),
-      requestedScopes: ["read"], grantedScopes: ["read"], refreshToken: refreshes ? Secret("\(name)-r1") : nil,
+      requestedScopes: scopes, grantedScopes: scopes, refreshToken: refreshes ? Secret("\(name)-r1") : nil,
       generation: 1, standing: standing, createdAt: issuedAt, loggedInAt: issuedAt)
     let token = SavedToken(
-      account: account(name), accessToken: Secret("\(name)-a1"), type: "Bearer", scopes: ["read"], generation: 1,
+      account: account(name), accessToken: Secret("\(name)-a1"), type: "Bearer", scopes: scopes, generation: 1,
       issuedAt: issuedAt, expiresAt: lifetime.map { issuedAt + $0 })
     try await commit([.putGrant(grant), .putToken(token)])
   }

@@ -40,11 +40,6 @@ class VmsScene(Scene):
         same(done.action.get("kind"), "session_limit", "the action after 419")
         return login, done
 
-    def proceed(self, login, **params):
-        """`login.continue`, then how the login went on."""
-        answer = self.outcome("login.continue", login_id=login["login_id"], **params)
-        return answer if answer.error or answer.state != "pending" else self.wait(login)
-
     def callbacks(self):
         return [json.loads(request.body) for request in self.fake.of("POST", CALLBACK)]
 
@@ -266,22 +261,19 @@ def nothing_to_send(scene):
     same(scene.fake.ended, [], "the sessions that were ended")
 
 
-@case(VmsScene, "vms.replace_oldest_configured", "VMS-24")
-def replace_oldest_configured(scene):
-    scene.fill(session("new", last=NEW), session("old", last=OLD), session("newest", last="2026-01-21T10:00:00Z"))
-    scene.configure(replace_session="oldest")
-    done = scene.finish(scene.start())
-    same(done.state, "completed", f"the login ({done})")
-    same(scene.fake.ended, ["old"], "the sessions that were ended")
+def configured(word, ended, *sessions):
+    @case(VmsScene, f"vms.replace_{word}_configured", "VMS-24")
+    def replace(scene):
+        scene.fill(*sessions)
+        scene.configure(replace_session=word)
+        done = scene.finish(scene.start())
+        same(done.state, "completed", f"the login ({done})")
+        same(scene.fake.ended, [ended], "the sessions that were ended")
 
 
-@case(VmsScene, "vms.replace_offline_configured", "VMS-24")
-def replace_offline_configured(scene):
-    scene.fill(session("on", online=True), session("off"))
-    scene.configure(replace_session="offline")
-    done = scene.finish(scene.start())
-    same(done.state, "completed", f"the login ({done})")
-    same(scene.fake.ended, ["off"], "the sessions that were ended")
+configured("oldest", "old", session("new", last=NEW), session("old", last=OLD),
+           session("newest", last="2026-01-21T10:00:00Z"))
+configured("offline", "off", session("on", online=True), session("off"))
 
 
 @case(VmsScene, "vms.replace_without_data", "VMS-25")

@@ -41,10 +41,6 @@ class ZephrScene(Scene):
         same(done.action.get("kind"), "registration", "the action")
         return login, done
 
-    def register(self, login, **params):
-        answer = self.outcome("login.continue", login_id=login["login_id"], **params)
-        return answer if answer.error or answer.state != "pending" else self.wait(login)
-
     def path(self, end):
         return f"{self.prefix}/{end}"
 
@@ -110,7 +106,7 @@ def partial(scene):
     shown = json.dumps([waiting.result, scene.call("login.list"), scene.wait(login, 0).result])
     must(key not in shown and "state_key" not in shown, f"state_key is given out: {shown}")
     attributes = {"first-name": "Ada", "newsletter": True, "age": 36}
-    done = scene.register(login, attributes=attributes)
+    done = scene.proceed(login, attributes=attributes)
     same(done.state, "completed", f"the login ({done})")
     same(scene.fake.bodies(), [{"identifiers": {}, "validators": {"token_exchange": key}, "attributes": attributes}],
          "what was posted")
@@ -127,13 +123,13 @@ def partial_survives_restart(scene):
     scene.stage.restart()
     waiting = scene.wait(login, 0)
     same(waiting.state, "action_required", f"the login after a restart ({waiting})")
-    same(scene.register(login, attributes={"a": "b"}).state, "completed", "the login")
+    same(scene.proceed(login, attributes={"a": "b"}).state, "completed", "the login")
 
 
 @case(ZephrScene, "zephr.cookie_in_header", "ZEPHR-14")
 def cookie_in_header(scene):
     login, _ = scene.new_person(cookie_in=("header",))
-    done = scene.register(login, attributes={"a": "b"})
+    done = scene.proceed(login, attributes={"a": "b"})
     same(done.state, "completed", f"the login ({done})")
     same(scene.token().get("session_id"), *scene.fake.sessions, "session_id of Set-Cookie")
 
@@ -141,7 +137,7 @@ def cookie_in_header(scene):
 @case(ZephrScene, "zephr.cookie_in_body", "ZEPHR-14", "ZEPHR-18")
 def cookie_in_body(scene):
     login, _ = scene.new_person(cookie_in=("body",))
-    done = scene.register(login, attributes={"a": "b"})
+    done = scene.proceed(login, attributes={"a": "b"})
     same(done.state, "completed", f"the login ({done})")
     same(scene.token().get("session_id"), *scene.fake.sessions, "session_id of the member cookie")
     must("expires_at" in scene.token(), "Expires of the member cookie is lost")
@@ -151,18 +147,18 @@ def cookie_in_body(scene):
 def no_attributes(scene):
     login, _ = scene.new_person("first-name")
     (key,) = scene.fake.state_keys
-    answers = [scene.register(login), scene.register(login, attributes={})]
+    answers = [scene.proceed(login), scene.proceed(login, attributes={})]
     same(scene.fake.bodies(), [{"identifiers": {}, "validators": {"token_exchange": key}, "attributes": {}}] * 2,
          f"what was posted ({'; '.join(map(str, answers))})")
     for done in answers:
         must("Required: first-name." in f"{done.error} {done.data}", f"the site's answer is not shown: {done}")
-    same(scene.register(login, attributes={"first-name": "Ada"}).state, "completed", "the login")
+    same(scene.proceed(login, attributes={"first-name": "Ada"}).state, "completed", "the login")
 
 
 @case(ZephrScene, "zephr.no_attributes_accepted", "ZEPHR-15")
 def no_attributes_accepted(scene):
     login, _ = scene.new_person()
-    done = scene.register(login)
+    done = scene.proceed(login)
     same(done.state, "completed", f"the login ({done})")
     same(scene.fake.registered, [{}], "the attributes")
 
@@ -212,25 +208,25 @@ def attributes_options(scene):
 def bad_request(scene):
     login, _ = scene.new_person("first-name")
     (key,) = scene.fake.state_keys
-    done = scene.register(login, attributes={"last-name": "L"})
+    done = scene.proceed(login, attributes={"last-name": "L"})
     same((done.reason, done.data.get("detail")), ("registration_rejected", "bad_request"), f"the error ({done})")
     must("Required: first-name." in f"{done.error} {done.data}", f"the site's answer is not shown: {done}")
     same(scene.wait(login, 0).state, "action_required", "the login afterwards")
-    same(scene.register(login, attributes={"first-name": "Ada"}).state, "completed", "the login")
+    same(scene.proceed(login, attributes={"first-name": "Ada"}).state, "completed", "the login")
     same({one["validators"]["token_exchange"] for one in scene.fake.bodies()}, {key}, "the state_keys that were sent")
 
 
 @case(ZephrScene, "zephr.user_exists", "ZEPHR-16")
 def user_exists(scene):
     login, _ = scene.new_person(refuses="user_exists")
-    done = scene.register(login, attributes={"a": "b"})
+    done = scene.proceed(login, attributes={"a": "b"})
     same((done.reason, done.data.get("detail")), ("registration_rejected", "user_exists"), f"the error ({done})")
 
 
 @case(ZephrScene, "zephr.email_domain", "ZEPHR-16")
 def email_domain(scene):
     login, _ = scene.new_person(refuses="email_domain")
-    done = scene.register(login, attributes={"a": "b"})
+    done = scene.proceed(login, attributes={"a": "b"})
     same((done.reason, done.data.get("detail")), ("registration_rejected", "email_domain_blocked"), f"the error ({done})")
 
 
@@ -239,7 +235,7 @@ def other_statuses(scene):
     scene.configure(user_exists_status=410, email_domain_status=451)
     for refuses, detail in (("user_exists", "user_exists"), ("email_domain", "email_domain_blocked")):
         login, _ = scene.new_person(refuses=refuses, user_exists_status=410, email_domain_status=451)
-        done = scene.register(login, attributes={"a": "b"})
+        done = scene.proceed(login, attributes={"a": "b"})
         same(done.data.get("detail"), detail, f"detail ({done})")
         scene.call("login.cancel", login_id=login["login_id"])
 
@@ -258,7 +254,7 @@ def failure_hints(scene):
     found = {"status=failure": scene.finish(scene.start()).data.get("hint")}
     for refuses in ("user_exists", "email_domain"):
         login, _ = scene.new_person(refuses=refuses)
-        found[refuses] = scene.register(login, attributes={"a": "b"}).data.get("hint")
+        found[refuses] = scene.proceed(login, attributes={"a": "b"}).data.get("hint")
         scene.call("login.cancel", login_id=login["login_id"])
     common = [f"{name}: {hint}" for name, hint in found.items() if hint in (None, DENIED_HINT, REJECTED_HINT)]
     must(not common, f"the hint is the common one of {'; '.join(common)}")
@@ -312,7 +308,7 @@ def nonce(scene):
 @case(ZephrScene, "zephr.session_ends", "ZEPHR-18", "ZEPHR-22")
 def session_ends(scene):
     login, _ = scene.new_person(lifetime=2)
-    same(scene.register(login, attributes={"a": "b"}).state, "completed", "the login")
+    same(scene.proceed(login, attributes={"a": "b"}).state, "completed", "the login")
     must("next_refresh_at" not in scene.account(), "a refresh is planned")
     # Expires is in whole seconds.
     wait_until(lambda: scene.outcome("token.get", account=scene.name).reason == "login_required", 5,
