@@ -39,7 +39,7 @@ extension VMSProvider {
   }
 
   /// What programs may want to know of the user; the user's own token is a secret, and is not among it.
-  private static func kept(_ user: [String: JSONValue]) -> [String: JSONValue] {
+  static func kept(_ user: [String: JSONValue]) -> [String: JSONValue] {
     let names = [
       "id", "name", "login", "email", "phone", "access_token_id", "permissions", "can_update_password",
     ]

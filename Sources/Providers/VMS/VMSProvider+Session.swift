@@ -1,3 +1,4 @@
+import Foundation
 public import Grants
 public import OAuth
 
@@ -19,7 +20,8 @@ extension VMSProvider {
       return .done(
         UserInfo(
           subject: user.text("id") ?? grant.identity?.subject ?? "", name: user.text("name"),
-          username: user.text("login"), email: user.text("email"), claims: response.body))
+          username: user.text("login"), email: user.text("email"),
+          claims: Data(JSONValue.object(Self.kept(user)).serialized.utf8)))
     }
   }
 

@@ -535,6 +535,7 @@ def profile(scene):
     claims = answer.result["claims"]
     same({name: claims.get(name) for name in ("id", "login", "email")},
          {"id": 17, "login": "ada", "email": "ada@example.com"}, "the profile")
+    must(scene.fake.user["token"] not in json.dumps(answer.result), f"the user's own token is given out: {answer}")
 
 
 @case(VmsScene, "vms.doctor", "VMS-06")
