@@ -150,7 +150,7 @@ let package = Package(
         "CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "Sealing", "SQLiteStore", logging,
       ],
       path: "Tests/Support/Simulation", swiftSettings: settings),
-    tests("CallbackTests", ["Callback", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+    tests("CallbackTests", ["Callback", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests("MetricsEndpointTests", ["MetricsEndpoint", "TestSupport", "Broker", nioCore, nioPosix, logging]),
     tests("HooksTests", ["Hooks", "TestSupport", "Broker", "BrokerAPI", logging]),
     tests("SystemdTests", ["Systemd", "CLinux", logging]),

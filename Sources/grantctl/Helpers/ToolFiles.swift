@@ -106,7 +106,9 @@ struct ToolFiles {
     let before = try content(path)
     if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
     for (command, line) in zip(commands, lines) {
-      guard let program = terminal.programs.find(command[0]) else { throw Failure(.failure, "\(command[0]) is not here") }
+      guard let program = terminal.programs.find(command[0]) else {
+        throw Failure(.failure, "\(command[0]) is not here")
+      }
       terminal.say(SafeText.line(line))
       let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
       guard let ended, ended.status == 0 else {

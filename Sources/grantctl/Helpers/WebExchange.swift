@@ -8,7 +8,9 @@ struct WebExchange {
   let terminal: Terminal
 
   func send(_ request: WebRequest) async throws(Problem) -> (status: Int, body: [UInt8]) {
-    guard let program = terminal.programs.find("curl") else { throw Problem("curl is not installed, and the helper needs it") }
+    guard let program = terminal.programs.find("curl") else {
+      throw Problem("curl is not installed, and the helper needs it")
+    }
     let configuration = "url = \"\(Self.quoted(request.url))\"\ndata-raw = \"\(Self.quoted(request.body))\"\n"
     let command = [
       program, "-q", "--silent", "--show-error", "--max-time", "\(Self.seconds)", "--proto", "=https,http",
