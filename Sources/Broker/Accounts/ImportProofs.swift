@@ -20,14 +20,19 @@ struct FailedProof {
   /// Nil: it may be asked at once.
   fileprivate let error: RPCError?
   /// Until when callers are told so. A time since boot.
-  fileprivate let until: Duration
-  /// UserInfo refused the access token: a fresh one is asked with, once.
-  fileprivate let isTokenRefused: Bool
+  fileprivate var until: Duration
+  /// When the access token was last replaced because UserInfo refused it. A time since boot.
+  fileprivate let replacedAt: Duration?
 
   fileprivate func error(at uptime: Duration) -> RPCError? { uptime < until ? error : nil }
+
+  mutating func isAskedAgain() { until = .zero }
 }
 
 extension Imports: ImportProofs {
+  /// For how long an access token that UserInfo refuses is not replaced again for that.
+  private static var replacementPause: Duration { .seconds(3600) }
+
   /// One question at a time for each account; all that wait share its answer.
   func prove(
     _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
@@ -65,27 +70,29 @@ extension Imports: ImportProofs {
     guard let grant = accounts[account], grant.isUnproven, let expected = grant.saved.identity,
       grant.token?.accessToken == token.accessToken
     else { return }
-    let wasRefused = failedProofs.removeValue(forKey: account)?.isTokenRefused ?? false
+    let replacedAt = failedProofs.removeValue(forKey: account)?.replacedAt
+    func postpone(_ error: RPCError?) { self.postpone(account, error, replacedAt: replacedAt) }
     switch answer {
     case .success(let subject) where subject == expected.subject:
       accounts[account]?.proved()
       await accounts.saveStanding(of: account, "whose an import is")
     case .success(let subject) where !subject.isEmpty:
       await disprove(account, "the refresh token is of \(subject.printable(limit: 100))")
-    case .success: postpone(account, unnamed(grant, "the provider's UserInfo names nobody"))
-    case nil: postpone(account, unnamed(grant, "the provider has no UserInfo, and gave no ID token"))
+    case .success: postpone(unnamed(grant, "the provider's UserInfo names nobody"))
+    case nil: postpone(unnamed(grant, "the provider has no UserInfo, and gave no ID token"))
     case .failure(.tokenRefused(let message, _)):
-      guard calls.isForUserInfo(account), !wasRefused else {
+      let isTried = replacedAt.map { uptime < $0 + Self.replacementPause } ?? false
+      guard calls.isForUserInfo(account), !isTried else {
         let scope = calls.isForUserInfo(account) ? "" : "; it takes tokens with the scope openid"
-        return postpone(account, unnamed(grant, "UserInfo refuses the token: \(message)\(scope)"), isTokenRefused: true)
+        return postpone(unnamed(grant, "UserInfo refuses the token: \(message)\(scope)"))
       }
       // The access token alone may have ended. The next one is asked with.
       _ = accounts[account]?.rejected(generation: token.generation, at: now)
-      postpone(account, nil, isTokenRefused: true)
+      self.postpone(account, nil, replacedAt: uptime)
     case .failure(.misconfigured(let message, let oauth)):
-      postpone(account, providerError(.misconfigured(message: message, oauth), provider: grant.saved.provider))
-    case .failure(let failure) where failure.isOfProvider: postpone(account, unreachable(grant, failure.message))
-    case .failure(let failure): postpone(account, unnamed(grant, failure.message))
+      postpone(providerError(.misconfigured(message: message, oauth), provider: grant.saved.provider))
+    case .failure(let failure) where failure.isOfProvider: postpone(unreachable(grant, failure.message))
+    case .failure(let failure): postpone(unnamed(grant, failure.message))
     }
     accounts.changed(account)
   }
@@ -104,7 +111,7 @@ extension Imports: ImportProofs {
   /// Callers are told so for a while, and the provider is not asked again meanwhile.
   ///
   /// - Parameter error: nil: it may be asked at once.
-  private func postpone(_ account: AccountName, _ error: RPCError?, isTokenRefused: Bool = false) {
+  private func postpone(_ account: AccountName, _ error: RPCError?, replacedAt: Duration?) {
     if failedProofs.count >= Limit.failedProofs { failedProofs = [:] }
     let pause: Duration =
       switch error?.reason {
@@ -112,7 +119,7 @@ extension Imports: ImportProofs {
       case .temporarilyUnavailable: .seconds(5)
       default: .seconds(60)
       }
-    failedProofs[account] = FailedProof(error: error, until: uptime + pause, isTokenRefused: isTokenRefused)
+    failedProofs[account] = FailedProof(error: error, until: uptime + pause, replacedAt: replacedAt)
   }
 
   private func disprove(_ account: AccountName, _ message: String) async {

@@ -65,6 +65,10 @@ final class Imports: Piece {
     }
     let token = Secret(text)
     let isNew = try await adopt(token, account, provider, params)
+    if params.replace_identity == true, accounts[account]?.isUnproven == true {
+      accounts[account]?.identityReplaced()
+      await accounts.saveStanding(of: account, "that an import may be anybody's")
+    }
     do throws(RPCError) {
       _ = try await engine.token(
         of: account, SavedToken.Key(), minimumTTL: nil, for: Asker(caller), until: uptime + Timeouts.standard)
@@ -89,7 +93,10 @@ final class Imports: Piece {
     return accounts.view(grant)
   }
 
-  /// True: there was no such account before.
+  /// Makes the account's grant of the token. One that was imported before is not used a second time: what it was
+  /// exchanged for may be the only refresh token there is.
+  ///
+  /// - Returns: there was no such account before.
   private func adopt(
     _ token: Secret, _ account: AccountName, _ provider: any Provider, _ params: AccountImport.Params
   ) async throws(RPCError) -> Bool {
@@ -109,6 +116,18 @@ final class Imports: Piece {
         throw .invalidParams(
           "account \(account) is there already", hint: "Choose another name, or `grantctl logout \(account)` first.")
       }
+      if old.isUnproven, !isEnded {
+        let isSame = old.saved.sourceFingerprint == token.fingerprint
+        guard old.phase == .idle || isSame && params.replace_identity != true else {
+          throw RPCError(
+            .temporarilyUnavailable, "an import of account \(account) is under way",
+            hint: "Import again in a moment.", retryAfter: 5)
+        }
+        if isSame {
+          failedProofs[account]?.isAskedAgain()
+          return false
+        }
+      }
     }
     guard accounts[account] != nil || accounts.count < Limit.accounts else {
       throw RPCError(.overloaded, "there are \(Limit.accounts) accounts already")
@@ -120,7 +139,7 @@ final class Imports: Piece {
       account: account, provider: provider.name, identity: person, requestedScopes: scopes, grantedScopes: scopes,
       resource: params.resource ?? provider.tokenTraits.resource, refreshToken: token,
       generation: before?.generation ?? 0, createdAt: before?.createdAt ?? now, loggedInAt: now,
-      kind: person == nil ? .imported : .unprovenImport)
+      kind: person == nil ? .imported : .unprovenImport, sourceFingerprint: token.fingerprint)
     do throws(StoreError) {
       try await journal.commit(
         [.putGrant(saved), .removeTokens(account), .removeIntent(account)],

@@ -85,6 +85,13 @@ extension Grant {
   /// The provider named the account's person as the one whose token was imported. Commit ``saved``.
   public mutating func proved() { if isUnproven { saved.kind = .imported } }
 
+  /// The account becomes that of whoever the imported token is of. Commit ``saved``.
+  public mutating func identityReplaced() {
+    guard isUnproven else { return }
+    saved.identity = nil
+    saved.kind = .imported
+  }
+
   /// What was imported is another person's, or nothing says whose it is: the account needs a login. Commit ``saved``.
   public mutating func disproved(_ failure: Failure) {
     guard isUnproven else { return }

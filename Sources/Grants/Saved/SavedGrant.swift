@@ -32,7 +32,8 @@ public struct SavedGrant: Sendable, Equatable {
   public var kind: GrantKind
   /// The private key that the tokens are bound to (RFC 9449), as ``DPoPKey`` writes it; nil: to none.
   public var dpopKey: Secret?
-  /// ``GrantSource/fingerprint`` of a declared account's source; nil: signed in to, or written before this was kept.
+  /// ``GrantSource/fingerprint`` of a declared account's source, ``Secret/fingerprint`` of the refresh token that an
+  /// imported one was made of; nil: signed in to, or written before this was kept.
   public var sourceFingerprint: String?
 
   public init(

@@ -77,11 +77,13 @@ import Testing
     return .plain([OAuthProvider(settings)], rules: rules)
   }
 
-  private func bring(_ rig: Rig, replacing: Bool? = nil, as caller: Caller = signer) async throws -> AccountView {
+  private func bring(
+    _ rig: Rig, _ token: String = "their-r1", replacing: Bool? = nil, as caller: Caller = signer
+  ) async throws -> AccountView {
     try await rig.call(
       AccountImport.self,
       .init(
-        account: "work", provider: "example", refresh_token: SecretText("their-r1"), replace_identity: replacing),
+        account: "work", provider: "example", refresh_token: SecretText(token), replace_identity: replacing),
       as: caller)
   }
 
@@ -108,6 +110,41 @@ import Testing
     _ = try await bring(rig, replacing: true, as: .root)
     #expect(try await rig.token("work").access_token?.isEmpty == false)
     #expect(rig.store.grant("work")?.identity == nil)
+    // Each import was of the same refresh token, which can be used once.
+    #expect(rig.transport.count(.token) == 1)
+  }
+
+  @Test("A refresh token that is imported again while its answer is awaited is sent once, and no other takes its place")
+  func again() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    rig.transport.hold(.token)
+    let imports = (0..<3).map { _ in Task { try await bring(rig).state } }
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    await settle()
+    #expect(await rig.reason { try await bring(rig, "other-r1") } == .temporarilyUnavailable)
+    rig.transport.release(.token)
+    for task in imports { #expect(try await task.value == .ok) }
+    #expect(rig.transport.count(.token) == 1)
+    #expect(rig.store.grant("work")?.kind == .imported)
+  }
+
+  @Test("The refresh token that an import was given in exchange is not lost when the first one is imported again")
+  func rotated() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await bring(rig) } == .temporarilyUnavailable)
+    let rotated = try #require(rig.store.grant("work")?.refreshToken)
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    // By a broker that was started since, too.
+    let second = try await Rig(clock: rig.clock, store: rig.store, configuration: Self.configuration())
+    second.transport.answer(.token, TokenServer.rotating)
+    second.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    for rig in [second, rig] {
+      #expect(try await bring(rig).state == .ok)
+      #expect(rig.store.grant("work")?.refreshToken == rotated)
+    }
+    #expect(rig.transport.count(.token) + second.transport.count(.token) == 1)
   }
 
   @Test("The account's own person: the token is handed out, also after a restart, and only after UserInfo has answered")
@@ -182,6 +219,35 @@ import Testing
     rig.clock.advance(.seconds(61))
     #expect(await rig.reason { try await rig.token("work") } == told)
     #expect(rig.transport.count(.token) == 2)
+  }
+
+  @Test("A token that UserInfo refuses is replaced again after an hour, and not sooner, whatever it answers between")
+  func refusedLater() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.token) { TokenServer.granted($0, lifetime: 86_400) }
+    rig.transport.answer(.userinfo) { _ in HTTPResponse(status: 401) }
+    #expect(await rig.reason { try await bring(rig) } == .loginRequired)
+    rig.clock.advance(.seconds(61))
+    rig.transport.answer(.userinfo) { _ in reply("", status: 503) }
+    #expect(await rig.reason { try await rig.token("work") } != nil)
+    rig.clock.advance(.seconds(61))
+    rig.transport.answer(.userinfo) { _ in HTTPResponse(status: 401) }
+    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(rig.transport.count(.token) == 2)
+    rig.clock.advance(.seconds(3700))
+    let before = rig.transport.count(.token)
+    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(rig.transport.count(.token) == before + 1)
+  }
+
+  @Test("A narrowed token of an import whose own token has ended begins a refresh") func narrowedLater() async throws {
+    let rig = try await ended()
+    rig.transport.answer(.userinfo, TokenServer.failing(.notSent))
+    #expect(await rig.reason { try await bring(rig) } == .temporarilyUnavailable)
+    rig.transport.answer(.userinfo) { _ in reply(#"{"sub":"work"}"#) }
+    rig.clock.advance(.seconds(7200))
+    let params = TokenGet.Params(account: "work", resource: "https://api.example/")
+    #expect(await rig.reason { try await rig.call(TokenGet.self, params) } == nil)
   }
 
   @Test("A request for a narrowed token finds out whose the import is by the login's own token")

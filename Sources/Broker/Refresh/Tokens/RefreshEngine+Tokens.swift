@@ -10,7 +10,7 @@ extension RefreshEngine {
   func token(
     of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
-    let first = accounts[account]?.token(for: key)?.generation
+    let first = accounts[account].flatMap { $0.token(for: $0.isUnproven ? .init() : key)?.generation }
     let asked = now
     let turn = asker.map { "\($0.holder)" } ?? ""
     var hasPaid = false
