@@ -159,6 +159,32 @@ import Testing
     }
   }
 
+  @Test(
+    "A browser that ends its side while its connection waits for a place is answered; one that leaves waits no longer")
+  func halfClosed() async throws {
+    var configuration = CallbackListener.Configuration()
+    configuration.limits.connections = 2
+    configuration.limits.waiting = 8
+    configuration.ipv6 = false
+    let handler = ScriptedHandler(holds: true)
+    try await withListener(configuration, handler: handler) { _, client async throws in
+      try await withThrowingTaskGroup(of: Int.self) { group in
+        for number in 0..<2 { group.addTask { try await client.request("GET", "/callback?n=\(number)").status } }
+        await handler.asked(2)
+        // Were these not forgotten, the place of the next one would be the last that waits, and it would be closed.
+        for _ in 0..<50 { await (try await client.open()).close() }
+        group.addTask {
+          let head = "GET /callback?n=2 HTTP/1.1\r\nHost: 127.0.0.1:\(client.port)\r\n\r\n"
+          return try await client.send(head, endOutput: true).status
+        }
+        for _ in 0..<20 { await Task.yield() }
+        handler.letGo()
+        for try await status in group { #expect(status == 200) }
+      }
+      #expect(handler.urls.count == 3)
+    }
+  }
+
   @Test("Idle connections, silent ones and slow ones, give way to browsers that wait")
   func givingWay() async throws {
     var configuration = CallbackListener.Configuration()

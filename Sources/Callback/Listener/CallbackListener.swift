@@ -121,7 +121,7 @@ public final class CallbackListener: Sendable {
     }
     guard let taken else { return }
     for socket in taken.sockets { try? await socket.close().get() }
-    let grace = try? await loop.submit { taken.connections.value.grace }.get()
+    let grace = try? await loop.submit { taken.connections.value.grace() }.get()
     if let grace, grace > .zero { try? await Task.sleep(for: .nanoseconds(grace.nanoseconds)) }
   }
 

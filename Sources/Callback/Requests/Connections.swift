@@ -32,6 +32,7 @@ final class Connections {
     let channel: any Channel
     let peer: Peer
     let user: BrowserUser
+    let early: EarlyBytes
   }
 
   let context: Context
@@ -58,7 +59,10 @@ final class Connections {
   /// which knows no users, stays empty.
   func receive(_ channel: any Channel) throws {
     let peer = Peer(channel, context.users)
-    waiting.append(Waiting(channel: channel, peer: peer, user: Self.holder(of: peer.knownUser)))
+    let early = EarlyBytes(limit: context.limits.requestLine + context.limits.headers)
+    try channel.pipeline.syncOperations.addHandler(early)
+    waiting.append(Waiting(channel: channel, peer: peer, user: Self.holder(of: peer.knownUser), early: early))
+    channel.closeFuture.assumeIsolated().whenComplete { [self] _ in waiting.removeAll { $0.early === early } }
     if waiting.count > max(2, context.limits.waiting) { dropOne() }
     serve()
   }
@@ -140,6 +144,7 @@ final class Connections {
         open[id] = nil
         serve()
       }
+      try connection.early.replay(on: channel.pipeline.syncOperations)
       try channel.syncOptions?.setOption(.autoRead, value: true)
     } catch {
       channel.close(promise: nil)
@@ -231,13 +236,22 @@ final class Connections {
     return outcome
   }
 
-  /// How long it may take until every connection that was just accepted has said what it wants.
-  var grace: TimeAmount { open.values.map(\.handler.grace).max() ?? .zero }
+  /// How long it may take until every connection that was just accepted has said what it wants. Those that wait are read.
+  func grace() -> TimeAmount {
+    beginAll()
+    return open.values.map(\.handler.grace).max() ?? .zero
+  }
+
+  /// No more will come: those that wait, which have a bound of their own, need no places.
+  private func beginAll() {
+    let all = waiting
+    waiting = []
+    for one in all { begin(one) }
+  }
 
   /// Ends idle connections now, and all others at last after `Limits.stop`.
   func stop() -> EventLoopFuture<Void> {
-    for one in waiting { one.channel.close(promise: nil) }
-    waiting = []
+    beginAll()
     let closed = open.values.map(\.channel.closeFuture)
     let cut = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.stop)) { [self] in
       for one in open.values { one.channel.close(promise: nil) }
