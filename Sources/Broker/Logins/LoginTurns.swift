@@ -7,11 +7,7 @@ struct LoginTurns {
     let holder: Holder
     /// A holder that has not asked again by then has given up. A time since boot.
     var until: Duration
-  }
-
-  private struct Line {
-    var refused: [Refused] = []
-    /// Since when the first one could have started.
+    /// Since when it could have started, as the first one; nil: not yet.
     var since: Duration?
   }
 
@@ -25,19 +21,19 @@ struct LoginTurns {
   static let most = 64
 
   /// By what the logins have in common: their redirect URI.
-  private var lines: [String: Line] = [:]
+  private var lines: [String: [Refused]] = [:]
 
   /// A login could not start.
   ///
   /// - Parameter end: when the login ahead of it ends at the latest.
   mutating func refused(_ holder: Holder, at place: String, end: Duration, now: Duration) {
-    var line = lines[place] ?? Line()
-    line.refused.removeAll { $0.until < now }
+    var line = lines[place] ?? []
+    line.removeAll { $0.until < now }
     let until = end + Self.patience
-    if let index = line.refused.firstIndex(where: { $0.holder == holder }) {
-      line.refused[index].until = until
-    } else if line.refused.count < Self.most {
-      line.refused.append(Refused(holder: holder, until: until))
+    if let index = line.firstIndex(where: { $0.holder == holder }) {
+      line[index].until = until
+    } else if line.count < Self.most {
+      line.append(Refused(holder: holder, until: until))
     }
     lines[place] = line
   }
@@ -45,25 +41,23 @@ struct LoginTurns {
   /// Nothing waits there. Who has to be let in first; nil: the holder may start.
   mutating func first(before holder: Holder, at place: String, now: Duration) -> Holder? {
     guard var line = lines[place] else { return nil }
-    defer { lines[place] = line.refused.isEmpty ? nil : line }
-    line.refused.removeAll { $0.until < now }
-    while let first = line.refused.first {
+    defer { lines[place] = line.isEmpty ? nil : line }
+    line.removeAll { $0.until < now }
+    while let first = line.first {
       if first.holder == holder { return nil }
-      let since = line.since ?? now
+      let since = first.since ?? now
       if now - since < Self.reservation {
-        line.since = since
+        line[0].since = since
         return first.holder
       }
       // It did not come.
-      line.refused.removeFirst()
-      line.since = nil
+      line.removeFirst()
     }
     return nil
   }
 
   mutating func started(_ holder: Holder, at place: String) {
-    lines[place]?.refused.removeAll { $0.holder == holder }
-    lines[place]?.since = nil
-    if lines[place]?.refused.isEmpty == true { lines[place] = nil }
+    lines[place]?.removeAll { $0.holder == holder }
+    if lines[place]?.isEmpty == true { lines[place] = nil }
   }
 }

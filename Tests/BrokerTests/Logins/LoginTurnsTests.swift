@@ -26,6 +26,16 @@ import Testing
     #expect(turns.first(before: .user(2), at: place, now: .seconds(30)) == nil, "it did not come")
   }
 
+  @Test("Who comes to the front as the one ahead gives up has a whole turn") func wholeTurn() {
+    var turns = LoginTurns()
+    turns.refused(.user(2), at: place, end: .zero, now: .zero)
+    turns.refused(.user(3), at: place, end: .seconds(600), now: .zero)
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(55)) == .user(2))
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(61)) == .user(3))
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(70)) == .user(3))
+    #expect(turns.first(before: .user(1), at: place, now: .seconds(71)) == nil)
+  }
+
   @Test("A refused holder keeps its turn as long as the login ahead may last, and a minute more")
   func patience() {
     var turns = LoginTurns()
