@@ -13,6 +13,7 @@ struct RedirectCheck {
   func check(report: inout Report) {
     if let origin = settings.callback.publicOrigin { checkPublic(origin, report: &report) }
     checkSystems(report: &report)
+    checkLinks(report: &report)
     guard !settings.callback.enabled else { return }
     for provider in settings.providers {
       let place = place(provider.name)

@@ -187,4 +187,21 @@ struct CombinationTests {
         "grantd.toml:1: [provider.work] has backchannel_logout, and [callback] is off: no logout reaches the broker"
       ])
   }
+
+  @Test("A redirect URI where the broker's own sign-in addresses are is refused")
+  func belowLinks() throws {
+    for (uri, isRefused) in [("http://127.0.0.1:8400/go/x", true), ("http://127.0.0.1:8400/gone", false)] {
+      let fixture = try Fixture()
+      let text = Fixture.provider + "redirect_uri = \"\(uri)\"\n[callback]\nport = 8400\n"
+      guard isRefused else {
+        _ = try fixture.load(text)
+        continue
+      }
+      #expect {
+        try fixture.load(text)
+      } throws: {
+        "\($0)".contains("the redirect URI of [provider.work] is below /go/")
+      }
+    }
+  }
 }
