@@ -29,6 +29,13 @@ struct PlainTokenGetTests {
     #expect(found.minTTL == minTTL)
   }
 
+  @Test("a list of scopes has a bound, spaces included", arguments: [(2000, true), (2100, false)])
+  func longScopes(spaces: Int, isPlain: Bool) {
+    let scopes = "[" + String(repeating: " ", count: spaces) + "\"mail\"]"
+    let line = #"{"jsonrpc":"2.0","id":1,"method":"token.get","params":{"account":"a","scopes":\#(scopes)}}"#
+    #expect((scan(Array(line.utf8)) != nil) == isPlain)
+  }
+
   @Test(
     "anything else takes the full road",
     arguments: [

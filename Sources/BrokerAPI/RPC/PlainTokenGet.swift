@@ -18,6 +18,8 @@ public struct PlainTokenGet: Sendable, Equatable {
   /// So that neither an `Int64` nor a floating-point number can lose a digit.
   static let maximumDigits = 15
   static let maximumScopes = 32
+  /// Of the array as it is written.
+  static let maximumScopeBytes = 2048
 
   /// One pass, without allocation. The line may end with its newline.
   public static func scan(_ line: UnsafeRawBufferPointer) -> PlainTokenGet? {
@@ -212,6 +214,8 @@ private struct Scanner {
       count += 1
       skipSpace()
     }
+    // What is kept to be compared has a bound, whatever its spaces.
+    guard index - start <= PlainTokenGet.maximumScopeBytes else { return false }
     scopes = start..<index
     return true
   }
