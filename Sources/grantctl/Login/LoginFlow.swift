@@ -49,7 +49,8 @@ struct LoginFlow: Sendable {
 
   /// Where another user's login has to end first, it waits for its turn as long as a person watches.
   private func start(_ params: LoginStart.Params) async throws(Failure) -> LoginStart.Result {
-    let end = shell.now + Self.unlisted
+    let longest = Double(Self.unlisted)
+    let end = shell.now + Int64(min(shell.settings.timeout ?? longest, longest).rounded(.up))
     var isTold = false
     while true {
       do throws(Failure) {
@@ -60,7 +61,7 @@ struct LoginFlow: Sendable {
         else { throw error }
         if !isTold { terminal.note(SafeText.line("\(error.message). Waiting for it; Ctrl-C ends this.")) }
         isTold = true
-        try? await Task.sleep(for: .seconds(min(max(pause, 1), 30)))
+        try? await Task.sleep(for: .seconds(min(max(pause, 1), 30, Double(max(end - shell.now, 1)))))
       }
     }
   }

@@ -60,6 +60,20 @@ import Testing
     }
   }
 
+  @Test("another user's login is waited for no longer than --timeout says") func waitsForItsTurn() async throws {
+    let error = RPCError(.loginInProgress, "a login of another user is under way", hint: "Wait.", retryAfter: 1)
+    try await ScriptedBroker.with(["login.start": refuse(error)]) { broker, _ async throws in
+      let (recorder, seconds) = (Recorder(), Counter())
+      let status = try await broker.run(["login", "google", "--timeout", "2"], recorder) {
+        $0.canAsk = true
+        $0.now = { Recorder.now + Int64(seconds.next()) }
+      }
+      #expect(status == .failure)
+      #expect(recorder.err.contains("Waiting for it"))
+      #expect(broker.methods.count <= 2)
+    }
+  }
+
   @Test("the browser opens with the address as an argument, and pending is asked again")
   func theBrowserOpensWithTheAddressAs() async throws {
     let rounds = Counter()
