@@ -149,9 +149,9 @@ extension AuthorizedCalls {
     let info = await answer(.userinfo, account, until: deadline) { token, saved, target in
       target.provider.userInfo(of: saved, token: token, metadata: target.metadata)
     }
-    if let info {
-      if case .failure(.tokenRefused) = info, !isForUserInfo(account) { return nil }
-      return Self.isAlive(info)
+    if let info, let told = Self.isAlive(info) {
+      // Without its scope UserInfo refuses a good token too.
+      guard !told, !isForUserInfo(account) else { return told }
     }
     guard let name = accounts[account]?.saved.provider, providers[name]?.provider.logoutTraits.listsSessions == true
     else { return nil }

@@ -185,6 +185,21 @@ import Testing
     }
   }
 
+  @Test("Where UserInfo says nothing of the token, the list of sessions is asked") func asksSessions() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", refreshes: false)
+    let rules = [Rule(name: "r", uid: 1001, gid: nil, accounts: ["*"], access: [.use])]
+    let settings = ProviderSettings.plain { $0.endpoints.userinfo = "https://id.example/userinfo" }
+    let rig = try await Rig(
+      store: store, configuration: .plain([SteppedProvider(settings: settings)], rules: rules))
+    rig.transport.answer(.userinfo) { _ in HTTPResponse(status: 503) }
+    rig.transport.answer(.resource) { _ in HTTPResponse(status: 401) }
+    _ = try await token(rig, Self.attacker)
+    #expect(await rig.reason { try await report(rig, 1, Self.attacker) } == .loginRequired)
+    #expect(rig.transport.count(.resource) == 1)
+    #expect(await rig.reason { try await token(rig, .root) } == .loginRequired)
+  }
+
   @Test("account.refresh refuses nothing: the old token is served until the new one is there, and whenever none comes")
   func refresh() async throws {
     let rig = try await rig()
