@@ -222,7 +222,7 @@ final class Journal: Piece {
   /// Many at a time: the store writes what comes together in one transaction.
   private func saveAll() async -> Bool {
     while hasUnsaved {
-      let areSaved = await inGroups(Array(unsaved.waiting.keys), of: Limit.savedAtOnce) { [self] account in
+      let areSaved = await inGroups(unsaved.waiting.keys.sorted(), of: Limit.savedAtOnce) { [self] account in
         await lock(account)
         defer { unlock(account) }
         return await saveWhole(account)

@@ -62,6 +62,7 @@ extension ConnectionHandler {
         }
       case .tooLong:
         hasAsked = true
+        isLate = false
         pace?.spend(lines: 1, bytes: limits.line)
         // It cannot be told whether it was JSON.
         isRefusingInput = isRefusingInput || isFirst
@@ -129,6 +130,7 @@ extension ConnectionHandler {
       let scopes = plain.scopes.map { UnsafeRawBufferPointer(rebasing: line[$0]) }
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL, scopes: scopes) {
         isFirst = false
+        isLate = false
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
         return .request
       }
