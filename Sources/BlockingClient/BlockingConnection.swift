@@ -46,15 +46,21 @@ public final class BlockingConnection {
   public func call(
     method: String, params: JSON? = nil, within limit: Duration? = nil
   ) throws(SocketClientError) -> JSON {
+    try reply(to: send(method: method, params: params), within: limit)
+  }
+
+  /// Sends a request; its id, for ``reply(to:within:)``.
+  public func send(method: String, params: JSON? = nil) throws(SocketClientError) -> Int64 {
     let id = nextID
     nextID += 1
     guard socket.send(OutgoingCall(method: method, params: params, id: .number("\(id)")).line()) else {
       throw errno == EAGAIN ? .timedOut : .disconnected
     }
-    return try reply(to: id, within: limit)
+    return id
   }
 
-  /// The answer to the request of that id; notifications and answers to others are skipped.
+  /// The answer to the request of that id; notifications and answers to others are skipped. Where it did not come within
+  /// the limit it can be awaited again.
   public func reply(to id: Int64, within limit: Duration? = nil) throws(SocketClientError) -> JSON {
     var left = limit
     while true {

@@ -14,13 +14,15 @@ enum Front {
   private static let longestAnswer = 64 * 1024
 
   static func run() -> Never {
-    // Tokens are in its memory for a while. No limit that the caller could lift again.
-    var none = rlimit(rlim_cur: 0, rlim_max: 0)
-    _ = setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
     // Else the socket would be what a standard stream that is closed should have been.
     guard fcntl(0, F_GETFD) >= 0, fcntl(1, F_GETFD) >= 0, fcntl(2, F_GETFD) >= 0,
-      let request = TokenArguments(Array(CommandLine.arguments.dropFirst())), let choice = choice(request.wish),
-      let socket = ask(request, choice)
+      let request = TokenArguments(Array(CommandLine.arguments.dropFirst())), let choice = choice(request.wish)
+    else { FullProgram.run(leaving: nil) }
+    // Tokens are in its memory for a while. No limit that the caller could lift again; a program that `exec` starts has
+    // its own.
+    var none = rlimit(rlim_cur: 0, rlim_max: 0)
+    _ = setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
+    guard let socket = ask(request, choice)
     else { FullProgram.run(leaving: nil) }
     guard let line = socket.peekLine(atMost: longestAnswer, within: patience), let answer = TokenAnswer(line),
       Output.write(answer.text(isHeader: request.isHeader))

@@ -110,6 +110,7 @@ class Stage:
         for name in ("git-credential-grantd", "docker-credential-grantd", "cargo-credential-grantd",
                      "terraform-credentials-grantd", "grantctl"):
             (self.bin / name).symlink_to(programs / "grantctl")
+        (self.bin / "grantctl-front").symlink_to(programs / "grantctl-front")
         (self.keyring / "keyring").symlink_to(programs / "grantctl")
         self.mapping = self.home / ".config" / "grantd" / "helper.toml"
         self.mapping.parent.mkdir(parents=True)

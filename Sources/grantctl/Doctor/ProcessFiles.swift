@@ -116,8 +116,7 @@ enum ProcessFiles {
   }
 
   static func removeFolder(_ path: String) -> String? {
-    do { try FileManager.default.removeItem(atPath: path) } catch { return reason(error) }
-    return nil
+    rmdir(path) == 0 ? nil : Reason.ofKernel.words
   }
 
   /// In the kernel's words, where it said no.

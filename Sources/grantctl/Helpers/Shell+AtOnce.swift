@@ -13,10 +13,10 @@ extension Shell {
     _ method: Method.Type, _ params: Method.Params
   ) async throws(Failure) -> Answer<Method> {
     do throws(SocketClientError) {
-      return Answer(json: try callAtOnce(Method.name, JSON(encoding: params)))
+      return Answer(json: try await callAtOnce(method, params))
     } catch {
       switch error {
-      case .disconnected, .timedOut: break
+      case .disconnected: break
       case .rpc(let error) where error.reason == .shuttingDown: break
       case .notRunning: throw choice.notRunning
       default: throw Failure(error)
@@ -25,11 +25,23 @@ extension Shell {
     return try await ask(method, params)
   }
 
-  private func callAtOnce(_ method: String, _ params: JSON) throws(SocketClientError) -> JSON {
+  private func callAtOnce<Method: RPCMethod>(
+    _ method: Method.Type, _ params: Method.Params
+  ) async throws(SocketClientError) -> JSON {
     let choice = choice
+    let params = (typed: params, json: JSON(encoding: params))
     let connection = try BlockingConnection.connect(path: choice.path, within: Self.connecting) { uid in
       choice.isNamed || ServerOwner.isExpected(uid, at: choice.path)
     }
-    return try connection.call(method: method, params: params, within: Self.quiet)
+    let id = try connection.send(method: Method.name, params: params.json)
+    do throws(SocketClientError) {
+      return try connection.reply(to: id, within: Self.quiet)
+    } catch {
+      guard error == .timedOut else { throw error }
+    }
+    // Asked again, a person would have two requests to allow.
+    let notice = noticeOfConfirmation(Method.name, of: params.typed)
+    defer { notice?.cancel() }
+    return try await answer(on: connection, to: id, limit(of: Method.name, params.json)).get()
   }
 }

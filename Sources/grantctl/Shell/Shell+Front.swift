@@ -5,22 +5,26 @@ import Foundation
 
 /// What the front of grantctl began (docs/decisions/0050-front-of-grantctl.md).
 extension Shell {
-  /// The answer to the request that the front sent, on a thread of its own: the wait blocks it.
+  /// The answer to the request that the front sent.
   func answer(on left: Int32, _ limit: Duration) async throws(Failure) -> JSON {
-    let answer = await withCheckedContinuation {
-      (waiter: CheckedContinuation<Result<JSON, SocketClientError>, Never>) in
-      Thread.detachNewThread {
-        let connection = BlockingConnection(descriptor: left)
-        waiter.resume(
-          returning: Result { () throws(SocketClientError) in
-            try connection.reply(to: LeftConnection.requestID, within: limit)
-          })
-      }
-    }
     do throws(SocketClientError) {
-      return try answer.get()
+      return try await answer(on: BlockingConnection(descriptor: left), to: LeftConnection.requestID, limit).get()
     } catch {
       throw Failure(error)
+    }
+  }
+
+  /// The answer to a request that was sent, on a thread of its own.
+  func answer(
+    on connection: BlockingConnection, to id: Int64, _ limit: Duration
+  ) async -> Result<JSON, SocketClientError> {
+    // The caller waits until that thread has done with it.
+    nonisolated(unsafe) let connection = connection
+    return await withCheckedContinuation { waiter in
+      Thread.detachNewThread {
+        waiter.resume(
+          returning: Result { () throws(SocketClientError) in try connection.reply(to: id, within: limit) })
+      }
     }
   }
 }

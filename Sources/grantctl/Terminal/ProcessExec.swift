@@ -41,10 +41,18 @@ enum ProcessExec {
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)
     CoreDumps.restore()
-    let arguments = start.arguments.map { strdup($0) } + [nil]
-    let environment = start.environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
-    execve(start.path, arguments, environment)
+    for (name, value) in start.variables { setenv(name, value, 1) }
+    execv(start.path, (ownWords(start.arguments) ?? start.arguments.map { strdup($0) }) + [nil])
     return words(errno)
+  }
+
+  /// The last words of this process's command line, where they are these: as strings they lose what is not UTF-8.
+  private static func ownWords(_ arguments: [String]) -> [UnsafeMutablePointer<CChar>?]? {
+    let count = Int(CommandLine.argc)
+    guard arguments.count <= count else { return nil }
+    let words = (count - arguments.count..<count).map { CommandLine.unsafeArgv[$0] }
+    let isSame = zip(words, arguments).allSatisfy { $0.map { String(cString: $0) } == $1 }
+    return isSame ? words : nil
   }
 
   /// A folder for its owner alone.
@@ -102,6 +110,13 @@ enum ProcessExec {
     defer { (arguments + variables).forEach { free($0) } }
     var pid = pid_t()
     return posix_spawn(&pid, command[0], &actions, &attributes, arguments, variables) == 0 ? pid : nil
+  }
+
+  /// Whether this is a process that ``startKeeper(_:)`` started.
+  static func isKeeper() -> Bool {
+    // What the kernel says of a pidfd (pidfd_open(2)).
+    let about = try? String(contentsOfFile: "/proc/self/fdinfo/\(watched)", encoding: .utf8)
+    return about?.split(separator: "\n").contains { $0.hasPrefix("Pid:") } ?? false
   }
 
   /// Whether the program ends within so many seconds.

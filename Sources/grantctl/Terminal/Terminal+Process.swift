@@ -18,7 +18,7 @@ extension Terminal {
         exists: { access($0, F_OK) == 0 }),
       programs: TerminalPrograms(
         launch: launch, become: ProcessExec.become, startKeeper: ProcessExec.startKeeper,
-        watch: ProcessExec.programEnds,
+        isKeeper: ProcessExec.isKeeper, watch: ProcessExec.programEnds,
         find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }),
       environment: environment, uid: getuid(), now: { Int64(Date().timeIntervalSince1970) },
       lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,

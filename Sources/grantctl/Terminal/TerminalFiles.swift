@@ -29,7 +29,7 @@ struct TerminalFiles: Sendable {
   var remove: @Sendable (String) -> String? = { _ in "there are no files here" }
   /// A new folder for its owner alone.
   var privateFolder: @Sendable () -> String? = { nil }
-  /// Why not, where it cannot be removed with what is in it.
+  /// Why not, where it cannot be removed. Only one that is empty can be.
   var removeFolder: @Sendable (String) -> String? = { _ in nil }
   var exists: @Sendable (String) -> Bool = { _ in false }
 }

@@ -55,16 +55,16 @@ struct ExecCommand: BrokerCommand {
       shell.terminal.note("grantctl: there is no program \(SafeText.line(program[0]))")
       throw .reported(.noProgram)
     }
-    var start = ProgramStart(path: path, arguments: program, environment: shell.terminal.environment)
+    var start = ProgramStart(path: path, arguments: program)
     if let file {
       let kept = try await TokenFile.make(of: named.account, scopes: scope, in: shell)
-      start.environment[file] = kept
+      start.variables[file] = kept
     } else {
       let text = try await Self.token(named.account, scope, shell)
       if let fd {
         start.descriptor = .init(number: fd, content: Array(text.utf8))
       } else {
-        start.environment[env ?? "ACCESS_TOKEN"] = text
+        start.variables[env ?? "ACCESS_TOKEN"] = text
       }
     }
     let reason = shell.terminal.programs.become(start)
@@ -93,6 +93,7 @@ struct ProgramStart: Sendable, Equatable {
   var path: String
   /// The first is the program's own name.
   var arguments: [String]
-  var environment: [String: String]
+  /// What it has in its environment beside what this one has.
+  var variables: [String: String] = [:]
   var descriptor: Descriptor?
 }

@@ -18,10 +18,16 @@ enum TokenFile {
     var words = [KeepTokenCommand.configuration.commandName ?? "", account, path] + shell.settings.wish.arguments
     for scope in scopes { words += ["--scope", scope] }
     guard shell.terminal.programs.startKeeper([shell.terminal.ownPath] + words) else {
-      _ = shell.terminal.files.removeFolder(folder)
+      remove(path, shell.terminal.files)
       throw Failure(.failure, "no process could be started that keeps \(path) fresh")
     }
     return path
+  }
+
+  /// With its folder.
+  static func remove(_ path: String, _ files: TerminalFiles) {
+    _ = files.remove(path)
+    _ = files.removeFolder(ProcessFiles.split(path).folder)
   }
 }
 
@@ -43,6 +49,9 @@ struct KeepTokenCommand: BrokerCommand {
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
+    guard shell.terminal.programs.isKeeper() else {
+      throw Failure(.usage, "`grantctl exec --file` starts this, and nobody else")
+    }
     var written: String?
     var wait = Self.shortest
     while !shell.terminal.programs.watch(wait) {
@@ -57,10 +66,10 @@ struct KeepTokenCommand: BrokerCommand {
         wait = Self.wait(until: result.expires_at, now: shell.now)
       } catch {
         // The program meets the end of the token by itself, and its server says so.
-        wait = Self.shortest
+        wait = min(Self.longest, wait * 2)
       }
     }
-    _ = shell.terminal.files.removeFolder(ProcessFiles.split(path).folder)
+    TokenFile.remove(path, shell.terminal.files)
   }
 
   static func wait(until end: Int64?, now: Int64) -> Int64 {

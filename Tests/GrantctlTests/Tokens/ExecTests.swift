@@ -32,7 +32,7 @@ import Testing
       #expect(status == .programNotStarted)
       #expect(start?.path == "/usr/bin/gh")
       #expect(start?.arguments == ["gh", "--json", "-x"])
-      #expect(start?.environment[name] == "T" && start?.environment["A"] == "b")
+      #expect(start?.variables == [name: "T"])
       #expect(start?.descriptor == nil)
     }
   }
@@ -40,7 +40,7 @@ import Testing
   @Test("the token is at the descriptor, and not in the environment") func descriptor() async throws {
     let (_, start) = try await Self.run(["work", "--fd", "7", "--", "a"])
     #expect(start?.descriptor == .init(number: 7, content: [0x54]))
-    #expect(start?.environment.values.contains("T") == false)
+    #expect(start?.variables == [:])
   }
 
   @Test("the file is written, and a process keeps it") func file() async throws {
@@ -53,7 +53,7 @@ import Testing
         return true
       }
     }
-    #expect(start?.environment["F"] == "/run/x/token" && start?.environment["ACCESS_TOKEN"] == nil)
+    #expect(start?.variables == ["F": "/run/x/token"])
     #expect(kept.withLock { $0 } == [["/usr/bin/grantctl", "keep-token", "work", "/run/x/token", "--scope", "a"]])
   }
 
@@ -94,20 +94,52 @@ import Testing
     ]) { broker, _ async throws in
       let rounds = Counter()
       let status = try await broker.run(["keep-token", "work", "/r/x/token"], Recorder()) { terminal in
+        terminal.programs.isKeeper = { true }
         terminal.programs.watch = { _ in rounds.next() > 4 }
         terminal.files.save = { _, bytes, _ in
           written.withLock { $0.append(String(decoding: bytes, as: UTF8.self)) }
           return nil
         }
-        terminal.files.removeFolder = { path in
+        let remove: @Sendable (String) -> String? = { path in
           removed.withLock { $0.append(path) }
           return nil
         }
+        (terminal.files.remove, terminal.files.removeFolder) = (remove, remove)
       }
       #expect(status == .success)
     }
     #expect(written.withLock { $0 } == ["A", "B"])
-    #expect(removed.withLock { $0 } == ["/r/x"])
+    #expect(removed.withLock { $0 } == ["/r/x/token", "/r/x"])
+  }
+
+  @Test("a keeper that a person starts does nothing") func keeperByHand() async throws {
+    try await ScriptedBroker.with(["token.get": answer(HelperTests.token)]) { broker, _ async throws in
+      let recorder = Recorder()
+      let status = try await broker.run(["keep-token", "work", "/home/ada/notes"], recorder) { terminal in
+        let remove: @Sendable (String) -> String? = { path in
+          Issue.record("\(path) is removed")
+          return nil
+        }
+        (terminal.files.remove, terminal.files.removeFolder) = (remove, remove)
+      }
+      #expect(status == .usage && broker.methods.isEmpty)
+    }
+  }
+
+  @Test("a keeper whose broker is away looks less and less often, up to once a minute") func keeperAlone() async throws
+  {
+    let waits = Mutex<[Int64]>([])
+    let refusal = RPCError(.temporarilyUnavailable, "no", hint: "Wait.")
+    try await ScriptedBroker.with(["token.get": refuse(refusal)]) { broker, _ async throws in
+      _ = try await broker.run(["keep-token", "work", "/r/x/token"], Recorder()) { terminal in
+        terminal.programs.isKeeper = { true }
+        terminal.programs.watch = { seconds in
+          waits.withLock { $0.append(seconds) }
+          return waits.withLock { $0.count } > 7
+        }
+      }
+    }
+    #expect(waits.withLock { $0 } == [2, 4, 8, 16, 32, 60, 60, 60])
   }
 
   @Test("sasl prints the response for the account's person, or for the user that is named") func sasl() async throws {

@@ -42,6 +42,34 @@ def status(stage):
     must(limits == inside, f"limits and signals are {inside!r}, not {limits!r}")
 
 
+@case("exec.front")
+def by_front(stage):
+    front = stage.bin / "grantctl-front"
+    limits = stage.run("sh", "-c", "ulimit -Hc; ulimit -c").ok().out
+    inside = stage.run(front, "exec", stage.account, "--", "sh", "-c", "ulimit -Hc; ulimit -c").ok().out
+    must(limits == inside, f"limits are {inside!r}, not {limits!r}")
+
+
+@case("exec.bytes")
+def bytes_of_others(stage):
+    # Latin-1, in an argument and in a variable.
+    odd = b"\xe9\xff"
+    environment = {name.encode(): value.encode() for name, value in stage.environment().items()} | {b"ODD": odd}
+    command = [stage.bin / "grantctl", "exec", stage.account, "--", "sh", "-c", 'printf "%s %s" "$1" "$ODD"', "sh", odd]
+    out = subprocess.run(command, env=environment, stdout=subprocess.PIPE, timeout=WAIT_SECONDS, check=True).stdout
+    must(out == odd + b" " + odd, f"the program has {out!r}")
+
+
+@case("exec.keeper")
+def keeper_by_hand(stage):
+    folder = stage.home / "kept"
+    (folder / "deeper").mkdir(parents=True)
+    (folder / "deeper" / "file").write_text("x")
+    run = stage.run(stage.bin / "grantctl", "keep-token", stage.account, folder / "deeper")
+    must(run.status == 64, f"status {run.status}")
+    must((folder / "deeper" / "file").exists(), "a folder is removed")
+
+
 @case("exec.signal")
 def forwarded(stage):
     process = subprocess.Popen(
