@@ -55,7 +55,7 @@ public struct Mapping: Sendable, Equatable {
       let accounts = Self.unique(candidates.map(\.account))
       guard accounts.count == 1 else { return .ambiguous(accounts) }
       let entry = candidates[0]
-      return place.isReadable && !entry.allowsInsecureHTTP ? .insecure(entry) : .entry(entry)
+      return request.isReadable && !entry.allowsInsecureHTTP ? .insecure(entry) : .entry(entry)
     }
     return .nobody
   }
