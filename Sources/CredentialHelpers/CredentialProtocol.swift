@@ -7,6 +7,8 @@ public protocol CredentialProtocol: Sendable {
   static var programs: [String] { get }
   /// Whether a host without an entry of the mapping may be found by the issuer of the broker's providers.
   static var findsIssuers: Bool { get }
+  /// Whether the user wrote each argument: the calling program adds none.
+  static var isWhollyConfigured: Bool { get }
 
   /// What comes before the input: a protocol in which the helper speaks first.
   static func greeting(_ invocation: Invocation) -> [UInt8]
@@ -25,6 +27,7 @@ public protocol CredentialProtocol: Sendable {
 extension CredentialProtocol {
   public static var programs: [String] { [] }
   public static var findsIssuers: Bool { true }
+  public static var isWhollyConfigured: Bool { false }
   public static func greeting(_ invocation: Invocation) -> [UInt8] { [] }
   public static func notFound(_ invocation: Invocation) -> Reply { Reply(status: 1) }
   public static func refusal(_ problem: Problem, _ invocation: Invocation) -> Reply {
@@ -94,12 +97,18 @@ public struct TokenRequest: Sendable, Equatable {
   public var username: String?
   /// The account that the program's configuration names; without one the mapping does.
   public var account: String?
+  /// The place has no scheme, and the program has http in mind as well as https.
+  public var mayBeHTTP: Bool
 
-  public init(place: Place?, username: String? = nil, account: String? = nil) {
+  public init(place: Place?, username: String? = nil, account: String? = nil, mayBeHTTP: Bool = false) {
     self.place = place
     self.username = username
     self.account = account
+    self.mayBeHTTP = mayBeHTTP
   }
+
+  /// Whether the token could be read on the way.
+  public var isReadable: Bool { place.map { $0.isReadable || (mayBeHTTP && !$0.host.isLoopback) } ?? false }
 }
 
 /// A token, and what the mapping says of its use.

@@ -10,11 +10,38 @@ import Testing
     arguments: [
       (["get", index, "ada"], index, "ada"), (["--mode=creds", "--output=json", "get", index], index, nil),
       (["--mode=creds", "--output=json", "get", index, "ada"], index, "ada"),
-      (["get", index, "--mode", "creds"], index, nil), (["get", "h:8443", "ada"], "h:8443", "ada"),
+      (["get", index, "--mode", "creds"], index, nil),
       (["get", "https://h:8443", ""], "https://h:8443", nil),
     ] as [([String], String, String?)])
   func eachForm(arguments: [String], place: String, username: String?) throws {
     #expect(try request(Keyring.self, arguments, "") == token(place, username: username))
+  }
+
+  @Test(
+    "an address without a scheme may be one of http, unless it stays on the machine",
+    arguments: [
+      ("pypi.example.com", true), ("pypi.example.com:443", true), ("pypi.example.com:8443/simple/", true),
+      (index, false), ("http://pypi.example.com", true), ("localhost:8080", false), ("127.0.0.1", false),
+      ("https://pypi.example.com", false),
+    ])
+  func schemeless(address: String, isReadable: Bool) throws {
+    guard case .token(let asked) = try request(Keyring.self, ["get", address, "ada"], "") else {
+      Issue.record("no token is asked for")
+      return
+    }
+    #expect(asked.isReadable == isReadable && asked.place == Place(address))
+  }
+
+  @Test(
+    "the token goes to a host without a scheme where the mapping allows http",
+    arguments: [("", "insecure"), ("allow_insecure_http = true", "entry")])
+  func schemelessMapping(line: String, choice: String) throws {
+    let text = "[[host]]\nname = \"pypi.example.com\"\naccount = \"work\"\n\(line)\n"
+    let mapping = Mapping(files: [try MappingFile.parse(text)])
+    guard case .token(let asked) = try request(Keyring.self, ["get", "pypi.example.com", "ada"], "") else { return }
+    #expect("\(mapping.choose(asked, for: "keyring"))".hasPrefix(choice))
+    // Registries are asked over https, and have no scheme in their names.
+    #expect("\(mapping.choose(TokenRequest(place: Place("pypi.example.com")), for: "docker"))".hasPrefix("entry"))
   }
 
   @Test(

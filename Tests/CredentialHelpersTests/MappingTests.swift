@@ -53,6 +53,13 @@ import Testing
       ("https://git.example.com", "work"), ("https://GIT.example.com.:443/x", "work"),
       ("https://git.example.com/team/x.git", "team"), ("https://git.example.com/teams", "work"),
       ("https://git.example.com/team/../other", "work"), ("https://git.example.com/team/%2e%2e/other", "work"),
+      ("https://git.example.com/team/.%2E/other", "work"), ("https://git.example.com/team/%2e/x", "work"),
+      ("https://git.example.com/team/./x", "work"), ("https://git.example.com/team/..;a/other", "work"),
+      ("https://git.example.com/team/a%2f..%2f..%2fother", "work"), ("https://git.example.com/team/a%2Fb", "work"),
+      ("https://git.example.com/team/..%5cother", "work"), ("https://git.example.com/team/a%5Cb", "work"),
+      ("https://git.example.com/team/a%20b/..c", "team"), ("https://git.example.com/team/", "team"),
+      ("https://git.example.com/team/\u{301}x/../../other", "work"),
+      ("https://git.example.com/x/../\u{301}team/x", "work"), ("https://git.example.com/team\u{301}/x", "work"),
       ("https://a.b.example.com", "wild"), ("https://example.com", "nobody"), ("https://badexample.com", "nobody"),
       ("https://git.example.com:8443", "nobody"), ("registry.example.com:5000", "images"),
       ("https://registry.example.com", "wild"), ("https://two.example.net", "ambiguous: ada bob"),
@@ -63,6 +70,15 @@ import Testing
   func theMostSpecificEntryIsTaken(address: String, chosen: String) throws {
     let request = TokenRequest(place: Place(address))
     #expect(Self.described(try Self.mapping().choose(request, for: "git")) == chosen)
+  }
+
+  @Test("paths are compared by bytes, and git's may have what no address has") func bytes() throws {
+    let text = "[[host]]\nname = \"h\"\naccount = \"a\"\npath = \"/\u{E9}\"\n"
+    let mapping = Mapping(files: [try MappingFile.parse(text)])
+    for (path, chosen) in [("/\u{E9}/x", "a"), ("/e\u{301}/x", "nobody"), ("/\u{E9}/..\\x", "nobody")] {
+      let place = Place(scheme: "https", host: try #require(HostName("h")), path: path)
+      #expect(Self.described(mapping.choose(TokenRequest(place: place), for: "git")) == chosen, "\(path)")
+    }
   }
 
   @Test("an entry for other helpers is not taken") func helpers() throws {

@@ -52,6 +52,23 @@ import Testing
   }
 
   @Test(
+    "a combining character hides no delimiter",
+    arguments: [
+      ("https://evil.example/\u{321}@good.example", "evil.example"),
+      ("https://evil.example?\u{301}@good.example/", "evil.example"),
+      ("https://evil.example#\u{301}@good.example/", "evil.example"),
+      ("evil.example/\u{321}@good.example", "evil.example"),
+      ("https://evil.example:443/\u{200D}@good.example/", "evil.example"),
+      // Behind `@` the host follows, and this is none.
+      ("https://good.example@\u{301}evil.example/", "xn--evil-uvc.example"),
+      ("https://good.example:\u{301}@evil.example/", "evil.example"), ("https:/\u{301}/good.example/", "https"),
+      ("https://good.example:\u{301}443/", nil), ("https://[\u{301}::1]/", nil), ("https://[::1]\u{301}:443/", nil),
+    ] as [(String, String?)])
+  func combining(text: String, host: String?) {
+    #expect(Place(text)?.host.description == host)
+  }
+
+  @Test(
     "what names no server is no address",
     arguments: [
       "", "https://", "https:///p", "https://h:0/", "https://h:65536/", "https://h:x/", "1a://h/", "https://a b/",

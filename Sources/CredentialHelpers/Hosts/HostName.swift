@@ -9,15 +9,16 @@ public struct HostName: Sendable, Hashable, CustomStringConvertible {
   /// Nil where the text is no host name and no IP address. An IPv6 address may be in brackets.
   public init?(_ text: String) {
     guard !text.isEmpty, text.utf8.count <= 4 * Self.longestName else { return nil }
-    if text.contains(":") || text.hasPrefix("[") {
+    if text.utf8.contains(UInt8(ascii: ":")) || text.utf8.first == UInt8(ascii: "[") {
       guard let address = Self.address6(text) else { return nil }
       description = address
       return
     }
-    let name = text.hasSuffix(".") ? text.dropLast() : text[...]
+    let dot = UInt8(ascii: ".")
+    let name = text.utf8.last == dot ? text.utf8.dropLast() : text.utf8[...]
     var labels: [String] = []
-    for label in name.split(separator: ".", omittingEmptySubsequences: false) {
-      guard let label = Self.label(String(label)) else { return nil }
+    for label in name.split(separator: dot, omittingEmptySubsequences: false) {
+      guard let label = Self.label(String(Substring(label))) else { return nil }
       labels.append(label)
     }
     let joined = labels.joined(separator: ".")

@@ -18,46 +18,53 @@ public struct Place: Sendable, Equatable {
     self.username = username
   }
 
+  private static let (slash, question, hash) = (UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#"))
+  private static let (at, colon) = (UInt8(ascii: "@"), UInt8(ascii: ":"))
+
   /// Nil where the text names no host (RFC 3986 §3). Queries and fragments are left out.
+  ///
+  /// It is read by bytes: of characters, a combining one would hide the delimiter before it.
   public init?(_ text: String) {
     guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7F && $0 != 0x5C }) else { return nil }
-    var rest = text[...]
+    var rest = text.utf8[...]
     scheme = nil
-    if let end = rest.firstRange(of: "://") {
-      let name = rest[..<end.lowerBound].lowercased()
+    if let end = rest.firstRange(of: "://".utf8) {
+      let name = String(Substring(rest[..<end.lowerBound])).lowercased()
       guard Self.isScheme(name) else { return nil }
       // Of `sparse+https` the transport counts.
       scheme = name.split(separator: "+").last.map(String.init)
       rest = rest[end.upperBound...]
     }
-    let authority = rest.prefix { $0 != "/" && $0 != "?" && $0 != "#" }
-    path = String(rest[authority.endIndex...].prefix { $0 != "?" && $0 != "#" })
+    let authority = rest.prefix { $0 != Self.slash && $0 != Self.question && $0 != Self.hash }
+    path = String(Substring(rest[authority.endIndex...].prefix { $0 != Self.question && $0 != Self.hash }))
     var server = authority
     username = nil
-    if let at = server.lastIndex(of: "@") {
-      let user = server[..<at].prefix { $0 != ":" }
-      username = user.isEmpty ? nil : Percent.decoded(String(user))
+    if let at = server.lastIndex(of: Self.at) {
+      let user = server[..<at].prefix { $0 != Self.colon }
+      username = user.isEmpty ? nil : Percent.decoded(String(Substring(user)))
       server = server[server.index(after: at)...]
     }
-    guard let (host, port) = Self.hostAndPort(server) else { return nil }
+    guard let (host, port) = Self.hostAndPort(Substring(server)) else { return nil }
     (self.host, self.port) = (host, port)
   }
 
   /// `host`, `host:port`, `[::1]:port`.
   static func hostAndPort(_ text: Substring) -> (HostName, Int?)? {
-    var (name, digits): (Substring, Substring?) = (text, nil)
-    if text.hasPrefix("["), let end = text.lastIndex(of: "]") {
+    let text = text.utf8
+    var (name, digits): (Substring.UTF8View, Substring.UTF8View?) = (text, nil)
+    if text.first == UInt8(ascii: "["), let end = text.lastIndex(of: UInt8(ascii: "]")) {
       name = text[...end]
       let rest = text[text.index(after: end)...]
-      guard rest.isEmpty || rest.hasPrefix(":") else { return nil }
+      guard rest.isEmpty || rest.first == Self.colon else { return nil }
       digits = rest.isEmpty ? nil : rest.dropFirst()
-    } else if let colon = text.firstIndex(of: ":") {
+    } else if let colon = text.firstIndex(of: Self.colon) {
       name = text[..<colon]
       digits = text[text.index(after: colon)...]
     }
-    guard let host = HostName(String(name)) else { return nil }
+    guard let host = HostName(String(Substring(name))) else { return nil }
     guard let digits, !digits.isEmpty else { return (host, nil) }
-    guard digits.utf8.count <= 5, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let port = Int(digits),
+    guard digits.count <= 5, digits.allSatisfy({ (0x30...0x39).contains($0) }),
+      let port = Int(String(Substring(digits))),
       (1...65535).contains(port)
     else { return nil }
     return (host, port)
@@ -94,8 +101,12 @@ enum Percent {
   /// RFC 3986 §2.1; a broken escape stays as it is.
   static func decoded(_ text: String) -> String {
     guard text.utf8.contains(0x25) else { return text }
+    return String(decoding: decoded(text.utf8), as: UTF8.self)
+  }
+
+  static func decoded(_ text: some Sequence<UInt8>) -> [UInt8] {
     var bytes: [UInt8] = []
-    var rest = Array(text.utf8)[...]
+    var rest = Array(text)[...]
     while let byte = rest.first {
       rest = rest.dropFirst()
       if byte == 0x25, let high = rest.first.flatMap(digit), let low = rest.dropFirst().first.flatMap(digit) {
@@ -105,7 +116,7 @@ enum Percent {
         bytes.append(byte)
       }
     }
-    return String(decoding: bytes, as: UTF8.self)
+    return bytes
   }
 
   private static func digit(_ byte: UInt8) -> UInt8? {

@@ -55,7 +55,7 @@ public struct Mapping: Sendable, Equatable {
       let accounts = Self.unique(candidates.map(\.account))
       guard accounts.count == 1 else { return .ambiguous(accounts) }
       let entry = candidates[0]
-      return place.isReadable && !entry.allowsInsecureHTTP ? .insecure(entry) : .entry(entry)
+      return request.isReadable && !entry.allowsInsecureHTTP ? .insecure(entry) : .entry(entry)
     }
     return .nobody
   }
@@ -92,11 +92,21 @@ extension Mapping.Entry {
     return Self.contains(path, place.path)
   }
 
-  /// Whole segments: `/team` has `/team/x` and not `/teams`. A path with `..` in it is in none.
+  private static let slash = UInt8(ascii: "/")
+
+  /// Whole segments, by bytes: `/team` has `/team/x` and not `/teams`.
   private static func contains(_ prefix: String, _ path: String) -> Bool {
-    let path = path.hasPrefix("/") ? path : "/" + path
-    guard !path.split(separator: "/").contains(where: { Percent.decoded(String($0)) == ".." }) else { return false }
-    let prefix = prefix.hasSuffix("/") ? String(prefix.dropLast()) : prefix
-    return path == prefix || path.hasPrefix(prefix + "/")
+    let path = path.utf8.first == slash ? Array(path.utf8) : [slash] + path.utf8
+    guard !path.split(separator: slash).contains(where: isAmbiguous) else { return false }
+    let prefix = prefix.utf8.last == slash ? Array(prefix.utf8.dropLast()) : Array(prefix.utf8)
+    return path.starts(with: prefix) && (path.count == prefix.count || path[prefix.count] == slash)
+  }
+
+  /// Servers differ in what they make of such a segment: it could lead out of the path. `..;x` is `..` to some.
+  private static func isAmbiguous(_ segment: ArraySlice<UInt8>) -> Bool {
+    let decoded = Percent.decoded(segment)
+    let name = decoded.prefix { $0 != UInt8(ascii: ";") }
+    return decoded.contains(slash) || decoded.contains(UInt8(ascii: "\\")) || name == [UInt8(ascii: ".")]
+      || name == [UInt8(ascii: "."), UInt8(ascii: ".")]
   }
 }

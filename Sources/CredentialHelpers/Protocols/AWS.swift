@@ -4,6 +4,7 @@ import BrokerAPI
 public struct AWS: Exchanging {
   public static let name = "aws"
   public static let findsIssuers = false
+  public static let isWhollyConfigured = true
 
   /// STS takes 900 to 43,200; less than 16 minutes would have the SDK ask at each call.
   private static let durations = 960...43_200

@@ -56,7 +56,9 @@ public struct Keyring: CredentialProtocol {
     }
     self.place = place
     let username = words.count == 3 && !words[2].isEmpty ? words[2] : nil
-    request = .token(TokenRequest(place: place, username: username, account: invocation.account))
+    // pip and uv ask by the host alone too, where the index did not get a credential.
+    request = .token(
+      TokenRequest(place: place, username: username, account: invocation.account, mayBeHTTP: place.scheme == nil))
   }
 
   public func answer(_ token: IssuedToken) throws(Malformed) -> Reply {

@@ -68,7 +68,7 @@ struct HelperCommand: BrokerCommand {
     _ chosen: any CredentialProtocol.Type, _ arguments: [String], in shell: Shell
   ) async throws(Failure) {
     var shell = shell
-    let options = HelperArguments(arguments)
+    let options = HelperArguments(arguments, of: chosen)
     if options.wish != SocketChoice.Wish() { shell.settings.wish = options.wish }
     let invocation = Invocation(
       arguments: options.rest, environment: shell.terminal.environment, account: options.account)
@@ -80,13 +80,14 @@ struct HelperCommand: BrokerCommand {
   }
 }
 
-/// The options of grantctl among the arguments of a helper. What a program adds stays as it is.
+/// The options of grantctl before the arguments that a program adds. Of those some come from an address, as the user name
+/// in that of an index, and may choose neither the account nor the broker.
 struct HelperArguments: Equatable {
   var account: String?
   var wish = SocketChoice.Wish()
   var rest: [String] = []
 
-  init(_ arguments: [String]) {
+  init(_ arguments: [String], of chosen: any CredentialProtocol.Type) {
     var index = 0
     while index < arguments.count {
       let argument = arguments[index]
@@ -102,7 +103,12 @@ struct HelperArguments: Equatable {
         index += 1
       case _ where argument.hasPrefix("--account="): account = String(argument.dropFirst("--account=".count))
       case _ where argument.hasPrefix("--socket="): wish.socket = String(argument.dropFirst("--socket=".count))
-      default: rest.append(argument)
+      default:
+        rest.append(argument)
+        guard chosen.isWhollyConfigured else {
+          rest += arguments[index...]
+          return
+        }
       }
     }
   }

@@ -109,10 +109,10 @@ extension HelperRun {
     switch try files.mapping().choose(request, for: Chosen.name) {
     case .entry(let entry): return HelperUse(account: entry.account, entry: entry)
     case .ambiguous(let accounts): throw ambiguous(place, accounts, files)
-    case .insecure: throw insecure(place, files)
+    case .insecure: throw insecure(request, place, files)
     case .nobody: break
     }
-    guard Chosen.findsIssuers, !place.isReadable else { return nil }
+    guard Chosen.findsIssuers, !request.isReadable else { return nil }
     let accounts = try await accountsOfIssuer(place)
     if let named = request.username ?? place.username, accounts.contains(named) { return HelperUse(account: named) }
     guard accounts.count <= 1 else { throw ambiguous(place, accounts, files) }
@@ -123,19 +123,23 @@ extension HelperRun {
   private func named<Chosen: CredentialProtocol>(
     _ account: String, _ request: TokenRequest, _ chosen: Chosen.Type
   ) throws(Problem) -> HelperUse {
-    guard let place = request.place, place.isReadable else { return HelperUse(account: account) }
+    guard let place = request.place, request.isReadable else { return HelperUse(account: account) }
     let files = HelperFiles(terminal: shell.terminal)
     guard case .entry(let entry) = try files.mapping().choose(request, for: Chosen.name), entry.account == account
     else {
-      throw insecure(place, files)
+      throw insecure(request, place, files)
     }
     return HelperUse(account: account, entry: entry)
   }
 
-  private func insecure(_ place: Place, _ files: HelperFiles) -> Problem {
-    Problem(
-      "\(place.name) is asked over http, where others can read the token: use https, or write "
-        + "allow_insecure_http = true to its entry in \(files.user)", isOurs: true)
+  private func insecure(_ request: TokenRequest, _ place: Place, _ files: HelperFiles) -> Problem {
+    let what =
+      request.mayBeHTTP
+      ? "is asked for without https://, so the token might travel over http, where others can read it: "
+        + "give the program the address of the index with https://"
+      : "is asked over http, where others can read the token: use https"
+    return Problem(
+      "\(place.name) \(what), or write allow_insecure_http = true to its entry in \(files.user)", isOurs: true)
   }
 
   private func ambiguous(_ place: Place, _ accounts: [String], _ files: HelperFiles) -> Problem {

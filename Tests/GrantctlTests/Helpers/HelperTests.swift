@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import BrokerSocket
 import CredentialHelpers
 import Foundation
 import Testing
@@ -50,10 +51,62 @@ import Testing
   }
 
   @Test("an account that is named needs no mapping") func named() async throws {
-    for arguments in [["git", "--account", "x", "get"], ["git", "get", "--account=x"]] {
+    for arguments in [["git", "--account", "x", "get"], ["git", "--account=x", "get"]] {
       let run = try await Self.run(arguments, Self.input, ["token.get": answer(Self.token)])
       #expect(run.broker["token.get"]?["account"] == "x")
     }
+  }
+
+  @Test(
+    "what the calling program adds chooses neither account nor broker",
+    arguments: [
+      ["keyring", "get", "https://evil.example.com/", "--account=work"],
+      ["keyring", "get", "--account", "work", "https://evil.example.com/"],
+      ["keyring", "--mode=creds", "--account=work", "get", "https://evil.example.com/"],
+      ["keyring", "get", "https://evil.example.com/", "--socket=/s"], ["git", "get", "--account=work"],
+    ])
+  func foreignWords(arguments: [String]) async throws {
+    let run = try await Self.run(
+      arguments, "protocol=https\nhost=evil.example.com\n\n", mapping: Self.mapping,
+      ["token.get": answer(Self.token), "provider.list": answer(["providers": []])])
+    #expect(run.out == "" && run.broker["token.get"] == nil)
+  }
+
+  @Test(
+    "grantctl's options end with the first word of another program, except where the user writes the whole line",
+    arguments: [
+      (
+        Keyring.self, ["--account=a", "--user", "get", "--account=b", "--system"], "a",
+        ["get", "--account=b", "--system"]
+      ),
+      (Keyring.self, ["--", "--account=b"], nil, ["--", "--account=b"]),
+      (AWS.self, ["--role", "r", "--account", "a"], "a", ["--role", "r"]),
+    ] as [(any CredentialProtocol.Type, [String], String?, [String])])
+  func ownOptions(chosen: any CredentialProtocol.Type, arguments: [String], account: String?, rest: [String]) {
+    let options = HelperArguments(arguments, of: chosen)
+    #expect(options.account == account && options.rest == rest && !options.wish.isSystem)
+  }
+
+  @Test(
+    "keyring gives the token for the https address of an index, and not for its host alone, as pip asks next",
+    arguments: [
+      (["get", "https://git.example.com/simple/", "ada"], "T\n"), (["get", "git.example.com", "ada"], ""),
+      (["--account", "work", "get", "git.example.com", "ada"], ""), (["get", "http://git.example.com/", "ada"], ""),
+    ])
+  func keyring(arguments: [String], out: String) async throws {
+    let run = try await Self.run(
+      ["keyring"] + arguments, "", mapping: Self.mapping, ["token.get": answer(Self.token)])
+    #expect(run.out == out)
+    guard out.isEmpty else { return }
+    #expect(run.status == .failure && run.broker.isEmpty)
+    let what =
+      arguments.contains { $0.hasPrefix("http:") }
+      ? "is asked over http, where others can read the token: use https"
+      : "is asked for without https://, so the token might travel over http, where others can read it: "
+        + "give the program the address of the index with https://"
+    #expect(
+      run.err
+        == "grantd: git.example.com \(what), or write allow_insecure_http = true to its entry in \(Self.file)\n")
   }
 
   @Test("a fault in the mapping is said with its line") func fault() async throws {

@@ -95,6 +95,18 @@ def pip_download(stage):
         must("grantd:" not in done.err, f"a host of nobody's: {done.err}")
 
 
+@case("pip.foreign_options")
+def pip_foreign_options(stage):
+    """The user name of an address is an argument of keyring, and no option of grantctl."""
+    server = stage.serve(Index)
+    for number, pip in pips(stage):
+        for user in (f"--account={stage.account}", f"--account%3D{stage.account}"):
+            server.seen.clear()
+            download(stage, pip, server, user).fails()
+            must(server.seen, f"pip {number} did not ask the index")
+            must(stage.token() not in str(server.seen), f"pip {number} sent the token to a host of nobody's")
+
+
 @case("pip.ended")
 def pip_ended(stage):
     server = stage.serve(Index)
