@@ -50,6 +50,14 @@ struct ToolFiles {
       throw Failure(
         .failure, "\(path) is no JSON: \(error)", hints: ["Merge it by hand: without --write it is printed."])
     }
+    if purpose == .write, let other = member.conflict(in: json) {
+      let words = other.string ?? String(decoding: other.serialized(), as: UTF8.self)
+      throw Failure(
+        .failure,
+        "\(path) has “\(SafeText.line(words))” for \(member.path.last ?? "") in "
+          + "\(member.path.dropLast().joined(separator: ".")), which this would replace",
+        hints: ["Take it out first, if grantd is to answer there."])
+    }
     guard let merged = purpose == .write ? member.merged(into: json) : member.removed(from: json) else {
       throw Failure(.failure, "\(path): \(member.path.dropLast().joined(separator: ".")) is no object")
     }

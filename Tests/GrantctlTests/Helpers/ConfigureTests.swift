@@ -15,12 +15,13 @@ import Testing
 
     var all: [String: String] { files.withLock { $0 } }
 
-    func run(_ arguments: [String]) async throws -> (status: ExitStatus, out: String, err: String) {
+    func run(
+      _ arguments: [String], environment: [String: String] = [:], programs: Machine? = nil
+    ) async throws -> (status: ExitStatus, out: String, err: String) {
       let recorder = Recorder()
-      let status = try await perform(
-        ["configure"] + arguments, recorder, environment: ["HOME": "/h", "GRANTD_SOCKET": "/nowhere"]
-      ) {
-        terminal in
+      let environment = environment.merging(["HOME": "/h", "GRANTD_SOCKET": "/nowhere"]) { own, _ in own }
+      let status = try await perform(["configure"] + arguments, recorder, environment: environment) { terminal in
+        if let programs { terminal.machine = programs }
         terminal.files.exists = { [self] path in all[path] != nil }
         terminal.files.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
         terminal.files.rewrite = { [self] path, bytes, _ in
@@ -92,6 +93,20 @@ import Testing
       #expect(try await files.run(command + ["--write"]).status == .failure, "\(command)")
       #expect(files.all == [path: text])
     }
+  }
+
+  @Test("another helper for a registry stays, and is named") func otherHelper() async throws {
+    let path = "/h/.docker/config.json"
+    let text = "{\"credHelpers\": {\"h:5000\": \"ecr-login\", \"other\": \"pass\"}}"
+    let files = Files([path: text])
+    let run = try await files.run(["docker", "work", "h:5000", "--write"])
+    #expect(run.status == .failure && files.all == [path: text])
+    #expect(
+      run.err.hasPrefix("grantctl: \(path) has “ecr-login” for h:5000 in credHelpers, which this would replace\n"))
+    #expect(
+      try await files.run(["docker", "work", "h:5000", "--undo"]).status == .success && files.all == [path: text])
+    let ours = Files([path: text.replacing("ecr-login", with: "grantd")])
+    #expect(try await ours.run(["docker", "work", "h:5000", "--write"]).status == .success)
   }
 
   @Test(
