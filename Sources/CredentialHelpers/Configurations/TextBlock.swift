@@ -2,6 +2,24 @@
 public struct TextBlock: Sendable, Equatable {
   public enum Position: Sendable { case start, end }
 
+  /// A line elsewhere in the file that the block would contradict. White space and quotation marks do not count.
+  public enum Conflict: Sendable, Equatable {
+    case line(String)
+    case start(String)
+
+    func isMet(by line: Substring) -> Bool {
+      let words = Self.plain(line)
+      return switch self {
+      case .line(let text): words == Self.plain(text[...])
+      case .start(let text): words.hasPrefix(Self.plain(text[...]))
+      }
+    }
+
+    private static func plain(_ text: Substring) -> String {
+      text.filter { !$0.isWhitespace && $0 != "\"" && $0 != "'" }
+    }
+  }
+
   /// What tells this block from others: `git work`.
   public var label: String
   public var text: String
@@ -49,14 +67,8 @@ public struct TextBlock: Sendable, Equatable {
   }
 
   /// The first line elsewhere in the file that the block would contradict.
-  public func conflict(in file: String, with settings: [String]) -> String? {
+  public func conflict(in file: String, with conflicts: [Conflict]) -> String? {
     let rest = around(file).map { $0.0 + $0.1 } ?? file
-    return rest.split(separator: "\n").map(String.init).first { line in
-      let words = line.filter { !$0.isWhitespace }
-      return settings.contains { setting in
-        let name = setting.filter { !$0.isWhitespace }
-        return name.hasSuffix("=") ? words.hasPrefix(name) : words == name
-      }
-    }
+    return rest.split(separator: "\n").first { line in conflicts.contains { $0.isMet(by: line) } }.map(String.init)
   }
 }

@@ -1,8 +1,7 @@
 /// What a program's configuration has to say so that it asks grantd.
 public struct ToolConfiguration: Sendable, Equatable {
   public enum Edit: Sendable, Equatable {
-    /// `conflicts`: settings that may not stand elsewhere in the file, `NAME =` or a whole line.
-    case text(file: String, TextBlock, conflicts: [String] = [])
+    case text(TextEdit)
     case json(file: String, JSONMember)
     /// Programs that are run: to write, and to undo.
     case commands(file: String, write: [[String]], undo: [[String]])
@@ -11,6 +10,23 @@ public struct ToolConfiguration: Sendable, Equatable {
   public var edits: [Edit]
   /// For people: what else is to be done.
   public var notes: [String] = []
+}
+
+/// A block in a program's text file.
+public struct TextEdit: Sendable, Equatable {
+  public var file: String
+  public var block: TextBlock
+  /// What may not stand elsewhere in the file.
+  public var conflicts: [TextBlock.Conflict] = []
+  /// What to write into a file with such a line. Nil: the block.
+  public var byHand: String?
+
+  public init(_ file: String, _ block: TextBlock, conflicts: [TextBlock.Conflict] = [], byHand: String? = nil) {
+    self.file = file
+    self.block = block
+    self.conflicts = conflicts
+    self.byHand = byHand
+  }
 }
 
 /// What a person says of the account and the server.
@@ -67,7 +83,7 @@ extension ToolTarget {
   /// The entry of helper.toml, for programs whose configuration has no place for the account.
   func entry(_ tool: String, _ keys: [String] = []) -> ToolConfiguration.Edit {
     let lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
-    return .text(file: "$CONFIG/grantd/helper.toml", block(tool, lines))
+    return .text(TextEdit("$CONFIG/grantd/helper.toml", block(tool, lines)))
   }
 
   /// Also for TOML and for configurations that have C's escapes.

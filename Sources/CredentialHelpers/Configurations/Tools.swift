@@ -12,7 +12,7 @@ extension Tool {
       "\thelper =",
       "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
     ]
-    return ToolConfiguration(edits: [.text(file: "$HOME/.gitconfig", target.block("git", lines))])
+    return ToolConfiguration(edits: [.text(TextEdit("$HOME/.gitconfig", target.block("git", lines)))])
   }
 
   static let docker = Tool(name: "docker", need: .host) { target in
@@ -50,7 +50,11 @@ extension Tool {
       "credential_process = \(target.helperCommand("aws")) --account \(target.accountWord) --role \(role)",
     ]
     return ToolConfiguration(
-      edits: [.text(file: "$HOME/.aws/config", target.block("aws", lines), conflicts: ["[profile \(target.account)]"])])
+      edits: [
+        .text(
+          TextEdit(
+            "$HOME/.aws/config", target.block("aws", lines), conflicts: [.start("[profile \(target.account)]")]))
+      ])
   }
 
   static let gcloud = Tool(name: "gcloud", need: .nothing) { target in
@@ -66,19 +70,23 @@ extension Tool {
     let lines = ["[global]", "keyring-provider = subprocess", "index-url = \(target.addressWithUser)"]
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/pip/pip.conf", target.block("pip", lines), conflicts: ["[global]"]), target.entry("pip"),
+        .text(TextEdit("$CONFIG/pip/pip.conf", target.block("pip", lines), conflicts: [.start("[global]")])),
+        target.entry("pip"),
       ], notes: ["pip runs `keyring`: put the folder with grantd's link of that name first in PATH."])
   }
 
   static let uv = Tool(name: "uv", need: .address) { target in
-    let lines = [
-      "keyring-provider = \"subprocess\"", "[[index]]", "url = \(ToolTarget.quoted(target.addressWithUser))",
-      "default = true",
-    ]
-    let block = target.block("uv", lines, position: .start)
+    // At the start, since a key behind a table would be the table's; a table here would take the file's own keys.
+    let provider = "keyring-provider = \"subprocess\""
+    let index = "url = \(ToolTarget.quoted(target.addressWithUser)), default = true"
+    let block = target.block("uv", [provider, "index = [{ \(index) }]"], position: .start)
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/uv/uv.toml", block, conflicts: ["keyring-provider =", "[[index]]", "index ="]),
+        .text(
+          TextEdit(
+            "$CONFIG/uv/uv.toml", block,
+            conflicts: [.start("keyring-provider ="), .start("[[index]]"), .start("index =")],
+            byHand: "\(provider), and the index \(index)")),
         target.entry("uv"),
       ],
       notes: ["uv runs `keyring`: put the folder with grantd's link of that name first in PATH."])
@@ -92,7 +100,9 @@ extension Tool {
     return ToolConfiguration(
       edits: [
         .text(
-          file: "$HOME/.cargo/config.toml", target.block("cargo", lines), conflicts: ["[registries.\(target.account)]"])
+          TextEdit(
+            "$HOME/.cargo/config.toml", target.block("cargo", lines),
+            conflicts: [.start("[registries.\(target.account)]")]))
       ], notes: ["cargo finds the provider as cargo-credential-grantd in PATH."])
   }
 
@@ -100,7 +110,9 @@ extension Tool {
     ToolConfiguration(
       edits: [
         .text(
-          file: "$CONFIG/go/env", target.block("go", ["GOAUTH=\(target.helperCommand("go"))"]), conflicts: ["GOAUTH="]),
+          TextEdit(
+            "$CONFIG/go/env", target.block("go", ["GOAUTH=\(target.helperCommand("go"))"]),
+            conflicts: [.start("GOAUTH=")])),
         target.entry("go"),
       ])
   }
@@ -109,8 +121,9 @@ extension Tool {
     ToolConfiguration(
       edits: [
         .text(
-          file: "$HOME/.terraformrc", target.block("terraform", ["credentials_helper \"grantd\" {}"]),
-          conflicts: ["credentials_helper \"grantd\" {}"]),
+          TextEdit(
+            "$HOME/.terraformrc", target.block("terraform", ["credentials_helper \"grantd\" {}"]),
+            conflicts: [.line("credentials_helper \"grantd\" {}")])),
         target.entry("terraform"),
       ],
       notes: ["Terraform finds the helper as ~/.terraform.d/plugins/terraform-credentials-grantd, a link to grantctl."])
@@ -123,7 +136,9 @@ extension Tool {
     ]
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/rclone/rclone.conf", target.block("rclone", lines), conflicts: ["[\(target.account)]"])
+        .text(
+          TextEdit(
+            "$CONFIG/rclone/rclone.conf", target.block("rclone", lines), conflicts: [.start("[\(target.account)]")]))
       ])
   }
 

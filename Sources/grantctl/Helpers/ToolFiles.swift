@@ -15,7 +15,7 @@ struct ToolFiles {
 
   func apply(_ edit: ToolConfiguration.Edit, _ purpose: Purpose) async throws(Failure) {
     switch edit {
-    case .text(let name, let block, let conflicts): try text(path(name), block, conflicts, purpose)
+    case .text(let edit): try text(edit, purpose)
     case .json(let name, let member): try json(path(name), member, purpose)
     case .commands(let name, let write, let undo): try await run(purpose == .undo ? undo : write, path(name), purpose)
     }
@@ -26,14 +26,15 @@ struct ToolFiles {
     return (terminal.environment["HOME"] ?? "") + name.dropFirst("$HOME".count)
   }
 
-  private func text(_ path: String, _ block: TextBlock, _ conflicts: [String], _ purpose: Purpose) throws(Failure) {
+  private func text(_ edit: TextEdit, _ purpose: Purpose) throws(Failure) {
+    let (path, block) = (path(edit.file), edit.block)
     guard purpose != .show else { return show(path, block.whole) }
     let before = try content(path)
     let old = before ?? ""
-    if purpose == .write, let line = block.conflict(in: old, with: conflicts) {
+    if purpose == .write, let line = block.conflict(in: old, with: edit.conflicts) {
       throw Failure(
         .failure, "\(path) has the line “\(SafeText.line(line))”, which this would contradict",
-        hints: ["Merge it by hand: without --write it is printed."])
+        hints: [edit.byHand.map { "Add by hand: \($0)" } ?? "Merge it by hand: without --write it is printed."])
     }
     let new = purpose == .write ? block.merged(into: old) : block.removed(from: old)
     try replace(path, before, with: new, showing: block.whole, purpose)

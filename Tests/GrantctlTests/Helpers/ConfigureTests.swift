@@ -87,6 +87,10 @@ import Testing
       (["docker", "work", "h"], "/h/.docker/config.json", "{"),
       (["docker", "work", "h"], "/h/.docker/config.json", "{\"credHelpers\": 1}"),
       (["go", "work", "h"], "/h/.config/go/env", "GOAUTH=netrc\n"),
+      (["cargo", "work", "https://h/"], "/h/.cargo/config.toml", "[registries.work] # ours\n"),
+      (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "[[index]] # ours\nurl = \"x\"\n"),
+      (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "\"index\" = [{ url = \"x\" }]\n"),
+      (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "index = [\n  { url = \"x\" },\n]\n"),
     ]
     for (command, path, text) in table {
       let files = Files([path: text])
@@ -107,6 +111,30 @@ import Testing
       try await files.run(["docker", "work", "h:5000", "--undo"]).status == .success && files.all == [path: text])
     let ours = Files([path: text.replacing("ecr-login", with: "grantd")])
     #expect(try await ours.run(["docker", "work", "h:5000", "--write"]).status == .success)
+  }
+
+  @Test("uv's other settings stay at the top level, and an index that is there is added to by hand") func uv()
+    async throws
+  {
+    let path = "/h/.config/uv/uv.toml"
+    let files = Files([path: "system-certs = true\n"])
+    let command = ["uv", "work", "https://h/simple/", "--write"]
+    #expect(try await files.run(command).status == .success)
+    #expect(
+      files.all[path] == """
+        # >>> grantd: uv work h
+        keyring-provider = "subprocess"
+        index = [{ url = "https://oauth2@h/simple/", default = true }]
+        # <<< grantd: uv work h
+
+        system-certs = true
+
+        """)
+    let run = try await Files([path: "index = [{ url = \"x\" }]\n"]).run(command)
+    #expect(
+      run.err.contains(
+        "Add by hand: keyring-provider = \"subprocess\", and the index url = \"https://oauth2@h/simple/\", default = true"
+      ))
   }
 
   @Test(
