@@ -24,6 +24,15 @@ import Testing
     #expect(Self.block.removed(from: file) == file)
   }
 
+  @Test("blocks are taken out in any order, and their labels are known") func severalBlocks() {
+    let other = TextBlock(label: "git home", text: "x")
+    let both = other.merged(into: Self.block.merged(into: ""))
+    #expect(TextBlock.labels(in: both) == ["git work", "git home"])
+    #expect(other.removed(from: Self.block.removed(from: both)) == "")
+    #expect(Self.block.removed(from: other.removed(from: both)) == "")
+    #expect(Self.block.removed(from: both) == other.whole)
+  }
+
   @Test("a changed block stays in its place") func changed() {
     var other = Self.block
     other.text = "[d]"

@@ -33,7 +33,8 @@ public struct TextBlock: Sendable, Equatable {
     self.position = position
   }
 
-  private var first: String { "\(comment) >>> grantd: \(label)" }
+  private static let mark = " >>> grantd: "
+  private var first: String { comment + Self.mark + label }
   private var last: String { "\(comment) <<< grantd: \(label)" }
 
   public var whole: String { [first, text, last].map { $0 + "\n" }.joined() }
@@ -53,7 +54,15 @@ public struct TextBlock: Sendable, Equatable {
     guard let (before, after) = around(file) else { return file }
     switch position {
     case .start: return before + (after.hasPrefix("\n") ? String(after.dropFirst()) : after)
+    case .end where before.isEmpty: return after.hasPrefix("\n") ? String(after.dropFirst()) : after
     case .end: return (before.hasSuffix("\n\n") ? String(before.dropLast()) : before) + after
+    }
+  }
+
+  /// The labels of the blocks in a file.
+  public static func labels(in file: String, comment: String = "#") -> [String] {
+    file.split(separator: "\n").filter { $0.hasPrefix(comment + mark) }.map {
+      String($0.dropFirst((comment + mark).count))
     }
   }
 

@@ -20,12 +20,31 @@ public struct TextEdit: Sendable, Equatable {
   public var conflicts: [TextBlock.Conflict] = []
   /// What to write into a file with such a line. Nil: the block.
   public var byHand: String?
+  /// Nil: the block is for one server.
+  public var shared: Shared?
 
-  public init(_ file: String, _ block: TextBlock, conflicts: [TextBlock.Conflict] = [], byHand: String? = nil) {
+  /// The block is for each server that has a block in another file, and is taken out with the last of these.
+  public struct Shared: Sendable, Equatable {
+    public var file: String
+    public var tool: String
+    /// Of the server that is taken out.
+    public var label: String
+
+    /// The block of another server.
+    public func other(in text: String) -> String? {
+      TextBlock.labels(in: text).first { $0.hasPrefix(tool + " ") && $0 != label }
+    }
+  }
+
+  public init(
+    _ file: String, _ block: TextBlock, conflicts: [TextBlock.Conflict] = [], byHand: String? = nil,
+    shared: Shared? = nil
+  ) {
     self.file = file
     self.block = block
     self.conflicts = conflicts
     self.byHand = byHand
+    self.shared = shared
   }
 }
 
@@ -80,10 +99,21 @@ extension ToolTarget {
     TextBlock(label: label(tool), text: lines.joined(separator: "\n"), position: position)
   }
 
+  private static let mapping = "$CONFIG/grantd/helper.toml"
+
+  /// What a program's configuration has once, whatever the servers: which they are stands in helper.toml.
+  func shared(_ tool: String, _ file: String, _ line: String, conflicts: [TextBlock.Conflict]) -> ToolConfiguration.Edit
+  {
+    .text(
+      TextEdit(
+        file, TextBlock(label: tool, text: line), conflicts: conflicts,
+        shared: .init(file: Self.mapping, tool: tool, label: label(tool))))
+  }
+
   /// The entry of helper.toml, for programs whose configuration has no place for the account.
   func entry(_ tool: String, _ keys: [String] = []) -> ToolConfiguration.Edit {
     let lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
-    return .text(TextEdit("$CONFIG/grantd/helper.toml", block(tool, lines)))
+    return .text(TextEdit(Self.mapping, block(tool, lines)))
   }
 
   /// Also for TOML and for configurations that have C's escapes.

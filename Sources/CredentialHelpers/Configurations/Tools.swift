@@ -109,21 +109,20 @@ extension Tool {
   static let go = Tool(name: "go", need: .host) { target in
     ToolConfiguration(
       edits: [
-        .text(
-          TextEdit(
-            "$CONFIG/go/env", target.block("go", ["GOAUTH=\(target.helperCommand("go"))"]),
-            conflicts: [.start("GOAUTH=")])),
+        target.shared(
+          "go", "$CONFIG/go/env", "GOAUTH=\(target.helperCommand("go"))", conflicts: [.start("GOAUTH=")]),
         target.entry("go"),
       ])
   }
 
   static let terraform = Tool(name: "terraform", need: .host) { target in
-    ToolConfiguration(
+    // Terraform takes one credentials helper, and a host's own block before it.
+    let conflicts: [TextBlock.Conflict] = [
+      .start("credentials_helper"), .start("credentials \(ToolTarget.quoted(target.host)) {"),
+    ]
+    return ToolConfiguration(
       edits: [
-        .text(
-          TextEdit(
-            "$HOME/.terraformrc", target.block("terraform", ["credentials_helper \"grantd\" {}"]),
-            conflicts: [.line("credentials_helper \"grantd\" {}")])),
+        target.shared("terraform", "$HOME/.terraformrc", "credentials_helper \"grantd\" {}", conflicts: conflicts),
         target.entry("terraform"),
       ],
       notes: ["Terraform finds the helper as ~/.terraform.d/plugins/terraform-credentials-grantd, a link to grantctl."])

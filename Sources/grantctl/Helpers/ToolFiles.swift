@@ -31,6 +31,11 @@ struct ToolFiles {
     guard purpose != .show else { return show(path, block.whole) }
     let before = try content(path)
     let old = before ?? ""
+    if purpose == .undo, let shared = edit.shared,
+      let other = shared.other(in: try content(self.path(shared.file)) ?? "")
+    {
+      return terminal.say(SafeText.line("\(path): stays, since \(other) needs it"))
+    }
     if purpose == .write, let line = block.conflict(in: old, with: edit.conflicts) {
       throw Failure(
         .failure, "\(path) has the line “\(SafeText.line(line))”, which this would contradict",

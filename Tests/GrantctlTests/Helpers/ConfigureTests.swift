@@ -87,6 +87,8 @@ import Testing
       (["docker", "work", "h"], "/h/.docker/config.json", "{"),
       (["docker", "work", "h"], "/h/.docker/config.json", "{\"credHelpers\": 1}"),
       (["go", "work", "h"], "/h/.config/go/env", "GOAUTH=netrc\n"),
+      (["terraform", "work", "h"], "/h/.terraformrc", "credentials_helper \"other\" {\n}\n"),
+      (["terraform", "work", "h"], "/h/.terraformrc", "credentials \"h\" {\n  token = \"t\"\n}\n"),
       (["cargo", "work", "https://h/"], "/h/.cargo/config.toml", "[registries.work] # ours\n"),
       (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "[[index]] # ours\nurl = \"x\"\n"),
       (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "\"index\" = [{ url = \"x\" }]\n"),
@@ -135,6 +137,33 @@ import Testing
       run.err.contains(
         "Add by hand: keyring-provider = \"subprocess\", and the index url = \"https://oauth2@h/simple/\", default = true"
       ))
+  }
+
+  @Test(
+    "what is for all hosts is written once, and stays until the last host is taken out",
+    arguments: [
+      ("go", "/h/.config/go/env", "GOAUTH=grantctl helper go", "GOPROXY=direct\n"),
+      ("terraform", "/h/.terraformrc", "credentials_helper \"grantd\" {}", "plugin_cache_dir = \"/c\"\n"),
+    ])
+  func severalHosts(tool: String, path: String, line: String, before: String) async throws {
+    let mapping = "/h/.config/grantd/helper.toml"
+    let one = [tool, "work", "a.example.com"]
+    let other = [tool, "home", "b.example.com:8443"]
+    for order in [[one, other], [other, one]] {
+      let files = Files([path: before])
+      for command in order + order { #expect(try await files.run(command + ["--write"]).status == .success) }
+      #expect(files.all[path] == before + "\n# >>> grantd: \(tool)\n\(line)\n# <<< grantd: \(tool)\n")
+      let entries = try MappingFile.parse(files.all[mapping] ?? "")
+      #expect(Set(entries.map(\.account)) == ["work", "home"] && entries.count == 2)
+      let both = files.all
+      let first = try await files.run(order[0] + ["--undo"])
+      #expect(first.status == .success && first.out.contains("\(path): stays"))
+      #expect(files.all[path] == both[path])
+      #expect(try MappingFile.parse(files.all[mapping] ?? "").map(\.account) == [order[1][1]])
+      #expect(try await files.run(order[0] + ["--undo"]).status == .success && files.all[path] == both[path])
+      #expect(try await files.run(order[1] + ["--undo"]).status == .success)
+      #expect(files.all[path] == before && files.all[mapping] == nil)
+    }
   }
 
   @Test(
