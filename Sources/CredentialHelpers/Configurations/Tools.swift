@@ -94,7 +94,7 @@ extension Tool {
 
   static let cargo = Tool(name: "cargo", need: .address) { target in
     let lines = [
-      "[registries.\(target.account)]", "index = \(ToolTarget.quoted(target.address))",
+      "[registries.\(target.registry)]", "index = \(ToolTarget.quoted(target.address))",
       "credential-provider = [\"cargo-credential-grantd\", \"--account\", \(ToolTarget.quoted(target.account))]",
     ]
     return ToolConfiguration(
@@ -102,8 +102,11 @@ extension Tool {
         .text(
           TextEdit(
             "$HOME/.cargo/config.toml", target.block("cargo", lines),
-            conflicts: [.start("[registries.\(target.account)]")]))
-      ], notes: ["cargo finds the provider as cargo-credential-grantd in PATH."])
+            conflicts: [.start("[registries.\(target.registry)]")]))
+      ],
+      notes: [
+        "cargo finds the provider as cargo-credential-grantd in PATH. The registry's name: --registry \(target.registry)"
+      ])
   }
 
   static let go = Tool(name: "go", need: .host) { target in
@@ -154,6 +157,18 @@ extension Tool {
 }
 
 extension ToolTarget {
+  /// The account's name in the characters that cargo, and a key of TOML, take.
+  var registry: String {
+    String(String.UnicodeScalarView(account.unicodeScalars.map { Self.isName($0) ? $0 : "-" }))
+  }
+
+  private static func isName(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar {
+    case "a"..."z", "A"..."Z", "0"..."9", "_", "-": true
+    default: false
+    }
+  }
+
   /// pip and uv ask for a host's credential where the address has a user.
   var addressWithUser: String {
     guard let end = address.firstRange(of: "://"), place?.username == nil else { return address }

@@ -167,6 +167,17 @@ import Testing
   }
 
   @Test(
+    "a registry has a name that cargo takes",
+    arguments: [("work", "work"), ("ada@example.com", "ada-example-com"), ("a b/ü", "a-b--"), ("a_b-9", "a_b-9")])
+  func registry(account: String, name: String) async throws {
+    let files = Files()
+    let run = try await files.run(["cargo", account, "sparse+https://h/i/", "--write"])
+    #expect(run.status == .success && run.err.contains("--registry \(name)"))
+    let text = try #require(files.all["/h/.cargo/config.toml"])
+    #expect(text.contains("\n[registries.\(name)]\n") && text.contains("\"--account\", \"\(account)\"]"))
+  }
+
+  @Test(
     "what cannot stand in a configuration is refused",
     arguments: [
       ["git", "work"], ["git", "work", "a b"], ["git", "wo\nrk", "h"], ["git", "w'k", "h"],
