@@ -85,6 +85,8 @@ public enum Request: Sendable, Equatable {
   /// No token is needed for this.
   case answered(Reply)
   case token(TokenRequest)
+  /// No token is needed: the answer where the place is an account's, and the problem where it is not.
+  case ours(TokenRequest, Reply, otherwise: Problem)
   /// The server refused this secret. It counts where it is the token that the account has now.
   case rejected(TokenRequest, secret: String)
 }

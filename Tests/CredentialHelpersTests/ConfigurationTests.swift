@@ -24,6 +24,15 @@ import Testing
     #expect(Self.block.removed(from: file) == file)
   }
 
+  @Test("blocks are taken out in any order, and their labels are known") func severalBlocks() {
+    let other = TextBlock(label: "git home", text: "x")
+    let both = other.merged(into: Self.block.merged(into: ""))
+    #expect(TextBlock.labels(in: both) == ["git work", "git home"])
+    #expect(other.removed(from: Self.block.removed(from: both)) == "")
+    #expect(Self.block.removed(from: other.removed(from: both)) == "")
+    #expect(Self.block.removed(from: both) == other.whole)
+  }
+
   @Test("a changed block stays in its place") func changed() {
     var other = Self.block
     other.text = "[d]"
@@ -45,11 +54,13 @@ import Testing
   }
 
   @Test("what would be contradicted is found, and not in the block itself") func conflicts() {
-    let settings = ["[global]", "a ="]
-    #expect(Self.block.conflict(in: " [global] \n", with: settings) == " [global] ")
-    #expect(Self.block.conflict(in: "a=1\n", with: settings) == "a=1")
+    let settings: [TextBlock.Conflict] = [.start("[global]"), .start("a ="), .line("account work")]
+    for line in [" [global] ", "[global] # x", "a=1", "\"a\" = 1", "account  work"] {
+      #expect(Self.block.conflict(in: "x\n\(line)\n", with: settings) == line)
+    }
+    #expect(Self.block.conflict(in: "account works\n", with: settings) == nil)
     #expect(Self.block.conflict(in: "ab = 1\n[globals]\n# [global]x\n", with: settings) == nil)
-    #expect(Self.block.conflict(in: Self.whole, with: ["[a]"]) == nil)
+    #expect(Self.block.conflict(in: Self.whole, with: [.start("[a]")]) == nil)
   }
 
   @Test(
@@ -80,8 +91,8 @@ import Testing
         tool.need == .host || tool.need == .mailServer ? "h.example.com:8443" : "https://h.example.com:8443/simple/"
       let target = ToolTarget(
         account: "a b", place: Place(address), address: address, user: "ada@example.com", role: "r")
-      for case .text("$CONFIG/grantd/helper.toml", let block, _) in tool.make(target).edits {
-        let entries = try MappingFile.parse(block.whole)
+      for case .text(let edit) in tool.make(target).edits where edit.file == "$CONFIG/grantd/helper.toml" {
+        let entries = try MappingFile.parse(edit.block.whole)
         #expect(entries.map(\.account) == ["a b"] && entries[0].port == 8443, "\(tool.name)")
       }
     }
@@ -90,7 +101,7 @@ import Testing
   @Test("each tool has its own name, and its command reaches the same broker") func tools() {
     #expect(Set(Tool.names).count == Tool.names.count)
     let target = ToolTarget(account: "work", place: Place("h"), address: "h", options: " --system")
-    guard case .text(_, let block, _) = Tool.git.make(target).edits[0] else { return }
-    #expect(block.text.contains("helper = \"!grantctl helper git --system --account work\""))
+    guard case .text(let edit) = Tool.git.make(target).edits[0] else { return }
+    #expect(edit.block.text.contains("helper = \"!grantctl helper git --system --account work\""))
   }
 }

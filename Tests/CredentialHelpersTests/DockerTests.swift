@@ -21,10 +21,21 @@ import Testing
     #expect(throws: Malformed.self) { try request(Docker.self, ["get"], input) }
   }
 
-  @Test("store and erase do nothing, and list has none") func others() throws {
-    for verb in ["store", "erase"] {
-      #expect(try request(Docker.self, [verb], "{\"ServerURL\":\"h\",\"Secret\":\"x\"}") == .answered(Reply()))
+  @Test("what is stored is for a registry that is an account's") func store() throws {
+    let input = "{\"ServerURL\":\"h:5000\",\"Username\":\"ada\",\"Secret\":\"x\"}"
+    guard case .ours(let asked, let reply, let problem) = try request(Docker.self, ["store"], input) else {
+      Issue.record("store is answered without a look at the mapping")
+      return
     }
+    #expect(asked == TokenRequest(place: Place("h:5000"), username: "ada") && reply == Reply())
+    #expect(problem.line.contains("no account is for h:5000"))
+    for input in ["", "h:5000", "{}", "{\"ServerURL\":\"a b\"}", "[]"] {
+      #expect(throws: Malformed.self) { try request(Docker.self, ["store"], input) }
+    }
+  }
+
+  @Test("erase does nothing, and list has none") func others() throws {
+    #expect(try request(Docker.self, ["erase"], "h") == .answered(Reply()))
     #expect(try request(Docker.self, ["list"], "") == .answered(Reply(text: "{}\n")))
     #expect(throws: Malformed.self) { try request(Docker.self, ["new"], "") }
     #expect(throws: Malformed.self) { try request(Docker.self, [], "") }

@@ -13,6 +13,13 @@ public struct JSONMember: Sendable, Equatable {
   /// Nil where something that is no object is in the way.
   public func merged(into json: JSON) -> JSON? { Self.set(value, at: path[...], in: json) }
 
+  /// The value of another's that is in the member's place.
+  public func conflict(in json: JSON) -> JSON? {
+    var found: JSON? = json
+    for name in path { found = found?[name] }
+    return found == value ? nil : found
+  }
+
   /// Without the member, if it has this value, and without objects that are empty then.
   public func removed(from json: JSON) -> JSON { Self.remove(path[...], value, from: json) }
 

@@ -8,7 +8,10 @@ extension Tool {
       "user \(target.user)", "passwordeval \"\(target.tokenCommand) </dev/null\"",
     ]
     return ToolConfiguration(
-      edits: [.text(file: "$HOME/.msmtprc", target.block("msmtp", lines), conflicts: ["account \(target.account)"])],
+      edits: [
+        .text(
+          TextEdit("$HOME/.msmtprc", target.block("msmtp", lines), conflicts: [.line("account \(target.account)")]))
+      ],
       notes: ["A server without OAUTHBEARER: write auth xoauth2. Use it: msmtp -a \(target.account)"])
   }
 
@@ -23,7 +26,9 @@ extension Tool {
       "Far :\(name)-remote:", "Near :\(name)-local:", "Patterns *", "Create Near", "SyncState *",
     ]
     return ToolConfiguration(
-      edits: [.text(file: "$HOME/.mbsyncrc", target.block("mbsync", lines), conflicts: ["IMAPAccount \(name)"])],
+      edits: [
+        .text(TextEdit("$HOME/.mbsyncrc", target.block("mbsync", lines), conflicts: [.line("IMAPAccount \(name)")]))
+      ],
       notes: [
         "mbsync needs a SASL module with XOAUTH2: libsasl2-modules-kdexoauth2, or another.",
         "It can hang when the server refuses a token: run it as timeout 300 mbsync \(name)",
@@ -40,8 +45,9 @@ extension Tool {
     return ToolConfiguration(
       edits: [
         .text(
-          file: "$CONFIG/neomutt/neomuttrc", target.block("neomutt", lines),
-          conflicts: ["set imap_oauth_refresh_command ="])
+          TextEdit(
+            "$CONFIG/neomutt/neomuttrc", target.block("neomutt", lines),
+            conflicts: [.start("set imap_oauth_refresh_command =")]))
       ],
       notes: [
         "To send: set smtp_url, smtp_authenticators = \"oauthbearer:xoauth2\" and smtp_oauth_refresh_command in the same way."
@@ -57,7 +63,9 @@ extension Tool {
     ]
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/aerc/accounts.conf", target.block("aerc", lines), conflicts: ["[\(target.account)]"])
+        .text(
+          TextEdit(
+            "$CONFIG/aerc/accounts.conf", target.block("aerc", lines), conflicts: [.start("[\(target.account)]")]))
       ],
       notes: ["aerc asks once per start: start it again when the token of that start has ended."])
   }

@@ -2,6 +2,24 @@
 public struct TextBlock: Sendable, Equatable {
   public enum Position: Sendable { case start, end }
 
+  /// A line elsewhere in the file that the block would contradict. White space and quotation marks do not count.
+  public enum Conflict: Sendable, Equatable {
+    case line(String)
+    case start(String)
+
+    func isMet(by line: Substring) -> Bool {
+      let words = Self.plain(line)
+      return switch self {
+      case .line(let text): words == Self.plain(text[...])
+      case .start(let text): words.hasPrefix(Self.plain(text[...]))
+      }
+    }
+
+    private static func plain(_ text: Substring) -> String {
+      text.filter { !$0.isWhitespace && $0 != "\"" && $0 != "'" }
+    }
+  }
+
   /// What tells this block from others: `git work`.
   public var label: String
   public var text: String
@@ -15,7 +33,8 @@ public struct TextBlock: Sendable, Equatable {
     self.position = position
   }
 
-  private var first: String { "\(comment) >>> grantd: \(label)" }
+  private static let mark = " >>> grantd: "
+  private var first: String { comment + Self.mark + label }
   private var last: String { "\(comment) <<< grantd: \(label)" }
 
   public var whole: String { [first, text, last].map { $0 + "\n" }.joined() }
@@ -35,7 +54,15 @@ public struct TextBlock: Sendable, Equatable {
     guard let (before, after) = around(file) else { return file }
     switch position {
     case .start: return before + (after.hasPrefix("\n") ? String(after.dropFirst()) : after)
+    case .end where before.isEmpty: return after.hasPrefix("\n") ? String(after.dropFirst()) : after
     case .end: return (before.hasSuffix("\n\n") ? String(before.dropLast()) : before) + after
+    }
+  }
+
+  /// The labels of the blocks in a file.
+  public static func labels(in file: String, comment: String = "#") -> [String] {
+    file.split(separator: "\n").filter { $0.hasPrefix(comment + mark) }.map {
+      String($0.dropFirst((comment + mark).count))
     }
   }
 
@@ -49,14 +76,8 @@ public struct TextBlock: Sendable, Equatable {
   }
 
   /// The first line elsewhere in the file that the block would contradict.
-  public func conflict(in file: String, with settings: [String]) -> String? {
+  public func conflict(in file: String, with conflicts: [Conflict]) -> String? {
     let rest = around(file).map { $0.0 + $0.1 } ?? file
-    return rest.split(separator: "\n").map(String.init).first { line in
-      let words = line.filter { !$0.isWhitespace }
-      return settings.contains { setting in
-        let name = setting.filter { !$0.isWhitespace }
-        return name.hasSuffix("=") ? words.hasPrefix(name) : words == name
-      }
-    }
+    return rest.split(separator: "\n").first { line in conflicts.contains { $0.isMet(by: line) } }.map(String.init)
   }
 }

@@ -1,8 +1,7 @@
 /// What a program's configuration has to say so that it asks grantd.
 public struct ToolConfiguration: Sendable, Equatable {
   public enum Edit: Sendable, Equatable {
-    /// `conflicts`: settings that may not stand elsewhere in the file, `NAME =` or a whole line.
-    case text(file: String, TextBlock, conflicts: [String] = [])
+    case text(TextEdit)
     case json(file: String, JSONMember)
     /// Programs that are run: to write, and to undo.
     case commands(file: String, write: [[String]], undo: [[String]])
@@ -11,6 +10,42 @@ public struct ToolConfiguration: Sendable, Equatable {
   public var edits: [Edit]
   /// For people: what else is to be done.
   public var notes: [String] = []
+}
+
+/// A block in a program's text file.
+public struct TextEdit: Sendable, Equatable {
+  public var file: String
+  public var block: TextBlock
+  /// What may not stand elsewhere in the file.
+  public var conflicts: [TextBlock.Conflict] = []
+  /// What to write into a file with such a line. Nil: the block.
+  public var byHand: String?
+  /// Nil: the block is for one server.
+  public var shared: Shared?
+
+  /// The block is for each server that has a block in another file, and is taken out with the last of these.
+  public struct Shared: Sendable, Equatable {
+    public var file: String
+    public var tool: String
+    /// Of the server that is taken out.
+    public var label: String
+
+    /// The block of another server.
+    public func other(in text: String) -> String? {
+      TextBlock.labels(in: text).first { $0.hasPrefix(tool + " ") && $0 != label }
+    }
+  }
+
+  public init(
+    _ file: String, _ block: TextBlock, conflicts: [TextBlock.Conflict] = [], byHand: String? = nil,
+    shared: Shared? = nil
+  ) {
+    self.file = file
+    self.block = block
+    self.conflicts = conflicts
+    self.byHand = byHand
+    self.shared = shared
+  }
 }
 
 /// What a person says of the account and the server.
@@ -64,10 +99,21 @@ extension ToolTarget {
     TextBlock(label: label(tool), text: lines.joined(separator: "\n"), position: position)
   }
 
+  private static let mapping = "$CONFIG/grantd/helper.toml"
+
+  /// What a program's configuration has once, whatever the servers: which they are stands in helper.toml.
+  func shared(_ tool: String, _ file: String, _ line: String, conflicts: [TextBlock.Conflict]) -> ToolConfiguration.Edit
+  {
+    .text(
+      TextEdit(
+        file, TextBlock(label: tool, text: line), conflicts: conflicts,
+        shared: .init(file: Self.mapping, tool: tool, label: label(tool))))
+  }
+
   /// The entry of helper.toml, for programs whose configuration has no place for the account.
   func entry(_ tool: String, _ keys: [String] = []) -> ToolConfiguration.Edit {
     let lines = ["[[host]]", "name = \(Self.quoted(host))", "account = \(Self.quoted(account))"] + keys
-    return .text(file: "$CONFIG/grantd/helper.toml", block(tool, lines))
+    return .text(TextEdit(Self.mapping, block(tool, lines)))
   }
 
   /// Also for TOML and for configurations that have C's escapes.

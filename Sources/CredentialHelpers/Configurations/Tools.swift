@@ -12,7 +12,7 @@ extension Tool {
       "\thelper =",
       "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
     ]
-    return ToolConfiguration(edits: [.text(file: "$HOME/.gitconfig", target.block("git", lines))])
+    return ToolConfiguration(edits: [.text(TextEdit("$HOME/.gitconfig", target.block("git", lines)))])
   }
 
   static let docker = Tool(name: "docker", need: .host) { target in
@@ -50,7 +50,11 @@ extension Tool {
       "credential_process = \(target.helperCommand("aws")) --account \(target.accountWord) --role \(role)",
     ]
     return ToolConfiguration(
-      edits: [.text(file: "$HOME/.aws/config", target.block("aws", lines), conflicts: ["[profile \(target.account)]"])])
+      edits: [
+        .text(
+          TextEdit(
+            "$HOME/.aws/config", target.block("aws", lines), conflicts: [.start("[profile \(target.account)]")]))
+      ])
   }
 
   static let gcloud = Tool(name: "gcloud", need: .nothing) { target in
@@ -66,19 +70,23 @@ extension Tool {
     let lines = ["[global]", "keyring-provider = subprocess", "index-url = \(target.addressWithUser)"]
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/pip/pip.conf", target.block("pip", lines), conflicts: ["[global]"]), target.entry("pip"),
+        .text(TextEdit("$CONFIG/pip/pip.conf", target.block("pip", lines), conflicts: [.start("[global]")])),
+        target.entry("pip"),
       ], notes: ["pip runs `keyring`: put the folder with grantd's link of that name first in PATH."])
   }
 
   static let uv = Tool(name: "uv", need: .address) { target in
-    let lines = [
-      "keyring-provider = \"subprocess\"", "[[index]]", "url = \(ToolTarget.quoted(target.addressWithUser))",
-      "default = true",
-    ]
-    let block = target.block("uv", lines, position: .start)
+    // At the start, since a key behind a table would be the table's; a table here would take the file's own keys.
+    let provider = "keyring-provider = \"subprocess\""
+    let index = "url = \(ToolTarget.quoted(target.addressWithUser)), default = true"
+    let block = target.block("uv", [provider, "index = [{ \(index) }]"], position: .start)
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/uv/uv.toml", block, conflicts: ["keyring-provider =", "[[index]]", "index ="]),
+        .text(
+          TextEdit(
+            "$CONFIG/uv/uv.toml", block,
+            conflicts: [.start("keyring-provider ="), .start("[[index]]"), .start("index =")],
+            byHand: "\(provider), and the index \(index)")),
         target.entry("uv"),
       ],
       notes: ["uv runs `keyring`: put the folder with grantd's link of that name first in PATH."])
@@ -86,31 +94,38 @@ extension Tool {
 
   static let cargo = Tool(name: "cargo", need: .address) { target in
     let lines = [
-      "[registries.\(target.account)]", "index = \(ToolTarget.quoted(target.address))",
+      "[registries.\(target.registry)]", "index = \(ToolTarget.quoted(target.address))",
       "credential-provider = [\"cargo-credential-grantd\", \"--account\", \(ToolTarget.quoted(target.account))]",
     ]
     return ToolConfiguration(
       edits: [
         .text(
-          file: "$HOME/.cargo/config.toml", target.block("cargo", lines), conflicts: ["[registries.\(target.account)]"])
-      ], notes: ["cargo finds the provider as cargo-credential-grantd in PATH."])
+          TextEdit(
+            "$HOME/.cargo/config.toml", target.block("cargo", lines),
+            conflicts: [.start("[registries.\(target.registry)]")]))
+      ],
+      notes: [
+        "cargo finds the provider as cargo-credential-grantd in PATH. The registry's name: --registry \(target.registry)"
+      ])
   }
 
   static let go = Tool(name: "go", need: .host) { target in
     ToolConfiguration(
       edits: [
-        .text(
-          file: "$CONFIG/go/env", target.block("go", ["GOAUTH=\(target.helperCommand("go"))"]), conflicts: ["GOAUTH="]),
+        target.shared(
+          "go", "$CONFIG/go/env", "GOAUTH=\(target.helperCommand("go"))", conflicts: [.start("GOAUTH=")]),
         target.entry("go"),
       ])
   }
 
   static let terraform = Tool(name: "terraform", need: .host) { target in
-    ToolConfiguration(
+    // Terraform takes one credentials helper, and a host's own block before it.
+    let conflicts: [TextBlock.Conflict] = [
+      .start("credentials_helper"), .start("credentials \(ToolTarget.quoted(target.host)) {"),
+    ]
+    return ToolConfiguration(
       edits: [
-        .text(
-          file: "$HOME/.terraformrc", target.block("terraform", ["credentials_helper \"grantd\" {}"]),
-          conflicts: ["credentials_helper \"grantd\" {}"]),
+        target.shared("terraform", "$HOME/.terraformrc", "credentials_helper \"grantd\" {}", conflicts: conflicts),
         target.entry("terraform"),
       ],
       notes: ["Terraform finds the helper as ~/.terraform.d/plugins/terraform-credentials-grantd, a link to grantctl."])
@@ -123,7 +138,9 @@ extension Tool {
     ]
     return ToolConfiguration(
       edits: [
-        .text(file: "$CONFIG/rclone/rclone.conf", target.block("rclone", lines), conflicts: ["[\(target.account)]"])
+        .text(
+          TextEdit(
+            "$CONFIG/rclone/rclone.conf", target.block("rclone", lines), conflicts: [.start("[\(target.account)]")]))
       ])
   }
 
@@ -140,6 +157,18 @@ extension Tool {
 }
 
 extension ToolTarget {
+  /// The account's name in the characters that cargo, and a key of TOML, take.
+  var registry: String {
+    String(String.UnicodeScalarView(account.unicodeScalars.map { Self.isName($0) ? $0 : "-" }))
+  }
+
+  private static func isName(_ scalar: Unicode.Scalar) -> Bool {
+    switch scalar {
+    case "a"..."z", "A"..."Z", "0"..."9", "_", "-": true
+    default: false
+    }
+  }
+
   /// pip and uv ask for a host's credential where the address has a user.
   var addressWithUser: String {
     guard let end = address.firstRange(of: "://"), place?.username == nil else { return address }

@@ -17,17 +17,26 @@ public struct Docker: CredentialProtocol {
   }
 
   public init(_ invocation: Invocation, input: [UInt8]) throws(Malformed) {
+    let verb = invocation.arguments.first
     let text = String(validating: input, as: UTF8.self)
-    server = String((text ?? "").drop(while: \.isWhitespace).prefix { !$0.isWhitespace })
+    let stored = verb == "store" ? try? JSON.parse(input) : nil
+    server =
+      stored?["ServerURL"]?.string ?? String((text ?? "").drop(while: \.isWhitespace).prefix { !$0.isWhitespace })
     place = Place(server)
-    switch invocation.arguments.first {
+    switch verb {
     case "get":
       guard let text, text.split(whereSeparator: \.isWhitespace).count == 1, let place else {
         throw Malformed("the registry is no host name")
       }
       request = .token(TokenRequest(place: place, account: invocation.account))
-    // `podman login` stores what it got from here.
-    case "store", "erase": request = .answered(Reply())
+    case "store":
+      guard stored != nil, let place else { throw Malformed("the input of store is no JSON with a registry") }
+      // `docker login` and `podman login` store what they got from here too.
+      request = .ours(
+        TokenRequest(place: place, username: stored?["Username"]?.string, account: invocation.account), Reply(),
+        otherwise: Problem(
+          "grantd keeps no passwords, and no account is for \(place.name): name another helper for it in credHelpers"))
+    case "erase": request = .answered(Reply())
     case "list": request = .answered(Reply(text: "{}\n"))
     case "version": request = .answered(Reply(text: "docker-credential-grantd \(GrantdVersion.current)\n"))
     default: throw Malformed("docker-credential-grantd takes get, store, erase, list or version")
@@ -44,9 +53,8 @@ public struct Docker: CredentialProtocol {
 
   public static func notFound(_ invocation: Invocation) -> Reply { Reply(text: notFoundWords + "\n", status: 1) }
 
-  /// skopeo and podman show standard output, docker neither.
+  /// The programs show standard output, docker not that of `get`.
   public static func refusal(_ problem: Problem, _ invocation: Invocation) -> Reply {
-    guard invocation.arguments.first == "get" else { return Reply(err: problem.line, status: 1) }
-    return Reply(text: problem.line + "\n", err: problem.line, status: 1)
+    Reply(text: problem.line + "\n", err: problem.line, status: 1)
   }
 }

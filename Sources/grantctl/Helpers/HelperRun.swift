@@ -37,6 +37,9 @@ struct HelperRun {
       do throws(Malformed) { return try asked.answer(token.issued) } catch {
         throw Problem(error.description, isOurs: true)
       }
+    case .ours(let request, let reply, let problem):
+      guard try await use(request, chosen) != nil else { throw problem }
+      return reply
     case .rejected(let request, let secret):
       guard let use = try await use(request, chosen) else { return Reply() }
       try await report(secret, use, request)

@@ -15,7 +15,7 @@ struct ToolFiles {
 
   func apply(_ edit: ToolConfiguration.Edit, _ purpose: Purpose) async throws(Failure) {
     switch edit {
-    case .text(let name, let block, let conflicts): try text(path(name), block, conflicts, purpose)
+    case .text(let edit): try text(edit, purpose)
     case .json(let name, let member): try json(path(name), member, purpose)
     case .commands(let name, let write, let undo): try await run(purpose == .undo ? undo : write, path(name), purpose)
     }
@@ -26,14 +26,20 @@ struct ToolFiles {
     return (terminal.environment["HOME"] ?? "") + name.dropFirst("$HOME".count)
   }
 
-  private func text(_ path: String, _ block: TextBlock, _ conflicts: [String], _ purpose: Purpose) throws(Failure) {
+  private func text(_ edit: TextEdit, _ purpose: Purpose) throws(Failure) {
+    let (path, block) = (path(edit.file), edit.block)
     guard purpose != .show else { return show(path, block.whole) }
     let before = try content(path)
     let old = before ?? ""
-    if purpose == .write, let line = block.conflict(in: old, with: conflicts) {
+    if purpose == .undo, let shared = edit.shared,
+      let other = shared.other(in: try content(self.path(shared.file)) ?? "")
+    {
+      return terminal.say(SafeText.line("\(path): stays, since \(other) needs it"))
+    }
+    if purpose == .write, let line = block.conflict(in: old, with: edit.conflicts) {
       throw Failure(
         .failure, "\(path) has the line “\(SafeText.line(line))”, which this would contradict",
-        hints: ["Merge it by hand: without --write it is printed."])
+        hints: [edit.byHand.map { "Add by hand: \($0)" } ?? "Merge it by hand: without --write it is printed."])
     }
     let new = purpose == .write ? block.merged(into: old) : block.removed(from: old)
     try replace(path, before, with: new, showing: block.whole, purpose)
@@ -49,6 +55,14 @@ struct ToolFiles {
     } catch {
       throw Failure(
         .failure, "\(path) is no JSON: \(error)", hints: ["Merge it by hand: without --write it is printed."])
+    }
+    if purpose == .write, let other = member.conflict(in: json) {
+      let words = other.string ?? String(decoding: other.serialized(), as: UTF8.self)
+      throw Failure(
+        .failure,
+        "\(path) has “\(SafeText.line(words))” for \(member.path.last ?? "") in "
+          + "\(member.path.dropLast().joined(separator: ".")), which this would replace",
+        hints: ["Take it out first, if grantd is to answer there."])
     }
     guard let merged = purpose == .write ? member.merged(into: json) : member.removed(from: json) else {
       throw Failure(.failure, "\(path): \(member.path.dropLast().joined(separator: ".")) is no object")

@@ -15,12 +15,13 @@ import Testing
 
     var all: [String: String] { files.withLock { $0 } }
 
-    func run(_ arguments: [String]) async throws -> (status: ExitStatus, out: String, err: String) {
+    func run(
+      _ arguments: [String], environment: [String: String] = [:], programs: Machine? = nil
+    ) async throws -> (status: ExitStatus, out: String, err: String) {
       let recorder = Recorder()
-      let status = try await perform(
-        ["configure"] + arguments, recorder, environment: ["HOME": "/h", "GRANTD_SOCKET": "/nowhere"]
-      ) {
-        terminal in
+      let environment = environment.merging(["HOME": "/h", "GRANTD_SOCKET": "/nowhere"]) { own, _ in own }
+      let status = try await perform(["configure"] + arguments, recorder, environment: environment) { terminal in
+        if let programs { terminal.machine = programs }
         terminal.files.exists = { [self] path in all[path] != nil }
         terminal.files.bytes = { [self] path, _ in all[path].map { .bytes(Array($0.utf8)) } ?? .unreadable("no") }
         terminal.files.rewrite = { [self] path, bytes, _ in
@@ -86,12 +87,94 @@ import Testing
       (["docker", "work", "h"], "/h/.docker/config.json", "{"),
       (["docker", "work", "h"], "/h/.docker/config.json", "{\"credHelpers\": 1}"),
       (["go", "work", "h"], "/h/.config/go/env", "GOAUTH=netrc\n"),
+      (["terraform", "work", "h"], "/h/.terraformrc", "credentials_helper \"other\" {\n}\n"),
+      (["terraform", "work", "h"], "/h/.terraformrc", "credentials \"h\" {\n  token = \"t\"\n}\n"),
+      (["cargo", "work", "https://h/"], "/h/.cargo/config.toml", "[registries.work] # ours\n"),
+      (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "[[index]] # ours\nurl = \"x\"\n"),
+      (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "\"index\" = [{ url = \"x\" }]\n"),
+      (["uv", "work", "https://h/simple/"], "/h/.config/uv/uv.toml", "index = [\n  { url = \"x\" },\n]\n"),
     ]
     for (command, path, text) in table {
       let files = Files([path: text])
       #expect(try await files.run(command + ["--write"]).status == .failure, "\(command)")
       #expect(files.all == [path: text])
     }
+  }
+
+  @Test("another helper for a registry stays, and is named") func otherHelper() async throws {
+    let path = "/h/.docker/config.json"
+    let text = "{\"credHelpers\": {\"h:5000\": \"ecr-login\", \"other\": \"pass\"}}"
+    let files = Files([path: text])
+    let run = try await files.run(["docker", "work", "h:5000", "--write"])
+    #expect(run.status == .failure && files.all == [path: text])
+    #expect(
+      run.err.hasPrefix("grantctl: \(path) has “ecr-login” for h:5000 in credHelpers, which this would replace\n"))
+    #expect(
+      try await files.run(["docker", "work", "h:5000", "--undo"]).status == .success && files.all == [path: text])
+    let ours = Files([path: text.replacing("ecr-login", with: "grantd")])
+    #expect(try await ours.run(["docker", "work", "h:5000", "--write"]).status == .success)
+  }
+
+  @Test("uv's other settings stay at the top level, and an index that is there is added to by hand") func uv()
+    async throws
+  {
+    let path = "/h/.config/uv/uv.toml"
+    let files = Files([path: "system-certs = true\n"])
+    let command = ["uv", "work", "https://h/simple/", "--write"]
+    #expect(try await files.run(command).status == .success)
+    #expect(
+      files.all[path] == """
+        # >>> grantd: uv work h
+        keyring-provider = "subprocess"
+        index = [{ url = "https://oauth2@h/simple/", default = true }]
+        # <<< grantd: uv work h
+
+        system-certs = true
+
+        """)
+    let run = try await Files([path: "index = [{ url = \"x\" }]\n"]).run(command)
+    #expect(
+      run.err.contains(
+        "Add by hand: keyring-provider = \"subprocess\", and the index url = \"https://oauth2@h/simple/\", default = true"
+      ))
+  }
+
+  @Test(
+    "what is for all hosts is written once, and stays until the last host is taken out",
+    arguments: [
+      ("go", "/h/.config/go/env", "GOAUTH=grantctl helper go", "GOPROXY=direct\n"),
+      ("terraform", "/h/.terraformrc", "credentials_helper \"grantd\" {}", "plugin_cache_dir = \"/c\"\n"),
+    ])
+  func severalHosts(tool: String, path: String, line: String, before: String) async throws {
+    let mapping = "/h/.config/grantd/helper.toml"
+    let one = [tool, "work", "a.example.com"]
+    let other = [tool, "home", "b.example.com:8443"]
+    for order in [[one, other], [other, one]] {
+      let files = Files([path: before])
+      for command in order + order { #expect(try await files.run(command + ["--write"]).status == .success) }
+      #expect(files.all[path] == before + "\n# >>> grantd: \(tool)\n\(line)\n# <<< grantd: \(tool)\n")
+      let entries = try MappingFile.parse(files.all[mapping] ?? "")
+      #expect(Set(entries.map(\.account)) == ["work", "home"] && entries.count == 2)
+      let both = files.all
+      let first = try await files.run(order[0] + ["--undo"])
+      #expect(first.status == .success && first.out.contains("\(path): stays"))
+      #expect(files.all[path] == both[path])
+      #expect(try MappingFile.parse(files.all[mapping] ?? "").map(\.account) == [order[1][1]])
+      #expect(try await files.run(order[0] + ["--undo"]).status == .success && files.all[path] == both[path])
+      #expect(try await files.run(order[1] + ["--undo"]).status == .success)
+      #expect(files.all[path] == before && files.all[mapping] == nil)
+    }
+  }
+
+  @Test(
+    "a registry has a name that cargo takes",
+    arguments: [("work", "work"), ("ada@example.com", "ada-example-com"), ("a b/ü", "a-b--"), ("a_b-9", "a_b-9")])
+  func registry(account: String, name: String) async throws {
+    let files = Files()
+    let run = try await files.run(["cargo", account, "sparse+https://h/i/", "--write"])
+    #expect(run.status == .success && run.err.contains("--registry \(name)"))
+    let text = try #require(files.all["/h/.cargo/config.toml"])
+    #expect(text.contains("\n[registries.\(name)]\n") && text.contains("\"--account\", \"\(account)\"]"))
   }
 
   @Test(

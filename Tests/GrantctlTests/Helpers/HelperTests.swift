@@ -109,6 +109,19 @@ import Testing
         == "grantd: git.example.com \(what), or write allow_insecure_http = true to its entry in \(Self.file)\n")
   }
 
+  @Test(
+    "docker's store succeeds where the place is an account's, since the helper answers for it, and nowhere else",
+    arguments: [("git.example.com", true), ("https://git.example.com/v1/", true), ("other.example.com", false)])
+  func store(server: String, isOurs: Bool) async throws {
+    let run = try await Self.run(
+      ["docker", "store"], "{\"ServerURL\":\"\(server)\",\"Username\":\"ada\",\"Secret\":\"x\"}", mapping: Self.mapping,
+      ["provider.list": answer(["providers": []])])
+    #expect(run.status == (isOurs ? .success : .failure) && run.broker["token.get"] == nil)
+    let line =
+      "grantd keeps no passwords, and no account is for other.example.com: name another helper for it in credHelpers\n"
+    #expect(run.out == (isOurs ? "" : line) && run.err == run.out)
+  }
+
   @Test("a fault in the mapping is said with its line") func fault() async throws {
     let run = try await Self.run(["git", "get"], Self.input, mapping: "[[host]]\nx", [:])
     #expect(run.status == .success && run.out == "")

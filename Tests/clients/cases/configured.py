@@ -7,7 +7,7 @@ from rig import ROBOT, case, find, has, must
 def snapshot(stage):
     """Of the programs' files; backups and what programs keep for themselves are none."""
     names = [".gitconfig", ".docker/config.json", ".kube/config", ".aws/config", ".cargo/config.toml", ".config/pip/pip.conf",
-             ".config/uv/uv.toml", ".config/go/env", ".config/grantd/helper.toml"]
+             ".config/uv/uv.toml", ".config/go/env", ".config/grantd/helper.toml", ".terraformrc"]
     return {name: (stage.home / name).read_text() for name in names if (stage.home / name).exists()}
 
 
@@ -102,6 +102,39 @@ def for_cargo(stage):
 def for_go(stage):
     server = languages.serve(stage, languages.modules)
     cycle(stage, ("go", stage.account, server.place), lambda: languages.go(stage, server, GOAUTH=None))
+    # Go has one setting for all hosts, which stays for the others.
+    other = languages.serve(stage, languages.modules)
+    for one in (server, other):
+        configure(stage, "go", stage.account, one.place, "--write")
+    for one in (server, other):
+        languages.go(stage, one, GOAUTH=None).ok()
+    configure(stage, "go", stage.account, server.place, "--undo")
+    languages.go(stage, server, GOAUTH=None).fails()
+    languages.go(stage, other, GOAUTH=None).ok()
+    configure(stage, "go", stage.account, other.place, "--undo")
+    must(not (stage.home / ".config/go/env").exists(), "the setting stays without a host")
+
+
+@case("configure.terraform", "terraform")
+def for_terraform(stage):
+    """It takes one helper for all hosts, which stays for the others."""
+    server = languages.serve(stage, languages.discovery)
+    hosts = ("one.example.com", "two.example.com")
+    init = languages.terraform(stage, server, *hosts)
+    stage.mapping.unlink()
+    before = snapshot(stage)
+
+    def sent(host):
+        init(host)
+        must(server.seen, f"{host} was not asked")
+        return (languages.VERSIONS, stage.token()) in server.seen
+    for host in hosts * 2:
+        configure(stage, "terraform", stage.account, host, "--write")
+    must(all(map(sent, hosts)), "a host did not get the token")
+    configure(stage, "terraform", stage.account, hosts[0], "--undo")
+    must([sent(host) for host in hosts] == [False, True], "the other host did not keep the helper")
+    configure(stage, "terraform", stage.account, hosts[1], "--undo")
+    must(snapshot(stage) == before, f"after --undo: {snapshot(stage)}")
 
 
 @case("configure.aws", "aws", "curl")

@@ -110,32 +110,43 @@ def go_list(stage):
 # ---- Terraform
 
 def discovery(server):
-    return {"/v1/modules/team/sample/demo/versions": '{"modules":[{"versions":[{"version":"1.0.0"}]}]}'}
+    return {VERSIONS: '{"modules":[{"versions":[{"version":"1.0.0"}]}]}'}
+
+
+VERSIONS = "/v1/modules/team/sample/demo/versions"
+
+
+def terraform(stage, server, *hosts, settings=""):
+    """The command `init`, for a module of each host; the hosts are that server."""
+    plugins = stage.home / ".terraform.d" / "plugins"
+    plugins.mkdir(parents=True, exist_ok=True)
+    link = plugins / "terraform-credentials-grantd"
+    if not link.is_symlink():
+        link.symlink_to(stage.bin / "grantctl")
+    stage.file(".terraformrc", settings + "".join(
+        f'host "{host}" {{\n  services = {{ "modules.v1" = "{server.url}/v1/modules/" }}\n}}\n' for host in hosts))
+    project = stage.folder / "terraform"
+
+    def init(*used, **more):
+        shutil.rmtree(project, ignore_errors=True)
+        project.mkdir()
+        (project / "main.tf").write_text("".join(
+            f'module "sample-{number}" {{\n  source = "{host}/team/sample/demo"\n  version = "1.0.0"\n}}\n'
+            for number, host in enumerate(used or hosts)))
+        server.seen.clear()
+        # Its download is not served: what counts is that the versions were, which want the token.
+        return stage.run(find("terraform"), "init", "-no-color", cwd=project, CHECKPOINT_DISABLE="1", **more)
+    return init
 
 
 @case("terraform.module", "terraform")
 def terraform_module(stage):
     server, host = serve(stage, discovery), "registry.example.com"
     stage.map(host)
-    plugins = stage.home / ".terraform.d" / "plugins"
-    plugins.mkdir(parents=True, exist_ok=True)
-    link = plugins / "terraform-credentials-grantd"
-    if not link.is_symlink():
-        link.symlink_to(stage.bin / "grantctl")
-    stage.file(".terraformrc", 'credentials_helper "grantd" {}\n'
-               f'host "{host}" {{\n  services = {{ "modules.v1" = "{server.url}/v1/modules/" }}\n}}\n')
-    project = stage.folder / "terraform"
-    project.mkdir(exist_ok=True)
-    (project / "main.tf").write_text(
-        f'module "sample" {{\n  source = "{host}/team/sample/demo"\n  version = "1.0.0"\n}}\n')
-
-    def init(**more):
-        return stage.run(find("terraform"), "init", "-no-color", cwd=project, CHECKPOINT_DISABLE="1", **more)
-    # Its download is not served: what counts is that the versions were, which want the token.
+    init = terraform(stage, server, host, settings='credentials_helper "grantd" {}\n')
     init()
-    must(("/v1/modules/team/sample/demo/versions", stage.token()) in server.seen, f"the registry saw {server.seen}")
+    must((VERSIONS, stage.token()) in server.seen, f"the registry saw {server.seen}")
     stage.map("other.example.com")
-    server.seen.clear()
     init().fails()
     must(all(token is None for _, token in server.seen), f"a credential was sent: {server.seen}")
     with stage.ended() as hint:

@@ -87,6 +87,22 @@ def ended(stage):
         has(skopeo(stage, server).fails().err, hint)
 
 
+@case("skopeo.login", "skopeo")
+def login(stage):
+    """A password is not kept, and the program may believe that only where the helper answers for the registry."""
+    server = setting(stage)
+    certificates = stage.folder / "certificates"
+    certificates.mkdir(exist_ok=True)
+    (certificates / "ca.crt").write_bytes(stage.ca.read_bytes())
+
+    def run():
+        return stage.run(find("skopeo"), "login", "--authfile", stage.home / ".docker" / "config.json", "--cert-dir",
+                         certificates, "-u", "robot", "--password-stdin", server.place, text=stage.token())
+    run().ok()
+    stage.map("other.example.com")
+    has(run().fails().err, f"grantd keeps no passwords, and no account is for {server.place}")
+
+
 @case("docker.manifest", "docker")
 def manifest(stage):
     server = setting(stage)
