@@ -106,6 +106,8 @@ docs: deps ## regenerate the reference in docs from the types: rpc, errors, conf
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
 D = $(DESTDIR)
+# They reload services whose token files change.
+FILE_UNITS := grantd-file@.path grantd-file@.service
 
 install: ## put a release build, units, completions and documents in place
 	@umask 022 && $(MAKE) --no-print-directory install-files
@@ -125,6 +127,8 @@ install-files:
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \
 	  chmod 644 '$D$(UNITDIR)/'$$unit '$D$(USERUNITDIR)/'$$unit || exit 1; done
+	for unit in $(FILE_UNITS); do \
+	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && chmod 644 '$D$(UNITDIR)/'$$unit || exit 1; done
 	install -m 644 systemd/sysusers.d/grantd.conf '$D$(SYSUSERSDIR)/grantd.conf'
 	install -m 644 systemd/tmpfiles.d/grantd.conf '$D$(TMPFILESDIR)/grantd.conf'
 	test -e '$D$(SYSCONFDIR)/grantd/grantd.toml' || install -m 644 config/grantd.toml '$D$(SYSCONFDIR)/grantd/grantd.toml'
@@ -156,6 +160,7 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	    [ "$$(systemctl show -P FragmentPath $$unit)" != '$(UNITDIR)/'$$unit ] || systemctl disable --now $$unit || exit 1; done; \
 	elif [ -z '$D' ]; then echo 'First, if this machine runs it: sudo systemctl disable --now $(SYSTEM_UNITS)'; fi
 	rm -f $(foreach name,$(HELPERS),'$D$(BINDIR)/$(name)' '$D$(MANDIR)/man1/$(name).1')
+	rm -f $(foreach unit,$(FILE_UNITS),'$D$(UNITDIR)/$(unit)')
 	rm -f '$D$(BINDIR)/grantd' '$D$(BINDIR)/grantctl' '$D$(UNITDIR)/grantd.service' '$D$(UNITDIR)/grantd.socket' \
 	  '$D$(USERUNITDIR)/grantd.service' '$D$(USERUNITDIR)/grantd.socket' '$D$(SYSUSERSDIR)/grantd.conf' \
 	  '$D$(UNITDIR)/grantd-credentials.socket' '$D$(USERUNITDIR)/grantd-credentials.socket' \

@@ -87,6 +87,7 @@ let package = Package(
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("MetricsEndpoint", ["Broker", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", logging]),
+    room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
     room("Sealing", ["OAuth", crypto, cryptoExtras]),
     room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb, grdbSQLite]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
@@ -103,8 +104,8 @@ let package = Package(
       "grantd",
       [
         "Broker", "BrokerAPI", "Callback", "GrantdConfiguration", "Grants", "Hooks", "HTTPTransport", "MetricsEndpoint",
-        "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "UnixSocket", "CLinux", "CHeap",
-        argumentParser, unixSignals, logging, nioCore, nioPosix,
+        "OAuth", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd", "TokenFiles", "UnixSocket", "CLinux",
+        "CHeap", argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
     program(
       "grantctl",
@@ -152,6 +153,7 @@ let package = Package(
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests("CallbackTests", ["Callback", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests("MetricsEndpointTests", ["MetricsEndpoint", "TestSupport", "Broker", nioCore, nioPosix, logging]),
+    tests("TokenFilesTests", ["TokenFiles", "Broker", "Grants"]),
     tests("HooksTests", ["Hooks", "TestSupport", "Broker", "BrokerAPI", logging]),
     tests("SystemdTests", ["Systemd", "CLinux", logging]),
     tests("SystemEventsTests", ["SystemEvents", "events-fixture"]),

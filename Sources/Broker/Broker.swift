@@ -26,6 +26,7 @@ public final class Broker {
   nonisolated let registrations: Registrations
   nonisolated let calls: AuthorizedCalls
   nonisolated let credentials: CredentialOffers
+  nonisolated let files: FileReleases
   nonisolated let checks: ProviderChecks
   nonisolated let backups: Backups
   nonisolated let reloading: Reloading
@@ -41,7 +42,8 @@ public final class Broker {
   public init(
     store: any Store, transport: any Transport, surroundings: Surroundings, identity: BrokerIdentity,
     configuration: BrokerConfiguration, logger: Logger, registrar: (any Registrar)? = nil,
-    auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil, wholeAccounts: Int = 128,
+    auditStore: (any AuditStore)? = nil, vault: (any Vault)? = nil, tokenFiles: (any TokenFileDisk)? = nil,
+    wholeAccounts: Int = 128,
     readConfiguration: @escaping @Sendable () async throws(RPCError) -> BrokerConfiguration
   ) {
     discovery = Discovery(version: identity.version)
@@ -94,6 +96,9 @@ public final class Broker {
     tokens.verifies { [calls] account, deadline in await calls.isAlive(account, until: deadline) }
     credentials = CredentialOffers(
       runtime, tokens: tokens, authorizer: authorizer, audit: audit, requests: requests, configuration.credentials)
+    files = FileReleases(
+      runtime, accounts: accounts, journal: journal, tokens: tokens, authorizer: authorizer, audit: audit,
+      requests: requests, disk: tokenFiles)
     let examiner = ProviderExaminer(
       runtime, accounts: accounts, providers: providers, authorizer: authorizer, addresses: addresses,
       transport: transport)
@@ -130,6 +135,7 @@ public final class Broker {
     logins.takeOver(stored.logins)
     declared.configure(reloading.configuration.accounts)
     await declared.take()
+    files.takeOver(reloading.configuration.files)
     followOthers()
     updateSummary()
   }
@@ -178,6 +184,7 @@ public final class Broker {
     accounts.cache.configure(new.refresh)
     authorizer.configure(new.policy, new.callerLimits)
     credentials.configure(new.credentials)
+    files.configure(new.files)
     approvals.policyChanged()
     backups.policyChanged()
     accounts.serveAnew()

@@ -14,6 +14,8 @@ public struct BrokerConfiguration: Sendable {
   public var callerLimits = CallerLimits()
   /// What units may load as credentials.
   public var credentials = UnitCredentials()
+  /// Files that are given tokens.
+  public var files: [TokenFile] = []
   /// The file, for people; nil: built-in defaults.
   public var path: String?
   /// What a person should know of it.

@@ -1,38 +1,32 @@
 /// `docs/configuration.md`, made from the same tables that decode the configuration.
 public enum ConfigurationReference {
   public static func markdown() -> String {
-    let sections =
-      [section(Sections.provider)] + ProviderKind.sections.map(section) + [
-        section(Sections.account),
-        section(Sections.rule), section(Sections.onEvent), section(Sections.credential), section(Sections.credentials),
-        section(Sections.callback), section(Sections.socket), section(Sections.store), section(Sections.refresh),
-        section(Sections.metrics), section(Sections.audit), section(Sections.callerLimits),
-        section(Sections.log),
-      ]
-    return ([introduction] + sections).joined(separator: "\n")
+    ([introduction] + chapters.map(\.text)).joined(separator: "\n")
   }
 
   /// The names of all keys by the header of their section.
-  static var keys: [(header: String, names: [String])] {
-    [(Sections.provider.header, Sections.provider.keys.map(\.name))]
-      + ProviderKind.sections.map { ($0.header, $0.keys.map(\.name)) } + [
-        (Sections.account.header, Sections.account.keys.map(\.name)),
-        (Sections.rule.header, Sections.rule.keys.map(\.name)),
-        (Sections.onEvent.header, Sections.onEvent.keys.map(\.name)),
-        (Sections.credential.header, Sections.credential.keys.map(\.name)),
-        (Sections.credentials.header, Sections.credentials.keys.map(\.name)),
-        (Sections.callback.header, Sections.callback.keys.map(\.name)),
-        (Sections.socket.header, Sections.socket.keys.map(\.name)),
-        (Sections.store.header, Sections.store.keys.map(\.name)),
-        (Sections.refresh.header, Sections.refresh.keys.map(\.name)),
-        (Sections.metrics.header, Sections.metrics.keys.map(\.name)),
-        (Sections.audit.header, Sections.audit.keys.map(\.name)),
-        (Sections.callerLimits.header, Sections.callerLimits.keys.map(\.name)),
-        (Sections.log.header, Sections.log.keys.map(\.name)),
-      ]
+  static var keys: [(header: String, names: [String])] { chapters.map { ($0.header, $0.names) } }
+
+  private struct Chapter {
+    let header: String
+    let names: [String]
+    let text: String
   }
 
-  private static func section<Target>(_ section: Section<Target>) -> String {
+  private static var chapters: [Chapter] {
+    var chapters = [chapter(Sections.provider)] + ProviderKind.sections.map(chapter)
+    chapters += [chapter(Sections.account), chapter(Sections.rule), chapter(Sections.onEvent)]
+    chapters += [chapter(Sections.credential), chapter(Sections.credentials), chapter(Sections.file)]
+    chapters += [chapter(Sections.callback), chapter(Sections.socket), chapter(Sections.store)]
+    chapters += [chapter(Sections.refresh), chapter(Sections.metrics), chapter(Sections.audit)]
+    return chapters + [chapter(Sections.callerLimits), chapter(Sections.log)]
+  }
+
+  private static func chapter<Target>(_ section: Section<Target>) -> Chapter {
+    Chapter(header: section.header, names: section.keys.map(\.name), text: text(section))
+  }
+
+  private static func text<Target>(_ section: Section<Target>) -> String {
     let head =
       "## `\(section.header)`\n\n\(section.meaning)\n\n| key | value | default | meaning |\n|---|---|---|---|\n"
     return section.keys.reduce(head) { text, key in
@@ -57,7 +51,7 @@ public enum ConfigurationReference {
 
     A system instance reads `/etc/grantd/grantd.toml` and then `/etc/grantd/grantd.d/*.toml`, sorted by name; a user
     instance `$XDG_CONFIG_HOME/grantd/grantd.toml` and `grantd.d` beside it. All of them together are one configuration:
-    rules, hooks and `[[credential]]` are appended, a later file's keys of `[callback]`, `[socket]`, `[store]`, `[refresh]`, `[metrics]`,
+    rules, hooks, `[[credential]]` and `[[file]]` are appended, a later file's keys of `[callback]`, `[socket]`, `[store]`, `[refresh]`, `[metrics]`,
     `[credentials]`, `[audit]`, `[limits]` and `[log]` win, and a provider or an account may be there once. `config/grantd.toml` is an example with every key.
 
     `grantd --check-config` checks everything without starting. Each problem is a line with file, line and what to do;

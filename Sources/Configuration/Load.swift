@@ -22,6 +22,7 @@ struct Loader {
   private let templates: Templates
   private var providers: [String: Place] = [:]
   private var credentials: [String: Place] = [:]
+  private var files: [TokenFile.Place: Place] = [:]
   private var publicURL: Place?
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
@@ -83,6 +84,7 @@ struct Loader {
       case "rule": readRules(item)
       case "on_event": readHooks(item)
       case "credential": readCredentials(item)
+      case "file": readFiles(item)
       case "callback":
         read(item, Sections.callback, \.callback)
         publicURL = item.table?["public_url"]?.place ?? publicURL
@@ -101,7 +103,8 @@ struct Loader {
 
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
-      "provider", "account", "rule", "on_event", "credential", "credentials", "callback", "socket", "store", "refresh",
+      "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
+      "refresh",
       "metrics", "audit",
       "limits", "log",
     ]
@@ -115,7 +118,7 @@ struct Loader {
   private static func header(_ section: String) -> String {
     switch section {
     case "provider", "account": "[\(section).NAME]"
-    case "rule", "on_event", "credential": "[[\(section)]]"
+    case "rule", "on_event", "credential", "file": "[[\(section)]]"
     default: "[\(section)]"
     }
   }
@@ -174,6 +177,27 @@ struct Loader {
           suggestion: "the first is at \(first)")
       }
       settings.credentials.offers.append(offer)
+    }
+  }
+
+  private mutating func readFiles(_ item: Item) {
+    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
+      return report.problem("token files are written as [[file]], with two brackets", at: item.place)
+    }
+    for item in items {
+      guard settings.tokenFiles.count < Sections.mostFiles else {
+        return report.problem("there are more than \(Sections.mostFiles) [[file]]", at: item.place)
+      }
+      let table = item.table ?? [:]
+      var draft = FileDraft()
+      Sections.file.read(table, into: &draft, title: Sections.file.header, report: &report)
+      guard let file = draft.file(table, at: item.place, sources: sources, report: &report) else { continue }
+      if let first = files.updateValue(item.place, forKey: file.place) {
+        report.problem(
+          "[[file]] with path \(quoted(file.name)) is there twice", at: item.place,
+          suggestion: "the first is at \(first)")
+      }
+      settings.tokenFiles.append(file)
     }
   }
 

@@ -23,6 +23,8 @@ public struct Settings: Sendable, Equatable {
   public var hooks: [Hook] = []
   /// What units may load as credentials.
   public var credentials = UnitCredentials()
+  /// Token files. A path that does not begin with `/` is below the folder that the instance has for them.
+  public var tokenFiles: [TokenFile] = []
   /// `trace`, `debug`, `info`, `notice`, `warning`, `error`.
   public var logLevel: String?
   /// What a person should know, each with file and line.

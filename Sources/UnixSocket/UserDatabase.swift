@@ -27,6 +27,21 @@ public enum UserDatabase {
     entry(Glibc.group(), { getgrnam_r(name, $0, $1, $2, $3) }, \.gr_gid)
   }
 
+  /// The numbers of all groups of the user.
+  public static func groups(of user: User) -> [gid_t] {
+    var count: Int32 = 64
+    while count <= mostGroups {
+      var groups = [gid_t](repeating: 0, count: Int(count))
+      let room = count
+      if getgrouplist(user.name, user.gid, &groups, &count) >= 0 { return Array(groups.prefix(Int(count))) }
+      count = max(count, room * 2)
+    }
+    return [user.gid]
+  }
+
+  /// The kernel's own limit (`NGROUPS_MAX`).
+  static let mostGroups: Int32 = 65_536
+
   private static func user(_ entry: passwd) -> User {
     User(
       name: String(cString: entry.pw_name), uid: entry.pw_uid, gid: entry.pw_gid,

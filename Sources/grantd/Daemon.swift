@@ -12,6 +12,7 @@ import Providers
 import SQLiteStore
 import Sealing
 import Systemd
+import TokenFiles
 import UnixSignals
 import UnixSocket
 
@@ -55,7 +56,7 @@ struct Daemon: Sendable {
       store: store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
-      auditStore: audit, vault: store,
+      auditStore: audit, vault: store, tokenFiles: FileDisk(own: places.tokenFolder(settings)),
       readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, metrics, hooks) })
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in
@@ -245,6 +246,7 @@ struct Daemon: Sendable {
     configuration.audit = settings.audit
     configuration.callerLimits = settings.limits
     configuration.credentials = settings.credentials
+    configuration.files = places.tokenFiles(settings)
     configuration.publicOrigin = settings.callback.enabled ? settings.callback.publicOrigin : nil
     return configuration
   }

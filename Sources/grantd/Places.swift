@@ -17,6 +17,8 @@ struct Places: Sendable {
   var defaultSocket: String
   var templateFolders: [String]
   var credentialsDirectory: String?
+  /// Of a user's instance.
+  var home: String?
 
   init(
     instance: Policy.Instance, config: String?, state: String?, socket: String?, templates: [String],
@@ -36,6 +38,7 @@ struct Places: Sendable {
       templateFolders = templates + ["/etc/grantd/providers.d"]
     case .user:
       guard let home = variable("HOME") ?? Self.home() else { throw .noHome }
+      self.home = home
       let configFolder = (variable("XDG_CONFIG_HOME") ?? home + "/.config") + "/grantd"
       configuration = config ?? configFolder + "/grantd.toml"
       defaultState = (variable("XDG_STATE_HOME") ?? home + "/.local/state") + "/grantd"
@@ -62,7 +65,28 @@ struct Places: Sendable {
       file: configuration, mustExist: configurationIsNamed, templateFolders: templateFolders,
       credentialsDirectory: credentialsDirectory,
       user: { name in UserDatabase.user(named: name)?.uid },
-      group: { name in UserDatabase.group(named: name) })
+      group: { name in UserDatabase.group(named: name) },
+      membership: { uid in
+        guard let user = UserDatabase.user(uid) else { return (.max, []) }
+        return (user.gid, UserDatabase.groups(of: user))
+      }, owner: geteuid(), home: home)
+  }
+
+  /// `files` beside the socket.
+  func tokenFolder(_ settings: Settings) -> String {
+    let socket = socketPath(settings)
+    let slash = socket.utf8.lastIndex(of: UInt8(ascii: "/"))
+    return (slash.map { String(socket[..<$0]) } ?? ".") + "/files"
+  }
+
+  /// With their whole paths.
+  func tokenFiles(_ settings: Settings) -> [TokenFile] {
+    let folder = tokenFolder(settings)
+    return settings.tokenFiles.map { file in
+      var file = file
+      if !file.place.path.hasPrefix("/") { file.place.path = folder + "/" + file.place.path }
+      return file
+    }
   }
 
   func stateFolder(_ settings: Settings) -> String { state ?? settings.store.path ?? defaultState }

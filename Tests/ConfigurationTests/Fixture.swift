@@ -43,22 +43,27 @@ final class Fixture {
   func sources(
     _ file: String = "grantd.toml", mustExist: Bool = true,
     templates: [String] = ["\(Fixture.package)/config/providers.d"],
-    credentials: String? = nil, groups: Set<UInt32> = []
+    credentials: String? = nil, groups: Set<UInt32> = [], home: String? = nil
   ) -> Settings.Sources {
     Settings.Sources(
       file: "\(folder)/\(file)", mustExist: mustExist, templateFolders: templates, credentialsDirectory: credentials,
-      groups: groups, user: { ["mail": 8, "root": 0][$0] }, group: { ["operators": 900][$0] })
+      groups: groups, user: { ["mail": 8, "prometheus": 117, "root": 0][$0] },
+      group: { ["operators": 900][$0] }, membership: { ($0, [$0]) }, owner: 1000, home: home)
   }
 
-  func load(_ text: String, credentials: String? = nil, groups: Set<UInt32> = []) throws -> Settings {
+  func load(
+    _ text: String, credentials: String? = nil, groups: Set<UInt32> = [], home: String? = nil
+  ) throws -> Settings {
     try write("grantd.toml", text)
-    return try Settings.load(sources(credentials: credentials, groups: groups))
+    return try Settings.load(sources(credentials: credentials, groups: groups, home: home))
   }
 
   /// What loading complains of, the folder left out: `grantd.toml:1: …`.
-  func complaint(_ text: String, credentials: String? = nil, groups: Set<UInt32> = []) throws -> String {
+  func complaint(
+    _ text: String, credentials: String? = nil, groups: Set<UInt32> = [], home: String? = nil
+  ) throws -> String {
     try write("grantd.toml", text)
-    return complaint(sources(credentials: credentials, groups: groups))
+    return complaint(sources(credentials: credentials, groups: groups, home: home))
   }
 
   func complaint(_ sources: Settings.Sources) -> String {

@@ -42,7 +42,7 @@ import Testing
     }
     let text = lines.joined(separator: "\n")
     var settings = try fixture.load(
-      text.replacing("/etc/grantd", with: fixture.folder), credentials: fixture.folder)
+      text.replacing("/etc/grantd", with: fixture.folder), credentials: fixture.folder, home: "/home/ada")
     #expect(
       settings.providers.map(\.name.rawValue) == [
         "google", "work", "company", "gitlab", "bank", "insurer", "relic", "museum", "google-robots",
@@ -51,6 +51,7 @@ import Testing
     #expect(settings.rules.count == 8)
     #expect(settings.hooks.count == 1)
     #expect(settings.credentials.offers.map(\.id) == ["mail-token"])
+    #expect(settings.tokenFiles.count == 6)
     // Its port is the standard one, which no proxy can know, and its providers are on this machine.
     #expect(settings.warnings.count == 2 && settings.warnings.allSatisfy { $0.contains("[callback] has public_url") })
     #expect(settings.systems.map(\.site.name.rawValue) == ["cameras", "news"])
@@ -60,6 +61,7 @@ import Testing
     settings.rules = []
     settings.hooks = []
     settings.credentials.offers = []
+    settings.tokenFiles = []
     settings.files = []
     settings.warnings = []
     var standard = Settings()

@@ -100,6 +100,20 @@ extension Authorizer {
       hint: "Ask again: a person is then asked about all that it has.")
   }
 
+  /// What is not a request cannot wait for a person, and asking again is no help.
+  ///
+  /// - Parameter whom: what would have to wait: `a unit that starts`.
+  func checkUnasked(_ permission: Permission, _ whom: String) throws(RPCError) {
+    guard let confirm = permission.confirmation, confirm.exempt.isEmpty else { return }
+    let account = permission.account ?? ""
+    throw RPCError(
+      .notPermitted,
+      "rule \(confirm.rule) has a person allow each release of account \(account), and \(whom) cannot wait",
+      hint:
+        "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
+        + "reload`:\n" + Rule.lines(for: permission.caller, account: account, methods: [permission.method]))
+  }
+
   static func unconfirmed(_ permission: Permission, _ confirmation: Policy.Confirmation) -> RPCError {
     RPCError(
       .notPermitted,

@@ -118,20 +118,8 @@ final class CredentialOffers: Piece {
     }
     let permission = try authorizer.authorize(
       .unit(request.unit, manager: request.caller), .use, TokenGet.name, account: offer.account.rawValue)
-    try checkUnasked(offer, permission)
+    try authorizer.checkUnasked(permission, "a unit that starts")
     return (offer, permission)
-  }
-
-  /// A unit that starts cannot wait for a person, and asking again is no help.
-  private func checkUnasked(_ offer: UnitCredentials.Offer, _ permission: Permission) throws(RPCError) {
-    let account = offer.account.rawValue
-    guard let confirm = permission.confirmation, confirm.exempt.isEmpty else { return }
-    throw RPCError(
-      .notPermitted,
-      "rule \(confirm.rule) has a person allow each release of account \(account), and a unit that starts cannot wait",
-      hint:
-        "Have the service call `grantctl token \(account)`, which waits, or add a rule without `confirm` and `grantctl "
-        + "reload`:\n" + Rule.lines(for: permission.caller, account: account, methods: [TokenGet.name]))
   }
 
   private func unknown(_ request: CredentialRequest, _ credentials: UnitCredentials) -> RPCError {

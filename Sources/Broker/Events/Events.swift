@@ -80,7 +80,7 @@ final class Events {
       return policy.allows(.manage, method: ReleaseList.name, account: event.account, caller: caller)
     case .tokenRefreshed, .tokenFailed, .loginRequired, .loginStarted, .loginActionRequired, .loginCompleted,
       .loginFailed, .accountRemoved, .refreshTokenExpiring, .providerUnreachable, .providerRecovered, .storeFailed,
-      .storeRecovered, .clockStepped, .configurationReloaded:
+      .storeRecovered, .clockStepped, .fileWritten, .configurationReloaded:
       return true
     }
   }

@@ -45,7 +45,7 @@ final class Views: Piece {
   /// Somebody set the clock.
   func clockStepped(by step: Duration) { startedAt = startedAt + step }
 
-  func status(for caller: Caller) async -> BrokerStatus.Result {
+  func status(for caller: Caller, files: [BrokerStatus.FileView]) async -> BrokerStatus.Result {
     let ending = await refreshTokensEnding(for: caller)
     let counts = stateCounts()
     let permissions = authorizer.policy.permissions(of: caller)
@@ -61,7 +61,7 @@ final class Views: Piece {
       caller: .init(
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
-      held_back: heldBack(for: caller))
+      held_back: heldBack(for: caller), files: files.isEmpty ? nil : files)
   }
 
   /// Who is held back is not for everybody's eyes.
@@ -205,6 +205,6 @@ extension ProviderGet: Served {
 
 extension BrokerStatus: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    await broker.views.status(for: call.caller)
+    await broker.views.status(for: call.caller, files: broker.files.views(for: call.caller))
   }
 }

@@ -165,4 +165,10 @@ int clinux_tcp_sockets_are_told(void);
 /* 1 while neither a reset nor an end of both directions has closed the connection, else 0. */
 int clinux_tcp_is_connected(int connection);
 
+/* The file's access control list, as the kernel keeps it (acl(5), posix_acl_xattr.h). How many bytes it has, or -1 with
+   errno: ENODATA: the mode says all; ENOTSUP: the file system has no lists. */
+long clinux_acl_get(int descriptor, void *list, size_t capacity);
+/* 0, or -1 with errno. */
+int clinux_acl_set(int descriptor, const void *list, size_t length);
+
 #endif

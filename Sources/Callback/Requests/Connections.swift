@@ -33,13 +33,18 @@ final class Connections {
     let peer: Peer
     let user: BrowserUser
     let early: EarlyBytes
+    let since = NIODeadline.now()
   }
+
+  /// For so long a connection that waits takes no place from another. Of one whose client has gone the kernel no longer
+  /// says whose it was: it would have a user's share of its own, and is noticed and closed by then.
+  private static let settling = TimeAmount.milliseconds(20)
 
   let context: Context
   private let loop: any EventLoop
   private var open: [ObjectIdentifier: Open] = [:]
   private var waiting: [Waiting] = []
-  private var isLookingAgain = false
+  private var nextLook: (due: NIODeadline, task: Scheduled<Void>)?
   private var handlersAtWork: [BrowserUser: Int] = [:]
   private var logoutsAtWork = 0
 
@@ -86,7 +91,11 @@ final class Connections {
           counts[waiting[$0].user, default: 0] < counts[waiting[$1].user, default: 0]
         })
       else { return }
-      guard open.count < max(2, context.limits.connections) else { return makeRoom(for: waiting[index].user, counts) }
+      guard open.count < max(2, context.limits.connections) else {
+        let age = NIODeadline.now() - waiting[index].since
+        return age < Self.settling
+          ? lookAgain(in: Self.settling - age) : makeRoom(for: waiting[index].user, counts)
+      }
       begin(waiting.remove(at: index))
     }
   }
@@ -120,12 +129,18 @@ final class Connections {
       return evict(oldest.key)
     }
     // Each has its time, then the next look.
-    guard !incomplete.isEmpty, !isLookingAgain else { return }
-    isLookingAgain = true
-    _ = loop.assumeIsolated().scheduleTask(in: TimeAmount(context.limits.firstWords)) { [self] in
-      isLookingAgain = false
+    if !incomplete.isEmpty { lookAgain(in: TimeAmount(context.limits.firstWords)) }
+  }
+
+  private func lookAgain(in pause: TimeAmount) {
+    let due = NIODeadline.now() + pause
+    if let next = nextLook, next.due <= due { return }
+    nextLook?.task.cancel()
+    let task = loop.assumeIsolated().scheduleTask(in: pause) { [self] in
+      nextLook = nil
       serve()
     }
+    nextLook = (due, task)
   }
 
   private func evict(_ id: ObjectIdentifier?) {

@@ -97,10 +97,3 @@ extension Form where Output == ProviderName {
     return name
   }
 }
-
-extension Form where Output == AccountName {
-  fileprivate static let accountName = Form<String>.text.map("the name of an account") { text throws(Unfit) in
-    guard let name = AccountName(rawValue: text) else { throw .found(quoted(text)) }
-    return name
-  }
-}

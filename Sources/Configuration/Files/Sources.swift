@@ -15,11 +15,19 @@ extension Settings {
     public var groups: Set<UInt32>
     public var user: @Sendable (String) -> UInt32?
     public var group: @Sendable (String) -> UInt32?
+    /// The groups of a user, by number.
+    public var membership: @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32])
+    /// The user that the broker runs as.
+    public var owner: UInt32
+    /// The owner's home folder; nil: a system instance.
+    public var home: String?
 
     public init(
       file: String, mustExist: Bool, templateFolders: [String], credentialsDirectory: String? = nil,
       groups: Set<UInt32> = ownGroups(), user: @escaping @Sendable (String) -> UInt32?,
-      group: @escaping @Sendable (String) -> UInt32?
+      group: @escaping @Sendable (String) -> UInt32?,
+      membership: @escaping @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32]) = { _ in (.max, []) },
+      owner: UInt32 = 0, home: String? = nil
     ) {
       self.file = file
       self.mustExist = mustExist
@@ -28,6 +36,9 @@ extension Settings {
       self.groups = groups
       self.user = user
       self.group = group
+      self.membership = membership
+      self.owner = owner
+      self.home = home
     }
 
     /// `/etc/grantd/grantd.d` for `/etc/grantd/grantd.toml`.

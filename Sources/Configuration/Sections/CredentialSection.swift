@@ -25,7 +25,7 @@ extension Sections {
     keys: [
       Key("id", credentialID, \.id, "Required. The name that units give the credential, once."),
       Key(
-        "account", .credentialAccount, \.account, "Required. The account whose access token, or session, it is."),
+        "account", .accountName, \.account, "Required. The account whose access token, or session, it is."),
       Key(
         "units", .list(credentialUnit, of: "units' names", orEmpty: false), \.units,
         standard: "any unit whose file names it",
@@ -65,13 +65,6 @@ extension Sections {
       throw .found(quoted(text), suggestion: "write it whole, such as backup.service")
     }
     return text
-  }
-}
-
-extension Form where Output == AccountName {
-  fileprivate static let credentialAccount = Form<String>.text.map("the name of an account") { text throws(Unfit) in
-    guard let name = AccountName(rawValue: text) else { throw .found(quoted(text)) }
-    return name
   }
 }
 

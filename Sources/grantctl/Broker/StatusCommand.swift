@@ -50,6 +50,10 @@ struct StatusCommand: BrokerCommand {
     if status.pending_logins > 0 {
       fields.add("  logins", "\(status.pending_logins) pending: \(shell.command("login --list"))")
     }
+    if let files = status.files {
+      let troubled = files.filter { $0.state != "ok" }.count
+      fields.add("  token files", "\(files.count)" + (troubled > 0 ? ", \(troubled) not up to date" : ""))
+    }
     if let heldBack = status.held_back {
       let counts = heldBack.counts.sorted { $0.key < $1.key }.map { "\($0.key.replacing("_", with: " ")) \($0.value)" }
       let latest = heldBack.latest.map { "; the latest: \($0)" } ?? ""

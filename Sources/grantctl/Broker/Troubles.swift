@@ -18,6 +18,7 @@ struct Troubles {
     for condition in status.provider_conditions ?? [] { add(condition, shell) }
     add(skews: status.provider_conditions ?? [])
     add(status.store, shell)
+    for file in status.files ?? [] { add(file, shell) }
     for account in accounts { add(account, shell) }
   }
 
@@ -68,6 +69,15 @@ struct Troubles {
       .init(
         what: Cell("store: \(store.state)\(since)\(held)", store.state == "slow" ? .attention : .bad),
         notes: (store.message.map { [$0] } ?? []) + hint))
+  }
+
+  private mutating func add(_ file: BrokerStatus.FileView, _ shell: Shell) {
+    guard file.state != "ok" else { return }
+    let since = file.since.map { " for \(TimeText.duration(shell.now - $0))" } ?? ""
+    all.append(
+      .init(
+        what: Cell("token file \(file.path): \(file.state)\(since)", file.state == "stale" ? .attention : .bad),
+        notes: [file.message, file.hint.map(shell.adapted)].compactMap(\.self)))
   }
 
   private mutating func add(_ account: AccountView, _ shell: Shell) {

@@ -18,7 +18,7 @@ extension Doctor {
         instance ?? Instance(rawValue: status.instance), file: status.configuration.path, changed: changed))
     items += [store(status.store), key(status.store), disk(status.store)]
     if let copies = damagedCopies(status.store) { items.append(copies) }
-    items += [await clock(), callback(status)]
+    items += [await clock(), callback(status)] + files(status.files ?? [])
     return items
   }
 
@@ -65,6 +65,17 @@ extension Doctor {
       "store", store.state == "slow" ? .warning : .failed,
       "\(store.state)\(since): \(store.message ?? store.path)\(held)",
       hint: store.hint ?? "See the disk of \(store.path) and the daemon's log; it recovers by itself.")
+  }
+
+  private func files(_ files: [BrokerStatus.FileView]) -> [Report.Item] {
+    guard !files.isEmpty else { return [] }
+    let troubled = files.filter { $0.state != "ok" }
+    guard !troubled.isEmpty else { return [Report.Item("token files", .ok, "\(files.count), all with valid tokens")] }
+    return troubled.map { file in
+      Report.Item(
+        "token file", file.state == "stale" ? .warning : .failed,
+        "\(file.path) is \(file.state): \(file.message ?? file.reason ?? "no reason is given")", hint: file.hint)
+    }
   }
 
   private func folder(_ store: BrokerStatus.StoreView) -> String {

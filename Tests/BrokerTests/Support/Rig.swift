@@ -80,7 +80,7 @@ final class Rig: Sendable {
     clock: ManualClock = ManualClock(), store: MemoryStore = MemoryStore(),
     transport: ScriptedTransport = ScriptedTransport(), configuration: BrokerConfiguration = .plain(),
     audit: MemoryAuditStore = MemoryAuditStore(), vault: (any Vault)? = nil, registrar: (any Registrar)? = nil,
-    wholeAccounts: Int = 128, isAsked: Bool = true,
+    tokenFiles: (any TokenFileDisk)? = nil, wholeAccounts: Int = 128, isAsked: Bool = true,
     logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
   ) async throws {
     self.audit = audit
@@ -93,7 +93,7 @@ final class Rig: Sendable {
       store: store, transport: transport, surroundings: clock.surroundings,
       identity: BrokerIdentity(version: "0", pid: 1, host: "a.example"), configuration: configuration,
       logger: logger, registrar: registrar,
-      auditStore: audit, vault: vault, wholeAccounts: wholeAccounts,
+      auditStore: audit, vault: vault, tokenFiles: tokenFiles, wholeAccounts: wholeAccounts,
       readConfiguration: { () async throws(RPCError) in try await reading.read() })
     router = Router(broker)
     try await broker.start()

@@ -33,13 +33,17 @@ final class TokenRequests: Piece {
   }
 
   /// `token.get`, where the cache had no answer.
-  func token(_ params: TokenGet.Params, _ permission: Permission) async throws(RPCError) -> TokenGet.Result {
+  ///
+  /// - Parameter isPaced: the caller's budgets and places count; false: the broker asks in its own interest.
+  func token(
+    _ params: TokenGet.Params, _ permission: Permission, isPaced: Bool = true
+  ) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
     let (token, saved) = try await engine.token(
-      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: Asker(permission.caller),
+      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: isPaced ? Asker(permission.caller) : nil,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.

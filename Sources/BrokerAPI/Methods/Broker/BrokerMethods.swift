@@ -131,6 +131,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
   case storeFailed = "store.failed"
   case storeRecovered = "store.recovered"
   case clockStepped = "clock.stepped"
+  case fileWritten = "file.written"
   case configurationReloaded = "configuration.reloaded"
 
   /// One sentence for the reference.
@@ -152,6 +153,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     case .storeFailed: "The state cannot be written; refreshes may wait."
     case .storeRecovered: "The state can be written again."
     case .clockStepped: "This machine's clock was set."
+    case .fileWritten: "A file has a new token; `message` is its path."
     case .configurationReloaded: "A new configuration is in force."
     }
   }

@@ -27,12 +27,14 @@ public enum BrokerStatus: RPCMethod {
     public var refresh_tokens_ending: Int?
     public var caller: CallerView?
     public var held_back: HeldBackView?
+    public var files: [FileView]?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
       accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
-      refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil
+      refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil,
+      files: [FileView]? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -50,7 +52,42 @@ public enum BrokerStatus: RPCMethod {
       self.refresh_tokens_ending = refresh_tokens_ending
       self.caller = caller
       self.held_back = held_back
+      self.files = files
     }
+  }
+
+  /// A token file (`[[file]]`).
+  public struct FileView: Codable, Sendable, Equatable, Documented {
+    public var path: String
+    public var account: String
+    public var state: String
+    public var reason: String?
+    public var message: String?
+    public var hint: String?
+    public var since: Int64?
+
+    public init(
+      path: String, account: String, state: String, reason: String?, message: String?, hint: String?, since: Int64?
+    ) {
+      self.path = path
+      self.account = account
+      self.state = state
+      self.reason = reason
+      self.message = message
+      self.hint = hint
+      self.since = since
+    }
+
+    public static let docs = [
+      "path": "Where it is.",
+      "account": "Whose token is in it.",
+      "state":
+        "`ok`; `stale`: no newer token can be written, and the file has the one before; `absent`: there is no file.",
+      "reason": "Why it is not `ok`: a reason, as in errors.",
+      "message": "The same, for people.",
+      "hint": "What a person should do.",
+      "since": "Since when it is not `ok`, in Unix seconds.",
+    ]
   }
 
   /// Callers that had to wait, or were refused, as a budget of `[socket]` was used up.
@@ -191,6 +228,7 @@ public enum BrokerStatus: RPCMethod {
     "refresh_tokens_ending":
       "How many refresh tokens of accounts the caller may see have ended or end soon; `account.list` has when.",
     "caller": "Who asks, and what the policy lets them do.",
+    "files": "The token files (`[[file]]`) of accounts that the caller may observe. Absent: there are none.",
     "held_back":
       "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",
   ]

@@ -1,0 +1,83 @@
+public import Grants
+
+/// A file that is given an account's token, and each new one (`[[file]]`).
+public struct TokenFile: Sendable, Equatable {
+  /// Which file, and what of it.
+  public struct Place: Sendable, Hashable {
+    /// Absolute.
+    public var path: String
+    /// What of a file of another program; nil: the file is the broker's own, and all of it.
+    public var member: Member?
+
+    public init(path: String, member: Member? = nil) {
+      self.path = path
+      self.member = member
+    }
+  }
+
+  /// A value in a file of another program.
+  public enum Member: Sendable, Hashable {
+    /// By its names from the outermost object inwards (RFC 6901).
+    case json([String])
+    case ini(section: String, key: String)
+  }
+
+  /// Whose the token is in the file, beside the broker's own user.
+  public enum Reader: Sendable, Hashable {
+    case user(UInt32, gid: UInt32, groups: [UInt32])
+    case group(UInt32)
+  }
+
+  public var place: Place
+  /// The path as it is written, for people.
+  public var name: String
+  public var account: AccountName
+  public var format: TokenFileFormat
+  public var reader: Reader
+  /// Of the file, for the broker's own user and group; nil: 0600, and of another program's file what it is.
+  public var mode: UInt32?
+  /// The scopes that the token is to have; nil: all that was granted.
+  public var scopes: [String]?
+  /// The resource that the token is for (RFC 8707); nil: the account's own.
+  public var resource: String?
+  /// What the token has left at least for as long as it is in the file.
+  public var minimumTTL: Duration
+
+  /// Above the 50 s for which clients of Kubernetes keep what they have read.
+  public static let standardTTL = Duration.seconds(60)
+
+  public init(
+    place: Place, name: String, account: AccountName, format: TokenFileFormat = .token, reader: Reader,
+    mode: UInt32? = nil, scopes: [String]? = nil, resource: String? = nil, minimumTTL: Duration = standardTTL
+  ) {
+    self.place = place
+    self.name = name
+    self.account = account
+    self.format = format
+    self.reader = reader
+    self.mode = mode
+    self.scopes = scopes
+    self.resource = resource
+    self.minimumTTL = minimumTTL
+  }
+}
+
+/// Where token files are written. Its functions return when it is done, however long a disk takes; others are not held up.
+public protocol TokenFileDisk: Sendable {
+  /// Puts the content in place as a whole. False: it is there already.
+  func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure>
+  /// Takes away what was written there. Nil also where nothing is.
+  func remove(_ place: TokenFile.Place) async -> TokenFileFailure?
+}
+
+/// Why a file could not be written.
+public struct TokenFileFailure: Error, Sendable, Equatable {
+  public var message: String
+  /// What a person should do.
+  public var hint: String
+
+  public init(_ message: String, hint: String) {
+    self.message = message
+    self.hint = hint
+  }
+}

@@ -1,0 +1,291 @@
+public import Broker
+import BrokerAPI
+import Dispatch
+import Glibc
+import Synchronization
+
+/// Writes token files: aside, synced, and renamed into place, so that nobody reads half of one.
+///
+/// Folders and files are opened as they are named: a link in the place of either is refused, as whoever can make one there
+/// would choose where the token goes.
+public final class FileDisk: TokenFileDisk {
+  /// Below it folders are made where they are missing, and files may be for other users.
+  private let own: String
+  /// One after the other for each path: two may change values of the same file.
+  private let queues = Mutex<[String: DispatchQueue]>([:])
+
+  /// - Parameter own: the broker's own folder for token files.
+  public init(own: String) { self.own = own }
+
+  public func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure> {
+    await onDisk(file.place.path) { [own] in
+      Result { () throws(TokenFileFailure) in
+        let folder = try Folder(of: file.place.path, own: own)
+        guard let member = file.place.member else { return try folder.replace(with: content, file) }
+        return try folder.merge(content, into: member, file)
+      }
+    }
+  }
+
+  public func remove(_ place: TokenFile.Place) async -> TokenFileFailure? {
+    await onDisk(place.path) { [own] in
+      do throws(TokenFileFailure) {
+        guard let folder = try? Folder(of: place.path, own: own, isMade: false) else { return nil }
+        if let member = place.member { try folder.take(member) } else { try folder.remove() }
+        return nil
+      } catch {
+        return error
+      }
+    }
+  }
+
+  /// On a thread that waits for this disk alone.
+  private func onDisk<Output: Sendable>(_ path: String, _ work: @escaping @Sendable () -> Output) async -> Output {
+    let queue = queues.withLock { queues in
+      if let queue = queues[path] { return queue }
+      let queue = DispatchQueue(label: "token-file")
+      queues[path] = queue
+      return queue
+    }
+    return await withCheckedContinuation { waiter in queue.async { waiter.resume(returning: work()) } }
+  }
+}
+
+/// The folder of one file, open.
+private final class Folder {
+  private let descriptor: Int32
+  private let path: String
+  private let name: String
+  /// Where it is before it has its name. One for each file: what a crash left is replaced or removed with the file. Of a file
+  /// in a folder below the broker's own it is in that one, so that who watches the folder sees whole files alone.
+  private let aside: (folder: Int32, name: String)
+  /// Of a file that a value is put into.
+  private static let longest = 1 << 20
+
+  init(of path: String, own: String, isMade: Bool = true) throws(TokenFileFailure) {
+    self.path = path
+    let (folder, name) = Self.split(path)
+    self.name = name
+    let isOwn = folder == own || folder.hasPrefix(own + "/")
+    if isOwn, isMade { try Self.make(folder, below: own) }
+    let descriptor = try Self.opened(folder)
+    self.descriptor = descriptor
+    if isOwn, folder != own {
+      let parts = path.dropFirst(own.count + 1).replacing("/", with: "%")
+      do throws(TokenFileFailure) {
+        aside = (try Self.opened(own), ".\(parts).grantd-new")
+      } catch {
+        close(descriptor)
+        throw error
+      }
+    } else {
+      aside = (descriptor, ".\(name).grantd-new")
+    }
+  }
+
+  deinit {
+    if aside.folder != descriptor { close(aside.folder) }
+    close(descriptor)
+  }
+
+  private static func opened(_ folder: String) throws(TokenFileFailure) -> Int32 {
+    let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+    guard descriptor >= 0 else {
+      let number = errno
+      var status = stat()
+      if lstat(folder, &status) == 0, status.st_mode & S_IFMT == S_IFLNK {
+        throw TokenFileFailure("\(folder) is a link", hint: "Name the folder that it leads to in `path`.")
+      }
+      throw TokenFileFailure(
+        "the folder \(folder) cannot be opened: \(words(number))", hint: "Make the folder, or change `path`.")
+    }
+    var status = stat()
+    guard fstat(descriptor, &status) == 0, status.st_mode & S_IWOTH == 0 else {
+      close(descriptor)
+      throw TokenFileFailure(
+        "every user can write to the folder \(folder)", hint: "Choose a folder that its owner alone can write to.")
+    }
+    return descriptor
+  }
+
+  private static func make(_ folder: String, below own: String) throws(TokenFileFailure) {
+    var path = own
+    var names = folder.dropFirst(own.count).split(separator: "/")[...]
+    while true {
+      // For everybody to look into: the files in it are not for everybody.
+      if mkdir(path, 0o755) == 0 { chmod(path, 0o755) }
+      if errno != EEXIST, access(path, F_OK) != 0 {
+        throw TokenFileFailure(
+          "the folder \(path) cannot be made: \(words(errno))", hint: "Have a look at the folder above it.")
+      }
+      guard let next = names.popFirst() else { return }
+      path += "/" + next
+    }
+  }
+
+  static func split(_ path: String) -> (folder: String, name: String) {
+    let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) ?? path.startIndex
+    return (slash == path.startIndex ? "/" : String(path[..<slash]), String(path[path.utf8.index(after: slash)...]))
+  }
+
+  // MARK: A file of the broker's
+
+  /// False: it is there already, with these permissions.
+  func replace(with content: [UInt8], _ file: TokenFile) throws(TokenFileFailure) -> Bool {
+    let list = AccessList(of: file)
+    if let old = try read(), old.bytes == content, list.isOf(old.descriptor) { return false }
+    try put(content) { descriptor throws(TokenFileFailure) in try list.give(to: descriptor, path) }
+    return true
+  }
+
+  func remove() throws(TokenFileFailure) {
+    unlinkat(aside.folder, aside.name, 0)
+    if unlinkat(descriptor, name, 0) != 0, errno != ENOENT {
+      throw TokenFileFailure(
+        "\(path) cannot be removed: \(Self.words(errno))", hint: "Remove it yourself: it has a token.")
+    }
+    fsync(descriptor)
+  }
+
+  /// Aside, synced, and in the place of what was there.
+  private func put(
+    _ content: [UInt8], prepare: (Int32) throws(TokenFileFailure) -> Void
+  ) throws(TokenFileFailure) {
+    unlinkat(aside.folder, aside.name, 0)
+    let new = openat(aside.folder, aside.name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    guard new >= 0 else { throw unwritable() }
+    var isOpen = true
+    defer { if isOpen { close(new) } }
+    do throws(TokenFileFailure) {
+      // Before there is a token in it.
+      try prepare(new)
+      var rest = content[...]
+      while !rest.isEmpty {
+        let count = rest.withUnsafeBytes { Glibc.write(new, $0.baseAddress, $0.count) }
+        if count < 0, errno == EINTR { continue }
+        guard count > 0 else { throw unwritable() }
+        rest = rest.dropFirst(count)
+      }
+      guard fsync(new) == 0 else { throw unwritable() }
+      // Before it has its name: who watches the folder is told of the file once.
+      isOpen = false
+      guard close(new) == 0, renameat(aside.folder, aside.name, descriptor, name) == 0 else { throw unwritable() }
+    } catch {
+      unlinkat(aside.folder, aside.name, 0)
+      throw error
+    }
+    // Not every file system can sync a folder.
+    fsync(descriptor)
+  }
+
+  private func unwritable() -> TokenFileFailure {
+    let hint =
+      switch errno {
+      case ENOSPC, EDQUOT: "Make room there."
+      case EROFS, EACCES, EPERM: "Let the broker's user write to the folder, or change `path`."
+      default: "Have a look at the disk of that folder."
+      }
+    return TokenFileFailure("\(path) cannot be written: \(Self.words(errno))", hint: hint)
+  }
+
+  private final class Old {
+    let descriptor: Int32
+    let bytes: [UInt8]
+    let status: stat
+
+    init(_ descriptor: Int32, _ bytes: [UInt8], _ status: stat) {
+      self.descriptor = descriptor
+      self.bytes = bytes
+      self.status = status
+    }
+
+    deinit { close(descriptor) }
+  }
+
+  /// What is there; nil: nothing.
+  private func read() throws(TokenFileFailure) -> Old? {
+    let file = openat(descriptor, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    guard file >= 0 else {
+      switch errno {
+      case ENOENT: return nil
+      case ELOOP: throw TokenFileFailure("\(path) is a link", hint: "Name the file that it leads to in `path`.")
+      default:
+        throw TokenFileFailure(
+          "\(path) cannot be read: \(Self.words(errno))", hint: "It must be a file of the broker's user.")
+      }
+    }
+    var status = stat()
+    guard fstat(file, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+      close(file)
+      throw TokenFileFailure("\(path) is there, and is no file", hint: "Remove it, or change `path`.")
+    }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 64 * 1024)
+    while true {
+      let count = Glibc.read(file, &buffer, buffer.count)
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { break }
+      bytes += buffer[..<count]
+      guard bytes.count <= Self.longest else {
+        close(file)
+        throw TokenFileFailure("\(path) has more than 1 MiB", hint: "A token is put into smaller files only.")
+      }
+    }
+    return Old(file, bytes, status)
+  }
+
+  // MARK: A value in a file of another program
+
+  func merge(_ content: [UInt8], into member: TokenFile.Member, _ file: TokenFile) throws(TokenFileFailure) -> Bool {
+    try change { bytes throws(TokenFileFailure) in
+      switch member {
+      case .json(let names): try MergedJSON.set(content, at: names, in: bytes, path)
+      case .ini(let section, let key): try MergedINI.set(content, key, section, in: bytes, path)
+      }
+    }
+  }
+
+  func take(_ member: TokenFile.Member) throws(TokenFileFailure) {
+    unlinkat(aside.folder, aside.name, 0)
+    guard try read() != nil else { return }
+    _ = try change { bytes in
+      switch member {
+      case .json(let names): MergedJSON.removed(names, from: bytes)
+      case .ini(let section, let key): MergedINI.removed(key, section, from: bytes)
+      }
+    }
+  }
+
+  /// Other programs write the file too: what they wrote meanwhile is not lost.
+  private func change(
+    _ edit: ([UInt8]) throws(TokenFileFailure) -> [UInt8]
+  ) throws(TokenFileFailure) -> Bool {
+    for _ in 0..<Self.tries {
+      guard let old = try read() else {
+        throw TokenFileFailure(
+          "\(path) is not there", hint: "Have its program write it first: the broker adds a token to it.")
+      }
+      let new = try edit(old.bytes)
+      guard new != old.bytes else { return false }
+      guard old.status.st_uid == geteuid() else {
+        throw TokenFileFailure("\(path) is another user's", hint: "The broker changes files of its own user only.")
+      }
+      var now = stat()
+      guard fstatat(descriptor, name, &now, AT_SYMLINK_NOFOLLOW) == 0, Self.isSame(now, old.status) else { continue }
+      try put(new) { descriptor throws(TokenFileFailure) in
+        guard fchmod(descriptor, old.status.st_mode & 0o777) == 0 else { throw unwritable() }
+      }
+      return true
+    }
+    throw TokenFileFailure("another program changes \(path) all the time", hint: "It is tried again.")
+  }
+
+  private static let tries = 5
+
+  private static func isSame(_ one: stat, _ other: stat) -> Bool {
+    one.st_ino == other.st_ino && one.st_size == other.st_size && one.st_mtim.tv_sec == other.st_mtim.tv_sec
+      && one.st_mtim.tv_nsec == other.st_mtim.tv_nsec
+  }
+
+  private static func words(_ number: Int32) -> String { String(cString: strerror(number)) }
+}

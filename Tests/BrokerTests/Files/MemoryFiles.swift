@@ -1,0 +1,43 @@
+import Synchronization
+
+@testable import Broker
+
+/// Token files in memory.
+final class MemoryFiles: TokenFileDisk {
+  private struct State {
+    var content: [TokenFile.Place: String] = [:]
+    var failure: TokenFileFailure?
+    var writes = 0
+  }
+
+  private let state = Mutex(State())
+
+  subscript(path: String) -> String? {
+    get { state.withLock { $0.content[.init(path: path)] } }
+    set { state.withLock { $0.content[.init(path: path)] = newValue } }
+  }
+  var count: Int { state.withLock { $0.content.count } }
+  var writes: Int { state.withLock { $0.writes } }
+
+  /// What all that follows ends with.
+  func fail(_ failure: TokenFileFailure?) { state.withLock { $0.failure = failure } }
+
+  func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure> {
+    state.withLock { state in
+      if let failure = state.failure { return .failure(failure) }
+      let text = String(decoding: content, as: UTF8.self)
+      guard state.content[file.place] != text else { return .success(false) }
+      state.content[file.place] = text
+      state.writes += 1
+      return .success(true)
+    }
+  }
+
+  func remove(_ place: TokenFile.Place) async -> TokenFileFailure? {
+    state.withLock { state in
+      if let failure = state.failure { return failure }
+      state.content[place] = nil
+      return nil
+    }
+  }
+}

@@ -1,0 +1,208 @@
+import Broker
+import Foundation
+import Glibc
+import Grants
+import Testing
+
+@testable import TokenFiles
+
+@Suite struct FileDiskTests {
+  private final class Folder {
+    let path: String
+    init() throws {
+      path = NSTemporaryDirectory() + "token-files-\(UUID().uuidString.prefix(8))"
+      try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    func names(_ below: String = "") -> [String] {
+      ((try? FileManager.default.contentsOfDirectory(atPath: path + below)) ?? []).sorted()
+    }
+    func text(_ name: String) -> String? { try? String(contentsOfFile: path + "/" + name, encoding: .utf8) }
+    func write(_ name: String, _ text: String) throws {
+      try text.write(toFile: path + "/" + name, atomically: false, encoding: .utf8)
+    }
+    func mode(_ name: String) -> mode_t {
+      var status = stat()
+      return lstat(path + "/" + name, &status) == 0 ? status.st_mode & 0o7777 : 0
+    }
+  }
+
+  private func file(
+    _ path: String, member: TokenFile.Member? = nil, reader: TokenFile.Reader? = nil, mode: UInt32? = nil
+  ) -> TokenFile {
+    TokenFile(
+      place: .init(path: path, member: member), name: path, account: AccountName(rawValue: "work")!,
+      reader: reader ?? .user(geteuid(), gid: 0, groups: []), mode: mode)
+  }
+
+  private func write(_ text: String, _ file: TokenFile, own: String = "/none") async -> Result<Bool, TokenFileFailure> {
+    await FileDisk(own: own).write(Array(text.utf8), to: file)
+  }
+
+  private func message(_ result: Result<Bool, TokenFileFailure>) -> String? {
+    if case .failure(let failure) = result { failure.message } else { nil }
+  }
+
+  @Test("A file is its owner's alone, is not written twice, and leaves nothing beside it") func plain() async throws {
+    let folder = try Folder()
+    let file = file(folder.path + "/t")
+    #expect(await write("A", file) == .success(true))
+    #expect(await write("A", file) == .success(false))
+    #expect(await write("B", file) == .success(true))
+    #expect(folder.names() == ["t"] && folder.text("t") == "B" && folder.mode("t") == 0o600)
+    let disk = FileDisk(own: "/none")
+    // What a crash left aside goes with the file.
+    try folder.write(".t.grantd-new", "C")
+    #expect(await disk.remove(file.place) == nil)
+    #expect(folder.names().isEmpty)
+    #expect(await disk.remove(file.place) == nil)
+  }
+
+  @Test("Another mode, and another reader, are given to a file that is there") func readers() async throws {
+    let folder = try Folder()
+    let path = folder.path + "/t"
+    #expect(await write("A", file(path)) == .success(true))
+    #expect(await write("A", file(path, mode: 0o640)) == .success(true))
+    #expect(folder.mode("t") == 0o640)
+    for reader in [TokenFile.Reader.user(4242, gid: 1, groups: []), .group(4243)] {
+      let result = await write("A", file(path, reader: reader))
+      // Not every file system has lists.
+      if message(result)?.contains("cannot be made readable") == true { continue }
+      #expect(result == .success(true))
+      // The group's place in the mode is the mask of the list.
+      #expect(folder.mode("t") == 0o640)
+      #expect(await write("A", file(path, reader: reader)) == .success(false))
+    }
+  }
+
+  @Test("Below the broker's own folder folders are made; elsewhere a folder that is not there is refused")
+  func folders() async throws {
+    let folder = try Folder()
+    let own = folder.path + "/files"
+    #expect(await write("A", file(own + "/prometheus/token"), own: own) == .success(true))
+    #expect(folder.text("files/prometheus/token") == "A" && folder.mode("files/prometheus") == 0o755)
+    // Written aside in the folder above, for who watches this one.
+    #expect(folder.names("/files") == ["prometheus"] && folder.names("/files/prometheus") == ["token"])
+    let refused = await write("A", file(folder.path + "/gone/token"), own: own)
+    #expect(message(refused)?.contains("the folder \(folder.path)/gone cannot be opened: No such file") == true)
+  }
+
+  @Test("Links, folders, pipes and folders that everybody can write to are refused") func refused() async throws {
+    let folder = try Folder()
+    try folder.write("elsewhere", "X")
+    #expect(symlink(folder.path + "/elsewhere", folder.path + "/link") == 0)
+    #expect(symlink(folder.path, folder.path + "/loop") == 0)
+    #expect(mkfifo(folder.path + "/pipe", 0o600) == 0)
+    #expect(mkdir(folder.path + "/folder", 0o700) == 0)
+    #expect(mkdir(folder.path + "/open", 0o700) == 0 && chmod(folder.path + "/open", 0o777) == 0)
+    for (name, words) in [
+      ("link", "is a link"), ("loop/t", "is a link"), ("pipe", "is no file"), ("folder", "is no file"),
+      ("open/t", "every user can write"),
+    ] {
+      #expect(message(await write("A", file(folder.path + "/" + name)))?.contains(words) == true, "\(name)")
+    }
+    #expect(folder.text("elsewhere") == "X")
+  }
+
+  @Test("A full disk leaves what was there") func full() async throws {
+    let folder = try Folder()
+    // Who may not mount one has no full disk to try.
+    guard mount("tmpfs", folder.path, "tmpfs", 0, "size=8k,mode=0700") == 0 else { return }
+    defer { umount2(folder.path, 2) }
+    let file = file(folder.path + "/t")
+    #expect(await write("A", file) == .success(true))
+    let result = await write(String(repeating: "B", count: 64 << 10), file)
+    #expect(message(result)?.contains("No space left") == true)
+    #expect(folder.names() == ["t"] && folder.text("t") == "A")
+  }
+
+  @Test("A reader never sees half a file, nor none") func whole() async throws {
+    let folder = try Folder()
+    let path = folder.path + "/t"
+    let disk = FileDisk(own: "/none")
+    let contents = ["a", "b"].map { String(repeating: $0, count: 60_000) }
+    _ = await disk.write(Array(contents[0].utf8), to: file(path))
+    let reader = Task.detached { () -> Int in
+      var reads = 0
+      while !Task.isCancelled {
+        guard let text = try? String(contentsOfFile: path, encoding: .utf8), contents.contains(text) else { return -1 }
+        reads += 1
+      }
+      return reads
+    }
+    for round in 1...200 { _ = await disk.write(Array(contents[round % 2].utf8), to: file(path)) }
+    reader.cancel()
+    #expect(await reader.value > 0)
+  }
+
+  // MARK: Files of other programs
+
+  private let rclone = """
+    # mine
+    [drive]
+    type = drive
+    token = {"access_token":"old"}
+      scope=x
+
+    [other]
+    token = keep
+
+    """
+
+  @Test("A value of an INI file is replaced, added and taken away; nothing else changes") func ini() async throws {
+    let folder = try Folder()
+    try folder.write("rclone.conf", rclone)
+    chmod(folder.path + "/rclone.conf", 0o640)
+    let path = folder.path + "/rclone.conf"
+    let token = TokenFile.Member.ini(section: "drive", key: "token")
+    #expect(await write("{\"access_token\":\"T\"}", file(path, member: token)) == .success(true))
+    #expect(await write("{\"access_token\":\"T\"}", file(path, member: token)) == .success(false))
+    let new = rclone.replacing("old", with: "T")
+    #expect(folder.text("rclone.conf") == new && folder.mode("rclone.conf") == 0o640)
+    let more = TokenFile.Member.ini(section: "drive", key: "more")
+    #expect(await write("1", file(path, member: more)) == .success(true))
+    #expect(folder.text("rclone.conf") == new.replacing("scope=x\n", with: "scope=x\nmore = 1\n"))
+    let disk = FileDisk(own: "/none")
+    #expect(await disk.remove(.init(path: path, member: more)) == nil)
+    #expect(await disk.remove(.init(path: path, member: token)) == nil)
+    #expect(folder.text("rclone.conf") == new.replacing("token = {\"access_token\":\"T\"}\n", with: ""))
+    let none = TokenFile.Member.ini(section: "gone", key: "a")
+    #expect(message(await write("1", file(path, member: none)))?.contains("has no section [gone]") == true)
+    #expect(message(await write("1\n2", file(path, member: token)))?.contains("several lines") == true)
+  }
+
+  @Test("A member of a JSON file is replaced, added and taken away; numbers, order and indentation stay")
+  func json() async throws {
+    let folder = try Folder()
+    let text = """
+      {
+          "big": 12345678901234567890.5e3,
+          "auth": {
+              "token": "old",
+              "more": [
+                  1
+              ]
+          }
+      }
+
+      """
+    try folder.write("c.json", text)
+    let path = folder.path + "/c.json"
+    let token = TokenFile.Member.json(["auth", "token"])
+    #expect(await write("\"T\"", file(path, member: token)) == .success(true))
+    #expect(await write("\"T\"", file(path, member: token)) == .success(false))
+    #expect(folder.text("c.json") == text.replacing("old", with: "T"))
+    #expect(await write("\"U\"", file(path, member: .json(["new", "token"]))) == .success(true))
+    #expect(folder.text("c.json")?.contains("\"new\": {\n        \"token\": \"U\"\n    }\n}\n") == true)
+    let disk = FileDisk(own: "/none")
+    #expect(await disk.remove(.init(path: path, member: .json(["new", "token"]))) == nil)
+    #expect(folder.text("c.json")?.contains("\"new\": {}") == true)
+    #expect(
+      message(await write("\"T\"", file(path, member: .json(["big", "x"]))))?.contains("there is no object") == true)
+    try folder.write("c.json", "{ broken")
+    #expect(message(await write("\"T\"", file(path, member: token)))?.contains("is no JSON") == true)
+    #expect(folder.text("c.json") == "{ broken")
+    #expect(message(await write("\"T\"", file(folder.path + "/gone", member: token)))?.contains("is not there") == true)
+  }
+}
