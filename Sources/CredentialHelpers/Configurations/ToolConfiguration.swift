@@ -3,8 +3,8 @@ public struct ToolConfiguration: Sendable, Equatable {
   public enum Edit: Sendable, Equatable {
     case text(TextEdit)
     case json(file: String, JSONMember)
-    /// Programs that are run: to write, and to undo.
-    case commands(file: String, write: [[String]], undo: [[String]])
+    /// Arguments of `kubectl config`: to write, and to undo. The entry is in the file that has it already.
+    case kubectl(entry: String, write: [String], undo: [String])
   }
 
   public var edits: [Edit]

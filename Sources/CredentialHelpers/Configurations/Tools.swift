@@ -30,16 +30,14 @@ extension Tool {
   static let kubectl = Tool(name: "kubectl", need: .nothing) { target in
     let user = "grantd-\(target.account)"
     var words = [
-      "kubectl", "config", "set-credentials", user, "--exec-api-version=client.authentication.k8s.io/v1",
+      "set-credentials", user, "--exec-api-version=client.authentication.k8s.io/v1",
       "--exec-command=grantctl", "--exec-interactive-mode=Never",
     ]
     let arguments =
       ["helper", "kubectl"] + target.options.split(separator: " ").map(String.init) + ["--account", target.account]
     words += arguments.map { "--exec-arg=\($0)" }
     return ToolConfiguration(
-      edits: [
-        .commands(file: "$HOME/.kube/config", write: [words], undo: [["kubectl", "config", "delete-user", user]])
-      ],
+      edits: [.kubectl(entry: user, write: words, undo: ["delete-user", user])],
       notes: ["Use it for a context: kubectl config set-context CONTEXT --user=\(user)"])
   }
 

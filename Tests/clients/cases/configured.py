@@ -1,5 +1,7 @@
 """grantctl configure: what it writes works, twice is once, and --undo puts the files right."""
 
+import pathlib
+
 from cases import aws, git, kubernetes, languages, python, registries
 from rig import ROBOT, case, find, has, must
 
@@ -78,6 +80,23 @@ def for_kubectl(stage):
     configure(stage, *words, "--undo")
     configure(stage, *words, "--undo")
     must(f"name: grantd-{stage.account}" not in path.read_text(), path.read_text())
+    # Of several files the one that has the user, else the first that is there.
+    files = [stage.folder / f"kube-{number}" for number in range(3)]
+    for one in files[1:]:
+        one.write_text(path.read_text())
+    files.append(stage.folder / "kube-none")
+    listed = {"KUBECONFIG": ":".join(map(str, files))}
+    before = path.read_text()
+    kubernetes.kubectl(stage, "config", "set-credentials", f"grantd-{stage.account}", f"--kubeconfig={files[2]}").ok()
+    old = [one.read_text() for one in files[1:3]]
+    stage.run(stage.bin / "grantctl", "configure", *words, "--write", **listed).ok()
+    must("exec:" in files[2].read_text() and files[1].read_text() == old[0], "the file with the user is another")
+    must(pathlib.Path(f"{files[2]}.grantd-backup").read_text() == old[1], "the backup is of another file")
+    stage.run(stage.bin / "grantctl", "configure", *words, "--undo", **listed).ok()
+    must(f"name: grantd-{stage.account}" not in files[2].read_text(), "it is still there")
+    stage.run(stage.bin / "grantctl", "configure", *words, "--write", **listed).ok()
+    must(f"name: grantd-{stage.account}" in files[1].read_text(), "it is not in the first file that is there")
+    must(path.read_text() == before and not files[0].exists() and not files[3].exists(), "another file changed")
 
 
 @case("configure.cargo", "cargo")
