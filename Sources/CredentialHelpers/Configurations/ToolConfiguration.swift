@@ -85,6 +85,11 @@ public struct Tool: Sendable {
 
 extension ToolTarget {
   var host: String { place?.name ?? "" }
+  /// Below which the account is for the server; empty: everywhere.
+  var path: String {
+    let path = place?.path ?? ""
+    return path.hasSuffix("/") ? String(path.dropLast()) : path
+  }
   /// In a text between quotation marks.
   var accountWord: String {
     account.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "@._+-".contains($0)) } ? account : "'\(account)'"

@@ -7,12 +7,19 @@ extension Tool {
   public static var names: [String] { all.map(\.name) }
 
   static let git = Tool(name: "git", need: .host) { target in
-    let lines = [
-      "[credential \"https://\(target.host)\"]",
-      "\thelper =",
-      "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
-    ]
-    return ToolConfiguration(edits: [.text(TextEdit("$HOME/.gitconfig", target.block("git", lines)))])
+    let server = target.host + target.path
+    // git keeps the path from its helpers otherwise, and one token would be for the whole host.
+    let usesPath = target.path.isEmpty ? [] : ["\tuseHttpPath = true"]
+    let lines =
+      ["[credential \"https://\(server)\"]"] + usesPath + [
+        "\thelper =",
+        "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
+      ]
+    // Of two sections that match, the last one counts: that of the path.
+    let block = TextBlock(
+      label: "git \(target.account) \(server)", text: lines.joined(separator: "\n"),
+      position: .beforePaths(of: server))
+    return ToolConfiguration(edits: [.text(TextEdit("$HOME/.gitconfig", block))])
   }
 
   static let docker = Tool(name: "docker", need: .host) { target in

@@ -177,6 +177,32 @@ import Testing
     #expect(text.contains("\n[registries.\(name)]\n") && text.contains("\"--account\", \"\(account)\"]"))
   }
 
+  @Test("git's section for a path sends the path, and comes behind that of the host") func gitPaths() async throws {
+    let path = "/h/.gitconfig"
+    let before = "[user]\n\tname = Ada\n"
+    let files = Files([path: before])
+    let (host, team) = (["git", "work", "h:8443"], ["git", "team", "https://h:8443/team/"])
+    for command in [team, host, team, host] {
+      #expect(try await files.run(command + ["--write"]).status == .success)
+    }
+    func block(_ label: String, _ place: String, _ account: String, path line: String = "") -> String {
+      """
+      # >>> grantd: git \(label)
+      [credential "https://\(place)"]
+      \(line)\thelper =
+      \thelper = "!grantctl helper git --account \(account)"
+      # <<< grantd: git \(label)
+
+      """
+    }
+    let ofHost = block("work h:8443", "h:8443", "work")
+    let ofPath = block("team h:8443/team", "h:8443/team", "team", path: "\tuseHttpPath = true\n")
+    #expect(files.all[path] == before + "\n" + ofHost + "\n" + ofPath)
+    #expect(try await files.run(host + ["--undo"]).status == .success)
+    #expect(files.all[path] == before + "\n" + ofPath)
+    #expect(try await files.run(team + ["--undo"]).status == .success && files.all[path] == before)
+  }
+
   @Test(
     "kubectl's file is the one that has the user, else the first that is there, else the last",
     arguments: [

@@ -42,6 +42,38 @@ def for_git(stage):
     cycle(stage, ("git", stage.account, server.place), lambda: git.git(stage, "ls-remote", f"{server.url}/r.git"))
 
 
+@case("configure.git_paths", "git")
+def for_git_paths(stage):
+    """Two accounts at one host, by path; and entries with a path, which want useHttpPath."""
+    server = git.setting(stage)
+    team = server.root / "team" / "r.git"
+    stage.run("git", "init", "--quiet", "--bare", "-b", "main", team).ok()
+    path = stage.home / ".gitconfig"
+    before = path.read_text().replace("[credential]\n\thelper = grantd\n", "")
+    path.write_text(before)
+    places = {"team/r.git": ROBOT, "r.git": stage.account}
+
+    def accounts():
+        for repository, account in places.items():
+            server.seen.clear()
+            git.git(stage, "ls-remote", f"{server.url}/{repository}").ok()
+            tokens = {token for _, token in server.seen} - {None}
+            must(tokens == {stage.token(account)}, f"{repository} was not asked as {account}")
+    # The host's section is the later one, and stands before that of the path.
+    words = (("git", ROBOT, f"{server.url}/team"), ("git", stage.account, server.place))
+    for one in words * 2:
+        configure(stage, *one, "--write")
+    accounts()
+    for one in words:
+        configure(stage, *one, "--undo")
+    must(path.read_text() == before, path.read_text())
+    path.write_text(before + f'[credential]\n\thelper = grantd\n[credential "{server.url}"]\n\tuseHttpPath = true\n')
+    stage.map(server.place)
+    stage.mapping.write_text(stage.mapping.read_text() + (
+        f'[[host]]\nname = "{server.place}"\naccount = "{ROBOT}"\npath = "/team"\n'))
+    accounts()
+
+
 @case("configure.docker", "skopeo")
 def for_docker(stage):
     server = registries.setting(stage)
