@@ -122,7 +122,7 @@ install-files:
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl '$D$(PROGRAMDIR)/'
 	install -m 755 $(STRIP) $(PRODUCTS)/grantctl-front '$D$(BINDIR)/grantctl'
 	for name in $(HELPERS); do ln -sf grantctl '$D$(BINDIR)/'$$name || exit 1; done
-	install -d '$D$(PROGRAMDIR)/keyring' && ln -sf ../../../bin/grantctl '$D$(PROGRAMDIR)/keyring/keyring'
+	install -d '$D$(PROGRAMDIR)/keyring' && ln -sf '../../../$(notdir $(abspath $(BINDIR)))/grantctl' '$D$(PROGRAMDIR)/keyring/keyring'
 	for unit in grantd.service grantd.socket grantd-credentials.socket; do \
 	  $(UNIT_PATHS) systemd/$$unit >'$D$(UNITDIR)/'$$unit && \
 	  $(UNIT_PATHS) systemd/user/$$unit >'$D$(USERUNITDIR)/'$$unit && \

@@ -13,6 +13,7 @@ import Testing
       ("protocol=http\nhost=h:8080\npath=a/b.git\n\n", "http://h:8080/a/b.git", nil),
       ("protocol=https\nhost=h\nusername=ada\n\nhost=evil\n", "https://h", "ada"),
       ("protocol=https\nhost=g\nhost=h\n\n", "https://h", nil), ("url=https://ada@h/p\n\n", "https://h/p", "ada"),
+      ("protocol=https\nhost=h\npath=\u{301}a=b\n\n", "https://h/\u{301}a=b", nil),
       ("protocol=https\nhost=h\nunknown=x\nwwwauth[]=Basic realm=\"x\"\n\n", "https://h", nil),
     ] as [(String, String, String?)])
   func getAsksForTheHostsToken(input: String, place: String, username: String?) throws {

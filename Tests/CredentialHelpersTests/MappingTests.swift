@@ -113,6 +113,8 @@ import Testing
       ("[[host]]\nname = \"a\"\naccount = \"b\"\nscopes = [\"c\" \"d\"]", 4),
       ("[[host]]\nname = \"a\"\naccount = \"b\"\nhelpers = [\"gti\"]", 1),
       ("[[host]]\nname = \"a\"\naccount = \"b\"\npath = \"x\"", 1),
+      ("[[host]]\nname = \"a\"\naccount = \"b\"\npath = \"/x%2Fy\"", 1),
+      ("[[host]]\nname = \"a\"\naccount = \"b\"\npath = \"/x/../y\"", 1),
       ("[[host]]\nname = \"a\"\naccount = \"b\"\nauthtype = \"digest\"", 1),
       ("[[host]]\nname = \"a\"\naccount = \"\"", 1), ("[[host]]\nname = \"a\\n\"", 2), ("\u{1}", 1),
     ])

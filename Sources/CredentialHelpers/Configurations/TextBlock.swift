@@ -1,6 +1,10 @@
 /// Lines of grantd's own in a program's text file, between two comments.
 public struct TextBlock: Sendable, Equatable {
-  public enum Position: Sendable { case start, end }
+  public enum Position: Sendable, Equatable {
+    case start, end
+    /// Before the first block for a part of that server, whose label ends with the server and a path; else at the end.
+    case beforePaths(of: String)
+  }
 
   /// A line elsewhere in the file that the block would contradict. White space and quotation marks do not count.
   public enum Conflict: Sendable, Equatable {
@@ -45,8 +49,17 @@ public struct TextBlock: Sendable, Equatable {
     guard !file.isEmpty else { return whole }
     switch position {
     case .start: return whole + "\n" + file
+    case .beforePaths(let server):
+      if let line = Self.marked(file, comment).first(where: { Self.isPart($0.label, of: server) })?.line {
+        return String(file[..<line.startIndex]) + whole + "\n" + file[line.startIndex...]
+      }
+      fallthrough
     case .end: return file + (file.hasSuffix("\n") ? "" : "\n") + "\n" + whole
     }
+  }
+
+  private static func isPart(_ label: String, of server: String) -> Bool {
+    label.split(separator: " ").last?.hasPrefix(server + "/") == true
   }
 
   /// The file without the block, and without the empty line that was put before it.
@@ -54,15 +67,20 @@ public struct TextBlock: Sendable, Equatable {
     guard let (before, after) = around(file) else { return file }
     switch position {
     case .start: return before + (after.hasPrefix("\n") ? String(after.dropFirst()) : after)
-    case .end where before.isEmpty: return after.hasPrefix("\n") ? String(after.dropFirst()) : after
-    case .end: return (before.hasSuffix("\n\n") ? String(before.dropLast()) : before) + after
+    case _ where before.isEmpty: return after.hasPrefix("\n") ? String(after.dropFirst()) : after
+    case .end, .beforePaths: return (before.hasSuffix("\n\n") ? String(before.dropLast()) : before) + after
     }
   }
 
   /// The labels of the blocks in a file.
   public static func labels(in file: String, comment: String = "#") -> [String] {
+    marked(file, comment).map(\.label)
+  }
+
+  /// The first lines of the blocks in a file.
+  private static func marked(_ file: String, _ comment: String) -> [(line: Substring, label: String)] {
     file.split(separator: "\n").filter { $0.hasPrefix(comment + mark) }.map {
-      String($0.dropFirst((comment + mark).count))
+      ($0, String($0.dropFirst((comment + mark).count)))
     }
   }
 

@@ -3,8 +3,8 @@ public struct ToolConfiguration: Sendable, Equatable {
   public enum Edit: Sendable, Equatable {
     case text(TextEdit)
     case json(file: String, JSONMember)
-    /// Programs that are run: to write, and to undo.
-    case commands(file: String, write: [[String]], undo: [[String]])
+    /// Arguments of `kubectl config`: to write, and to undo. The entry is in the file that has it already.
+    case kubectl(entry: String, write: [String], undo: [String])
   }
 
   public var edits: [Edit]
@@ -85,6 +85,11 @@ public struct Tool: Sendable {
 
 extension ToolTarget {
   var host: String { place?.name ?? "" }
+  /// Below which the account is for the server; empty: everywhere.
+  var path: String {
+    let path = place?.path ?? ""
+    return path.hasSuffix("/") ? String(path.dropLast()) : path
+  }
   /// In a text between quotation marks.
   var accountWord: String {
     account.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "@._+-".contains($0)) } ? account : "'\(account)'"

@@ -7,12 +7,19 @@ extension Tool {
   public static var names: [String] { all.map(\.name) }
 
   static let git = Tool(name: "git", need: .host) { target in
-    let lines = [
-      "[credential \"https://\(target.host)\"]",
-      "\thelper =",
-      "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
-    ]
-    return ToolConfiguration(edits: [.text(TextEdit("$HOME/.gitconfig", target.block("git", lines)))])
+    let server = target.host + target.path
+    // git keeps the path from its helpers otherwise, and one token would be for the whole host.
+    let usesPath = target.path.isEmpty ? [] : ["\tuseHttpPath = true"]
+    let lines =
+      ["[credential \"https://\(server)\"]"] + usesPath + [
+        "\thelper =",
+        "\thelper = \(ToolTarget.quoted("!\(target.helperCommand("git")) --account \(target.accountWord)"))",
+      ]
+    // Of two sections that match, the last one counts: that of the path.
+    let block = TextBlock(
+      label: "git \(target.account) \(server)", text: lines.joined(separator: "\n"),
+      position: .beforePaths(of: server))
+    return ToolConfiguration(edits: [.text(TextEdit("$HOME/.gitconfig", block))])
   }
 
   static let docker = Tool(name: "docker", need: .host) { target in
@@ -30,16 +37,14 @@ extension Tool {
   static let kubectl = Tool(name: "kubectl", need: .nothing) { target in
     let user = "grantd-\(target.account)"
     var words = [
-      "kubectl", "config", "set-credentials", user, "--exec-api-version=client.authentication.k8s.io/v1",
+      "set-credentials", user, "--exec-api-version=client.authentication.k8s.io/v1",
       "--exec-command=grantctl", "--exec-interactive-mode=Never",
     ]
     let arguments =
       ["helper", "kubectl"] + target.options.split(separator: " ").map(String.init) + ["--account", target.account]
     words += arguments.map { "--exec-arg=\($0)" }
     return ToolConfiguration(
-      edits: [
-        .commands(file: "$HOME/.kube/config", write: [words], undo: [["kubectl", "config", "delete-user", user]])
-      ],
+      edits: [.kubectl(entry: user, write: words, undo: ["delete-user", user])],
       notes: ["Use it for a context: kubectl config set-context CONTEXT --user=\(user)"])
   }
 

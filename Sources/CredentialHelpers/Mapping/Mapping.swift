@@ -97,13 +97,17 @@ extension Mapping.Entry {
   /// Whole segments, by bytes: `/team` has `/team/x` and not `/teams`.
   private static func contains(_ prefix: String, _ path: String) -> Bool {
     let path = path.utf8.first == slash ? Array(path.utf8) : [slash] + path.utf8
-    guard !path.split(separator: slash).contains(where: isAmbiguous) else { return false }
+    guard !isAmbiguous(path: path) else { return false }
     let prefix = prefix.utf8.last == slash ? Array(prefix.utf8.dropLast()) : Array(prefix.utf8)
     return path.starts(with: prefix) && (path.count == prefix.count || path[prefix.count] == slash)
   }
 
+  static func isAmbiguous(path: some Collection<UInt8>) -> Bool {
+    Array(path).split(separator: slash).contains { isAmbiguous(segment: $0) }
+  }
+
   /// Servers differ in what they make of such a segment: it could lead out of the path. `..;x` is `..` to some.
-  private static func isAmbiguous(_ segment: ArraySlice<UInt8>) -> Bool {
+  private static func isAmbiguous(segment: ArraySlice<UInt8>) -> Bool {
     let decoded = Percent.decoded(segment)
     let name = decoded.prefix { $0 != UInt8(ascii: ";") }
     return decoded.contains(slash) || decoded.contains(UInt8(ascii: "\\")) || name == [UInt8(ascii: ".")]

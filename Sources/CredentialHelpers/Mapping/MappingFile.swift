@@ -65,7 +65,12 @@ public enum MappingFile {
     var entry = Mapping.Entry(host: host, account: account)
     (entry.isWildcard, entry.port) = (isWildcard, port)
     entry.path = try text("path")
-    guard entry.path?.hasPrefix("/") ?? true else { throw fault("path begins with a slash") }
+    guard entry.path?.utf8.first ?? UInt8(ascii: "/") == UInt8(ascii: "/") else {
+      throw fault("path begins with a slash")
+    }
+    guard entry.path.map({ !Mapping.Entry.isAmbiguous(path: $0.utf8) }) ?? true else {
+      throw fault("path has an encoded slash, a backslash or a dot segment: no address is below it")
+    }
     entry.username = try text("username")
     entry.scopes = try texts("scopes")
     entry.resource = try text("resource")

@@ -83,8 +83,13 @@ public struct Git: CredentialProtocol {
         guard let text = String(validating: line, as: UTF8.self), !text.contains("\0") else {
           throw Malformed("git's input is not UTF-8")
         }
-        guard let equals = text.firstIndex(of: "=") else { throw Malformed("git's input has a line without =") }
-        let (key, value) = (String(text[..<equals]), String(text[text.index(after: equals)...]))
+        // By bytes: a combining character would hide the sign before it.
+        guard let equals = text.utf8.firstIndex(of: UInt8(ascii: "=")) else {
+          throw Malformed("git's input has a line without =")
+        }
+        let (key, value) = (
+          String(text[..<equals]), String(Substring(text.utf8[equals...].dropFirst()))
+        )
         if key.hasSuffix("[]") {
           // An empty value clears the list.
           lists[key] = value.isEmpty ? [] : (lists[key] ?? []) + [value]

@@ -15,6 +15,7 @@ struct ConfigureCommand: BrokerCommand {
       Examples:
         grantctl configure git work git.example.com
         grantctl configure git work git.example.com --write
+        grantctl configure git team https://git.example.com/team --write
         grantctl configure pip work https://pypi.example.com/simple/ --write
         grantctl configure msmtp work smtp.example.com:587 --as ada@example.com
         grantctl configure git work git.example.com --undo

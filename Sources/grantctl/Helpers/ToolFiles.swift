@@ -17,7 +17,7 @@ struct ToolFiles {
     switch edit {
     case .text(let edit): try text(edit, purpose)
     case .json(let name, let member): try json(path(name), member, purpose)
-    case .commands(let name, let write, let undo): try await run(purpose == .undo ? undo : write, path(name), purpose)
+    case .kubectl(let entry, let write, let undo): try await kubectl(entry, purpose == .undo ? undo : write, purpose)
     }
   }
 
@@ -114,22 +114,37 @@ struct ToolFiles {
     throw Failure(.failure, "\(path) cannot be written: \(reason)")
   }
 
-  private func run(_ commands: [[String]], _ path: String, _ purpose: Purpose) async throws(Failure) {
-    let lines = commands.map { $0.map(ShellWord.quoted).joined(separator: " ") }
-    guard purpose != .show else { return terminal.say(lines.map { SafeText.line($0) }) }
-    let before = try content(path)
-    if purpose == .write, let before { try save(path + Self.backup, before, like: path) }
-    for (command, line) in zip(commands, lines) {
-      guard let program = terminal.programs.find(command[0]) else {
-        throw Failure(.failure, "\(command[0]) is not here")
-      }
-      terminal.say(SafeText.line(line))
-      let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
-      guard let ended, ended.status == 0 else {
-        // What is not there is taken out.
-        if purpose == .undo { continue }
-        throw Failure(.failure, "\(command[0]) did not take it", hints: ended.map { SafeText.lines($0.err) } ?? [])
-      }
+  /// kubectl's own rule: the file of KUBECONFIG that has the entry, else the first that is there, else the last.
+  private func kubeconfig(of entry: String) throws(Failure) -> (path: String, isListed: Bool) {
+    let listed = Kubeconfig.paths(terminal.environment["KUBECONFIG"])
+    guard let last = listed.last else { return (path("$HOME/.kube/config"), false) }
+    var first: String?
+    for path in listed {
+      guard let text = try content(path) else { continue }
+      if Kubeconfig.has(entry, in: text) { return (path, true) }
+      first = first ?? path
     }
+    return (first ?? last, true)
+  }
+
+  private func kubectl(_ entry: String, _ words: [String], _ purpose: Purpose) async throws(Failure) {
+    let (path, isListed) = try kubeconfig(of: entry)
+    let command = ["kubectl", "config"] + words + (isListed ? ["--kubeconfig=\(path)"] : [])
+    let line = SafeText.line(command.map(ShellWord.quoted).joined(separator: " "))
+    guard purpose != .show else { return terminal.say(line) }
+    // Not the file that this wrote before.
+    if purpose == .write, let before = try content(path),
+      !(Kubeconfig.has(entry, in: before) && terminal.files.exists(path + Self.backup))
+    {
+      try save(path + Self.backup, before, like: path)
+    }
+    guard let program = terminal.programs.find(command[0]) else {
+      throw Failure(.failure, "\(command[0]) is not here")
+    }
+    terminal.say(line)
+    let ended = await terminal.machine.run([program] + command.dropFirst(), Self.patience)
+    // What is not there is taken out.
+    guard purpose == .write, ended?.status != 0 else { return }
+    throw Failure(.failure, "\(command[0]) did not take it", hints: ended.map { SafeText.lines($0.err) } ?? [])
   }
 }

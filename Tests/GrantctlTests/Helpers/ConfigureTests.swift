@@ -177,6 +177,66 @@ import Testing
     #expect(text.contains("\n[registries.\(name)]\n") && text.contains("\"--account\", \"\(account)\"]"))
   }
 
+  @Test("git's section for a path sends the path, and comes behind that of the host") func gitPaths() async throws {
+    let path = "/h/.gitconfig"
+    let before = "[user]\n\tname = Ada\n"
+    let files = Files([path: before])
+    let (host, team) = (["git", "work", "h:8443"], ["git", "team", "https://h:8443/team/"])
+    for command in [team, host, team, host] {
+      #expect(try await files.run(command + ["--write"]).status == .success)
+    }
+    func block(_ label: String, _ place: String, _ account: String, path line: String = "") -> String {
+      """
+      # >>> grantd: git \(label)
+      [credential "https://\(place)"]
+      \(line)\thelper =
+      \thelper = "!grantctl helper git --account \(account)"
+      # <<< grantd: git \(label)
+
+      """
+    }
+    let ofHost = block("work h:8443", "h:8443", "work")
+    let ofPath = block("team h:8443/team", "h:8443/team", "team", path: "\tuseHttpPath = true\n")
+    #expect(files.all[path] == before + "\n" + ofHost + "\n" + ofPath)
+    #expect(try await files.run(host + ["--undo"]).status == .success)
+    #expect(files.all[path] == before + "\n" + ofPath)
+    #expect(try await files.run(team + ["--undo"]).status == .success && files.all[path] == before)
+  }
+
+  @Test(
+    "kubectl's file is the one that has the user, else the first that is there, else the last",
+    arguments: [
+      ([:], "", "/h/.kube/config"), ([:], "/a", "/a"), ([:], ":/a::/b", "/b"), (["/b": "x"], "/a:/b:/c", "/b"),
+      (["/a": "x", "/b": "- name: grantd-work\n"], "/a:/b", "/b"),
+      (["/a": "x", "/b": "{\"users\": [\n{\"name\": \"grantd-work\",\n"], "/a:/b", "/b"),
+      (["/a": "user: grantd-work\n- name: grantd-work2\n", "/b": "x"], "/a:/b", "/a"),
+      (["/a": "x", "/b": "{\"users\":[{\"name\":\"grantd-work\",\"user\":{}}]}"], "/a:/b", "/b"),
+    ] as [([String: String], String, String)])
+  func kubeconfig(contents: [String: String], variable: String, path: String) async throws {
+    let asked = Mutex<[[String]]>([])
+    var machine = Machine.blind
+    machine.run = { command, _ in
+      asked.withLock { $0.append(command) }
+      return .init(status: 0, out: "", err: "")
+    }
+    // The second --write does not put its own work in the place of the file of before.
+    let again = Files(["/a": "- name: grantd-work\n", "/a.grantd-backup": "x"])
+    _ = try await again.run(["kubectl", "work", "--write"], environment: ["KUBECONFIG": "/a"], programs: machine)
+    #expect(again.all["/a.grantd-backup"] == "x")
+    for (option, verb) in [("--write", "set-credentials"), ("--undo", "delete-user")] {
+      asked.withLock { $0 = [] }
+      let files = Files(contents)
+      let run = try await files.run(
+        ["kubectl", "work", option], environment: ["KUBECONFIG": variable], programs: machine)
+      #expect(run.status == .success)
+      let command = try #require(asked.withLock { $0.first })
+      #expect(command.contains(verb))
+      #expect(command.filter { $0.hasPrefix("--kubeconfig=") } == (variable.isEmpty ? [] : ["--kubeconfig=\(path)"]))
+      let before = option == "--write" ? contents[path] : nil
+      #expect(files.all.filter { $0.key.hasSuffix("-backup") } == (before.map { ["\(path).grantd-backup": $0] } ?? [:]))
+    }
+  }
+
   @Test(
     "what cannot stand in a configuration is refused",
     arguments: [

@@ -1,5 +1,7 @@
 """grantctl configure: what it writes works, twice is once, and --undo puts the files right."""
 
+import pathlib
+
 from cases import aws, git, kubernetes, languages, python, registries
 from rig import ROBOT, case, find, has, must
 
@@ -40,6 +42,38 @@ def for_git(stage):
     cycle(stage, ("git", stage.account, server.place), lambda: git.git(stage, "ls-remote", f"{server.url}/r.git"))
 
 
+@case("configure.git_paths", "git")
+def for_git_paths(stage):
+    """Two accounts at one host, by path; and entries with a path, which want useHttpPath."""
+    server = git.setting(stage)
+    team = server.root / "team" / "r.git"
+    stage.run("git", "init", "--quiet", "--bare", "-b", "main", team).ok()
+    path = stage.home / ".gitconfig"
+    before = path.read_text().replace("[credential]\n\thelper = grantd\n", "")
+    path.write_text(before)
+    places = {"team/r.git": ROBOT, "r.git": stage.account}
+
+    def accounts():
+        for repository, account in places.items():
+            server.seen.clear()
+            git.git(stage, "ls-remote", f"{server.url}/{repository}").ok()
+            tokens = {token for _, token in server.seen} - {None}
+            must(tokens == {stage.token(account)}, f"{repository} was not asked as {account}")
+    # The host's section is the later one, and stands before that of the path.
+    words = (("git", ROBOT, f"{server.url}/team"), ("git", stage.account, server.place))
+    for one in words * 2:
+        configure(stage, *one, "--write")
+    accounts()
+    for one in words:
+        configure(stage, *one, "--undo")
+    must(path.read_text() == before, path.read_text())
+    path.write_text(before + f'[credential]\n\thelper = grantd\n[credential "{server.url}"]\n\tuseHttpPath = true\n')
+    stage.map(server.place)
+    stage.mapping.write_text(stage.mapping.read_text() + (
+        f'[[host]]\nname = "{server.place}"\naccount = "{ROBOT}"\npath = "/team"\n'))
+    accounts()
+
+
 @case("configure.docker", "skopeo")
 def for_docker(stage):
     server = registries.setting(stage)
@@ -78,6 +112,23 @@ def for_kubectl(stage):
     configure(stage, *words, "--undo")
     configure(stage, *words, "--undo")
     must(f"name: grantd-{stage.account}" not in path.read_text(), path.read_text())
+    # Of several files the one that has the user, else the first that is there.
+    files = [stage.folder / f"kube-{number}" for number in range(3)]
+    for one in files[1:]:
+        one.write_text(path.read_text())
+    files.append(stage.folder / "kube-none")
+    listed = {"KUBECONFIG": ":".join(map(str, files))}
+    before = path.read_text()
+    kubernetes.kubectl(stage, "config", "set-credentials", f"grantd-{stage.account}", f"--kubeconfig={files[2]}").ok()
+    old = [one.read_text() for one in files[1:3]]
+    stage.run(stage.bin / "grantctl", "configure", *words, "--write", **listed).ok()
+    must("exec:" in files[2].read_text() and files[1].read_text() == old[0], "the file with the user is another")
+    must(pathlib.Path(f"{files[2]}.grantd-backup").read_text() == old[1], "the backup is of another file")
+    stage.run(stage.bin / "grantctl", "configure", *words, "--undo", **listed).ok()
+    must(f"name: grantd-{stage.account}" not in files[2].read_text(), "it is still there")
+    stage.run(stage.bin / "grantctl", "configure", *words, "--write", **listed).ok()
+    must(f"name: grantd-{stage.account}" in files[1].read_text(), "it is not in the first file that is there")
+    must(path.read_text() == before and not files[0].exists() and not files[3].exists(), "another file changed")
 
 
 @case("configure.cargo", "cargo")

@@ -23,6 +23,8 @@ extension Target {
     let place = Place(address)
     if let place {
       try expect(Place(place.name)?.host == place.host, "\(place.name) names another host")
+      try expect(
+        Place(untilPath(address))?.host == place.host, "the host \(place.host) stands behind the end of the authority")
       _ = (place.isReadable, place.effectivePort)
     }
     var entries: [Mapping.Entry]
@@ -40,7 +42,18 @@ extension Target {
         entry.isWildcard ? place.host.description.hasSuffix("." + entry.host.description) : place.host == entry.host
       try expect(isHis, "the entry of \(entry.host) is taken for \(place.host)")
       try expect(!place.isReadable || entry.allowsInsecureHTTP, "a token would travel readable to \(place.host)")
+      let escapes = ["%2f", "%5c", "/../", "/%2e%2e/"].contains {
+        place.path.lowercased().utf8.firstRange(of: $0.utf8) != nil
+      }
+      try expect(entry.path == nil || !escapes, "\(place.path) is taken to be below a path")
     }
+  }
+
+  /// What a client connects by (RFC 3986 §3.2).
+  private static func untilPath(_ address: String) -> String {
+    let bytes = Array(address.utf8)
+    let start = bytes.firstRange(of: Array("://".utf8))?.upperBound ?? 0
+    return decoded(bytes[..<start] + bytes[start...].prefix { !"/?#".utf8.contains($0) })
   }
 
   private static func taken(_ bytes: [UInt8]) -> (Invocation, [UInt8]) {
