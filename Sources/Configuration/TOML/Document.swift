@@ -57,6 +57,7 @@ enum Document {
     }
   }
 
+  /// The tables and keys of the root.
   static func read(_ text: String, file: String) throws(SyntaxError) -> [String: Item] {
     var text = text
     let parsed = text.withUTF8 { bytes in
