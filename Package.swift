@@ -29,7 +29,6 @@ let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
-let toml = Target.Dependency.product(name: "TOMLKit", package: "TOMLKit")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 
 func room(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -69,7 +68,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
     .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-    .package(url: "https://github.com/LebJe/TOMLKit", from: "0.6.0"),
   ],
   targets: [
     // The rooms, one-way: a target exists to forbid an import or to fence one dependency in (docs/overview.md).
@@ -94,11 +92,13 @@ let package = Package(
     room("SystemEvents", ["CLinux"]),
     // The name Configuration is another package's.
     .target(
-      name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "Grants", "OAuth", "Providers", toml],
+      name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Providers"],
       path: "Sources/Configuration", swiftSettings: settings),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CHeap"),
+    // With the headers of toml++ alone, from libtomlplusplus-dev (docs/decisions/0053-tomlplusplus.md).
+    .target(name: "CToml"),
 
     program(
       "grantd",
@@ -192,7 +192,7 @@ let package = Package(
       sources: ["Checks", "Replay"], swiftSettings: settings),
     tests("DemoProviderTests", ["DemoProvider", asyncHTTPClient, nioCore, nioHTTP1, crypto, cryptoExtras]),
   ],
-  cLanguageStandard: .gnu11
+  cLanguageStandard: .gnu11, cxxLanguageStandard: .cxx17
 )
 
 // Built by scripts/search/fuzz alone: the rooms a second time, under other names, so that the dependencies are shared
@@ -213,8 +213,9 @@ if Context.environment["GRANTD_FUZZ"] != nil {
       swiftSettings: instrumented)
   }
   // It has the same sources, and a source is one target's.
-  package.targets.removeAll { $0.name == "FuzzTests" }
+  package.targets.removeAll { ["FuzzTests", "CToml"].contains($0.name) }
   package.targets += [
+    .target(name: "CToml", cxxSettings: [.unsafeFlags(["-O1", "-fsanitize=fuzzer-no-link,address"])]),
     twin("OAuth", [crypto, cryptoExtras]),
     twin("Grants", fuzzed("OAuth") + [crypto]),
     twin("BrokerAPI", []),
@@ -226,7 +227,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("UnixSocket", fuzzed("BlockingClient", "BrokerAPI", "Listening") + ["CLinux", nioCore, nioPosix, logging]),
     twin("Callback", fuzzed("Broker", "Listening", "OAuth") + ["CLinux", nioCore, nioPosix, nioHTTP1, logging]),
     twin(
-      "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + [toml],
+      "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + ["CToml"],
       folder: "Configuration"),
     twin("CredentialHelpers", fuzzed("BrokerAPI")),
     twin("grantctl", []),

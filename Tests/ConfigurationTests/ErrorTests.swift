@@ -348,6 +348,6 @@ extension ErrorTests {
   func escapedNUL() throws {
     #expect(
       try Fixture().complaint("[store]\npath = \"/a\\u0000b\"")
-        == "grantd.toml: has an escaped NUL (\\u0000): remove it")
+        == "grantd.toml:2: has an escaped NUL (\\u0000): remove it")
   }
 }

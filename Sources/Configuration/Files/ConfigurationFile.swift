@@ -57,7 +57,7 @@ struct ConfigurationFile {
     throw .tooLarge(limit: limit)
   }
 
-  /// The text; nil where it is not UTF-8 or has a NUL in it, which the parser would take for its end.
+  /// The text; nil where it is not UTF-8 or has a NUL in it, where C would end it.
   var text: String? {
     bytes.contains(0) ? nil : String(validating: bytes, as: UTF8.self)
   }

@@ -1,6 +1,4 @@
-import Foundation
-import OAuth
-import TOMLKit
+import CToml
 
 /// A value of a TOML document, and where it is written.
 struct Item: Sendable, Equatable {
@@ -51,83 +49,56 @@ extension [String: Item] {
 /// A TOML text as a tree that knows its lines.
 enum Document {
   static func parse(_ text: String, file: String, report: inout Report) -> [String: Item]? {
-    // C strings end at a NUL: what follows would be lost without a word.
-    guard !text.contains("\\u0000"), !text.contains("\\U00000000") else {
-      report.problem("has an escaped NUL (\\u0000)", at: Place(file: file), suggestion: "remove it")
-      return nil
-    }
-    if let stray = StrayCharacter.find(in: text) {
-      let place = Place(file: file, line: stray.line)
-      report.problem("is no TOML: \(stray.message)", at: place, column: stray.column)
-      return nil
-    }
-    let lines = KeyLines(text)
-    do {
-      let root = try TOMLTable(string: text)
-      // The tree borrows from the root's memory, so it is copied while the root is alive.
-      return withExtendedLifetime(root) { items(root, path: [], file: file, lines: lines) }
-    } catch let error as TOMLParseError {
-      note(error, file: file, lines: lines, report: &report)
+    do throws(SyntaxError) {
+      return try read(text, file: file)
     } catch {
-      report.problem("is no TOML", at: Place(file: file))
+      error.note(in: text, file: file, report: &report)
+      return nil
     }
-    return nil
   }
 
-  private static func note(_ error: TOMLParseError, file: String, lines: KeyLines, report: inout Report) {
-    guard lines.repeats.isEmpty else {
-      for found in lines.repeats {
-        report.problem(
-          "\"\(found.key.printable(limit: 64))\" is set twice", at: Place(file: file, line: found.line),
-          suggestion: "the first is in line \(found.first)")
+  /// The tables and keys of the root.
+  static func read(_ text: String, file: String) throws(SyntaxError) -> [String: Item] {
+    var text = text
+    let parsed = text.withUTF8 { bytes in
+      bytes.withMemoryRebound(to: CChar.self) { ctoml_parse($0.baseAddress, $0.count) }
+    }
+    defer { ctoml_free(parsed) }
+    var count = 0
+    let nodes = UnsafeBufferPointer(start: ctoml_nodes(parsed, &count), count: count)
+    guard !nodes.isEmpty else { throw SyntaxError(ctoml_why(parsed)) }
+    // Paths and names end at a NUL for the kernel.
+    if let node = nodes.first(where: { $0.key.octets.contains(0) || $0.text.octets.contains(0) }) {
+      throw .escapedNUL(line: Int(node.line))
+    }
+    var rest = nodes[...]
+    return item(from: &rest, file: file).table ?? [:]
+  }
+
+  /// Takes the first node and those below it.
+  private static func item(from rest: inout Slice<UnsafeBufferPointer<ctoml_node>>, file: String) -> Item {
+    let node = rest.removeFirst()
+    let value: Item.Value
+    switch node.kind {
+    case .CTOML_TABLE:
+      var table: [String: Item] = [:]
+      for _ in 0..<node.children {
+        guard let key = rest.first?.key else { break }
+        table[key.string] = item(from: &rest, file: file)
       }
-      return
+      value = .table(table)
+    case .CTOML_LIST: value = .list((0..<node.children).map { _ in item(from: &rest, file: file) })
+    case .CTOML_TEXT: value = .text(node.text.string)
+    case .CTOML_NUMBER: value = .number(Int(node.number))
+    case .CTOML_FRACTION: value = .fraction(node.fraction)
+    case .CTOML_FLAG: value = .flag(node.flag)
+    case .CTOML_TIME: value = .time
     }
-    let position = error.source.begin
-    report.problem(
-      "is no TOML: \(quoteless(error.description))", at: Place(file: file, line: max(position.line, 1)),
-      column: max(position.column, 1))
+    return Item(value: value, place: Place(file: file, line: Int(node.line)))
   }
+}
 
-  /// The parser's message without what it quotes from the file: that may be a part of a secret.
-  private static func quoteless(_ message: String) -> String {
-    let words = message.split(separator: ",", maxSplits: 1).first.map(String.init) ?? message
-    let plain = words.split(separator: ": ", maxSplits: 1).last.map(String.init) ?? words
-    let quotes = plain.contains("'") || plain.contains("\"")
-    // After "expected" it quotes the grammar, not the file.
-    let text = quotes && !plain.hasPrefix("expected ") ? "unexpected text here" : plain
-    return text.printable(limit: 200)
-  }
-
-  private static func items(
-    _ table: TOMLTable, path: [KeyLines.Step], file: String, lines: KeyLines
-  ) -> [String: Item] {
-    var result: [String: Item] = [:]
-    for key in table.keys {
-      guard let value = table[key] else { continue }
-      result[key] = item(value, path: path + [.key(key)], file: file, lines: lines)
-    }
-    return result
-  }
-
-  private static func item(
-    _ value: any TOMLValueConvertible, path: [KeyLines.Step], file: String, lines: KeyLines
-  ) -> Item {
-    Item(value: read(value, path: path, file: file, lines: lines), place: Place(file: file, line: lines[path]))
-  }
-
-  private static func read(
-    _ value: any TOMLValueConvertible, path: [KeyLines.Step], file: String, lines: KeyLines
-  ) -> Item.Value {
-    if let table = value.table { return .table(items(table, path: path, file: file, lines: lines)) }
-    if let text = value.string { return .text(text) }
-    if let flag = value.bool { return .flag(flag) }
-    if let number = value.int { return .number(number) }
-    if let fraction = value.double { return .fraction(fraction) }
-    if let array = value.array {
-      return .list(
-        array.enumerated().map { item($1, path: path + [.index($0)], file: file, lines: lines) })
-    }
-    return .time
-  }
+extension ctoml_text {
+  var string: String { String(decoding: octets, as: UTF8.self) }
+  var octets: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: bytes, count: count) }
 }
