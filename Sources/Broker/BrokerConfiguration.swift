@@ -161,6 +161,8 @@ enum Limit {
   static let metadataLife = Duration.seconds(86_400)
   /// After a failed fetch of metadata or keys, nobody asks again for this long.
   static let refetchPause = Duration.seconds(2)
+  /// For how long a server without metadata may be one that is starting.
+  static let starting = Duration.seconds(10)
   /// The same where old ones serve meanwhile.
   static let staleRefetchPause = Duration.seconds(60)
   /// Keys are fetched again for an unknown key at most this often.

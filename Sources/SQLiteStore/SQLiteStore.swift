@@ -113,7 +113,49 @@ public final class SQLiteStore: Store {
 
   public func load() async throws(StoreError) -> StoredState {
     if home.withLock({ !$0.rescued.isEmpty }) { try await commit([]) }
-    return try await reading(StoredState.read)
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    // On a connection of its own, which sees what is there now: opening all secrets of many accounts takes seconds, and
+    // commits go on meanwhile.
+    let snapshot = try await on(queue) { () throws(StoreError) in
+      try Snapshot(self.opening.folder.database, self.sealer)
+    }
+    return try await on(packing) { () throws(StoreError) in try snapshot.read(StoredState.read) }
+  }
+
+  /// The database as it was at one moment, and what it is sealed under.
+  private final class Snapshot: Sendable {
+    private let path: String
+    private let database: DatabaseQueue
+    private let sealer: Sealer
+
+    init(_ path: String, _ sealer: Sealer) throws(StoreError) {
+      self.path = path
+      self.sealer = sealer
+      var configuration = Opening.looking
+      // The transaction that begins here is read in, and ends, elsewhere.
+      configuration.allowsUnsafeTransactions = true
+      do {
+        database = try DatabaseQueue(path: path, configuration: configuration)
+        try database.inDatabase { db in
+          try db.beginTransaction(.deferred)
+          _ = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master")
+        }
+      } catch {
+        throw .reading(error, at: path)
+      }
+    }
+
+    func read<Value: Sendable>(_ body: @Sendable (Database, Sealer) throws -> Value) throws(StoreError) -> Value {
+      defer {
+        try? database.inDatabase { try $0.rollback() }
+        try? database.close()
+      }
+      do {
+        return try database.inDatabase { try body($0, sealer) }
+      } catch {
+        throw .reading(error, at: path)
+      }
+    }
   }
 
   public func loadRest() async throws(StoreError) -> StoredState {
@@ -131,6 +173,14 @@ public final class SQLiteStore: Store {
 
   public func countAccounts() async throws(StoreError) -> Int {
     try await reading { db, _ in try Int.fetchOne(db, sql: "SELECT count(*) FROM grants") ?? 0 }
+  }
+
+  /// Bytes of the database's pages that are in use.
+  func databaseBytes() async throws(StoreError) -> Int {
+    try await reading { db, _ in
+      func number(_ name: String) throws -> Int { try Int.fetchOne(db, sql: "PRAGMA \(name)") ?? 0 }
+      return try (number("page_count") - number("freelist_count")) * number("page_size")
+    }
   }
 
   public func pack(_ account: StoredAccount) -> any PackedAccount {

@@ -16,7 +16,7 @@ public enum BackupFile {
   static let chunkLength = 64 << 10
   static let tagLength = 16
   /// Bytes of a whole file.
-  static let limit = 64 << 20
+  public static let limit = 256 << 20
   /// Bytes of a passphrase.
   static let shortestPassphrase = 8
   static let longestPassphrase = 1024

@@ -122,7 +122,7 @@ import Testing
       (answer("", status: 410), "request refused"), (answer("", status: 429), "unclear"),
       (answer("<html>", status: 403, type: "text/html"), "unclear"),
       (answer("", status: 408), "unclear"), (answer("", status: 500), "unclear"),
-      (answer("<html>", type: "text/html"), "unclear"), (answer("{}"), "unclear"),
+      (answer("<html>", type: "text/html"), "request refused"), (answer("{}"), "request refused"),
       (answer(#"{"issuer":"https://login.example.com"}"#), "none"),
     ] as [(HTTPResponse, String)])
   func discovery(response: HTTPResponse, meaning: String) {

@@ -52,8 +52,10 @@ extension Accounts {
     if case .overdue(let attempt, _) = grant.phase { return awaited(grant, failure, attempt) }
     let wait = max(1, (retryAt - now).wholeSeconds)
     let next = "the broker tries again by itself in \(wait) s."
+    let message = "no fresh token for account \(grant.saved.account): \(failure.message)"
+    if let error = providers[grant.saved.provider]?.absentMetadata(message, retryAfter: Double(wait)) { return error }
     return RPCError(
-      .temporarilyUnavailable, "no fresh token for account \(grant.saved.account): \(failure.message)",
+      .temporarilyUnavailable, message,
       hint: "Nothing to do: \(next)", retryAfter: Double(wait),
       oauth: failure.oauth.map { OAuthDetail($0) })
   }

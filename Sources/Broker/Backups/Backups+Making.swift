@@ -14,12 +14,19 @@ extension Backups {
     let secret = try Self.secret(params.passphrase, params.key)
     let id = try beginTransfer(.busy, session)
     do throws(RPCError) {
+      do throws(BackupError) { try await vault.checkSize() } catch { throw backupError(error) }
       let backup = try await wholeBackup(for: session.caller)
       let file = try await packed(backup, secret, vault)
       // A reload may have taken the permission away meanwhile.
-      for grant in backup.state.grants { try checkRelease(of: grant.account, session.caller) }
+      try await checkReleases(of: backup.state.grants, session.caller)
       guard transfers.set(id, .outgoing(file), at: uptime) else { throw Self.unknownTransfer("backup_id") }
-      await audit.record(backup.state.grants.map { released($0, to: session.caller) }, for: session.caller)
+      var entries: [AuditEntry] = []
+      var slices = Slices(of: Slices.light)
+      for grant in backup.state.grants {
+        entries.append(released(grant, to: session.caller))
+        await slices.next()
+      }
+      await audit.record(entries, for: session.caller)
       let count = backup.state.grants.count
       logger.notice(
         "made a backup of \(count) accounts",
@@ -67,8 +74,16 @@ extension Backups {
     }
     state.logins = []
     state.values = [:]
-    for grant in state.grants { try checkRelease(of: grant.account, caller) }
+    try await checkReleases(of: state.grants, caller)
     return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)
+  }
+
+  private func checkReleases(of grants: [SavedGrant], _ caller: Caller) async throws(RPCError) {
+    var slices = Slices(of: Slices.light)
+    for grant in grants {
+      try checkRelease(of: grant.account, caller)
+      await slices.next()
+    }
   }
 
   /// Whoever gets a backup has all that is in it.

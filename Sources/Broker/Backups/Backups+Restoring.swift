@@ -108,28 +108,38 @@ extension Backups {
   private func apply(
     _ state: StoredState, replacing: Bool
   ) async throws(RPCError) -> StoreRestoreApply.Result {
-    let accounts = state.grants.map(\.account).sorted()
+    let accounts = await Self.names(in: state)
     try await takeTurns(of: accounts, replacing: replacing)
     defer { for account in accounts { journal.unlock(account) } }
-    let plan = try Restoration(
-      of: state,
-      into: accounts.reduce(into: [:]) { $0[$1] = self.accounts[$1]?.saved }, of: self.accounts.count,
-      registrations: registrations.saved, configured: registrations.configured,
-      declared: registrations.declared,
-      replacing: replacing)
+    var present: [AccountName: SavedGrant] = [:]
+    var slices = Slices(of: Slices.heavy)
+    for account in accounts where self.accounts.contains(account) {
+      present[account] = self.accounts[account]?.saved
+      await slices.next()
+    }
+    let (plan, changes) = try await Self.plan(
+      state, into: present, of: self.accounts.count, registrations: registrations.saved,
+      configured: registrations.configured, declared: registrations.declared, replacing: replacing)
     let revoking = await comingRevocations(state, plan)
-    let obsolete = plan.grants.flatMap { revocations.obsolete(for: $0.saved) }
+    var obsolete: [PendingRevocation] = []
+    for restored in plan.grants where revocations.count > 0 {
+      obsolete += revocations.obsolete(for: restored.saved)
+      await slices.next()
+    }
     revocations.forget(obsolete)
     do throws(StoreError) {
       try await journal.commit(
-        plan.changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0.id) })
+        changes + revoking.map { .putRevocation($0) } + obsolete.map { .removeRevocation($0.id) })
     } catch {
       revocations.takeOver(obsolete)
       throw storeError(error)
     }
     revocations.takeOver(revoking)
     registrations.restore(plan.registrations)
-    for restored in plan.grants { takeOver(restored) }
+    for restored in plan.grants {
+      takeOver(restored)
+      await slices.next()
+    }
     wakeScheduler()
     var result = plan.result
     let missing = Set(plan.grants.map(\.saved.provider)).subtracting(providers.names).sorted()
@@ -137,21 +147,47 @@ extension Backups {
     return result
   }
 
+  @concurrent private nonisolated static func names(in state: StoredState) async -> [AccountName] {
+    state.grants.map(\.account).sorted()
+  }
+
+  /// Beside the broker: it looks at every row of the backup.
+  @concurrent private nonisolated static func plan(
+    _ state: StoredState, into present: [AccountName: SavedGrant], of count: Int,
+    registrations: [ProviderName: SavedRegistration], configured: Set<ProviderName>, declared: Set<AccountName>,
+    replacing: Bool
+  ) async throws(RPCError) -> (Restoration, [Change]) {
+    let plan = try Restoration(
+      of: state, into: present, of: count, registrations: registrations, configured: configured, declared: declared,
+      replacing: replacing)
+    return (plan, plan.changes)
+  }
+
   /// All turns at once. A rotation under way belongs to a grant that is about to be replaced: its answer must not come
   /// after. One that begins later waits for the turn before it sends anything.
   private func takeTurns(of accounts: [AccountName], replacing: Bool) async throws(RPCError) {
-    func busy() -> AccountName? {
-      replacing ? accounts.first { self.accounts[$0].map { $0.phase != .idle } ?? false } : nil
+    func busy() async -> AccountName? {
+      guard replacing else { return nil }
+      var slices = Slices(of: Slices.heavy)
+      for account in accounts where self.accounts.contains(account) {
+        if let grant = self.accounts[account], grant.phase != .idle { return account }
+        await slices.next()
+      }
+      return nil
     }
     let deadline = uptime + Timeouts.maximum
     for _ in 0..<Limit.rounds {
-      while let account = busy(), uptime < deadline {
+      while let account = await busy(), uptime < deadline {
         if let failure = journal.failure { throw storeError(failure) }
         guard !isStopped else { throw shuttingDown() }
         await wait(for: .account(account), until: deadline)
       }
-      for account in accounts { await journal.lock(account) }
-      guard let account = busy() else { return }
+      var slices = Slices(of: Slices.light)
+      for account in accounts {
+        await journal.lock(account)
+        await slices.next()
+      }
+      guard let account = await busy() else { return }
       for account in accounts { journal.unlock(account) }
       guard uptime < deadline else { throw Self.stillRefreshing(account) }
     }

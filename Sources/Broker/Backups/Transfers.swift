@@ -6,7 +6,7 @@ struct Transfers {
   /// At once, of all callers together: each may hold as many bytes as a backup has.
   static let most = 2
   /// Bytes of a whole backup.
-  static let bytes = 64 << 20
+  static let bytes = 256 << 20
   /// Bytes of a part: with base64 it fits a line of the socket.
   static let part = 128 << 10
   /// Between two calls. A person may have to be asked meanwhile.

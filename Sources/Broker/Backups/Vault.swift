@@ -7,6 +7,9 @@ public protocol Vault: Sendable {
   /// back.
   func rotateKey() async throws(KeyRotationError) -> KeyRotation
 
+  /// Throws ``BackupError/tooLarge(limit:)`` where a backup would be, before anything is read for one.
+  func checkSize() async throws(BackupError)
+
   /// A file that opens with the secret alone, on any machine. Takes a second or more and runs elsewhere.
   func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8]
 

@@ -34,7 +34,9 @@ extension Logins {
     let target: ProviderEndpoints
     switch await providers.endpoints(of: name) {
     case .success(let known): target = known
-    case .failure(let failure): throw providerError(failure, provider: name)
+    case .failure(let failure):
+      let message = "provider \(name): \(failure.message)"
+      throw connection.absentMetadata(message, retryAfter: nil) ?? providerError(failure, provider: name)
     }
     guard target.connection === connection, target.settings == settings else { return nil }
     var request = loginRequest(params, account, provider, redirectURI)

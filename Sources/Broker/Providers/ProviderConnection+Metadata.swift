@@ -1,3 +1,4 @@
+import BrokerAPI
 import Grants
 import Logging
 import OAuth
@@ -23,6 +24,18 @@ extension ProviderConnection {
     if metadata.known == nil, case .misconfigured? = metadata.failure?.failure { true } else { false }
   }
 
+  /// Where the server has said that it has no metadata, what to do: for a while it may be starting, or a gateway may answer
+  /// for it; then `issuer` is probably wrong. It is asked again in either case.
+  func absentMetadata(_ message: String, retryAfter: Double?) -> RPCError? {
+    guard metadata.known == nil, let since = metadata.absentSince else { return nil }
+    let name = provider.name
+    let again = retryAfter.map { "it is asked again by itself in \(Int64($0)) s" } ?? "try again later"
+    return RPCError(
+      uptime - since < Limit.starting ? .temporarilyUnavailable : .providerMisconfigured, message,
+      hint: "Compare `issuer` in [provider.\(name)] with what the provider's documents say; if it is right, \(again).",
+      retryAfter: retryAfter)
+  }
+
   private func startMetadata() -> Task<Result<ServerMetadata, ProviderFailure>, Never> {
     let asked = settings
     let task = Task {
@@ -40,8 +53,12 @@ extension ProviderConnection {
     case .success(let value):
       metadata.known = .init(value: value, at: now)
       metadata.failure = nil
+      metadata.absentSince = nil
     case .failure(let failure):
       metadata.failure = (failure, now)
+      if metadata.known == nil, case .requestRefused = failure {
+        metadata.absentSince = metadata.absentSince ?? uptime
+      }
       remarks.lastError = failure.message
       logger.warning(
         "no metadata of provider \(provider.name): \(failure.message)", metadata: ["provider": "\(provider.name)"])

@@ -45,6 +45,8 @@ final class ProviderConnection: Piece {
     var known: Fetched<ServerMetadata>?
     var task: Task<Result<ServerMetadata, ProviderFailure>, Never>?
     var failure: (failure: ProviderFailure, at: Timestamp)?
+    /// Since when the server answers that it has none, without having given any before. A time since boot.
+    var absentSince: Duration?
 
     /// How the last fetch failed, if that was so short a time ago.
     func failed(within pause: Duration, at now: Timestamp) -> ProviderFailure? {

@@ -68,7 +68,8 @@ extension ProviderFailure {
     case .issuerMismatch, .redirect: .misconfigured(message: error.description, nil)
     case .oauth(let oauth, _, let retryAfter): .tryLater(message: error.description, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
-      OAuthProvider.isRefusal(status: status, mediaType: mediaType)
+      // A page is no metadata either, whatever its status.
+      OAuthProvider.isRefusal(status: status, mediaType: mediaType) || (200..<300).contains(status)
         ? .requestRefused(
           message: "no metadata at the issuer's well-known address: \(error.description)", nil, retryAfter: retryAfter)
         : .unclear(message: error.description, retryAfter: retryAfter)

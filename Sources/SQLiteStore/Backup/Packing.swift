@@ -8,6 +8,17 @@ import Sealing
 // A backup's body is a database of its own, so that an older one is migrated as any other, and a newer one refused. It
 // is sealed under a key that is in the body beside it and nowhere else: on its way it lies on the disk as the store does.
 extension SQLiteStore: Vault {
+  public func checkSize() async throws(BackupError) {
+    // A backup's database has the same rows, without what is free in this one.
+    let bytes: Int
+    do throws(StoreError) {
+      bytes = try await databaseBytes()
+    } catch {
+      throw .store(error)
+    }
+    guard bytes <= BackupFile.limit else { throw .tooLarge(limit: BackupFile.limit) }
+  }
+
   public func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
     try await apart { () throws(BackupError) in
       let body = try BackupBody(backup, in: self.opening.folder).encoded()

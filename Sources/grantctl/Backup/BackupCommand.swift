@@ -14,7 +14,7 @@ enum BackupTransfer {
   }
 
   /// Bytes of a whole backup, as the broker limits it.
-  static let limit = 64 << 20
+  static let limit = 256 << 20
   /// Bytes of a part.
   static let part = 128 << 10
   /// How often a part is sent again to a broker that finds us too fast.

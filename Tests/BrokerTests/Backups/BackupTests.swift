@@ -14,11 +14,16 @@ private final class ScriptedVault: Vault {
     var rotation: Result<KeyRotation, KeyRotationError> = .success(KeyRotation(file: "/key", accounts: 1, remains: []))
     var opening: Result<Backup, BackupError> = .failure(.foreign)
     var size = 300_000
+    var isTooLarge = false
   }
 
   let state = Mutex(State())
 
   func rotateKey() async throws(KeyRotationError) -> KeyRotation { try state.withLock { $0.rotation }.get() }
+
+  func checkSize() async throws(BackupError) {
+    if state.withLock({ $0.isTooLarge }) { throw .tooLarge(limit: 1 << 20) }
+  }
 
   func pack(_ backup: Backup, with secret: BackupSecret) async throws(BackupError) -> [UInt8] {
     state.withLock { state in
@@ -88,6 +93,50 @@ private final class ScriptedVault: Vault {
     let packed = try #require(vault.state.withLock { $0.packed.last })
     #expect(Set(packed.state.grants.map(\.account.rawValue)) == ["work", "home"])
     #expect(packed.host == "a.example" && packed.state.logins.isEmpty && packed.state.values.isEmpty)
+  }
+
+  @Test("One that is too large is refused before it is made") func tooLarge() async throws {
+    let store = MemoryStore()
+    try await store.signIn("work")
+    let rig = try await rig(store: store)
+    vault.state.withLock { $0.isTooLarge = true }
+    #expect(await rig.reason { try await rig.call(StoreBackup.self, .init(passphrase: passphrase)) } == .overloaded)
+    #expect(vault.state.withLock { $0.packed.isEmpty })
+  }
+
+  @Test("Many accounts are backed up and restored in turns with everything else") func turns() async throws {
+    let names = (0..<3000).map { "a\($0)" }
+    let store = MemoryStore()
+    for name in names { try await store.signIn(name) }
+    let rig = try await rig(store: store)
+    func turns(_ work: @escaping @Sendable () async throws -> Void) async throws -> Int {
+      let isDone = Mutex(false)
+      let task = Task {
+        try await work()
+        isDone.withLock { $0 = true }
+      }
+      var turns = 0
+      while !isDone.withLock({ $0 }) {
+        await rig.broker.haveTurn()
+        turns += 1
+        if task.isCancelled { break }
+      }
+      try await task.value
+      return turns
+    }
+    let passphrase = passphrase
+    // Slices of 256 accounts, three times; of 16, three times.
+    let made = try await turns {
+      _ = try await rig.call(StoreBackup.self, .init(passphrase: passphrase), on: FakeSession(.root))
+    }
+    #expect(made >= 3 * names.count / Slices.light)
+    let backup = try await backup(names)
+    let session = FakeSession(.root)
+    let id = try await look(rig, backup, on: session)
+    let restored = try await turns {
+      _ = try await rig.call(StoreRestoreApply.self, .init(restore_id: id, moved: true, replace: true), on: session)
+    }
+    #expect(restored >= 3 * names.count / Slices.heavy)
   }
 
   private static let manages = Rule(name: "m", who: .init(uid: 1000), accounts: ["*"], access: [.manage])

@@ -41,6 +41,35 @@ import Testing
     #expect(try await rig.token("account-0").access_token == "account-0-a2")
   }
 
+  @Test(
+    "A server that goes on having no metadata is a matter of the configuration, whose key is named; it is asked on",
+    arguments: [
+      HTTPResponse(status: 404),
+      HTTPResponse(status: 200, headers: [.init("Content-Type", "text/html")], body: Data("<html>".utf8)),
+    ])
+  func absentMetadata(_ answer: HTTPResponse) async throws {
+    let rig = try await Rig(store: expired(2), configuration: .plain([OAuthProviders.discovered]))
+    rig.transport.answer(.discovery) { _ in answer }
+    func error() async -> RPCError? {
+      do { _ = try await rig.token("account-0") } catch { return error as? RPCError }
+      return nil
+    }
+    var found = await error()
+    #expect(found?.reason == .temporarilyUnavailable && found?.hint?.contains("`issuer` in [provider.") == true)
+    for _ in 0..<4 {
+      rig.clock.advance(.seconds(5))
+      found = await error()
+    }
+    #expect(found?.reason == .providerMisconfigured && found?.hint?.contains("`issuer` in [provider.") == true)
+    #expect(found?.message.contains("well-known address") == true)
+    #expect(try await rig.view("account-0").last_error?.reason == .providerMisconfigured)
+    let login = LoginStart.Params(provider: OAuthProviders.discovered.name.rawValue, account: "new")
+    #expect(await rig.reason { try await rig.call(LoginStart.self, login) } == .providerMisconfigured)
+    rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+    rig.clock.advance(.seconds(60))
+    #expect(await eventually { (try? await rig.token("account-0").access_token) == "account-0-a2" })
+  }
+
   @Test("Metadata of another issuer, as of a portal before the network, are looked at again when the network is back")
   func portal() async throws {
     let rig = try await Rig(store: expired(2), configuration: .plain([OAuthProviders.discovered]))

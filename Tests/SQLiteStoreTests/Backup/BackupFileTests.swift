@@ -60,7 +60,7 @@ struct BackupFileTests {
       (
         file, .key([1, 2, 3]), .unusableSecret("it is neither 32 bytes nor the hexadecimal or base64 text of 32 bytes")
       ),
-      ([UInt8](repeating: 0, count: (64 << 20) + 1), Self.key, .tooLarge(limit: 64 << 20)),
+      ([UInt8](repeating: 0, count: (256 << 20) + 1), Self.key, .tooLarge(limit: 256 << 20)),
     ]
     for (file, secret, reason) in reasons {
       await #expect(throws: reason) { try await store.unpack(file, with: secret) }

@@ -30,6 +30,28 @@ struct CommitTests {
     await store.close()
   }
 
+  @Test("go on while all that there is is read") func besideReading() async throws {
+    let store = try folder.open()
+    for page in 0..<20 {
+      try await store.commit((0..<500).map { .putGrant(Sample.fullGrant("a\(page * 500 + $0)")) })
+    }
+    let isRead = Mutex(false)
+    let reading = Task {
+      let state = try await store.load()
+      isRead.withLock { $0 = true }
+      return state
+    }
+    var commits = 0
+    while !isRead.withLock({ $0 }) {
+      try await store.commit([.putValue("x", "\(commits)")])
+      if !isRead.withLock({ $0 }) { commits += 1 }
+    }
+    let state = try await reading.value
+    #expect(state.grants.count == 10_000)
+    #expect(commits >= 10)
+    await store.close()
+  }
+
   @Test("of no change succeed")
   func empty() async throws {
     let store = try folder.open()

@@ -20,7 +20,7 @@ public enum StoreRestore: RPCMethod {
     public init(restore_id: String) { self.restore_id = restore_id }
   }
 
-  public static let paramDocs = ["size": "The bytes of the copy; at most 64 MiB."]
+  public static let paramDocs = ["size": "The bytes of the copy; at most 256 MiB."]
   public static let resultDocs = [
     "restore_id": "Names it in the calls that follow, on this connection alone, for 5 minutes after the last of them."
   ]
