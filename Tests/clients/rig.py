@@ -140,6 +140,13 @@ class Stage:
         self.sign_in()
         self.map()
 
+    def rename(self, account):
+        """The case's account is one of that name."""
+        self.daemon.ctl("logout", self.account)
+        self.account = account
+        self.sign_in()
+        self.map()
+
     def end(self):
         for account in self.daemon.json("list")["accounts"]:
             if account["account"] != ROBOT:
