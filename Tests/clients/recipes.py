@@ -10,6 +10,7 @@ import re
 
 from grantd_testing import Wrong
 from rig import CASES, PROVIDER, case, must
+from tunnel import Tunnel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "recipes"
@@ -45,8 +46,9 @@ class Recipe:
             else:
                 self.blocks.append(Block(section, path, found["language"], found["text"]))
                 path = None
-        self.names = {"login google": f"login {PROVIDER}"}
-        self.prefix, self.status = (), None
+        self.names = {f"login {name} {ACCOUNT}": f"login {PROVIDER} {ACCOUNT}"
+                      for name in re.findall(rf"grantctl login ([a-z-]+) {ACCOUNT}", self.text)}
+        self.prefix, self.status, self.more = (), None, {}
 
     def replace(self, names):
         """The examples of the page, and what is there in their place."""
@@ -63,6 +65,12 @@ class Recipe:
         for block in found:
             block.is_used = True
         return found
+
+    def answer(self, servers):
+        """The hosts of the page are these servers."""
+        for name in servers:
+            must(name in self.text, f"{self.name}: {name} is not on the page")
+        self.more |= Tunnel(self.stage, servers).environment
 
     # ---- files
 
@@ -88,12 +96,21 @@ class Recipe:
         with open(self.stage.home / path.removeprefix("~/"), "a") as file:
             file.write("".join(self.contents(path)[1:]))
 
+    def checks(self, path="~/.config/grantd/grantd.toml", home="/home/ada"):
+        """grantd takes the page's configuration, with the secrets that it names."""
+        text = "\n".join(self.contents(path)).replace(home, str(self.stage.home))
+        for name in re.findall(rf"{re.escape(str(self.stage.home))}/([^\"]*\.secret)", text):
+            self.stage.file(name, "x").chmod(0o600)
+        file = self.stage.file("page.toml", text)
+        done = self.stage.run(self.stage.programs / "grantd", "--user", "--config", file, "--check-config").ok()
+        must("warning" not in done.text, done.text)
+
     # ---- commands
 
     def environment(self, **more):
         """Also with the programs that only the tests' user has."""
         made = self.stage.environment(**more)
-        return made | {"PATH": os.pathsep.join([str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"]])}
+        return made | self.more | {"PATH": os.pathsep.join([str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"]])}
 
     def shell(self, text, **more):
         done = self.stage.run(*self.prefix, "sh", "-ec", text, env=self.environment(**more))
@@ -145,10 +162,11 @@ def recipe(name, *programs):
     def register(action):
         @case(f"recipe.{name}", *programs)
         def run(stage):
-            page = Recipe(stage, name)
-            stage.rename(ACCOUNT)
-            action(stage, page)
-            page.check_use()
+            with stage.another_home(name):
+                stage.rename(ACCOUNT)
+                page = Recipe(stage, name)
+                action(stage, page)
+                page.check_use()
         return action
     return register
 
