@@ -26,7 +26,10 @@ PAUSE_SECONDS = 0.05
 PROMPT_SECONDS = float(os.environ.get("GRANTD_TEST_SLOWNESS") or 1)
 HOST = "localhost"
 # Of docs/recipes: they are names in the certificate (tunnel.py).
-PAGE_HOSTS = ("github.com", "gitlab.com", "bitbucket.org", "dev.azure.com")
+PAGE_HOSTS = (
+    "github.com", "gitlab.com", "bitbucket.org", "dev.azure.com", "kubernetes.example.com", "sts.amazonaws.com",
+    "sts.eu-west-1.amazonaws.com", "sts.googleapis.com", "storage.googleapis.com", "cloudresourcemanager.googleapis.com",
+    "login.microsoftonline.com")
 # ROBOT is an account whose access tokens are JWTs.
 PROVIDER, ROBOT = "demo", "robot"
 HEADLESS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "demo" / "headless-browser"
