@@ -56,7 +56,9 @@ class Recipe:
         self.text, self.blocks = file.read_text(), blocks(file)
         self.names = {f"login {name} {ACCOUNT}": f"login {PROVIDER} {ACCOUNT}"
                       for name in re.findall(rf"grantctl login ([a-z-]+) {ACCOUNT}", self.text)}
-        self.prefix, self.status, self.more = (), None, {}
+        # Before its commands, in their environment, and first in their path.
+        self.prefix, self.more, self.path = (), {}, []
+        self.status = None
 
     def replace(self, names):
         """The examples of the page, and what is there in their place."""
@@ -118,7 +120,8 @@ class Recipe:
     def environment(self, **more):
         """Also with the programs that only the tests' user has."""
         made = self.stage.environment(**more)
-        return made | self.more | {"PATH": os.pathsep.join([str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"]])}
+        folders = [*map(str, self.path), str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"]]
+        return made | self.more | {"PATH": os.pathsep.join(folders)}
 
     def shell(self, text, **more):
         done = self.stage.run(*self.prefix, "sh", "-ec", text, env=self.environment(**more))
