@@ -126,7 +126,7 @@ class Mailer:
         line = self.process.stdout.readline().decode()
         if not line.startswith("port "):
             raise Wrong(f"aiosmtpd does not start: {line}")
-        self.port, self.events = int(line.split()[1]), []
+        self.user, self.port, self.events = asked.user, int(line.split()[1]), []
         self.place = f"{HOST}:{self.port}"
         threading.Thread(target=self.read, daemon=True).start()
 

@@ -25,6 +25,11 @@ PAUSE_SECONDS = 0.05
 # In which a helper refuses bad input.
 PROMPT_SECONDS = float(os.environ.get("GRANTD_TEST_SLOWNESS") or 1)
 HOST = "localhost"
+# Of docs/recipes: they are names in the certificate (tunnel.py).
+PAGE_HOSTS = (
+    "github.com", "gitlab.com", "bitbucket.org", "dev.azure.com", "kubernetes.example.com", "sts.amazonaws.com",
+    "sts.eu-west-1.amazonaws.com", "sts.googleapis.com", "storage.googleapis.com", "cloudresourcemanager.googleapis.com",
+    "login.microsoftonline.com", "registry.example.com", "pypi.example.com", "crates.example.com", "goproxy.example.com")
 # ROBOT is an account whose access tokens are JWTs.
 PROVIDER, ROBOT = "demo", "robot"
 HEADLESS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "demo" / "headless-browser"
@@ -140,6 +145,25 @@ class Stage:
         self.sign_in()
         self.map()
 
+    def rename(self, account):
+        """The case's account is one of that name."""
+        self.daemon.ctl("logout", self.account)
+        self.account = account
+        self.sign_in()
+        self.map()
+
+    @contextlib.contextmanager
+    def another_home(self, name):
+        """With nothing of other cases in it."""
+        before = self.home, self.mapping
+        self.home = self.folder / "homes" / name
+        self.mapping = self.home / self.mapping.relative_to(before[0])
+        self.mapping.parent.mkdir(parents=True)
+        try:
+            yield
+        finally:
+            self.home, self.mapping = before
+
     def end(self):
         for account in self.daemon.json("list")["accounts"]:
             if account["account"] != ROBOT:
@@ -251,11 +275,12 @@ class Stage:
         self.ca, self.key, self.chain = (self.folder / name for name in ("ca.pem", "key.pem", "chain.pem"))
         key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
         authority = self.folder / "ca.key"
+        names = ",".join(f"DNS:{name}" for name in (HOST, *PAGE_HOSTS))
         for arguments in (
                 ["-subj", "/CN=test authority", "-addext", "basicConstraints=critical,CA:TRUE",
                  "-addext", "keyUsage=critical,keyCertSign", "-keyout", authority, "-out", self.ca],
                 ["-CA", self.ca, "-CAkey", authority, "-subj", f"/CN={HOST}", "-addext", "basicConstraints=CA:FALSE",
-                 "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1", "-addext", "extendedKeyUsage=serverAuth",
+                 "-addext", f"subjectAltName={names},IP:127.0.0.1", "-addext", "extendedKeyUsage=serverAuth",
                  "-keyout", self.key, "-out", self.chain]):
             subprocess.run(["openssl", "req", "-x509", *key, *arguments], check=True, capture_output=True)
 

@@ -36,13 +36,7 @@ class Repository(Handler):
 
 
 def setting(stage):
-    need("git")
-    if not os.access(BACKEND, os.X_OK):
-        need("git-http-backend")
-    server = stage.serve(Repository)
-    server.root = stage.folder / f"repositories-{server.server_port}"
-    stage.run("git", "init", "--quiet", "--bare", "-b", "main", server.root / "r.git").ok()
-    stage.run("git", "-C", server.root / "r.git", "config", "http.receivepack", "true").ok()
+    server = repository(stage)
     stage.file(".gitconfig", f"""[credential]
 \thelper = grantd
 [http]
@@ -57,6 +51,17 @@ def setting(stage):
 [core]
 \taskPass = /bin/false
 """)
+    return server
+
+
+def repository(stage, name="r.git"):
+    need("git")
+    if not os.access(BACKEND, os.X_OK):
+        need("git-http-backend")
+    server = stage.serve(Repository)
+    server.root = stage.folder / f"repositories-{server.server_port}"
+    stage.run("git", "init", "--quiet", "--bare", "-b", "main", server.root / name).ok()
+    stage.run("git", "-C", server.root / name, "config", "http.receivepack", "true").ok()
     return server
 
 

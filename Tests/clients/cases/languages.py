@@ -1,9 +1,12 @@
 """cargo, go, Terraform, and Bazel's protocol; Google's library with an executable."""
 
+import hashlib
+import io
 import json
 import pathlib
 import shutil
 import sys
+import tarfile
 import urllib.parse
 
 from rig import ROBOT, Handler, Skip, case, find, has, hasnt, must
@@ -53,9 +56,21 @@ def rust(stage):
 
 
 def crates(server):
-    entry = {"name": "sample", "vers": "1.0.0", "deps": [], "cksum": "0" * 64, "features": {}, "yanked": False}
+    archive = crate()
+    entry = {"name": "sample", "vers": "1.0.0", "deps": [], "cksum": hashlib.sha256(archive).hexdigest(), "features": {},
+             "yanked": False}
     return {"/config.json": json.dumps({"dl": f"{server.url}/dl", "auth-required": True}),
-            "/sa/mp/sample": json.dumps(entry) + "\n"}
+            "/sa/mp/sample": json.dumps(entry) + "\n", "/dl/sample/1.0.0/download": archive}
+
+
+def crate():
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w:gz") as archive:
+        for name, text in {"Cargo.toml": '[package]\nname = "sample"\nversion = "1.0.0"\n', "src/lib.rs": ""}.items():
+            member = tarfile.TarInfo(f"sample-1.0.0/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return output.getvalue()
 
 
 @case("cargo.fetch", "cargo")
@@ -85,10 +100,14 @@ def modules(server):
             "/example.com/sample/@v/v1.0.0.mod": "module example.com/sample\n"}
 
 
+def needs_goauth(stage):
+    if "GOAUTH" not in stage.run(find("go"), "env").out:
+        raise Skip("go is older than 1.24")
+
+
 def go(stage, server, *options, **more):
     program = find("go")
-    if "GOAUTH" not in stage.run(program, "env").out:
-        raise Skip("go is older than 1.24")
+    needs_goauth(stage)
     own = {"GOAUTH": "grantctl helper go", "GOPROXY": server.url, "GONOSUMDB": "*", "GOFLAGS": "-mod=mod", "GO111MODULE": "on",
            "GOPATH": str(stage.folder / "go"), "GOTOOLCHAIN": "local"} | more
     return stage.run(program, "list", *options, "-m", "-versions", "example.com/sample",

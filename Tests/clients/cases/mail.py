@@ -59,9 +59,13 @@ def msmtp_ended(stage):
 
 # ---- mbsync
 
-def mbsync(stage, server):
+def needs_xoauth2():
     if not list(pathlib.Path("/usr/lib").glob("*/sasl2/*oauth2.so")):
         raise Skip("no SASL module for XOAUTH2 is installed")
+
+
+def mbsync(stage, server):
+    needs_xoauth2()
     (stage.home / "Mail" / stage.account).mkdir(parents=True, exist_ok=True)
     stage.file(".mbsyncrc", "")
     configure(stage, "mbsync", server.place)
@@ -86,31 +90,32 @@ def mbsync_ended(stage):
 
 # ---- neomutt
 
-def screen(stage, *command):
+def screen(stage, *command, until=lambda: False):
     """What a program shows on a terminal until it ends, without its control sequences."""
     terminal, other = pty.openpty()
+    # The first terminal that a session opens becomes its own: /dev/tty.
     process = subprocess.Popen(
-        [str(word) for word in command], stdin=other, stdout=other, stderr=other, start_new_session=True, cwd=stage.home,
-        env=stage.environment(TERM="xterm", COLUMNS="200", LINES="50"))
-    os.close(other)
+        ["sh", "-c", 'exec "$@" <>"$0" >&0 2>&0', os.ttyname(other), *(str(word) for word in command)],
+        start_new_session=True, cwd=stage.home, env=stage.environment(TERM="xterm", COLUMNS="200", LINES="50"))
     shown, end = b"", time.monotonic() + SCREEN_SECONDS
     try:
-        while process.poll() is None and time.monotonic() < end:
+        while time.monotonic() < end and not until():
+            has_ended = process.poll() is not None
             if select.select([terminal], [], [], 0.1)[0]:
-                try:
-                    shown += os.read(terminal, 1 << 16)
-                except OSError:
-                    break
+                shown += os.read(terminal, 1 << 16)
+            elif has_ended:
+                break
     finally:
         process.kill()
         process.wait()
         os.close(terminal)
+        os.close(other)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][0-9A-B]|\x1b[=>]|\r", "", shown.decode(errors="replace"))
 
 
 def neomutt(stage, server, mechanism):
-    stage.file(".config/neomutt/neomuttrc", f'set ssl_ca_certificates_file = "{stage.ca}"\nset ssl_usesystemcerts = no\n'
-               'set header_cache = ""\nset quit = yes\nset sleep_time = 2\nset wait_key = no\n')
+    stage.file(".config/neomutt/neomuttrc", f'set ssl_ca_certificates_file = "{stage.ca}"\nset header_cache = ""\n'
+               'set quit = yes\nset sleep_time = 2\nset wait_key = no\n')
     configure(stage, "neomutt", server.place)
     authenticators = f'set imap_authenticators = "{mechanism.lower()}"'
     return screen(stage, find("neomutt"), "-e", authenticators, "-e", "push <quit>")

@@ -1,0 +1,201 @@
+"""The pages of docs/recipes are fixtures: what stands in their blocks is written, run and compared.
+
+A block below a line that begins with a path in backquotes and ends with a colon is that file. A block of `sh` is commands,
+one of `console` is commands (`$ `) and what is shown: its lines in their order, with `…` for anything.
+"""
+
+import os
+import pathlib
+import re
+
+from grantd_testing import Wrong
+from rig import CASES, PROVIDER, case, must
+from tunnel import Tunnel
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "recipes"
+COLUMNS = 88
+LINES = 80
+ACCOUNT = "work"
+TITLE_OF_END = "When the grant has ended"
+PARTS = re.compile(
+    r"(?m)^## (?P<section>.+)$|^(?P<path>`[~/][^`]*`.*:)\n\n(?=```)|^```(?P<language>\w*)\n(?P<text>(?s:.*?))^```$")
+
+
+def pages():
+    return sorted(path.stem for path in FOLDER.glob("*.md") if path.name != "README.md")
+
+
+class Block:
+    def __init__(self, section, path, language, text):
+        self.section, self.path, self.language, self.text, self.is_used = section, path, language, text, False
+
+    @property
+    def lines(self):
+        return self.text.splitlines()
+
+
+def blocks(file):
+    made, section, path = [], "", None
+    for found in PARTS.finditer(file.read_text()):
+        if found["section"]:
+            section = found["section"]
+        elif found["path"]:
+            path = found["path"].split("`")[1]
+        else:
+            made.append(Block(section, path, found["language"], found["text"]))
+            path = None
+    return made
+
+
+class Recipe:
+    """A page, with the stage's names in the place of those that are examples."""
+
+    def __init__(self, stage, name):
+        self.stage, self.name, file = stage, name, FOLDER / f"{name}.md"
+        self.text, self.blocks = file.read_text(), blocks(file)
+        self.names = {f"login {name} {ACCOUNT}": f"login {PROVIDER} {ACCOUNT}"
+                      for name in re.findall(rf"grantctl login ([a-z-]+) {ACCOUNT}", self.text)}
+        # Before its commands, in their environment, and first in their path.
+        self.prefix, self.more, self.path = (), {}, []
+        self.status = None
+
+    def replace(self, names):
+        """The examples of the page, and what is there in their place."""
+        for name in names:
+            must(name in self.text, f"{self.name}: {name} is not on the page")
+        self.names |= {name: str(value) for name, value in names.items()}
+
+    def filled(self, text):
+        names = sorted(self.names, key=len, reverse=True)
+        return re.sub(rf"(?<![\w.-])({'|'.join(map(re.escape, names))})(?![\w-])", lambda found: self.names[found[1]], text)
+
+    def taken(self, accept):
+        found = [block for block in self.blocks if accept(block)]
+        for block in found:
+            block.is_used = True
+        return found
+
+    def answer(self, servers):
+        """The hosts of the page are these servers."""
+        for name in servers:
+            must(name in self.text, f"{self.name}: {name} is not on the page")
+        self.more |= Tunnel(self.stage, servers).environment
+
+    # ---- files
+
+    def contents(self, path):
+        """What the page has in that file, in parts."""
+        found = self.taken(lambda block: block.path == path)
+        must(found, f"{self.name}: no block is {path}")
+        return [self.filled(block.text) for block in found]
+
+    def write(self, *paths, mode=0o600):
+        for path in paths:
+            must(path.startswith("~/"), f"{path} is not of the home folder")
+            self.stage.file(path[2:], "\n".join(self.contents(path))).chmod(mode)
+
+    def is_written(self, path):
+        """The file that is there has the first block of the page."""
+        text = (self.stage.home / path.removeprefix("~/")).read_text()
+        if self.contents(path)[0] not in text:
+            raise Wrong(f"{self.name}: not what the page says of {path}: {text}")
+
+    def add(self, path):
+        """The blocks of the page behind the first."""
+        with open(self.stage.home / path.removeprefix("~/"), "a") as file:
+            file.write("".join(self.contents(path)[1:]))
+
+    def checks(self, path="~/.config/grantd/grantd.toml", home="/home/ada"):
+        """grantd takes the page's configuration, with the secrets that it names."""
+        text = "\n".join(self.contents(path)).replace(home, str(self.stage.home))
+        for name in re.findall(rf"{re.escape(str(self.stage.home))}/([^\"]*\.secret)", text):
+            self.stage.file(name, "x").chmod(0o600)
+        file = self.stage.file("page.toml", text)
+        done = self.stage.run(self.stage.programs / "grantd", "--user", "--config", file, "--check-config").ok()
+        must("warning" not in done.text, done.text)
+
+    # ---- commands
+
+    def environment(self, **more):
+        """Also with the programs that only the tests' user has."""
+        made = self.stage.environment(**more)
+        folders = [*map(str, self.path), str(self.stage.bin), os.environ.get("PATH", ""), made["PATH"]]
+        return made | self.more | {"PATH": os.pathsep.join(folders)}
+
+    def shell(self, text, **more):
+        done = self.stage.run(*self.prefix, "sh", "-ec", text, env=self.environment(**more))
+        self.status = done.status
+        return done
+
+    def run(self, number=None, section=None, **more):
+        """The blocks of commands, or one of them."""
+        found = [block for block in self.blocks if block.language == "sh" and block.path is None
+                 and (section is None or block.section == section)]
+        chosen = found if number is None else [found[number]]
+        for block in chosen:
+            block.is_used = True
+        return self.shell(self.filled("".join(block.text for block in chosen)), **more)
+
+    def session(self, section, run=None, **more):
+        """Each command of the section's sessions shows what the page says."""
+        run = run or (lambda command: self.shell(command, **more).text)
+        found = self.taken(lambda block: block.section == section and block.language == "console")
+        must(found, f"{self.name}: no session in {section}")
+        for block in found:
+            command, expected = None, []
+            for line in [*block.lines, "$ "]:
+                if line.startswith("$ "):
+                    if command:
+                        shows(run(self.filled(command)), [self.filled(line) for line in expected], f"{self.name}: {command}")
+                    command, expected = line[2:], []
+                else:
+                    expected.append(line)
+
+    def ended(self, run=None, **more):
+        with self.stage.ended():
+            self.session(TITLE_OF_END, run, **more)
+
+    def check_use(self):
+        unused = [block.text for block in self.blocks if not block.is_used]
+        must(not unused, f"{self.name}: no test uses {unused}")
+
+
+def shows(text, lines, what):
+    """The lines, wherever the program breaks its own."""
+    words = [re.escape(" ".join(line.split())).replace("…", ".*?") for line in lines]
+    if not re.search(r".*?".join(words).replace(r"\ ", " "), " ".join(text.split())):
+        raise Wrong(f"{what}: it does not show {lines}, but {text[-1500:]!r}")
+
+
+def recipe(name, *programs):
+    """The case of a page. Its account has the name that the pages use."""
+    def register(action):
+        @case(f"recipe.{name}", *programs)
+        def run(stage):
+            with stage.another_home(name):
+                stage.rename(ACCOUNT)
+                page = Recipe(stage, name)
+                action(stage, page)
+                page.check_use()
+        return action
+    return register
+
+
+@case("recipes.pages")
+def all_pages(stage):
+    """Each page has a case, stands in the table of contents, and is short. Lines of files and tables are as long as they are."""
+    index = (FOLDER / "README.md").read_text()
+    wrong = [f"{name}: no case" for name in pages() if f"recipe.{name}" not in CASES]
+    wrong += [f"{name}: no page" for name in CASES if name.startswith("recipe.") and name[7:] not in pages()]
+    wrong += [f"{name}: README.md has no row" for name in pages() if f"]({name}.md)" not in index]
+    for path in FOLDER.glob("*.md"):
+        lines, files = path.read_text().splitlines(), {line for block in blocks(path) if block.path for line in block.lines}
+        wrong += [f"{path.name}:{number}: wider than {COLUMNS} columns" for number, line in enumerate(lines, 1)
+                  if len(line) > COLUMNS and not line.startswith("|") and line not in files]
+        if path.name != "README.md":
+            wrong += [f"{path.name}: {len(lines)} lines"] * (len(lines) > LINES)
+            wrong += [f"{path.name}: no section {TITLE_OF_END}"] * (f"\n## {TITLE_OF_END}\n" not in path.read_text())
+        wrong += [f"{path.name}: leads to {target}, which is not there"
+                  for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", path.read_text()) if not (FOLDER / target).exists()]
+    must(not wrong, "\n".join(wrong))
