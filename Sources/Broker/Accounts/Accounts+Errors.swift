@@ -70,7 +70,8 @@ extension Accounts {
       hint:
         "Nothing to do: the answer to the refresh of \(ago) s ago is awaited for \(left) s more. It may hold the only "
         + "refresh token, and another request could end the grant. If provider \(name) takes a refresh token again after "
-        + "a lost answer, `rotation` in [provider.\(name)] can say so: then nothing is awaited.",
+        + "a lost answer, `rotation` in [provider.\(name)] can say so: then nothing is awaited. "
+        + "`grantctl refresh \(grant.saved.account) --now` asks at once, at that risk.",
       retryAfter: Double(min(left, 30)), oauth: failure.oauth.map { OAuthDetail($0) })
   }
 }

@@ -79,6 +79,7 @@ extension Grant {
     }
     rejectedGeneration = nil
     waitsForProvider = false
+    superseded = nil
     phase = .idle
   }
 
@@ -95,7 +96,7 @@ extension Grant {
   /// What was imported is another person's, or nothing says whose it is: the account needs a login. Commit ``saved``.
   public mutating func disproved(_ failure: Failure) {
     guard isUnproven else { return }
-    phase = .idle
+    (phase, superseded) = (.idle, nil)
     rejectedGeneration = mainGeneration
     wanted = []
     waitsForProvider = false
@@ -114,7 +115,7 @@ extension Grant {
 
   /// The person signed out at the provider: whatever was under way no longer matters, and no token is handed out.
   public mutating func signedOut(_ failure: Failure) {
-    phase = .idle
+    (phase, superseded) = (.idle, nil)
     intent = nil
     rejectedGeneration = mainGeneration
     narrowed = [:]
@@ -180,6 +181,7 @@ extension Grant {
       intent?.sentAt = sentAt + step
       isChanged = true
     }
+    if let attempt = superseded { superseded?.sentAt = attempt.sentAt + step }
     switch phase {
     case .idle: break
     case .refreshing(var attempt):

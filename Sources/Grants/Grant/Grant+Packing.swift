@@ -27,7 +27,7 @@ extension Grant {
 
   /// Nil: a request is under way, or callers wait for one.
   public var remainder: Remainder? {
-    guard case .idle = phase, wanted.isEmpty else { return nil }
+    guard case .idle = phase, superseded == nil, wanted.isEmpty else { return nil }
     return Remainder(
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
       isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,

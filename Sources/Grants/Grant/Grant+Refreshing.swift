@@ -74,6 +74,24 @@ extension Grant {
     }
   }
 
+  /// The same, or one that is taken although another was sent since.
+  private func awaited(_ attempt: Attempt) -> Attempt? {
+    if let sent = unanswered, sent == attempt { return sent }
+    // The newer one has its answer.
+    if case .committing = phase { return nil }
+    return superseded == attempt ? superseded : nil
+  }
+
+  /// Another request may be sent although the answer to the one before is still awaited, which the provider may take for
+  /// reuse. False: none is awaited.
+  public mutating func stopsAwaiting(at now: Timestamp) -> Bool {
+    guard case .overdue(let attempt, _) = phase else { return false }
+    superseded = attempt
+    phase = .idle
+    retryNow(at: now)
+    return true
+  }
+
   /// The request has had no answer in time; one that comes late is taken as ever. Nil: it is no longer waited for.
   public mutating func overdue(_ attempt: Attempt, _ failure: Failure, policy: RefreshPolicy) -> SavedGrant? {
     // The clock may have been set since: what counts is when it was sent by the clock of now.
@@ -100,8 +118,7 @@ extension Grant {
     isProlonged: Bool = false
   ) -> Answered {
     // The clock may have been set since: what counts is when it was sent by the clock of now.
-    guard let sent = unanswered, sent == attempt else { return .discard }
-    let attempt = sent
+    guard let attempt = awaited(attempt) else { return .discard }
     let tokens = issued.tokens
     var grant = renewed(
       attempt, tokens.refreshToken, expiresIn: tokens.refreshTokenExpiresIn, rotation: rotation,
@@ -128,7 +145,7 @@ extension Grant {
   public mutating func rotated(
     _ attempt: Attempt, to new: RotatedToken, rotation: Rotation, refreshTokenLifetime: Duration?
   ) -> Answered {
-    guard let sent = unanswered, sent == attempt else { return .discard }
+    guard let sent = awaited(attempt) else { return .discard }
     let grant = renewed(
       sent, new.token, expiresIn: new.expiresIn, rotation: rotation, lifetime: refreshTokenLifetime, isProlonged: false)
     let renewal = Renewal(grant: grant, token: nil)
@@ -179,6 +196,7 @@ extension Grant {
     followsUnanswered =
       renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
+    superseded = nil
     intent = nil
     isUnfinished = false
     fellBack = false
@@ -217,7 +235,10 @@ extension Grant {
     _ attempt: Attempt, _ failure: ProviderFailure, at now: Timestamp, policy: RefreshPolicy, jitter: Double,
     rotation: Rotation = .strict
   ) -> Failed {
-    guard unanswered == attempt else { return .discard }
+    guard unanswered == attempt else {
+      if superseded == attempt { superseded = nil }
+      return .discard
+    }
     phase = .idle
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
     waitsForProvider = failure.isOfProvider

@@ -16,6 +16,9 @@ public struct Grant: Sendable {
   /// shows whether it is.
   var isDoubted = false
   public internal(set) var phase: Phase = .idle
+  /// A request whose answer somebody did not want to wait for. Should it bring a token before a newer request has one, it
+  /// is taken all the same: it may hold the only refresh token.
+  var superseded: Attempt?
   /// The unanswered request that is on disk, if any.
   public internal(set) var intent: RefreshIntent?
   /// The generation that nobody gets any more: the provider no longer knows it, or it is another server's.

@@ -82,10 +82,15 @@ struct RefreshCommand: BrokerCommand {
       one is handed out until the new one is there. Who may manage the account gets it tried at once; others wait as \
       long as the last failure, or the provider, asked for, and have a budget.
 
+      Where the answer to an earlier request is late, it is awaited for five minutes if the provider takes each refresh \
+      token once: it may hold the only one. --now asks at once. The provider may take that for a second use, and end the \
+      grant.
+
       Example:
         grantctl refresh work
       """)
 
+  @Flag(help: "Ask at once, also where that may end the grant.") var now = false
   @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 
@@ -100,8 +105,11 @@ struct RefreshCommand: BrokerCommand {
             + shell.command("login \(ShellWord.quoted(before.provider)) \(ShellWord.quoted(named.account))")
         ])
     }
+    if now {
+      shell.terminal.note("warning: where the answer to an earlier request is still awaited, this may end the grant")
+    }
     let answer = try await shell.ask(
-      AccountRefresh.self, .init(account: named.account, timeout: options.timeout), on: client
+      AccountRefresh.self, .init(account: named.account, timeout: options.timeout, now: now ? true : nil), on: client
     ).json
     if shell.isJSON { return shell.say(answer) }
     let refreshed = try Answer<AccountRefresh>(json: answer).value().refreshed

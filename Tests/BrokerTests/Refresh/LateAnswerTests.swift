@@ -79,6 +79,64 @@ import Testing
     #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
   }
 
+  private static let user = Caller.user(1001)
+
+  private func users() -> BrokerConfiguration {
+    .plain(rules: [Rule(name: "user", uid: 1001, gid: nil, accounts: ["*"], access: [.use])])
+  }
+
+  @Test(
+    "Who manages the account may have another request sent; the answer that was late no longer counts once it is there")
+  func askedAgain() async throws {
+    let rig = try await Rig(store: .expired("work"), configuration: users())
+    let caller = await asked(rig)
+    rig.transport.timeOut(.token)
+    #expect(await caller.value == .temporarilyUnavailable)
+    let params = AccountRefresh.Params(account: "work", timeout: 1, now: true)
+    #expect(await rig.reason { try await rig.call(AccountRefresh.self, params, as: Self.user) } == .notPermitted)
+    #expect(await isOverdue(rig))
+    let again = Task { try await rig.call(AccountRefresh.self, .init(account: "work", now: true)) }
+    #expect(await eventually { rig.transport.held(.token) == 2 })
+    rig.transport.releaseOne(.token, last: true)
+    #expect(try await again.value.refreshed)
+    let token = try await rig.token("work").access_token
+    let refreshToken = rig.store.grant("work")?.refreshToken
+    rig.transport.answer(.token) { _ in
+      reply(#"{"access_token":"late","refresh_token":"late-r","token_type":"Bearer","expires_in":3600}"#)
+    }
+    rig.transport.release(.token)
+    await settle()
+    #expect(try await rig.token("work").access_token == token)
+    #expect(rig.store.grant("work")?.refreshToken == refreshToken)
+  }
+
+  @Test("The answer that was late is taken where it comes first, or where the request after it was refused")
+  func lateAfterAll() async throws {
+    for isRefused in [false, true] {
+      let rig = try await Rig(store: .expired("work"))
+      let caller = await asked(rig)
+      rig.transport.timeOut(.token)
+      #expect(await caller.value == .temporarilyUnavailable)
+      let again = Task {
+        await rig.reason { try await rig.call(AccountRefresh.self, .init(account: "work", now: true)) }
+      }
+      #expect(await eventually { rig.transport.held(.token) == 2 })
+      rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+      if isRefused {
+        rig.transport.releaseOne(.token, last: true)
+        #expect(await again.value == .loginRequired)
+      }
+      rig.transport.answer(.token, TokenServer.rotating)
+      rig.transport.releaseOne(.token)
+      #expect(await eventually { rig.store.grant("work")?.refreshToken == Secret("work-r2") })
+      #expect(try await rig.token("work").access_token == "work-a2")
+      rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+      rig.transport.release(.token)
+      _ = await again.value
+      #expect(try await rig.view("work").state == .ok)
+    }
+  }
+
   @Test("Where no answer comes at all it is tried again")
   func givenUp() async throws {
     let rig = try await Rig(store: .expired("work"))

@@ -1,5 +1,6 @@
 import BrokerAPI
 import Grants
+import Logging
 import OAuth
 
 /// `token.get`, `token.report_rejected` and `account.refresh`.
@@ -185,10 +186,25 @@ final class TokenRequests: Piece {
     // With `manage` access the refresh starts at once.
     asker.isPaced = !authorizer.policy.allows(
       .manage, method: AccountRefresh.name, account: params.account, caller: permission.caller)
+    if params.now == true { try stopAwaiting(account, isManaged: !asker.isPaced, permission.caller) }
     if !asker.isPaced { engine.release(account) }
     let (token, _) = try await engine.token(
       of: account, SavedToken.Key(), minimumTTL: nil, for: asker, until: deadline)
     return .init(refreshed: token.generation > grant.mainGeneration, generation: token.generation)
+  }
+
+  /// Another request is sent although the answer to the last one may still come, as somebody wants it so.
+  private func stopAwaiting(_ account: AccountName, isManaged: Bool, _ caller: Caller) throws(RPCError) {
+    guard isManaged else {
+      throw RPCError(
+        .notPermitted, "`now` may end the grant of account \(account), which takes `manage` access",
+        hint: "Ask without it, or an admin can add a [[rule]] with access = [\"manage\"].")
+    }
+    // Another broker may wait for that answer.
+    guard !journal.isShared, accounts[account]?.stopsAwaiting(at: now) == true else { return }
+    logger.notice(
+      "\(account) is refreshed although the answer to the refresh before may still come",
+      metadata: ["account": "\(account)", "caller_uid": "\(caller.uid)"])
   }
 
   /// Waits for the work, but not beyond the deadline: the work goes on then, so that a slow disk delays no caller.

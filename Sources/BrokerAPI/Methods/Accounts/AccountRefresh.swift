@@ -6,10 +6,24 @@ public enum AccountRefresh: RPCMethod {
     "Gets a new token from the provider now. The one of now is handed out until the new one is there. Who may manage the account waits for no failure's delay and no `Retry-After`; who may only use it has three new tokens at once, and one more every five minutes."
   public static let errors: [ErrorReason] = TokenReportRejected.errors + [.unsupportedByProvider]
 
-  public typealias Params = ProviderQuestion.Params
+  public struct Params: Codable, Sendable, Equatable {
+    public var account: String
+    public var timeout: Double?
+    public var now: Bool?
+
+    public init(account: String, timeout: Double? = nil, now: Bool? = nil) {
+      self.account = account
+      self.timeout = timeout
+      self.now = now
+    }
+  }
+
   public typealias Result = TokenReportRejected.Result
 
-  public static let paramDocs = ProviderQuestion.paramDocs
+  public static let paramDocs = ProviderQuestion.paramDocs.merging([
+    "now":
+      "Asks at once also where the answer to an earlier request is late and may still come. That answer may hold the only refresh token, and the provider may end the grant for the second request. Takes `manage`. Default false."
+  ]) { $1 }
   public static let resultDocs = [
     "refreshed": "Whether there is a newer token than before.",
     "generation": "The generation of the current token.",
