@@ -29,7 +29,8 @@ HOST = "localhost"
 PAGE_HOSTS = (
     "github.com", "gitlab.com", "bitbucket.org", "dev.azure.com", "kubernetes.example.com", "sts.amazonaws.com",
     "sts.eu-west-1.amazonaws.com", "sts.googleapis.com", "storage.googleapis.com", "cloudresourcemanager.googleapis.com",
-    "login.microsoftonline.com", "registry.example.com", "pypi.example.com", "crates.example.com", "goproxy.example.com")
+    "login.microsoftonline.com", "registry.example.com", "pypi.example.com", "crates.example.com", "goproxy.example.com",
+    "api.example.com", "files.example.com", "www.googleapis.com")
 # ROBOT is an account whose access tokens are JWTs.
 PROVIDER, ROBOT = "demo", "robot"
 HEADLESS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "demo" / "headless-browser"
