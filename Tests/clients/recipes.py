@@ -99,14 +99,17 @@ class Recipe:
         self.status = done.status
         return done
 
-    def run(self, number=None, section=None, **more):
+    def commands(self, number=None, section=None):
         """The blocks of commands, or one of them."""
         found = [block for block in self.blocks if block.language == "sh" and block.path is None
                  and (section is None or block.section == section)]
         chosen = found if number is None else [found[number]]
         for block in chosen:
             block.is_used = True
-        return self.shell(self.filled("".join(block.text for block in chosen)), **more)
+        return self.filled("".join(block.text for block in chosen))
+
+    def run(self, number=None, section=None, **more):
+        return self.shell(self.commands(number, section), **more)
 
     def session(self, section, run=None, **more):
         """Each command of the section's sessions shows what the page says."""
