@@ -8,6 +8,17 @@ import Testing
 @testable import GrantdConfiguration
 
 @Suite struct ShippedFilesTests {
+  /// Where the broker may send requests with a token (`api_origins`); other templates say why they have none.
+  private static let publicAPIs = [
+    "google": "https://www.googleapis.com", "google-service-account": "https://storage.googleapis.com",
+    "microsoft": "https://graph.microsoft.com", "github": "https://api.github.com",
+    "github-oauth": "https://api.github.com", "gitlab": "https://gitlab.example.com", "slack": "https://slack.com",
+    "slack-bot": "https://slack.com", "linkedin": "https://api.linkedin.com", "xero": "https://api.xero.com",
+    "quickbooks": "https://quickbooks.api.intuit.com", "zoom": "https://api.zoom.us",
+    "spotify": "https://api.spotify.com", "uber": "https://api.uber.com",
+    "dropbox": "https://content.dropboxapi.com",
+  ]
+
   private func file(_ path: String) throws -> String {
     try String(contentsOfFile: "\(Fixture.package)/\(path)", encoding: .utf8)
   }
@@ -246,6 +257,13 @@ import Testing
     #expect(settings.providers.count == 1)
     #expect(settings.warnings.isEmpty)
     #expect(try file("docs/providers.md").contains(example))
+    let origins = try #require(settings.providers.first).api.origins.map(\.absoluteString)
+    if let api = Self.publicAPIs[name] {
+      #expect(origins.contains(api))
+    } else {
+      #expect(origins.isEmpty)
+      #expect(try file("config/providers.d/\(name).toml").contains("\n# No api_origins: "), "it says why")
+    }
   }
 
   @Test("A template's mistake is said where it is")

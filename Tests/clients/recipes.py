@@ -1,51 +1,20 @@
-"""The pages of docs/recipes are fixtures: what stands in their blocks is written, run and compared.
+"""The pages of docs/recipes are fixtures: what stands in their blocks (pages.py) is written, run and compared.
 
-A block below a line that begins with a path in backquotes and ends with a colon is that file. A block of `sh` is commands,
-one of `console` is commands (`$ `) and what is shown: its lines in their order, with `…` for anything.
+Of what is shown, the lines are compared in their order, with `…` for anything.
 """
 
 import os
-import pathlib
 import re
 
 from grantd_testing import Wrong
+from pages import FOLDER, blocks, names, sessions
 from rig import CASES, PROVIDER, case, must
 from tunnel import Tunnel
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "docs" / "recipes"
 COLUMNS = 88
 LINES = 80
 ACCOUNT = "work"
 TITLE_OF_END = "When the grant has ended"
-PARTS = re.compile(
-    r"(?m)^## (?P<section>.+)$|^(?P<path>`[~/][^`]*`.*:)\n\n(?=```)|^```(?P<language>\w*)\n(?P<text>(?s:.*?))^```$")
-
-
-def pages():
-    return sorted(path.stem for path in FOLDER.glob("*.md") if path.name != "README.md")
-
-
-class Block:
-    def __init__(self, section, path, language, text):
-        self.section, self.path, self.language, self.text, self.is_used = section, path, language, text, False
-
-    @property
-    def lines(self):
-        return self.text.splitlines()
-
-
-def blocks(file):
-    made, section, path = [], "", None
-    for found in PARTS.finditer(file.read_text()):
-        if found["section"]:
-            section = found["section"]
-        elif found["path"]:
-            path = found["path"].split("`")[1]
-        else:
-            made.append(Block(section, path, found["language"], found["text"]))
-            path = None
-    return made
 
 
 class Recipe:
@@ -68,6 +37,8 @@ class Recipe:
 
     def filled(self, text):
         names = sorted(self.names, key=len, reverse=True)
+        if not names:
+            return text
         return re.sub(rf"(?<![\w.-])({'|'.join(map(re.escape, names))})(?![\w-])", lambda found: self.names[found[1]], text)
 
     def taken(self, accept):
@@ -128,14 +99,17 @@ class Recipe:
         self.status = done.status
         return done
 
-    def run(self, number=None, section=None, **more):
+    def commands(self, number=None, section=None):
         """The blocks of commands, or one of them."""
         found = [block for block in self.blocks if block.language == "sh" and block.path is None
                  and (section is None or block.section == section)]
         chosen = found if number is None else [found[number]]
         for block in chosen:
             block.is_used = True
-        return self.shell(self.filled("".join(block.text for block in chosen)), **more)
+        return self.filled("".join(block.text for block in chosen))
+
+    def run(self, number=None, section=None, **more):
+        return self.shell(self.commands(number, section), **more)
 
     def session(self, section, run=None, **more):
         """Each command of the section's sessions shows what the page says."""
@@ -143,14 +117,15 @@ class Recipe:
         found = self.taken(lambda block: block.section == section and block.language == "console")
         must(found, f"{self.name}: no session in {section}")
         for block in found:
-            command, expected = None, []
-            for line in [*block.lines, "$ "]:
-                if line.startswith("$ "):
-                    if command:
-                        shows(run(self.filled(command)), [self.filled(line) for line in expected], f"{self.name}: {command}")
-                    command, expected = line[2:], []
-                else:
-                    expected.append(line)
+            for command, lines in sessions(block):
+                shows(run(self.filled(command)), [self.filled(line) for line in lines], f"{self.name}: {command}")
+
+    def text_is(self, shown):
+        """What the page quotes of a program."""
+        found = self.taken(lambda block: block.language == "text")
+        must(found, f"{self.name}: no block is text")
+        for block in found:
+            shows(shown, self.filled(block.text).splitlines(), self.name)
 
     def ended(self, run=None, **more):
         with self.stage.ended():
@@ -186,9 +161,9 @@ def recipe(name, *programs):
 def all_pages(stage):
     """Each page has a case, stands in the table of contents, and is short. Lines of files and tables are as long as they are."""
     index = (FOLDER / "README.md").read_text()
-    wrong = [f"{name}: no case" for name in pages() if f"recipe.{name}" not in CASES]
-    wrong += [f"{name}: no page" for name in CASES if name.startswith("recipe.") and name[7:] not in pages()]
-    wrong += [f"{name}: README.md has no row" for name in pages() if f"]({name}.md)" not in index]
+    wrong = [f"{name}: no case" for name in names() if f"recipe.{name}" not in CASES]
+    wrong += [f"{name}: no page" for name in CASES if name.startswith("recipe.") and name[7:] not in names()]
+    wrong += [f"{name}: README.md has no row" for name in names() if f"]({name}.md)" not in index]
     for path in FOLDER.glob("*.md"):
         lines, files = path.read_text().splitlines(), {line for block in blocks(path) if block.path for line in block.lines}
         wrong += [f"{path.name}:{number}: wider than {COLUMNS} columns" for number, line in enumerate(lines, 1)

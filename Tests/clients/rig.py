@@ -29,7 +29,8 @@ HOST = "localhost"
 PAGE_HOSTS = (
     "github.com", "gitlab.com", "bitbucket.org", "dev.azure.com", "kubernetes.example.com", "sts.amazonaws.com",
     "sts.eu-west-1.amazonaws.com", "sts.googleapis.com", "storage.googleapis.com", "cloudresourcemanager.googleapis.com",
-    "login.microsoftonline.com", "registry.example.com", "pypi.example.com", "crates.example.com", "goproxy.example.com")
+    "login.microsoftonline.com", "registry.example.com", "pypi.example.com", "crates.example.com", "goproxy.example.com",
+    "api.example.com", "files.example.com", "www.googleapis.com")
 # ROBOT is an account whose access tokens are JWTs.
 PROVIDER, ROBOT = "demo", "robot"
 HEADLESS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "demo" / "headless-browser"
@@ -130,10 +131,11 @@ class Stage:
         secret = self.folder / "secret"
         secret.write_text("secret")
         secret.chmod(0o600)
-        section += (f'[provider.issuer]\nkind = "oauth2"\ntoken_endpoint = "{self.issuer.url}/token"\nclient_id = "c"\n'
-                    f'authorization_endpoint = "{self.issuer.url}/none"\nclient_secret_file = "{secret}"\nscopes = ["x"]\n'
-                    f'allow_insecure_http = true\n[account.{ROBOT}]\nprovider = "issuer"\ngrant = "client_credentials"\n')
-        self.daemon = CommandedDaemon(self.programs, self.folder, free_ports()[0], section)
+        self.robot = (
+            f'[provider.issuer]\nkind = "oauth2"\ntoken_endpoint = "{self.issuer.url}/token"\nclient_id = "c"\n'
+            f'authorization_endpoint = "{self.issuer.url}/none"\nclient_secret_file = "{secret}"\nscopes = ["x"]\n'
+            f'allow_insecure_http = true\n[account.{ROBOT}]\nprovider = "issuer"\ngrant = "client_credentials"\n')
+        self.daemon = CommandedDaemon(self.programs, self.folder, free_ports()[0], section + self.robot)
         self.closing.append(self.daemon)
         self.daemon.start()
         self.account = self.count = 0

@@ -153,10 +153,18 @@ extension Tool {
     ToolConfiguration(
       edits: [],
       notes: [
+        "In /etc/grantd/grantd.toml, then `grantctl reload`; the broker keeps the file fresh:",
+        "  [[file]]",
+        "  account = \"\(target.account)\"",
+        "  path = \"prometheus.service/token\"",
+        "  user = \"prometheus\"",
+        "  [[rule]]",
+        "  user = \"prometheus\"",
+        "  accounts = [\"\(target.account)\"]",
+        "  access = [\"use\"]",
         "In prometheus.yml, for a job; the file is read at each request:",
         "  authorization:",
-        "    credentials_file: /run/prometheus/token",
-        "A timer or a service of yours keeps it fresh: \(target.tokenCommand) > /run/prometheus/token",
+        "    credentials_file: /run/grantd/files/prometheus.service/token",
       ])
   }
 }

@@ -18,6 +18,7 @@ WAIT_SECONDS = 20
 ROTATIONS = 100
 REMOVAL_SECONDS = 1
 PAUSE_SECONDS = 0.02
+SCRAPES = "global: {scrape_interval: 50ms, scrape_timeout: 50ms}"
 # inotify(7).
 CLOSE_WRITE, MOVED_TO, CREATE = 0x8, 0x80, 0x100
 
@@ -85,24 +86,34 @@ def own(stage, name):
     return pathlib.Path(stage.daemon.socket).parent / "files" / name
 
 
+@contextlib.contextmanager
+def scraping(stage, config):
+    """Prometheus runs; the address of its API."""
+    port = free_ports()[0]
+    process = subprocess.Popen(
+        ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={stage.folder / f'tsdb-{port}'}",
+         f"--web.listen-address=127.0.0.1:{port}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stage.environment())
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
 @case("file.prometheus", "prometheus")
 def prometheus(stage):
-    server, port = guarded(stage), free_ports()[0]
+    server = guarded(stage)
     path = own(stage, "prometheus/token")
     with configured(stage, section(stage, "prometheus/token")):
         there(path)
-        config = stage.file("prometheus.yml", f"""
-global: {{scrape_interval: 50ms, scrape_timeout: 50ms}}
+        config = stage.file("prometheus.yml", f"""{SCRAPES}
 scrape_configs:
   - job_name: test
     authorization: {{credentials_file: {path}}}
     static_configs: [{{targets: ["127.0.0.1:{server.server_port}"]}}]
 """)
-        process = subprocess.Popen(
-            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={stage.folder / 'tsdb'}",
-             f"--web.listen-address=127.0.0.1:{port}"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=stage.environment())
-        try:
+        with scraping(stage, config):
             wait_until(lambda: server.seen, WAIT_SECONDS, "a scrape", PAUSE_SECONDS)
             tokens = set()
             for _ in range(ROTATIONS):
@@ -111,9 +122,6 @@ scrape_configs:
                     lambda: path.read_text() if path.read_text() not in tokens else None, WAIT_SECONDS, "a new token",
                     PAUSE_SECONDS))
             wait_until(lambda: server.seen[-1] == stage.token(), WAIT_SECONDS, "a scrape with the latest", PAUSE_SECONDS)
-        finally:
-            process.kill()
-            process.wait()
     must(not server.refused, f"{len(server.refused)} of {len(server.seen)} scrapes were refused")
     must(len(set(server.seen)) > ROTATIONS / 4, f"the scrapes had {len(set(server.seen))} tokens")
 
