@@ -115,7 +115,9 @@ public final class Broker {
     registrations.configure(configuration.providers, declared: configuration.accounts)
     journal.records(self)
     reloading.onReload(
-      .init(enforce: { [weak self] in self?.enforce($0) }, complete: { [weak self] in await self?.complete($0) }))
+      .init(
+        prepare: { [declared] in await declared.prepare($0.accounts, at: $0.providers) },
+        enforce: { [weak self] in self?.enforce($0) }, complete: { [weak self] in await self?.complete($0) }))
     accounts.onChange { [weak self] in self?.updateSummary() }
   }
 

@@ -19,6 +19,8 @@ final class Reloading: Piece {
 
   /// What puts a configuration in force.
   struct Actions {
+    /// What can be found out before, in turns with everything else.
+    var prepare: @BrokerActor (BrokerConfiguration) async -> Void
     /// The policy and all else that takes no waiting.
     var enforce: @BrokerActor (BrokerConfiguration) -> Void
     /// What comes of the edges, and what has to be written.
@@ -53,6 +55,7 @@ final class Reloading: Piece {
       audit.reloadFailed(for: caller, error)
       throw error
     }
+    await actions?.prepare(new)
     // A later reload that was quicker read the newer file: it stays in force.
     if turn < accepted, let latest { return await latest.value }
     accepted = turn

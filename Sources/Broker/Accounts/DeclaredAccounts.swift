@@ -14,6 +14,9 @@ final class DeclaredAccounts: Piece {
   private let revocations: Revocations
   /// The definitions in force.
   private var definitions: [AccountName: DeclaredAccount] = [:]
+  /// The accounts that the next configuration leaves as they are, found out under the definitions of that number.
+  private var unchanged: (number: Int, names: Set<AccountName>)?
+  private var number = 0
   /// Accounts that are declared no more, and still on disk.
   private var dropped: [AccountName: Dropped] = [:]
 
@@ -32,18 +35,39 @@ final class DeclaredAccounts: Piece {
     self.revocations = revocations
   }
 
+  /// Before ``configure(_:)`` of the same, which has to be done at once: finds those that stay as they are.
+  ///
+  /// - Parameter providers: as they will be then: what an account does not say is its provider's.
+  func prepare(_ all: [DeclaredAccount], at providers: [any Provider]) async {
+    let begun = number
+    let traits = Dictionary(providers.map { ($0.name, $0.tokenTraits) }, uniquingKeysWith: { first, _ in first })
+    var names: Set<AccountName> = []
+    var slices = Slices(of: Slices.heavy)
+    for account in all {
+      await slices.next()
+      guard let grant = accounts.peek(account.name), let traits = traits[account.provider],
+        isSame(grant.saved, account, traits),
+        grant.saved.sourceFingerprint != nil
+      else { continue }
+      names.insert(account.name)
+    }
+    unchanged = (begun, names)
+  }
+
   /// Makes the declared accounts these in memory, before the policy that comes with them is in force: no token of
   /// another definition is handed out under it. ``take()`` does the rest.
   func configure(_ all: [DeclaredAccount]) {
     definitions = Dictionary(all.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
-    for name in accounts.declaredNames {
+    let known = unchanged.map { $0.number == number ? $0.names : [] } ?? []
+    (unchanged, number) = (nil, number + 1)
+    for name in accounts.declaredNames where !known.contains(name) {
       // Only those that change are made whole: the broker does nothing else meanwhile.
       guard let grant = accounts.peek(name) ?? accounts[name] else { continue }
       guard let account = definitions[name] else {
         if let grant = accounts[name] { withdraw(grant) }
         continue
       }
-      guard !isSame(grant.saved, account) else { continue }
+      guard !isSame(grant.saved, account, traits(account)) else { continue }
       replace(account)
       journal.keep(name, onDisk: grant.saved.generation)
       accounts.changed(name)
@@ -94,28 +118,24 @@ final class DeclaredAccounts: Piece {
     accounts.changed(name)
   }
 
-  private func isSame(_ saved: SavedGrant, _ account: DeclaredAccount) -> Bool {
+  private func isSame(_ saved: SavedGrant, _ account: DeclaredAccount, _ traits: TokenTraits?) -> Bool {
     let fingerprint = account.source.fingerprint
     return saved.provider == account.provider && saved.kind == account.source.kind
-      && saved.requestedScopes == scopes(account) && saved.resource == resource(account)
+      && saved.requestedScopes == account.scopes ?? traits?.scopes ?? []
+      && saved.resource == account.resource ?? traits?.resource
       && saved.sourceFingerprint ?? fingerprint == fingerprint
   }
 
-  private func scopes(_ account: DeclaredAccount) -> [String] {
-    account.scopes ?? providers[account.provider]?.provider.tokenTraits.scopes ?? []
-  }
-
-  private func resource(_ account: DeclaredAccount) -> String? {
-    account.resource ?? providers[account.provider]?.provider.tokenTraits.resource
-  }
+  private func traits(_ account: DeclaredAccount) -> TokenTraits? { providers[account.provider]?.provider.tokenTraits }
 
   /// Gives the account a grant of this definition, without a token.
   @discardableResult
   private func replace(_ account: DeclaredAccount) -> SavedGrant {
-    let scopes = scopes(account)
+    let traits = traits(account)
+    let scopes = account.scopes ?? traits?.scopes ?? []
     let saved = SavedGrant(
       account: account.name, provider: account.provider, identity: nil, requestedScopes: scopes,
-      grantedScopes: scopes, resource: resource(account), refreshToken: nil,
+      grantedScopes: scopes, resource: account.resource ?? traits?.resource, refreshToken: nil,
       generation: accounts[account.name]?.saved.generation ?? 0, createdAt: now, loggedInAt: now,
       kind: account.source.kind, dpopKey: declaredKey(account.provider),
       sourceFingerprint: account.source.fingerprint)

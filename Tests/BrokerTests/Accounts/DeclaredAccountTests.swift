@@ -49,6 +49,38 @@ import Testing
     #expect(after.transport.count(.token) == 1)
   }
 
+  @Test(
+    "A reload looks at many accounts in turns with everything else, and changes those whose provider's scopes change")
+  func manyAccounts() async throws {
+    func configuration(_ scopes: [String]) -> BrokerConfiguration {
+      var configuration = BrokerConfiguration.plain([OAuthProvider(.plain { $0.scopes = scopes })])
+      configuration.accounts = (0..<2000).map {
+        DeclaredAccount(
+          name: account("robot-\($0)"), provider: provider("example"), source: .clientCredentials, scopes: nil,
+          resource: nil)
+      }
+      return configuration
+    }
+    let rig = try await Rig(configuration: configuration(["a"]))
+    func scopes() async -> [String]? { await rig.broker.accounts[account("robot-7")]?.saved.requestedScopes }
+    let before = await scopes()
+    #expect(before == ["a"])
+    for wanted in [["a"], ["b"]] {
+      rig.reading.value = .success(configuration(wanted))
+      let epoch = rig.broker.authorizer.inForce.epoch
+      let reload = Task { try await rig.broker.reload() }
+      var turns = 0
+      while rig.broker.authorizer.inForce.epoch == epoch {
+        await rig.broker.haveTurn()
+        turns += 1
+      }
+      #expect(turns >= 2000 / Slices.heavy)
+      _ = try await reload.value
+      let after = await scopes()
+      #expect(after == wanted)
+    }
+  }
+
   @Test("A definition that stayed the same keeps its token over a restart")
   func same() async throws {
     let store = try await store()

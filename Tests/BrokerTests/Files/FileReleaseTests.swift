@@ -49,6 +49,7 @@ import Testing
     #expect(await eventually { files[path] != "work-a1" })
     #expect(files[path] == (try await rig.token("work").access_token))
     // Once for each token, though the account changes more often.
+    #expect(await eventually { files.writes == 4 })
     await settle()
     #expect(files.writes == 4)
   }
