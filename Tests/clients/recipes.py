@@ -7,6 +7,7 @@ import os
 import re
 
 from grantd_testing import Wrong
+from grantd_testing.places import ROOT
 from pages import FOLDER, blocks, names, sessions
 from rig import CASES, PROVIDER, case, must
 from tunnel import Tunnel
@@ -83,7 +84,8 @@ class Recipe:
         for name in re.findall(rf"{re.escape(str(self.stage.home))}/([^\"]*\.secret)", text):
             self.stage.file(name, "x").chmod(0o600)
         file = self.stage.file("page.toml", text)
-        done = self.stage.run(self.stage.programs / "grantd", "--user", "--config", file, "--check-config").ok()
+        done = self.stage.run(self.stage.programs / "grantd", "--user", "--templates", ROOT / "config" / "providers.d",
+                              "--config", file, "--check-config").ok()
         must("warning" not in done.text, done.text)
 
     # ---- commands
