@@ -166,6 +166,8 @@ def all_pages(stage):
     wrong = [f"{name}: no case" for name in names() if f"recipe.{name}" not in CASES]
     wrong += [f"{name}: no page" for name in CASES if name.startswith("recipe.") and name[7:] not in names()]
     wrong += [f"{name}: README.md has no row" for name in names() if f"]({name}.md)" not in index]
+    wrong += ["README.md: its first screen does not lead to docs/recipes"] * (
+        "(docs/recipes/README.md)" not in (ROOT / "README.md").read_text().partition("\n## ")[0])
     for path in FOLDER.glob("*.md"):
         lines, files = path.read_text().splitlines(), {line for block in blocks(path) if block.path for line in block.lines}
         wrong += [f"{path.name}:{number}: wider than {COLUMNS} columns" for number, line in enumerate(lines, 1)
