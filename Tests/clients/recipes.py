@@ -7,6 +7,7 @@ import os
 import re
 
 from grantd_testing import Wrong
+from grantd_testing.places import ROOT
 from pages import FOLDER, blocks, names, sessions
 from rig import CASES, PROVIDER, case, must
 from tunnel import Tunnel
@@ -83,7 +84,8 @@ class Recipe:
         for name in re.findall(rf"{re.escape(str(self.stage.home))}/([^\"]*\.secret)", text):
             self.stage.file(name, "x").chmod(0o600)
         file = self.stage.file("page.toml", text)
-        done = self.stage.run(self.stage.programs / "grantd", "--user", "--config", file, "--check-config").ok()
+        done = self.stage.run(self.stage.programs / "grantd", "--user", "--templates", ROOT / "config" / "providers.d",
+                              "--config", file, "--check-config").ok()
         must("warning" not in done.text, done.text)
 
     # ---- commands
@@ -164,6 +166,8 @@ def all_pages(stage):
     wrong = [f"{name}: no case" for name in names() if f"recipe.{name}" not in CASES]
     wrong += [f"{name}: no page" for name in CASES if name.startswith("recipe.") and name[7:] not in names()]
     wrong += [f"{name}: README.md has no row" for name in names() if f"]({name}.md)" not in index]
+    wrong += ["README.md: its first screen does not lead to docs/recipes"] * (
+        "(docs/recipes/README.md)" not in (ROOT / "README.md").read_text().partition("\n## ")[0])
     for path in FOLDER.glob("*.md"):
         lines, files = path.read_text().splitlines(), {line for block in blocks(path) if block.path for line in block.lines}
         wrong += [f"{path.name}:{number}: wider than {COLUMNS} columns" for number, line in enumerate(lines, 1)

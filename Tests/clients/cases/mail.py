@@ -115,7 +115,7 @@ def screen(stage, *command, until=lambda: False):
 
 def neomutt(stage, server, mechanism):
     stage.file(".config/neomutt/neomuttrc", f'set ssl_ca_certificates_file = "{stage.ca}"\nset header_cache = ""\n'
-               'set quit = yes\nset sleep_time = 2\nset wait_key = no\n')
+               'set quit = yes\nset sleep_time = 0\nset wait_key = no\n')
     configure(stage, "neomutt", server.place)
     authenticators = f'set imap_authenticators = "{mechanism.lower()}"'
     return screen(stage, find("neomutt"), "-e", authenticators, "-e", "push <quit>")
