@@ -115,7 +115,7 @@ final class FileReleases: Piece {
       let token = try await tokens.token(
         .init(
           account: file.account.rawValue, scopes: file.scopes, resource: file.resource,
-          min_ttl: file.minimumTTL / .seconds(1)),
+          min_ttl: file.minimumTTL / .seconds(1), timeout: Self.patience),
         permission, isPaced: false)
       let content = try content(token, file)
       await record(file.place, isThere: true)
@@ -192,7 +192,8 @@ final class FileReleases: Piece {
   }
 
   private func failed(_ error: RPCError, _ file: TokenFile, _ kept: Kept) async -> Duration {
-    if isDraining { return .zero }
+    // The refresh goes on, and tells how it ended.
+    if isDraining || error.reason == .timedOut { return isDraining ? .zero : Self.shortestPause }
     let reason = error.reason ?? .storeFailure
     let isNew = kept.trouble?.reason != reason || kept.trouble?.message != error.message
     if isNew {
@@ -270,6 +271,8 @@ extension FileReleases {
   /// How often it is looked whether a file is still what it was.
   fileprivate static let interval = Duration.seconds(300)
   fileprivate static let shortestPause = Duration.seconds(5)
+  /// Seconds that a refresh is waited for at a time: then it is looked whether the file is to be there at all.
+  fileprivate static let patience = 0.5
 }
 
 extension TokenFile {

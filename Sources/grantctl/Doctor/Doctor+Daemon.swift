@@ -70,7 +70,9 @@ extension Doctor {
   private func files(_ files: [BrokerStatus.FileView]) -> [Report.Item] {
     guard !files.isEmpty else { return [] }
     let troubled = files.filter { $0.state != "ok" }
-    guard !troubled.isEmpty else { return [Report.Item("token files", .ok, "\(files.count), all with valid tokens")] }
+    guard !troubled.isEmpty else {
+      return [Report.Item("token files", .ok, "\(files.count), each with the latest token")]
+    }
     return troubled.map { file in
       Report.Item(
         "token file", file.state == "stale" ? .warning : .failed,

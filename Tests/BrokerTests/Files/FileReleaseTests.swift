@@ -135,6 +135,20 @@ import Testing
     #expect(await eventually { await rig.broker.journal.values["files"] == "[]" })
   }
 
+  @Test("A file is removed within a second while a refresh for it hangs") func removedMeanwhile() async throws {
+    let files = MemoryFiles()
+    let rig = try await rig(files, configuration([file()]))
+    #expect(await eventually { files[path] != nil })
+    rig.transport.hold(.token)
+    rig.clock.advance(.seconds(4000))
+    #expect(await eventually { rig.transport.held(.token) == 1 })
+    await settle()
+    try await reload(rig, configuration([]))
+    rig.clock.advance(.seconds(1))
+    #expect(await eventually { files.count == 0 })
+    rig.transport.release(.token)
+  }
+
   @Test("A grant that has ended has no file; an outage leaves the last one") func ended() async throws {
     let files = MemoryFiles()
     let rig = try await rig(files, configuration([file()]))
