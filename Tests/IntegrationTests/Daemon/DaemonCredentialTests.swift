@@ -1,6 +1,7 @@
 import BrokerAPI
 import DemoProvider
 import Foundation
+import TestSupport
 import Testing
 
 @Suite("systemd credentials")
@@ -35,7 +36,7 @@ struct DaemonCredentialTests {
       await #expect(throws: Failed.self) { try await rig.start() }
       let daemon = try rig.daemon
       #expect(daemon.status == 65)
-      #expect(rig.log.contains(credentials.path("grantd.key")))
+      #expect(await eventually { rig.log.contains(credentials.path("grantd.key")) })
       #expect(!FileManager.default.fileExists(atPath: rig.state + "/grantd.db"))
     }
   }

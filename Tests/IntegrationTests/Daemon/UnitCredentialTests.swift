@@ -48,7 +48,7 @@ struct UnitCredentialTests {
         #expect(isRefusedBySystemd(bytes), "\(name ?? "no name"): \(bytes.count) bytes")
         #expect(!String(decoding: bytes, as: UTF8.self).contains(token))
       }
-      #expect(rig.log.contains("credential token for backup.service refused: "))
+      #expect(await eventually { rig.log.contains("credential token for backup.service refused: ") })
       #expect(!rig.log.contains(token))
       let refused = try await rig.client.call(AuditList.self, .init(refused: true), timeout: .seconds(20)).records
       #expect(refused.allSatisfy { $0.method == "credential" && $0.result == "not_permitted" && $0.action == .release })
@@ -71,7 +71,7 @@ struct UnitCredentialTests {
       let reader = try CredentialReader(rig.socket, as: "\(number)/unit/backup.service/grantd.alice")
       reader.closeOutput()
       #expect(isRefusedBySystemd(try await reader.readToEnd()))
-      #expect(rig.log.contains("LoadCredential= must name credentials.sock"))
+      #expect(await eventually { rig.log.contains("LoadCredential= must name credentials.sock") })
       // A program may have bound its end to what it likes.
       let program = try CredentialReader(rig.socket, as: "\(number)-program")
       program.closeOutput()
@@ -103,7 +103,7 @@ struct UnitCredentialTests {
       try await ready(rig)
       try await rig.login()
       _ = try await rig.token()
-      #expect(rig.log.contains("units cannot load credentials: "))
+      #expect(await eventually { rig.log.contains("units cannot load credentials: ") })
       #expect(try String(contentsOfFile: credentials(rig), encoding: .utf8) == "mine")
     }
   }

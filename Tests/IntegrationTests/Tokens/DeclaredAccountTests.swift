@@ -140,7 +140,7 @@ struct DeclaredAccountTests {
       try await rig.call("broker.reload")
       #expect(try await rig.token("robot") == before)
       #expect(try await rig.account("robot").grant == "authorization_code")
-      #expect(rig.log.contains("[account.robot] is not in force"))
+      #expect(await eventually { rig.log.contains("[account.robot] is not in force") })
     }
   }
 }
