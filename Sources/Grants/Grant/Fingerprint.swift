@@ -1,5 +1,5 @@
 private import Crypto
-private import Foundation
+private import FoundationEssentials
 public import OAuth
 
 /// The beginning of the text's SHA-256, 16 hexadecimal digits: for people, to see whether two texts are the same.

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 // What happens to a login between its start and its tokens.

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 // What most providers do not have. Whoever asks is told so, and nothing is sent.

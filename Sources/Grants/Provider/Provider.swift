@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 /// How one authorization server is spoken to, without I/O: a request out, a response in. The broker sends, waits and

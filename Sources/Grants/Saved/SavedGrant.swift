@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 // What is on disk. Each value is whole: a commit replaces it, so that a row never mixes two states.

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 /// A client that was registered at run time (RFC 7591), and the provider that it makes.

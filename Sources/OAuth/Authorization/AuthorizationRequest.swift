@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// What the user agent is sent to ask (RFC 6749 §4.1.1), with PKCE (RFC 7636 §4.3), resource indicators (RFC 8707 §2),
 /// rich authorization requests (RFC 9396 §2) and OpenID Connect's parameters (Core §3.1.2.1).

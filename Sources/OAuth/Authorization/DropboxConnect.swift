@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// How Dropbox's own application signs a person in for another program: by custom schemes, and by no RFC.
 public struct DropboxConnect: Sendable, Equatable {

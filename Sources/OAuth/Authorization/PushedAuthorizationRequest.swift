@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 extension AuthorizationRequest {
   /// The same request for the back channel (RFC 9126 §2.1).

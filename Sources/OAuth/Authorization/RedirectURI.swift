@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Where the user agent brings the authorization response (RFC 6749 §3.1.2), kept as it was registered: the same string
 /// goes to both endpoints. Custom schemes without a host are allowed (RFC 8252 §7.1).

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 extension AuthorizationRequest {
   /// How long a request object is good for: a person may take a while to open the address that it is in.

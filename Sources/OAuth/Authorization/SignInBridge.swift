@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Takes another application's answer to the provider: the provider's page has a person sign in at an application (a
 /// social network's), which calls back by a custom scheme of ours, and the browser brings what it said to the provider.

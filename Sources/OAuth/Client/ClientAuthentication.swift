@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// How the client proves who it is at the token endpoint (RFC 6749 §2.3): one method exactly, and never another in turn,
 /// since each attempt would spend the code or refresh token.

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Asks a provider to know us as a client (RFC 7591 §2, §3.1).
 public struct ClientRegistrationRequest: Sendable, Equatable {

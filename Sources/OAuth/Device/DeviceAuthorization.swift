@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Asks for a code that a person types in on another device (RFC 8628 §3.1).
 public struct DeviceAuthorizationRequest: Sendable {

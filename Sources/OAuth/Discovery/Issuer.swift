@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// An authorization server's issuer identifier (RFC 8414 §2), kept exactly as written: a trailing slash counts.
 public struct Issuer: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {

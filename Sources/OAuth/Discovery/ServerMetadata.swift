@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// What an authorization server says about itself (RFC 8414 §2, OpenID Connect Discovery §3), or what the
 /// configuration says in its place.

@@ -1,11 +1,16 @@
-public import Foundation
+public import FoundationEssentials
 
 /// base64url without padding (RFC 7515 §2).
 public func base64URL(_ bytes: some Sequence<UInt8>) -> String {
-  Data(bytes).base64EncodedString()
-    .replacingOccurrences(of: "+", with: "-")
-    .replacingOccurrences(of: "/", with: "_")
-    .replacingOccurrences(of: "=", with: "")
+  let standard = Data(bytes).base64EncodedData().prefix { $0 != UInt8(ascii: "=") }
+  let letters = standard.map { byte in
+    switch byte {
+    case UInt8(ascii: "+"): UInt8(ascii: "-")
+    case UInt8(ascii: "/"): UInt8(ascii: "_")
+    default: byte
+    }
+  }
+  return String(decoding: letters, as: UTF8.self)
 }
 
 /// The bytes of base64url text; nil where it holds padding, white space or anything outside the alphabet (RFC 7515 §2), or

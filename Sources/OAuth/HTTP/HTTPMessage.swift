@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// An HTTP request as a value. Its body may hold secrets, so it prints as method and URL without query alone.
 public struct HTTPRequest: Sendable, Equatable {
@@ -94,7 +94,7 @@ public struct HTTPResponse: Sendable, Equatable {
   /// The media type without parameters, in lower case; empty where there is none.
   public var mediaType: String {
     let value = header("Content-Type") ?? ""
-    return value.prefix { $0 != ";" }.trimmingCharacters(in: .whitespaces).lowercased()
+    return value.prefix { $0 != ";" }.trimmed.lowercased()
   }
 }
 

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// A provider's public keys (RFC 7517 §5).
 public struct JWKSet: Sendable, Equatable {

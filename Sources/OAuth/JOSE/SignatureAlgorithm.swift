@@ -1,6 +1,6 @@
 import Crypto
 import CryptoExtras
-import Foundation
+import FoundationEssentials
 
 /// The signatures that are understood (RFC 7518 §3.1, RFC 8037 §3.1, RFC 9864 §2.2).
 public enum SignatureAlgorithm: String, Sendable, CaseIterable {

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// A signed JWT in compact form (RFC 7515 §7.1, RFC 7519): what all tokens that a provider signs have in common.
 struct SignedJWT: Sendable, Equatable {

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Where a person is sent to end the session at the provider (OpenID Connect RP-Initiated Logout §2).
 public struct EndSessionRequest: Sendable {

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// A provider's word that a person's session is over (OpenID Connect Back-Channel Logout §2.4).
 public struct LogoutToken: Sendable, Equatable {

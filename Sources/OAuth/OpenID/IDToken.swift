@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Who signed in (OpenID Connect Core §2). Reading one proves its form alone; ``verify(_:keys:)`` proves the rest.
 public struct IDToken: Sendable, Equatable {

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 extension IDToken {
   /// What the client knows that the token must agree with.

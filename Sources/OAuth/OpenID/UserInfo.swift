@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// What the UserInfo endpoint says of a person (OpenID Connect Core §5.3).
 public struct UserInfo: Sendable, Equatable {
@@ -42,7 +42,7 @@ public struct UserInfo: Sendable, Equatable {
     guard response.status == 200, response.mediaType == "application/jwt",
       let text = String(validating: response.body, as: UTF8.self)
     else { return nil }
-    return Secret(text.trimmingCharacters(in: .whitespacesAndNewlines))
+    return Secret(text.trimmed)
   }
 
   /// Reads a signed answer (OpenID Connect Core §5.3.2): the signature always, `iss`, `aud` and times where they are

@@ -1,5 +1,5 @@
 import Crypto
-public import Foundation
+public import FoundationEssentials
 
 /// The key that an account's tokens are bound to (RFC 9449): P-256, so that each server that knows DPoP takes it. It
 /// prints nothing.

@@ -1,6 +1,6 @@
 import Crypto
 import CryptoExtras
-import Foundation
+import FoundationEssentials
 
 /// Private keys as people keep them in files.
 enum PrivateKeyText {
@@ -21,7 +21,7 @@ enum PrivateKeyText {
 
   static func readPEM(_ text: Secret) throws(SigningKeyError) -> Material {
     // Exposed to be read.
-    let lines = text.exposed.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
+    let lines = text.exposed.split(whereSeparator: \.isNewline).map(\.trimmed)
     let blocks = lines.compactMap { label($0, "BEGIN") }
     guard !blocks.isEmpty else { throw .unreadable("it has no line -----BEGIN PRIVATE KEY-----") }
     if blocks.contains("ENCRYPTED PRIVATE KEY") { throw .encrypted }

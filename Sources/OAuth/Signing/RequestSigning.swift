@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 extension HTTPRequest {
   /// What has to be signed anew each time a request is sent, since servers take each signature once.

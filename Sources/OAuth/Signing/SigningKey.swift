@@ -1,6 +1,6 @@
 import Crypto
 import CryptoExtras
-import Foundation
+import FoundationEssentials
 
 /// A private key that signs JWTs (RFC 7515): for client assertions, assertion grants, request objects and DPoP proofs.
 /// It prints as its algorithm alone.

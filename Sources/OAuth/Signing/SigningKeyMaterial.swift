@@ -1,6 +1,6 @@
 import Crypto
 import CryptoExtras
-import Foundation
+import FoundationEssentials
 
 extension SigningKey.Material {
   /// The secret that is the key; nil for a private key, which its public half tells from others.

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Asks what the provider knows of a token (RFC 7662 §2.1).
 public struct IntrospectionRequest: Sendable, Equatable {

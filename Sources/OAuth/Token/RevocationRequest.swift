@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Asks that a token be revoked (RFC 7009 §2.1).
 public struct RevocationRequest: Sendable, Equatable {

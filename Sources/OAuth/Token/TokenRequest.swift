@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// What the token endpoint is asked: for each grant type one way to make it. It holds codes, tokens and passwords, and
 /// prints none.

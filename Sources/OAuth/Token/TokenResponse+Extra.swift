@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 // What is kept beside the tokens.
 extension TokenResponse {

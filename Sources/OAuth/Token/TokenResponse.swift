@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// How a provider's token responses differ from RFC 6749 §5.1. Each difference is allowed by name only.
 public struct TokenResponseQuirks: Sendable, Codable, Equatable {

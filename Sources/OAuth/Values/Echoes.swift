@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 extension HTTPResponse {
   /// What stands in the place of a secret.
@@ -41,7 +41,7 @@ extension HTTPResponse {
   public var unsearchable: String? {
     // As the answer to HEAD: there is nothing to search.
     guard !body.isEmpty else { return nil }
-    let coding = (header("Content-Encoding") ?? "identity").trimmingCharacters(in: .whitespaces).lowercased()
+    let coding = (header("Content-Encoding") ?? "identity").trimmed.lowercased()
     guard coding.isEmpty || coding == "identity" else {
       return "it is compressed although uncompressed data was requested"
     }
@@ -56,20 +56,35 @@ extension HTTPResponse {
   }
 
   private var hasTokens: Bool {
-    ["access_token", "refresh_token"].contains { body.range(of: Data($0.utf8)) != nil }
+    ["access_token", "refresh_token"].contains { body.position(of: Data($0.utf8)) != nil }
   }
 
   private mutating func replace(_ secret: Data) {
     let mark = Data(Self.redacted.utf8)
     var start = body.startIndex
     // Each turn goes on behind what it replaced, so it ends.
-    while let found = body.range(of: secret, in: start..<body.endIndex) {
-      body.replaceSubrange(found, with: mark)
-      start = found.lowerBound + mark.count
+    while let found = body[start...].position(of: secret) {
+      body.replaceSubrange(found..<found + secret.count, with: mark)
+      start = found + mark.count
     }
   }
 
   fileprivate static func isConfidential(_ name: String) -> Bool { confidential.contains(name) }
+}
+
+extension Data {
+  /// Where these bytes, which are some, come first.
+  fileprivate func position(of searched: Data) -> Index? {
+    guard let first = searched.first, count >= searched.count else { return nil }
+    let offset = withUnsafeBytes { bytes in
+      searched.withUnsafeBytes { searched in
+        (0...bytes.count - searched.count).first { start in
+          bytes[start] == first && bytes[start..<start + searched.count].elementsEqual(searched)
+        }
+      }
+    }
+    return offset.map { startIndex + $0 }
+  }
 }
 
 extension HTTPRequest {

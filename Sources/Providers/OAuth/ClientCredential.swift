@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 /// How the client proves who it is, as configured: what an assertion is addressed to is known with the metadata alone.

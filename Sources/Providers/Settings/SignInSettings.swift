@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 /// How people sign in at a provider, beyond the plain authorization code in a browser.

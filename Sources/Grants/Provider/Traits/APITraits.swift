@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 import OAuth
 
 /// Where authorised calls may go: to the provider's own addresses, since the token goes along.
