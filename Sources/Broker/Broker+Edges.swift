@@ -1,5 +1,5 @@
 public import BrokerAPI
-public import Foundation
+public import FoundationEssentials
 import Grants
 
 // What the edges ask of the broker, beside the socket's methods.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import OAuth
 
 /// One request of a check: what came of it, how long it took, and what the answer tells of this machine's clock.

@@ -1,5 +1,5 @@
 import BrokerAPI
-import Foundation
+import FoundationEssentials
 
 /// What is in a token file.
 public enum TokenFileFormat: Sendable, Equatable {

@@ -1,5 +1,4 @@
 import BrokerAPI
-import Foundation
 import Grants
 import OAuth
 
@@ -30,10 +29,7 @@ final class CachedLane: CachedTokens {
     }
 
     private static func isSame(_ own: [UInt8], _ text: UnsafeRawBufferPointer) -> Bool {
-      own.withUnsafeBytes { own in
-        guard own.count == text.count, let one = own.baseAddress, let other = text.baseAddress else { return false }
-        return memcmp(one, other, own.count) == 0
-      }
+      own.count == text.count && !own.isEmpty && own.withUnsafeBytes { $0.elementsEqual(text) }
     }
   }
 

@@ -1,6 +1,6 @@
 import BrokerAPI
 import DequeModule
-import Foundation
+import FoundationEssentials
 import Grants
 import OAuth
 import Synchronization

@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// Completes logins from addresses that a browser brought back.
 public protocol CallbackHandler: Sendable {

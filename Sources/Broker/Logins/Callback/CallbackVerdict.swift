@@ -1,5 +1,5 @@
 import BrokerAPI
-import Foundation
+import FoundationEssentials
 import Grants
 
 /// What came of an address that somebody brought: what the callback page shows and `login.handle_callback` answers.
