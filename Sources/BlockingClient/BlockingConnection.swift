@@ -5,14 +5,11 @@ import Glibc
 /// A connection to a broker whose calls block their thread, one call after the other. It needs no event loop and no other
 /// thread.
 public final class BlockingConnection {
-  /// Bytes of one answer.
-  static let longestLine = 64 * 1024 * 1024
   private static let readAtOnce = 64 * 1024
 
   private let socket: ConnectedSocket
   private var nextID: Int64 = 1
-  /// Read, and not yet looked at.
-  private var rest: [UInt8] = []
+  private var lines = ReceivedLines()
 
   private init(_ socket: ConnectedSocket) {
     self.socket = socket
@@ -32,13 +29,7 @@ public final class BlockingConnection {
     do throws(ConnectFailure) {
       return BlockingConnection(try ConnectedSocket.connect(path: path, within: limit, from: isExpected))
     } catch {
-      switch error {
-      case .notRunning: throw .notRunning(path)
-      case .permissionDenied: throw .permissionDenied(path)
-      case .foreignServer(let uid): throw .foreignServer(path, uid: uid)
-      case .timedOut: throw .timedOut
-      case .disconnected: throw .disconnected
-      }
+      throw SocketClientError(error, at: path)
     }
   }
 
@@ -80,18 +71,13 @@ public final class BlockingConnection {
   }
 
   private func line(within left: inout Duration?) throws(SocketClientError) -> ArraySlice<UInt8> {
-    var scanned = 0
     while true {
-      if let end = rest[scanned...].firstIndex(of: UInt8(ascii: "\n")) {
-        defer { rest = Array(rest[(end + 1)...]) }
-        return rest[..<end]
-      }
-      scanned = rest.count
-      guard scanned <= Self.longestLine else { throw .malformed("no JSON-RPC message on the line") }
+      if let line = lines.next() { return line }
+      guard !lines.isTooLong else { throw .malformed("no JSON-RPC message on the line") }
       guard socket.hasInput(within: &left) else { throw .timedOut }
       let piece = socket.receive(atMost: Self.readAtOnce)
       guard !piece.isEmpty else { throw .disconnected }
-      rest += piece
+      lines.append(piece)
     }
   }
 }

@@ -1,4 +1,5 @@
 public import BrokerAPI
+public import BrokerSocket
 
 /// Why a call has no result.
 public enum SocketClientError: Error, Sendable, Equatable, CustomStringConvertible {
@@ -16,6 +17,16 @@ public enum SocketClientError: Error, Sendable, Equatable, CustomStringConvertib
   case timedOut
   /// What came is no valid answer.
   case malformed(String)
+
+  public init(_ failure: ConnectFailure, at path: String) {
+    switch failure {
+    case .notRunning: self = .notRunning(path)
+    case .permissionDenied: self = .permissionDenied(path)
+    case .foreignServer(let uid): self = .foreignServer(path, uid: uid)
+    case .timedOut: self = .timedOut
+    case .disconnected: self = .disconnected
+    }
+  }
 
   public var description: String {
     switch self {

@@ -15,7 +15,7 @@ public enum ConnectFailure: Error, Sendable, Equatable {
 }
 
 /// A connected Unix stream socket whose calls block their thread.
-public final class ConnectedSocket {
+public final class ConnectedSocket: Sendable {
   public let descriptor: Int32
 
   /// Takes over a socket, and closes it at its end.
@@ -67,6 +67,9 @@ public final class ConnectedSocket {
       return true
     }
   }
+
+  /// Ends the connection in both directions. What has arrived can still be received; a call that waits returns.
+  public func shutDown() { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
 
   /// What has arrived; empty at the end of the connection, whatever ended it.
   public func receive(atMost limit: Int) -> [UInt8] {

@@ -151,7 +151,16 @@ int clinux_pipe(int ends[2], int own) {
     return -1;
 }
 
-int clinux_spawn(char *const argv[], char *const envp[], int input, int output, int32_t *pid) {
+static int place(posix_spawn_file_actions_t *actions, int descriptor, int as) {
+    if (descriptor < 0) return posix_spawn_file_actions_addopen(actions, as, "/dev/null", O_RDWR, 0);
+    return posix_spawn_file_actions_adddup2(actions, descriptor, as);
+}
+
+char **clinux_environment(void) { return environ; }
+
+int clinux_spawn(
+    char *const argv[], char *const envp[], const int *descriptors, int count, const char *folder, int own_session,
+    int32_t *pid) {
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t actions;
     sigset_t none, all;
@@ -164,17 +173,15 @@ int clinux_spawn(char *const argv[], char *const envp[], int input, int output, 
         posix_spawnattr_destroy(&attributes);
         return code;
     }
-    posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    int group = own_session ? POSIX_SPAWN_SETSID : POSIX_SPAWN_SETPGROUP;
+    posix_spawnattr_setflags(&attributes, (short)(group | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
     posix_spawnattr_setpgroup(&attributes, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     pid_t child = 0;
-    if ((code = posix_spawn_file_actions_adddup2(&actions, input, 0)) == 0 &&
-        (code = posix_spawn_file_actions_adddup2(&actions, output, 1)) == 0 &&
-        (code = posix_spawn_file_actions_adddup2(&actions, output, 2)) == 0 &&
-        (code = posix_spawn_file_actions_addclosefrom_np(&actions, 3)) == 0 &&
-        (code = posix_spawn_file_actions_addchdir_np(&actions, "/")) == 0)
+    for (int i = 0; i < count && code == 0; i++) code = place(&actions, descriptors[i], i);
+    if (code == 0 && (code = posix_spawn_file_actions_addclosefrom_np(&actions, count)) == 0 &&
+        (!folder || (code = posix_spawn_file_actions_addchdir_np(&actions, folder)) == 0))
         code = posix_spawn(&child, argv[0], &actions, &attributes, argv, envp);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);

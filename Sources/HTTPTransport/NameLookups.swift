@@ -1,7 +1,7 @@
 import Broker
-import CLinux
 import Foundation
 import NIOCore
+import Platform
 import Synchronization
 
 /// Looks up the addresses of names, each name apart: getaddrinfo(3) can hang for minutes, and holds up nothing here but who
@@ -12,6 +12,8 @@ import Synchronization
 final class NameLookups: Sendable {
   /// Names that are looked up at once.
   static let most = 32
+  /// Bytes of a thread's stack: the modules of nsswitch.conf(5) run on it.
+  private static let stackSize = 512 << 10
   /// How long a caller waits.
   static let timeout = Duration.seconds(10)
   /// How long addresses are kept, and that there are none: who tries again in a second must not wait for that again.
@@ -61,7 +63,7 @@ final class NameLookups: Sendable {
   init(
     most: Int = NameLookups.most, timeout: Duration = NameLookups.timeout,
     hosts: @escaping Resolver = { HostsFile.addresses(of: $0) },
-    spawn: @escaping Spawner = { LookupThread.start($0) },
+    spawn: @escaping Spawner = { OwnThread.start("lookup", stack: NameLookups.stackSize, $0) },
     resolve: @escaping Resolver = { SystemResolver.addresses(of: $0) }
   ) {
     self.most = most
@@ -164,24 +166,5 @@ final class NameLookups: Sendable {
 
   private func end(_ number: UInt64, _ answer: Answer) {
     state.withLock { $0.waiters.removeValue(forKey: number) }?.continuation.resume(returning: answer)
-  }
-}
-
-/// A thread outside of Swift's pool, for what blocks.
-private final class LookupThread {
-  /// The modules of nsswitch.conf(5) run on it.
-  private static let stackSize = 512 << 10
-  private let work: @Sendable () -> Void
-
-  private init(_ work: @escaping @Sendable () -> Void) { self.work = work }
-
-  /// - Returns: the error of pthread_create(3).
-  static func start(_ work: @escaping @Sendable () -> Void) -> CInt {
-    let this = Unmanaged.passRetained(LookupThread(work))
-    let code = clinux_start_thread(
-      "lookup", stackSize, { $0.map { Unmanaged<LookupThread>.fromOpaque($0).takeRetainedValue().work() } },
-      this.toOpaque())
-    if code != 0 { this.release() }
-    return code
   }
 }

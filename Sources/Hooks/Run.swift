@@ -1,6 +1,6 @@
 import CLinux
-import Foundation
 import Glibc
+import Platform
 import Synchronization
 
 /// One run of a program, in a process group of its own, on a thread that waits for it.
@@ -14,6 +14,8 @@ final class Run: Sendable {
   private static let step = Duration.milliseconds(500)
   /// The same where the kernel has no pidfd, for the end of the program too.
   private static let blindStep = Duration.milliseconds(50)
+  /// Bytes of the thread's stack.
+  private static let stackSize = 256 << 10
 
   struct Report: Sendable {
     var result: HookResult
@@ -54,12 +56,11 @@ final class Run: Sendable {
     self.uptime = uptime
   }
 
-  /// `ended` is called once, on the run's own thread.
+  /// `ended` is called once, not within this call, whose caller holds a lock: on the run's own thread, or in a task where
+  /// there can be none.
   func start(_ ended: @escaping @Sendable (Report) -> Void) {
-    let thread = Thread { [self] in ended(run()) }
-    thread.name = "hook"
-    thread.stackSize = 256 * 1024
-    thread.start()
+    let code = OwnThread.start("hook", stack: Self.stackSize) { [self] in ended(run()) }
+    if code != 0 { Task.detached { ended(.notStarted(code)) } }
   }
 
   /// The broker ends: SIGTERM now, SIGKILL after the grace.
@@ -71,8 +72,8 @@ final class Run: Sendable {
   }
 
   private func run() -> Report {
-    var input = Pipe()
-    var output = Pipe()
+    var input = ChildPipe()
+    var output = ChildPipe(keeping: Self.keptOutput)
     guard input.open(keeping: .writing), output.open(keeping: .reading) else { return .notStarted(errno) }
     // As a rule all of it fits, so that even a program that never reads has it.
     input.write(self.input)
@@ -90,16 +91,16 @@ final class Run: Sendable {
   private func spawn(input: Int32, output: Int32, _ pid: inout pid_t) -> Int32 {
     state.withLock { state in
       guard !state.isStopped else { return ECANCELED }
-      let failure = withCStrings(command) { arguments in
-        withCStrings(environment) { variables in clinux_spawn(arguments, variables, input, output, &pid) }
-      }
+      let program = ChildProgram(
+        command, environment: environment, descriptors: [input, output, output], folder: "/", group: .own)
+      let failure = program.start(&pid)
       if failure == 0 { state.phase = .running(pid) }
       return failure
     }
   }
 
   /// Writes what is left of the input and reads the output until the program has ended, and ends it when it must.
-  private func wait(for pid: pid_t, _ input: inout Pipe, _ output: inout Pipe) -> Ending {
+  private func wait(for pid: pid_t, _ input: inout ChildPipe, _ output: inout ChildPipe) -> Ending {
     let pidfd = clinux_pidfd_open(pid)
     defer { if pidfd >= 0 { close(pidfd) } }
     var ending = Ending.byItself
@@ -131,11 +132,8 @@ final class Run: Sendable {
   private func reap(_ pid: pid_t) -> Int32? {
     state.withLock { state in
       kill(-pid, SIGKILL)
-      var status: Int32 = 0
-      var found = waitpid(pid, &status, 0)
-      while found < 0, errno == EINTR { found = waitpid(pid, &status, 0) }
-      state.phase = .over
-      return found == pid ? status : nil
+      defer { state.phase = .over }
+      return ChildProgram.reap(pid)
     }
   }
 
@@ -163,81 +161,4 @@ extension Run.Report {
       self.init(result: .failed, text: how.map { "ended \($0)" } ?? "ended; its exit status is unknown", output: output)
     }
   }
-}
-
-/// A pipe to or from a program. Closed when it is let go.
-private struct Pipe: ~Copyable {
-  enum End { case reading, writing }
-
-  /// Turns of one emptying: a program that left its group could write for ever.
-  private static let drains = 64
-
-  private(set) var reading: Int32 = -1
-  private(set) var writing: Int32 = -1
-  private(set) var kept: [UInt8] = []
-  private var unwritten: ArraySlice<UInt8> = []
-
-  deinit {
-    if reading >= 0 { close(reading) }
-    if writing >= 0 { close(writing) }
-  }
-
-  /// - Parameter end: ours, which never waits.
-  mutating func open(keeping end: End) -> Bool {
-    var ends: [Int32] = [-1, -1]
-    guard clinux_pipe(&ends, end == .reading ? 0 : 1) == 0 else { return false }
-    (reading, writing) = (ends[0], ends[1])
-    return true
-  }
-
-  /// Writes as much as goes in; ``write()`` the rest. At its end the writing end is closed.
-  mutating func write(_ bytes: [UInt8]) {
-    unwritten = bytes[...]
-    write()
-  }
-
-  mutating func write() {
-    while writing >= 0, !unwritten.isEmpty {
-      let count = unwritten.withUnsafeBytes { Glibc.write(writing, $0.baseAddress, $0.count) }
-      if count < 0, errno == EINTR { continue }
-      if count < 0, errno == EAGAIN { return }
-      guard count > 0 else { break }
-      unwritten.removeFirst(count)
-    }
-    closeWriting()
-  }
-
-  mutating func closeWriting() {
-    guard writing >= 0 else { return }
-    close(writing)
-    writing = -1
-  }
-
-  /// False: there is nothing more now. At the end the reading end is closed.
-  @discardableResult
-  mutating func read() -> Bool {
-    guard reading >= 0 else { return false }
-    var buffer = [UInt8](repeating: 0, count: Run.keptOutput)
-    let count = Glibc.read(reading, &buffer, buffer.count)
-    if count > 0 {
-      kept += buffer[..<min(count, Run.keptOutput - kept.count)]
-      return true
-    }
-    if count < 0, errno == EAGAIN || errno == EINTR { return false }
-    close(reading)
-    reading = -1
-    return false
-  }
-
-  mutating func drain() {
-    for _ in 0..<Self.drains where !read() { return }
-  }
-}
-
-/// The texts as C wants a list of them: pointers, and a null at the end.
-private func withCStrings<R>(_ texts: [String], _ body: ([UnsafeMutablePointer<CChar>?]) -> R) -> R {
-  var pointers: [UnsafeMutablePointer<CChar>?] = texts.map { strdup($0) }
-  defer { for pointer in pointers { free(pointer) } }
-  pointers.append(nil)
-  return body(pointers)
 }

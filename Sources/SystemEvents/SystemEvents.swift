@@ -1,6 +1,6 @@
 import CLinux
-import Foundation
 import Glibc
+import Platform
 import Synchronization
 
 /// Tells of networks that come up, of the end of a suspend and of a wall clock that is set. One thread that sleeps.
@@ -42,16 +42,17 @@ public final class SystemEvents: Sendable {
     if network == nil { missing.append("a network that comes up: \(Self.error())") }
     let timer = clinux_clock_timer()
     if timer < 0 { missing.append("a clock that is set, at once: \(Self.error())") }
-    limitation = missing.isEmpty ? nil : "not noticed: " + missing.joined(separator: "; ")
     let loop = Loop(end: ends[0], network: network, timer: timer, pace: pace, read: read)
-    let thread = Thread {
+    let code = OwnThread.start("system-events", stack: Self.stackSize) {
       var loop = loop
       loop.run { continuation.yield($0) }
       continuation.finish()
     }
-    thread.name = "system-events"
-    thread.stackSize = Self.stackSize
-    thread.start()
+    if code != 0 {
+      continuation.finish()
+      missing.append("anything: \(String(cString: strerror(code)))")
+    }
+    limitation = missing.isEmpty ? nil : "not noticed: " + missing.joined(separator: "; ")
   }
 
   deinit { close() }

@@ -1,5 +1,6 @@
 import Broker
 import Callback
+import Callers
 import GrantdConfiguration
 import Logging
 import NIOPosix

@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import Glibc
 import GrantdConfiguration
+import Platform
 import UnixSocket
 
 /// Where this instance has its files.

@@ -67,7 +67,7 @@ final class Recorder: Sendable {
         find: { [self] name in
           absent.contains(name) ? nil : name.hasPrefix("/") ? name : "/usr/bin/\(name)"
         }),
-      environment: environment, uid: 1000, timeZone: .gmt, now: { Self.now }, lines: { [self] in input.stream },
+      environment: environment, uid: 1000, timeZone: .utc, now: { Self.now }, lines: { [self] in input.stream },
       interrupts: { [self] in signals.stream }, machine: desktop)
   }
 

@@ -72,8 +72,35 @@ import UnixSocket
     #expect(TimeText.expiry(nil, now: 1000) == "-")
     #expect(TimeText.until(8200, now: 1000) == "in 2 h")
     #expect(TimeText.until(1000, now: 1000) == "now")
-    #expect(TimeText.date(1_767_225_600, in: .gmt) == "2026-01-01 00:00:00")
-    #expect(TimeText.date(1_767_225_600, in: TimeZone(secondsFromGMT: 5400) ?? .gmt) == "2026-01-01 01:30:00")
+    #expect(TimeText.date(1_767_225_600, in: .utc) == "2026-01-01 00:00:00")
+    #expect(TimeText.date(1_767_225_600, in: .ahead(5400)) == "2026-01-01 01:30:00")
+  }
+
+  @Test(
+    "a provider's moment is read as RFC 3339 has it",
+    arguments: [
+      ("2026-01-01T00:00:00Z", 1_767_225_600), ("2026-01-01T00:00:00.123456Z", 1_767_225_600),
+      ("2026-01-01T02:00:00+02:00", 1_767_225_600), ("2025-12-31T18:30:00-05:30", 1_767_225_600),
+      ("1969-12-31T23:59:59Z", -1), ("2026-02-29T00:00:00Z", nil), ("2026-01-01 00:00:00Z", nil),
+      ("2026-01-01T00:00:00", nil), ("2026-01-01T00:00Z", nil), ("2026-01-01T24:00:00Z", nil),
+      ("2026-01-01T00:00:00.Z", nil), ("2026-01-01T00:00:00+2", nil), ("2026-01-01T00:00:00Zx", nil), ("T", nil),
+      ("", nil),
+    ] as [(String, Int64?)])
+  func internetDates(text: String, moment: Int64?) {
+    #expect(TimeText.internetDate(text) == moment)
+  }
+
+  @Test("this machine's time zone goes there and back, summer and winter")
+  func localTime() {
+    for moment: Int64 in [1_767_225_600, 1_782_864_000, 0] {
+      var parts = LocalTime.ofProcess.parts(of: moment)
+      #expect(LocalTime.ofProcess.moment(&parts) == moment)
+    }
+  }
+
+  @Test("white space on either side of a text is nobody's", arguments: [" a b\t", "\u{A0}a b\r\n", "a b"])
+  func trimming(text: String) {
+    #expect(text.trimmed == "a b" && " \n".trimmed.isEmpty && "".trimmed.isEmpty)
   }
 
   @Test(
@@ -203,7 +230,7 @@ import UnixSocket
       (31_536_000, "2027-01-01"),
     ] as [(Int64, String)])
   func shortMoments(later: Int64, text: String) {
-    #expect(TimeText.short(Recorder.now + later, now: Recorder.now, in: .gmt) == text)
+    #expect(TimeText.short(Recorder.now + later, now: Recorder.now, in: .utc) == text)
   }
 
   @Test("commands in hints reach the same broker") func commandsInHintsReachTheSameBroker() {

@@ -123,10 +123,15 @@ void clinux_give_memory_back(void);
    0, or -1 with errno. */
 int clinux_pipe(int ends[2], int own);
 
-/* Starts argv[0], an absolute path, with exactly this environment: in a process group of its own, in /, with every
-   signal at its default and none blocked, `input` as standard input, `output` as standard output and standard error,
-   and no other descriptor. 0, or the errno. */
-int clinux_spawn(char *const argv[], char *const envp[], int input, int output, int32_t *pid);
+/* Starts argv[0], a path, with exactly this environment, with every signal at its default and none blocked, in `folder`
+   (null: in ours) and in a process group of its own; with `own_session` in a session of its own. Of our descriptors it has
+   the first `count` of these, as 0, 1, 2 and so on, with /dev/null for -1, and no other. 0, or the errno. */
+int clinux_spawn(
+    char *const argv[], char *const envp[], const int *descriptors, int count, const char *folder, int own_session,
+    int32_t *pid);
+
+/* The variables of this process, NAME=value, a null pointer at the end. */
+char **clinux_environment(void);
 
 /* 1 once the child has ended; it still has to be reaped. 0 before, and -1 with errno where it is no child. */
 int clinux_has_ended(int32_t pid);

@@ -53,22 +53,3 @@ public struct GoAuth: CredentialProtocol {
 
   public static func notFound(_ invocation: Invocation) -> Reply { Reply() }
 }
-
-/// RFC 4648 §4.
-enum Base64 {
-  private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-
-  static func encoded(_ bytes: some Sequence<UInt8>) -> String {
-    var output: [UInt8] = []
-    var rest = Array(bytes)[...]
-    while !rest.isEmpty {
-      let group = rest.prefix(3)
-      rest = rest.dropFirst(3)
-      let bits = group.reduce(0) { $0 << 8 | Int($1) } << (8 * (3 - group.count))
-      for place in 0..<4 {
-        output.append(place <= group.count ? digits[bits >> (18 - 6 * place) & 63] : 0x3D)
-      }
-    }
-    return String(decoding: output, as: UTF8.self)
-  }
-}

@@ -1,4 +1,5 @@
 import BrokerAPI
+import Callers
 import Glibc
 import Logging
 import NIOCore

@@ -1,4 +1,5 @@
 import BrokerAPI
+import Callers
 import Logging
 
 extension ConnectionHandler {

@@ -1,5 +1,6 @@
 import BrokerAPI
 import CLinux
+import Callers
 import Glibc
 import Logging
 import NIOCore

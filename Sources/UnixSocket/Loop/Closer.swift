@@ -1,4 +1,5 @@
 import Glibc
+import Platform
 import Synchronization
 
 /// Closes sockets whose close(2) may wait, on threads of its own: those of Dispatch run Swift's tasks.

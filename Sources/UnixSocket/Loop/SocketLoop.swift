@@ -3,6 +3,7 @@ import CLinux
 import Glibc
 import Logging
 import NIOCore
+import Platform
 
 /// The thread that serves the socket: accepts, reads, answers what is cached and writes. It alone touches what is here;
 /// other threads post to the inbox.

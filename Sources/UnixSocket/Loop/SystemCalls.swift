@@ -1,5 +1,6 @@
 import BrokerAPI
 import CLinux
+import Callers
 import Glibc
 
 /// What the socket's server asks the kernel. Tests answer instead.

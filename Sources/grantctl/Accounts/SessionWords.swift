@@ -1,5 +1,4 @@
 import BrokerAPI
-import Foundation
 
 extension SessionView {
   /// When it was last used, in Unix seconds; nil where the provider does not say so that it can be read.
@@ -9,12 +8,7 @@ extension SessionView {
       // Nobody's session was last used after the year 5138: those are milliseconds.
       return number < 100_000_000_000 ? number : number / 1000
     }
-    let formatter = ISO8601DateFormatter()
-    for options: ISO8601DateFormatter.Options in [[], .withFractionalSeconds] {
-      formatter.formatOptions = .withInternetDateTime.union(options)
-      if let date = formatter.date(from: last) { return Int64(date.timeIntervalSince1970) }
-    }
-    return nil
+    return TimeText.internetDate(last)
   }
 
   fileprivate var state: Cell {

@@ -1,5 +1,5 @@
+import AsyncClient
 import BrokerAPI
-import UnixSocket
 
 extension Shell {
   /// What a list has where the person does not say.

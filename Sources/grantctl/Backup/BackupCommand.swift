@@ -1,8 +1,8 @@
 import ArgumentParser
+import AsyncClient
 import BlockingClient
 import BrokerAPI
-import Foundation
-import UnixSocket
+import CredentialHelpers
 
 /// The two sides of a transfer in parts.
 enum BackupTransfer {
@@ -36,12 +36,6 @@ enum BackupTransfer {
       }
     }
   }
-}
-
-/// RFC 4648 §4.
-enum Base64 {
-  static func encoded(_ bytes: ArraySlice<UInt8>) -> String { Data(bytes).base64EncodedString() }
-  static func decoded(_ text: String) -> [UInt8]? { Data(base64Encoded: text).map { Array($0) } }
 }
 
 struct BackupCommand: BrokerCommand {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import BrokerAPI
+import CredentialHelpers
 
 /// What a backup opens with: never in the arguments or the environment, which others can read.
 struct BackupSecretOptions: ParsableArguments {

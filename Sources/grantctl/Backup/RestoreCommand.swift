@@ -1,6 +1,7 @@
 import ArgumentParser
+import AsyncClient
 import BrokerAPI
-import UnixSocket
+import CredentialHelpers
 
 struct RestoreCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

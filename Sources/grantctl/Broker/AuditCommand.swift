@@ -1,6 +1,5 @@
 import ArgumentParser
 import BrokerAPI
-import Foundation
 
 struct AuditCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
@@ -81,7 +80,7 @@ struct AuditCommand: BrokerCommand {
 
 extension [AuditList.Line] {
   /// By when it was done last: the numbers of the records go by when it was done first.
-  func table(now: Int64, in zone: TimeZone) -> Table {
+  func table(now: Int64, in zone: LocalTime) -> Table {
     Table(
       titles: ["LAST", "UID", "CALLER", "METHOD", "ACCOUNT", "RESULT"], shrinkable: [2, 4, 5],
       rows: sorted { ($0.last, $0.id) > ($1.last, $1.id) }.map { line in
@@ -104,7 +103,7 @@ extension AuditList.Line {
   }
 
   /// What is longer than a column.
-  fileprivate func note(now: Int64, in zone: TimeZone) -> String? {
+  fileprivate func note(now: Int64, in zone: LocalTime) -> String? {
     var parts: [String] = []
     if count > 1 { parts.append("\(count) times since \(TimeText.short(first, now: now, in: zone))") }
     if let rule { parts.append("rule \(rule)") }

@@ -1,7 +1,7 @@
 import ArgumentParser
+import AsyncClient
 import BlockingClient
 import BrokerAPI
-import UnixSocket
 
 struct EventsCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -1,6 +1,6 @@
 import ArgumentParser
 import BrokerAPI
-import UnixSocket
+import Callers
 
 struct ExplainCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

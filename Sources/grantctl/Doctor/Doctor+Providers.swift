@@ -1,5 +1,5 @@
+import AsyncClient
 import BrokerAPI
-import UnixSocket
 
 extension Doctor {
   mutating func examineProviders(only name: String?, on client: SocketClient) async throws(Failure) {

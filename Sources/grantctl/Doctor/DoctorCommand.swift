@@ -1,7 +1,7 @@
 import ArgumentParser
+import AsyncClient
 import BrokerAPI
 import BrokerSocket
-import UnixSocket
 
 struct DoctorCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -1,12 +1,12 @@
-import Foundation
+import CLinux
 @preconcurrency import Glibc
-import Synchronization
+import Platform
 
 extension Machine {
   /// This one.
   static let own = Machine(
     look: look,
-    names: { try? FileManager.default.contentsOfDirectory(atPath: $0) },
+    names: ProcessFiles.names,
     freeBytes: { path in
       var disk = statvfs()
       guard statvfs(path, &disk) == 0 else { return nil }
@@ -33,62 +33,61 @@ extension Machine {
 
 /// A program that is asked something and may not keep us.
 private enum Child {
-  /// Bytes of each stream; what is beyond is not read.
+  /// Bytes of each stream; what is beyond is read and thrown away.
   private static let longestOutput = 64 * 1024
-  private static let pause = Duration.milliseconds(10)
+  /// How late its end is seen where the kernel has no pidfd.
+  private static let blindStep = Duration.milliseconds(10)
 
   static func run(_ command: [String], _ limit: Duration, input: [UInt8]? = nil) async -> Machine.Ended? {
-    guard let program = command.first else { return nil }
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: program)
-    process.arguments = Array(command.dropFirst())
-    // The words of its answers are read.
-    process.environment = ProcessInfo.processInfo.environment.merging(["LC_ALL": "C"]) { $1 }
-    let given = input.map { _ in Pipe() }
-    process.standardInput = given ?? FileHandle.nullDevice
-    let (out, err) = (Pipe(), Pipe())
-    process.standardOutput = out
-    process.standardError = err
-    guard (try? process.run()) != nil else { return nil }
-    if let input, let given {
-      // What it does not read is no failure: its status says what it is.
-      try? given.fileHandleForWriting.write(contentsOf: input)
-      try? given.fileHandleForWriting.close()
+    await withCheckedContinuation { waiter in
+      let code = OwnThread.start("child") { waiter.resume(returning: outcome(command, limit, input)) }
+      if code != 0 { waiter.resume(returning: nil) }
     }
-    let (text, errors) = (Stream(out.fileHandleForReading), Stream(err.fileHandleForReading))
-    let end = ContinuousClock.now + limit
-    while process.isRunning || !(text.isWhole && errors.isWhole) {
-      guard ContinuousClock.now < end else {
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-        return nil
-      }
-      try? await Task.sleep(for: pause)
-    }
-    return Machine.Ended(status: process.terminationStatus, out: text.text, err: errors.text)
   }
 
-  /// Read on a thread of its own: a full pipe would keep the program from its end.
-  private final class Stream: Sendable {
-    private let state = Mutex<(bytes: Data, isWhole: Bool)>((Data(), false))
-
-    var isWhole: Bool { state.withLock { $0.isWhole } }
-    var text: String { state.withLock { String(decoding: $0.bytes, as: UTF8.self) } }
-
-    init(_ handle: FileHandle) {
-      let descriptor = dup(handle.fileDescriptor)
-      Thread.detachNewThread { [self] in
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while true {
-          let count = read(descriptor, &buffer, buffer.count)
-          if count < 0, errno == EINTR { continue }
-          guard count > 0 else { break }
-          state.withLock { state in
-            if state.bytes.count < longestOutput { state.bytes += buffer[..<count] }
-          }
-        }
-        close(descriptor)
-        state.withLock { $0.isWhole = true }
+  private static func outcome(_ command: [String], _ limit: Duration, _ input: [UInt8]?) -> Machine.Ended? {
+    var given = ChildPipe()
+    var out = ChildPipe(keeping: longestOutput)
+    var err = ChildPipe(keeping: longestOutput)
+    guard given.open(keeping: .writing), out.open(keeping: .reading), err.open(keeping: .reading) else { return nil }
+    // The words of its answers are read.
+    let environment = Environment.own.merging(["LC_ALL": "C"]) { $1 }
+    let program = ChildProgram(
+      command, environment: Environment.list(environment),
+      descriptors: [input.map { _ in given.reading }, out.writing, err.writing])
+    var pid = pid_t()
+    guard program.start(&pid) == 0 else { return nil }
+    out.closeWriting()
+    err.closeWriting()
+    // What it does not read is no failure: its status says what it is.
+    given.write(input ?? [])
+    let end = ContinuousClock.now + limit
+    let pidfd = clinux_pidfd_open(pid)
+    defer { if pidfd >= 0 { close(pidfd) } }
+    var hasEnded = false
+    while !hasEnded || !out.isAtEnd || !err.isAtEnd {
+      let left = end - ContinuousClock.now
+      guard left > .zero else {
+        if !hasEnded { kill(-pid, SIGKILL) }
+        _ = ChildProgram.reap(pid)
+        return nil
       }
+      var entries = [
+        pollfd(fd: hasEnded ? -1 : pidfd, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: out.reading, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: err.reading, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: hasEnded ? -1 : given.writing, events: Int16(POLLOUT), revents: 0),
+      ]
+      _ = poll(&entries, 4, Int32((pidfd < 0 ? min(left, blindStep) : left) / .milliseconds(1)) + 1)
+      if entries[1].revents != 0 { out.read() }
+      if entries[2].revents != 0 { err.read() }
+      if entries[3].revents != 0 { given.write() }
+      hasEnded = clinux_has_ended(pid) != 0
     }
+    let status = ChildProgram.reap(pid) ?? 0
+    // As waitpid(2) has it: the signal in the lower 7 bits, else the exit status in the next 8.
+    return Machine.Ended(
+      status: status & 0x7f == 0 ? (status >> 8) & 0xff : status & 0x7f,
+      out: String(decoding: out.kept, as: UTF8.self), err: String(decoding: err.kept, as: UTF8.self))
   }
 }

@@ -1,4 +1,3 @@
-import Foundation
 @preconcurrency import Glibc
 
 /// The files of this machine.
@@ -43,20 +42,17 @@ enum ProcessFiles {
 
   /// At once or not at all: a file of before stays whole where the new one cannot be written.
   static func replace(_ path: String, with text: String) -> String? {
-    let (folder, _) = split(path)
-    do {
-      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-      try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
-    } catch {
-      return reason(error)
-    }
-    return chmod(path, 0o644) == 0 ? nil : Reason.ofKernel.words
+    makeFolder(split(path).folder)?.words ?? save(path, bytes: Array(text.utf8), replacing: true, mode: 0o644)
   }
 
   /// For its owner alone. By another name until it is whole: nobody finds half of it, and what is there stays until then.
   static func save(_ path: String, bytes: [UInt8], replacing: Bool) -> String? {
+    save(path, bytes: bytes, replacing: replacing, mode: 0o600)
+  }
+
+  private static func save(_ path: String, bytes: [UInt8], replacing: Bool, mode: mode_t) -> String? {
     let (folder, name) = split(path)
-    let temporary = "\(folder)/.\(name).\(UUID().uuidString)"
+    let temporary = "\(folder)/.\(name).\(String(UInt64.random(in: 0 ... .max), radix: 16))"
     let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return Reason.ofKernel.words }
     defer { unlink(temporary) }
@@ -67,7 +63,8 @@ enum ProcessFiles {
       guard count > 0 else { break }
       rest = rest.dropFirst(count)
     }
-    let reason = rest.isEmpty && fsync(descriptor) == 0 ? nil : Reason.ofKernel.words
+    let isWhole = rest.isEmpty && fchmod(descriptor, mode) == 0 && fsync(descriptor) == 0
+    let reason = isWhole ? nil : Reason.ofKernel.words
     close(descriptor)
     if let reason { return reason }
     if let reason = put(temporary, at: path, replacing: replacing) { return reason }
@@ -85,18 +82,25 @@ enum ProcessFiles {
     let place = realpath(path, nil)
     defer { free(place) }
     let target = place.map { String(cString: $0) } ?? path
-    do {
-      try FileManager.default.createDirectory(atPath: split(target).folder, withIntermediateDirectories: true)
-    } catch {
-      return reason(error)
-    }
+    if let reason = makeFolder(split(target).folder) { return reason.words }
     var status = stat()
     let mode = stat(original, &status) == 0 ? status.st_mode & 0o777 : 0o600
-    if let reason = save(target, bytes: bytes, replacing: true) { return reason }
-    return chmod(target, mode) == 0 ? nil : Reason.ofKernel.words
+    return save(target, bytes: bytes, replacing: true, mode: mode)
   }
 
-  /// Not by Foundation, whose `deletingLastPathComponent` ends the process where a path has one character.
+  /// With the folders above it.
+  private static func makeFolder(_ path: String) -> Reason? {
+    if mkdir(path, 0o777) == 0 { return nil }
+    let above = split(path).folder
+    if errno == ENOENT, above != path {
+      if let reason = makeFolder(above) { return reason }
+      if mkdir(path, 0o777) == 0 { return nil }
+    }
+    let reason = Reason.ofKernel
+    var status = stat()
+    return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR ? nil : reason
+  }
+
   static func split(_ path: String) -> (folder: String, name: String) {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return (".", path) }
     let name = String(path[path.utf8.index(after: slash)...])
@@ -119,13 +123,17 @@ enum ProcessFiles {
     rmdir(path) == 0 ? nil : Reason.ofKernel.words
   }
 
-  /// In the kernel's words, where it said no.
-  private static func reason(_ error: any Error) -> String {
-    let error = error as NSError
-    let cause = error.userInfo[NSUnderlyingErrorKey] as? NSError ?? error
-    guard cause.domain == NSPOSIXErrorDomain, let number = Int32(exactly: cause.code) else {
-      return "it cannot be written"
+  /// What is in a folder, in any order; nil: it cannot be read.
+  static func names(_ path: String) -> [String]? {
+    guard let folder = opendir(path) else { return nil }
+    defer { closedir(folder) }
+    var names: [String] = []
+    while let entry = readdir(folder) {
+      let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      if name != ".", name != ".." { names.append(name) }
     }
-    return String(cString: strerror(number))
+    return names
   }
 }

@@ -1,6 +1,6 @@
+import AsyncClient
 import BrokerAPI
 import CredentialHelpers
-import UnixSocket
 
 /// One run of a helper: the input, the account that is meant, its token, the answer.
 struct HelperRun {

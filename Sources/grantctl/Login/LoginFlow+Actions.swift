@@ -1,6 +1,6 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
-import UnixSocket
 
 /// What comes next in a login.
 enum LoginStep: Sendable {

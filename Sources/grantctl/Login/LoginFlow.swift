@@ -1,5 +1,5 @@
+import AsyncClient
 import BrokerAPI
-import UnixSocket
 
 /// One login, from its start to its end, as a person sees it.
 struct LoginFlow: Sendable {

@@ -1,5 +1,4 @@
 import BrokerAPI
-import Foundation
 
 /// What a person is asked, line by line, so that a login can go on.
 enum LoginQuestion: Sendable {
@@ -79,5 +78,5 @@ struct RegistrationForm: Sendable {
     return .again(nil)
   }
 
-  private static func trimmed(_ text: String) -> String { text.trimmingCharacters(in: .whitespaces) }
+  private static func trimmed(_ text: String) -> String { text.trimmed }
 }

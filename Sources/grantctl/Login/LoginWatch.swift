@@ -1,6 +1,6 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
-import UnixSocket
 
 /// Waits for the end of a login, and for the person meanwhile.
 struct LoginWatch: Sendable {

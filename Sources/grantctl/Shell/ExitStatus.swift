@@ -1,6 +1,5 @@
 import BlockingClient
 import BrokerAPI
-import UnixSocket
 
 /// How grantctl ends. `--help` and docs/grantctl.md have the same table; a test compares.
 enum ExitStatus: Int32, CaseIterable, Sendable {

@@ -1,6 +1,6 @@
 import BlockingClient
 import BrokerAPI
-import UnixSocket
+import Platform
 
 /// Why a command did not do what it was asked, and what a person does next.
 struct Failure: Error, Equatable {

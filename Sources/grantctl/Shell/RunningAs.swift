@@ -1,6 +1,6 @@
 import ArgumentParser
 import Glibc
-import UnixSocket
+import Platform
 
 /// As whom a program runs, by this machine's word.
 struct RunningAs: Equatable {

@@ -1,7 +1,7 @@
 import BlockingClient
 import BrokerAPI
 import BrokerSocket
-import Foundation
+import Platform
 
 /// What the front of grantctl began (docs/decisions/0050-front-of-grantctl.md).
 extension Shell {
@@ -21,10 +21,11 @@ extension Shell {
     // The caller waits until that thread has done with it.
     nonisolated(unsafe) let connection = connection
     return await withCheckedContinuation { waiter in
-      Thread.detachNewThread {
+      let code = OwnThread.start("answer") {
         waiter.resume(
           returning: Result { () throws(SocketClientError) in try connection.reply(to: id, within: limit) })
       }
+      if code != 0 { waiter.resume(returning: .failure(.disconnected)) }
     }
   }
 }

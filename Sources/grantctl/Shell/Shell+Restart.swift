@@ -1,6 +1,6 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
-import UnixSocket
 
 /// A broker that is restarted meanwhile: asked once more, where asking twice does no harm.
 extension Shell {

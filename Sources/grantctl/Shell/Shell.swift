@@ -1,7 +1,7 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
 import BrokerSocket
-import UnixSocket
 
 /// What a command works with: the terminal, and what every command was told.
 struct Shell: Sendable {

@@ -1,6 +1,6 @@
 import CLinux
-import Foundation
 @preconcurrency import Glibc
+import Platform
 
 /// Another program in the place of this one, and the process that keeps its token's file.
 enum ProcessExec {
@@ -71,13 +71,9 @@ enum ProcessExec {
     guard own >= 0 else { return false }
     defer { close(own) }
     guard let first = spawn(command, watching: own, orphan: true) else { return false }
-    var status: Int32 = 0
-    while waitpid(first, &status, 0) < 0, errno == EINTR {}
-    return status == 0
+    return ChildProgram.reap(first) == 0
   }
 
-  /// POSIX_SPAWN_SETSID, which glibc has for GNU sources alone.
-  private static let newSession: Int32 = 0x80
   private static let orphanVariable = "GRANTD_KEEPER_ORPHAN"
 
   /// In the first process: starts the second and ends.
@@ -89,34 +85,19 @@ enum ProcessExec {
   }
 
   private static func spawn(_ command: [String], watching descriptor: Int32, orphan: Bool) -> pid_t? {
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    for standard: Int32 in [0, 1, 2] {
-      posix_spawn_file_actions_addopen(&actions, standard, "/dev/null", O_RDWR, 0)
-    }
-    posix_spawn_file_actions_adddup2(&actions, descriptor, watched)
-    var attributes = posix_spawnattr_t()
-    posix_spawnattr_init(&attributes)
-    defer { posix_spawnattr_destroy(&attributes) }
-    var none = sigset_t()
-    sigemptyset(&none)
-    posix_spawnattr_setsigmask(&attributes, &none)
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | newSession))
-    var environment = ProcessInfo.processInfo.environment
+    var environment = Environment.own
     environment[orphanVariable] = orphan ? "1" : nil
-    let arguments = command.map { strdup($0) } + [nil]
-    let variables = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
-    defer { (arguments + variables).forEach { free($0) } }
+    let program = ChildProgram(
+      command, environment: Environment.list(environment), descriptors: [nil, nil, nil, descriptor], group: .ownSession)
     var pid = pid_t()
-    return posix_spawn(&pid, command[0], &actions, &attributes, arguments, variables) == 0 ? pid : nil
+    return program.start(&pid) == 0 ? pid : nil
   }
 
   /// Whether this is a process that ``startKeeper(_:)`` started.
   static func isKeeper() -> Bool {
     // What the kernel says of a pidfd (pidfd_open(2)).
-    let about = try? String(contentsOfFile: "/proc/self/fdinfo/\(watched)", encoding: .utf8)
-    return about?.split(separator: "\n").contains { $0.hasPrefix("Pid:") } ?? false
+    guard case .text(let about, _) = ProcessFiles.text("/proc/self/fdinfo/\(watched)") else { return false }
+    return about.split(separator: "\n").contains { $0.hasPrefix("Pid:") }
   }
 
   /// Whether the program ends within so many seconds.

@@ -1,5 +1,4 @@
 import BrokerSocket
-import Foundation
 import Glibc
 import Synchronization
 
@@ -9,10 +8,10 @@ enum ProcessFront {
 
   /// Before there are threads.
   static func begin() {
+    // A reader that went away is an error of write(2).
+    signal(SIGPIPE, SIG_IGN)
     guard let taken = LeftConnection.take() else { return }
     left.withLock { $0 = taken }
-    // As NIO does, which this connection does without: a reader that went away is an error of write(2).
-    signal(SIGPIPE, SIG_IGN)
   }
 
   @Sendable static func connection() -> Int32? {
@@ -24,8 +23,10 @@ enum ProcessFront {
 
   /// The path that people and desktops call it by: the front's, where this program is installed behind one.
   static var path: String? {
-    let own = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-    return own.map { path(of: $0) { access($0, X_OK) == 0 } }
+    var place = [UInt8](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink("/proc/self/exe", &place, place.count)
+    guard count > 0 else { return nil }
+    return String(validating: place[..<count], as: UTF8.self).map { path(of: $0) { access($0, X_OK) == 0 } }
   }
 
   static func path(of own: String, isProgram: (String) -> Bool) -> String {

@@ -1,11 +1,13 @@
-import Foundation
+import CLinux
+import Dispatch
 @preconcurrency import Glibc
+import Platform
 import Synchronization
 
 extension Terminal {
   /// This process's own.
   static func ofProcess() -> Terminal {
-    let environment = ProcessInfo.processInfo.environment
+    let environment = Environment.own
     return Terminal(
       write: { stream, text in ProcessStreams.write(Array(text.utf8), to: stream) },
       writeBytes: { ProcessStreams.write($0, to: .out) }, isOutTTY: isatty(1) == 1,
@@ -20,7 +22,7 @@ extension Terminal {
         launch: launch, become: ProcessExec.become, startKeeper: ProcessExec.startKeeper,
         isKeeper: ProcessExec.isKeeper, watch: ProcessExec.programEnds,
         find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }),
-      environment: environment, uid: getuid(), now: { Int64(Date().timeIntervalSince1970) },
+      environment: environment, uid: getuid(), now: { Int64(time(nil)) },
       lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,
       hideEcho: { ProcessStreams.hideEcho(0) }, ownPath: ProcessFront.path ?? "grantctl",
       leftConnection: ProcessFront.connection, interrupts: ProcessSignals.interrupts, machine: .own)
@@ -31,17 +33,14 @@ extension Terminal {
   private static let pause = Duration.milliseconds(20)
 
   private static func launch(_ command: [String]) async -> Bool {
-    guard let program = command.first else { return false }
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: program)
-    process.arguments = Array(command.dropFirst())
-    process.standardInput = FileHandle.nullDevice
-    process.standardOutput = FileHandle.nullDevice
-    process.standardError = FileHandle.nullDevice
-    guard (try? process.run()) != nil else { return false }
+    var pid = pid_t()
+    guard ChildProgram(command, environment: Environment.list(Environment.own)).start(&pid) == 0 else { return false }
     let end = ContinuousClock.now + settling
-    while process.isRunning, ContinuousClock.now < end { try? await Task.sleep(for: pause) }
-    return process.isRunning || process.terminationStatus == 0
+    while clinux_has_ended(pid) == 0 {
+      guard ContinuousClock.now < end else { return true }
+      try? await Task.sleep(for: pause)
+    }
+    return (ChildProgram.reap(pid) ?? 0) == 0
   }
 
   private static func find(_ program: String, path: String) -> String? {
@@ -100,7 +99,7 @@ enum ProcessStreams {
   /// of stdio would be held when the process exits.
   static func lines() -> AsyncStream<String> {
     let (stream, feed) = AsyncStream.makeStream(of: String.self)
-    Thread.detachNewThread {
+    let code = OwnThread.start("input") {
       var line: [UInt8] = []
       var buffer = [UInt8](repeating: 0, count: 4096)
       while true {
@@ -118,13 +117,15 @@ enum ProcessStreams {
       if !line.isEmpty { feed.yield(String(decoding: line, as: UTF8.self)) }
       feed.finish()
     }
+    if code != 0 { feed.finish() }
     return stream
   }
 
   /// On a thread of its own too.
   static func input(limit: Int) async -> [UInt8]? {
     await withCheckedContinuation { waiter in
-      Thread.detachNewThread { waiter.resume(returning: read(0, limit: limit)) }
+      let code = OwnThread.start("input") { waiter.resume(returning: read(0, limit: limit)) }
+      if code != 0 { waiter.resume(returning: nil) }
     }
   }
 

@@ -1,5 +1,4 @@
 import BrokerSocket
-import Foundation
 
 /// What a command has around it: streams, environment, clock, person. Tests bring their own.
 struct Terminal: Sendable {
@@ -34,7 +33,7 @@ struct Terminal: Sendable {
   var programs: TerminalPrograms
   var environment: [String: String] = [:]
   var uid: UInt32 = 0
-  var timeZone = TimeZone.current
+  var timeZone = LocalTime.ofProcess
   /// Unix seconds.
   var now: @Sendable () -> Int64
   /// The lines of standard input.

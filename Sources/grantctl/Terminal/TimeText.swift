@@ -1,4 +1,3 @@
-import Foundation
 import Glibc
 
 /// Times and durations for people. All are Unix seconds.
@@ -31,17 +30,15 @@ enum TimeText {
   }
 
   /// `2026-01-01 13:45:00` at that place.
-  static func date(_ at: Int64, in zone: TimeZone) -> String {
-    var local = time_t(at) + zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(at)))
-    var parts = tm()
-    gmtime_r(&local, &parts)
+  static func date(_ at: Int64, in zone: LocalTime) -> String {
+    let parts = zone.parts(of: at)
     func two(_ number: Int32) -> String { number < 10 ? "0\(number)" : "\(number)" }
     let day = "\(parts.tm_year + 1900)-\(two(parts.tm_mon + 1))-\(two(parts.tm_mday))"
     return day + " " + [parts.tm_hour, parts.tm_min, parts.tm_sec].map(two).joined(separator: ":")
   }
 
   /// As short as it is clear: `13:45:10` of today, `01-31 13:45` of this year, `2025-01-31`.
-  static func short(_ at: Int64, now: Int64, in zone: TimeZone) -> String {
+  static func short(_ at: Int64, now: Int64, in zone: LocalTime) -> String {
     let (moment, today) = (date(at, in: zone), date(now, in: zone))
     if moment.prefix(10) == today.prefix(10) { return String(moment.suffix(8)) }
     return moment.prefix(4) == today.prefix(4) ? String(moment.dropFirst(5).dropLast(3)) : String(moment.prefix(10))
@@ -49,7 +46,7 @@ enum TimeText {
 
   /// What a person means: `90s`, `30m`, `2h`, `7d` ago; `2026-01-31`, with ` 13:45` or ` 13:45:10`, at that place. Nil: it
   /// is none of these.
-  static func moment(_ text: String, now: Int64, in zone: TimeZone) -> Int64? {
+  static func moment(_ text: String, now: Int64, in zone: LocalTime) -> Int64? {
     let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400]
     if let unit = text.last.flatMap({ units[$0] }) {
       guard let count = Int64(text.dropLast()), (0...1_000_000_000).contains(count) else { return nil }
@@ -65,16 +62,47 @@ enum TimeText {
     parts.tm_hour = time.first ?? 0
     parts.tm_min = time.count > 1 ? time[1] : 0
     parts.tm_sec = time.count > 2 ? time[2] : 0
-    let wall = timegm(&parts)
+    let moment = zone.moment(&parts)
     // The 31st of a month that has none has become another day.
     guard parts.tm_mday == day[2] else { return nil }
-    return max(0, Int64(wall - zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(wall)))))
+    return max(0, moment)
+  }
+
+  /// The Unix seconds of `2026-01-31T13:45:10Z`, also with a fraction or an offset (RFC 3339 §5.6).
+  static func internetDate(_ text: String) -> Int64? {
+    guard let between = text.firstIndex(of: "T"),
+      let zone = text[between...].firstIndex(where: { "Z+-".contains($0) }),
+      let day = numbers(text[..<between], "-", [0...9999, 1...12, 1...31]),
+      let ahead = offset(text[zone...])
+    else { return nil }
+    let clock = text[text.index(after: between)..<zone].split(separator: ".", omittingEmptySubsequences: false)
+    guard clock.count <= 2, clock.count < 2 || isNumber(clock[1]),
+      let time = clock.first.flatMap({ numbers($0, ":", [0...23, 0...59, 0...60]) }), time.count == 3
+    else { return nil }
+    var parts = tm()
+    (parts.tm_year, parts.tm_mon, parts.tm_mday) = (day[0] - 1900, day[1] - 1, day[2])
+    (parts.tm_hour, parts.tm_min, parts.tm_sec) = (time[0], time[1], time[2])
+    let moment = LocalTime.ahead(ahead).moment(&parts)
+    return parts.tm_mday == day[2] || time[2] == 60 ? moment : nil
+  }
+
+  /// The seconds of `Z`, `+02:00` or `-05:30`.
+  private static func offset(_ text: Substring) -> Int? {
+    if text == "Z" { return 0 }
+    guard let sign = ["+": 1, "-": -1][text.prefix(1)],
+      let parts = numbers(text.dropFirst(), ":", [0...23, 0...59]), parts.count == 2
+    else { return nil }
+    return sign * (Int(parts[0]) * 3600 + Int(parts[1]) * 60)
+  }
+
+  private static func isNumber(_ text: Substring) -> Bool {
+    !text.isEmpty && text.allSatisfy { $0.isASCII && $0.isNumber }
   }
 
   /// A time of day may lack its seconds; a date lacks nothing.
   private static func numbers(_ text: Substring, _ separator: Character, _ ranges: [ClosedRange<Int32>]) -> [Int32]? {
     let parts = text.split(separator: separator, omittingEmptySubsequences: false)
-    let numbers = parts.compactMap { part in part.allSatisfy { $0.isASCII && $0.isNumber } ? Int32(part) : nil }
+    let numbers = parts.compactMap { part in isNumber(part) ? Int32(part) : nil }
     guard numbers.count == parts.count, parts.count == 3 || (separator == ":" && parts.count == 2),
       zip(numbers, ranges).allSatisfy({ $1.contains($0) })
     else { return nil }

@@ -1,6 +1,7 @@
 import ArgumentParser
+import AsyncClient
 import BrokerAPI
-import UnixSocket
+import Platform
 
 struct ApproveCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

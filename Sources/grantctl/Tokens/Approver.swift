@@ -1,6 +1,6 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
-import UnixSocket
 
 /// Asks a person about each release that waits, one after another.
 struct Approver: Sendable {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import BrokerAPI
-import Foundation
+import CredentialHelpers
 
 struct RequestCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
@@ -53,7 +53,7 @@ struct RequestCommand: BrokerCommand {
       guard let colon = text.firstIndex(of: ":"), colon > text.startIndex else {
         throw ValidationError("--header is 'Name: value', not “\(text)”.")
       }
-      let value = text[text.index(after: colon)...].trimmingCharacters(in: .whitespaces)
+      let value = text[text.index(after: colon)...].trimmed
       // Several of one name are one list (RFC 9110 §5.3).
       let name = String(text[..<colon])
       let before = headers.keys.first { $0.lowercased() == name.lowercased() }
@@ -69,7 +69,7 @@ struct RequestCommand: BrokerCommand {
       if let text = String(validating: body, as: UTF8.self) {
         params.body = text
       } else {
-        params.body_base64 = Data(body).base64EncodedString()
+        params.body_base64 = Base64.encoded(body)
       }
     }
     let answer = try await shell.ask(RequestSend.self, params)
@@ -106,11 +106,11 @@ struct RequestCommand: BrokerCommand {
       terminal.say("")
     }
     guard let text = result.body else {
-      guard let bytes = result.body_base64.flatMap({ Data(base64Encoded: $0) }) else { return }
+      guard let bytes = result.body_base64.flatMap(Base64.decoded) else { return }
       guard !terminal.isOutTTY else {
         return terminal.note("The body is \(bytes.count) bytes of no text: send them to a file or a program.")
       }
-      return terminal.writeBytes(Array(bytes))
+      return terminal.writeBytes(bytes)
     }
     guard terminal.isOutTTY else { return terminal.writeBytes(Array(text.utf8)) }
     // To Swift the two bytes at the end of a line of HTTP are one character.

@@ -1,7 +1,6 @@
 import ArgumentParser
 import BrokerAPI
 import CredentialHelpers
-import Foundation
 
 struct SASLCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
@@ -64,7 +63,7 @@ struct SASLCommand: BrokerCommand {
     } catch {
       throw Failure(.failure, error.description)
     }
-    let encoded = Data(response).base64EncodedString()
+    let encoded = Base64.encoded(response)
     if shell.isJSON {
       return shell.say(["mechanism": .string(mechanism.rawValue), "user": .string(user), "response": .string(encoded)])
     }

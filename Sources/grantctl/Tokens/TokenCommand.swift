@@ -1,6 +1,6 @@
 import ArgumentParser
+import AsyncClient
 import BrokerAPI
-import UnixSocket
 
 struct TokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

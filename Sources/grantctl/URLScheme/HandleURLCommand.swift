@@ -1,6 +1,6 @@
 import ArgumentParser
+import AsyncClient
 import BrokerAPI
-import UnixSocket
 
 struct HandleURLCommand: BrokerCommand {
   static let configuration = CommandConfiguration(

@@ -19,7 +19,7 @@ import Testing
   }
 
   private func text(_ lines: [AuditList.Line], now: Int64 = Recorder.now + 3600) -> String {
-    lines.table(now: now, in: .gmt).lines(width: 80, colour: false).joined(separator: "\n")
+    lines.table(now: now, in: .utc).lines(width: 80, colour: false).joined(separator: "\n")
   }
 
   @Test("what was done last comes first, with who it was, and the rest below it")

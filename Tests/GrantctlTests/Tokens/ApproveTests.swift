@@ -1,9 +1,9 @@
 import ArgumentParser
 import BrokerAPI
+import Platform
 import Synchronization
 import TestSupport
 import Testing
-import UnixSocket
 
 @testable import grantctl
 

@@ -1,10 +1,10 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("The audit trail of the real daemon", .atMost)
 struct AuditTests {

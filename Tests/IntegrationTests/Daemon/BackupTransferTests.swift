@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 /// Two machines: each daemon has a state folder and a key of its own, at the same provider.
 @Suite("A backup from one machine to another", .atMost) struct BackupTransferTests {

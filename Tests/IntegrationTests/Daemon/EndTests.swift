@@ -1,10 +1,10 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import Glibc
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("The end of the daemon")
 struct EndTests {

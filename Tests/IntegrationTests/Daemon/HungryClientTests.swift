@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("Clients that take more than their share")
 struct HungryClientTests {

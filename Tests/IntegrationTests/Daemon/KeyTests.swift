@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import Foundation
 import Synchronization
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("The store's key", .atMost) struct KeyTests {
   private func fill(_ rig: Rig) async throws {

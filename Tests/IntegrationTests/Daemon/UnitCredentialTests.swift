@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import Foundation
 import Glibc
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("the socket for LoadCredential= at the real daemon", .atMost)
 struct UnitCredentialTests {

@@ -1,10 +1,10 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
 import Foundation
 import Glibc
 import TestSupport
 import Testing
-import UnixSocket
 
 /// Answers that come after a refresh's time, from a provider whose refresh tokens are good once. Each takes half a minute
 /// and more, since a request has that much time.

@@ -1,9 +1,9 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 /// A network whose name server takes every question and answers none (`Tests/Support/silent-names`).
 @Suite("A name server that never answers", .atMost)

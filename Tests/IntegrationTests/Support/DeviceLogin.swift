@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 /// A login on another device (RFC 8628), as tests begin it and see it end.
 enum DeviceLogin {

@@ -1,3 +1,4 @@
+import AsyncClient
 import AsyncHTTPClient
 import BrokerAPI
 import Crypto
@@ -7,7 +8,6 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 import TestSupport
-import UnixSocket
 
 /// A client's key pair: the private half in a file for the broker, the public half for the provider.
 final class ClientKeyPair: Sendable {

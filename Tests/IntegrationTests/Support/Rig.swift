@@ -1,10 +1,10 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import Synchronization
 import TestSupport
-import UnixSocket
 
 /// How a rig is to be.
 struct Wish: Sendable {

@@ -1,3 +1,4 @@
+import AsyncClient
 import AsyncHTTPClient
 import BlockingClient
 import BrokerAPI
@@ -5,7 +6,6 @@ import DemoProvider
 import Foundation
 import NIOCore
 import NIOHTTP1
-import UnixSocket
 
 // The systems that speak OAuth in their own way, by their shipped templates, at the demo server.
 extension Rig {

@@ -1,10 +1,10 @@
+import AsyncClient
 import BlockingClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 /// Rules with `confirm`, of the real daemon: the caller and the one who allows it are programs of their own.
 @Suite("A person's word before a release")

@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("Nonces in proofs (RFC 9449 §8, §9)")
 struct DPoPNonceTests {

@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import Crypto
 import DemoProvider
 import Foundation
 import Testing
-import UnixSocket
 
 @Suite("Tokens that are bound to a key (RFC 9449)")
 struct DPoPTests {

@@ -1,8 +1,8 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import Testing
-import UnixSocket
 
 @Suite("Token exchange (RFC 8693)", .atMost)
 struct ExchangeTests {

@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("Many narrowed tokens of one account")
 struct NarrowedCrowdTests {

@@ -1,9 +1,9 @@
+import AsyncClient
 import BrokerAPI
 import DemoProvider
 import Foundation
 import TestSupport
 import Testing
-import UnixSocket
 
 @Suite("Tokens for fewer scopes or another resource, under one grant")
 struct NarrowedTokenTests {

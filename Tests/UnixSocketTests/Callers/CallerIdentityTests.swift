@@ -5,6 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 /// Who the other end is taken for while processes end, and their numbers become others'.

@@ -2,6 +2,7 @@ import BrokerAPI
 import Foundation
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 @Suite struct CallerOriginTests {

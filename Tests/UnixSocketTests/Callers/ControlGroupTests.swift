@@ -4,6 +4,7 @@ import Glibc
 import TestSupport
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 /// The units of callers by the number of their control group, where the kernel tells it.

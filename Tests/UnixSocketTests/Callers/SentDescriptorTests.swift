@@ -6,6 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 /// Clients that send descriptors along with their bytes (SCM_RIGHTS): closing one may take as long as its sender likes.

@@ -7,6 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import AsyncClient
 @testable import UnixSocket
 
 @Suite struct ClientTests {

@@ -6,6 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 @Suite struct LimitsTests {

@@ -5,6 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 /// Replies that clients do not read: how much of them waits.

@@ -6,6 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
+@testable import Callers
 @testable import UnixSocket
 
 /// Who gets a place, and who loses one, between several users.

@@ -4,6 +4,7 @@ import Glibc
 import Synchronization
 import TestSupport
 
+@testable import Callers
 @testable import UnixSocket
 
 /// Says whose connections they are, instead of the kernel.

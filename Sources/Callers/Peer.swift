@@ -1,17 +1,17 @@
-import BrokerAPI
-import CLinux
+package import BrokerAPI
+package import CLinux
 import Glibc
 
 /// The process at the other end, as the kernel recorded it at connect(2).
-struct Peer: ~Copyable {
-  enum Failure: Error, Equatable {
+package struct Peer: ~Copyable {
+  package enum Failure: Error, Equatable {
     /// The kernel does not say.
     case unidentified
     /// There is no descriptor or memory to ask with (errno): it may be known later.
     case exhausted(Int32)
 
     /// Nil where the answer is final.
-    static func exhausted(by code: Int32) -> Failure? {
+    package static func exhausted(by code: Int32) -> Failure? {
       switch code {
       case EMFILE, ENFILE, ENOMEM: .exhausted(code)
       default: nil
@@ -19,12 +19,12 @@ struct Peer: ~Copyable {
     }
   }
 
-  let caller: Caller
+  package let caller: Caller
   /// A descriptor of the process itself (SO_PEERPIDFD, Linux 6.5), so that a reused pid cannot be mistaken for it.
   /// Negative where the kernel has none.
   private let pidfd: Int32
 
-  static func credentials(of socket: Int32) -> clinux_peer? {
+  package static func credentials(of socket: Int32) -> clinux_peer? {
     var credentials = clinux_peer(pid: 0, uid: 0, gid: 0)
     return clinux_peer_credentials(socket, &credentials) == 0 ? credentials : nil
   }
@@ -33,7 +33,7 @@ struct Peer: ~Copyable {
   ///   - orOpened: whether its pid will do where the kernel hands out no descriptor of the process itself. It may be
   ///     another's by now if the process ended at once, so only where nobody gains by that.
   ///   - groups: where callers were found before, where there are many of them.
-  init(
+  package init(
     of socket: Int32, _ credentials: clinux_peer, orOpened: Bool = false, groups known: ControlGroups? = nil
   ) throws(Failure) {
     guard let groups = Self.groups(of: socket) else { throw .unidentified }
@@ -81,7 +81,7 @@ struct Peer: ~Copyable {
   }
 
   /// Whether the process still runs; nil where the kernel cannot tell.
-  var isAlive: Bool? { Self.isAlive(pidfd) }
+  package var isAlive: Bool? { Self.isAlive(pidfd) }
 
   private static func isAlive(_ pidfd: Int32) -> Bool? {
     guard pidfd >= 0 else { return nil }

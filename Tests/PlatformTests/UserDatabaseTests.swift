@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-@testable import UnixSocket
+@testable import Platform
 
 @Suite struct UserDatabaseTests {
   @Test("Users are found by name and by number, groups by name") func found() {

@@ -4,7 +4,7 @@ import Synchronization
 
 /// A cache of the units of control groups, by the kernel's id of the group (cgroups(7)). An id is never reused, and a
 /// group of the unified hierarchy is never renamed, so an entry stays true.
-final class ControlGroups: Sendable {
+package final class ControlGroups: Sendable {
   /// Entries; the cache is emptied when it is full.
   static let limit = 1024
   /// The same for parsed texts, of 4 KiB at most each: used where the id does not determine the unit.
@@ -22,6 +22,8 @@ final class ControlGroups: Sendable {
   private let known = Mutex<[UInt64: CGroup]>([:])
   private let texts = Mutex<[String: CGroup?]>([:])
   private let isUnsupported = Atomic(false)
+
+  package init() {}
 
   /// A kernel without PIDFD_GET_INFO is asked once.
   func info(of pidfd: Int32) -> PidfdInfo {

@@ -1,6 +1,5 @@
 import BlockingClient
 import BrokerAPI
-import NIOCore
 import Synchronization
 
 /// Who waits for which answer on a client's connection.
@@ -82,9 +81,6 @@ final class Answers: Sendable {
   }
 
   /// The connection is over; the first reason stays.
-  /// Why the server ended the connection, where it said so.
-  var refusal: SocketClientError? { state.withLock { $0.end } }
-
   func end(_ reason: SocketClientError) {
     let (ids, last) = state.withLock { state in
       state.end = state.end ?? reason
@@ -92,44 +88,5 @@ final class Answers: Sendable {
     }
     for id in ids { resolve(id, .failure(last)) }
     feed.finish()
-  }
-}
-
-final class ClientHandler: ChannelInboundHandler {
-  typealias InboundIn = ByteBuffer
-  typealias OutboundOut = ByteBuffer
-
-  private let answers: Answers
-  private var framer = LineFramer(limit: SocketClient.longestLine)
-
-  init(answers: Answers) {
-    self.answers = answers
-  }
-
-  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    var isBroken = false
-    unwrapInboundIn(data).withUnsafeReadableBytes { received in
-      framer.takeLines(of: received) { frame in
-        guard case .line(let line) = frame, let message = try? ServerMessage.parse(line) else {
-          isBroken = true
-          return .stop
-        }
-        answers.received(message)
-        return .next
-      }
-    }
-    if isBroken {
-      answers.end(.malformed("no JSON-RPC message on the line"))
-      context.close(promise: nil)
-    }
-  }
-
-  func channelInactive(context: ChannelHandlerContext) {
-    answers.end(.disconnected)
-  }
-
-  func errorCaught(context: ChannelHandlerContext, error: any Error) {
-    answers.end(.disconnected)
-    context.close(promise: nil)
   }
 }

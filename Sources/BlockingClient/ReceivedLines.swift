@@ -1,0 +1,33 @@
+/// What a server has sent, as lines.
+public struct ReceivedLines {
+  /// Bytes of one line.
+  public static let longestLine = 64 * 1024 * 1024
+
+  private var bytes: [UInt8] = []
+  /// Where the next line begins.
+  private var start = 0
+  /// There is no newline before it.
+  private var scanned = 0
+
+  public init() {}
+
+  /// Whether the line that has begun is longer than a line may be.
+  public var isTooLong: Bool { bytes.count - start > Self.longestLine }
+
+  public mutating func append(_ piece: [UInt8]) {
+    bytes.removeFirst(start)
+    scanned -= start
+    start = 0
+    bytes += piece
+  }
+
+  /// The next whole line, without its newline; nil: it has not come yet.
+  public mutating func next() -> ArraySlice<UInt8>? {
+    guard let end = bytes[scanned...].firstIndex(of: UInt8(ascii: "\n")) else {
+      scanned = bytes.count
+      return nil
+    }
+    defer { (start, scanned) = (end + 1, end + 1) }
+    return bytes[start..<end]
+  }
+}

@@ -1,0 +1,22 @@
+import CLinux
+
+/// The variables of this process.
+public enum Environment {
+  /// Only where no other thread changes one.
+  public static var own: [String: String] {
+    var variables: [String: String] = [:]
+    guard var entry = clinux_environment() else { return variables }
+    while let text = entry.pointee {
+      let parts = String(cString: text).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+      // The first of one name counts, as with getenv(3).
+      if parts.count == 2, variables[String(parts[0])] == nil { variables[String(parts[0])] = String(parts[1]) }
+      entry += 1
+    }
+    return variables
+  }
+
+  /// `NAME=value`, sorted.
+  public static func list(_ variables: [String: String]) -> [String] {
+    variables.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
+  }
+}
