@@ -96,7 +96,9 @@ let package = Package(
     room("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "OAuth", "Platform", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
-    room("MetricsEndpoint", ["Broker", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
+    room("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Loopback", ["Broker", "BrokerAPI", "Grants", "HTTPServer", "OAuth", nioCore, nioHTTP1]),
+    room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
     room("Sealing", ["OAuth", crypto, cryptoExtras]),
@@ -116,8 +118,9 @@ let package = Package(
     program(
       "grantd",
       [
-        "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPTransport",
-        "MetricsEndpoint", "OAuth", "Platform", "Providers", "Sealing", "SQLiteStore", "SystemEvents", "Systemd",
+        "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPServer",
+        "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "Providers", "Sealing", "SQLiteStore",
+        "SystemEvents", "Systemd",
         "TokenFiles", "UnixSocket", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore, nioPosix,
       ]),
     .executableTarget(
@@ -148,6 +151,10 @@ let package = Package(
     tests("BrokerSocketTests", ["BrokerSocket"]),
     tests("BlockingClientTests", ["BlockingClient", "BrokerAPI"]),
     tests("PlatformTests", ["Platform"]),
+    tests("CallersTests", ["Callers"]),
+    tests(
+      "HTTPServerTests", ["HTTPServer", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
+    tests("LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", nioCore]),
     tests(
       "UnixSocketTests",
       [
@@ -169,7 +176,9 @@ let package = Package(
       ],
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests("CallbackTests", ["Callback", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
-    tests("MetricsEndpointTests", ["MetricsEndpoint", "TestSupport", "Broker", nioCore, nioPosix, logging]),
+    tests(
+      "MetricsEndpointTests",
+      ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),
     tests("TokenFilesTests", ["TokenFiles", "Broker", "Grants"]),
     tests("HooksTests", ["Hooks", "TestSupport", "Broker", "BrokerAPI", logging]),
     tests("SystemdTests", ["Systemd", "CLinux", logging]),

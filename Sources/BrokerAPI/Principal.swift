@@ -4,15 +4,14 @@ public enum Principal: Sendable, Hashable {
   case process(Caller)
   /// A unit that loads a credential as it starts; its service manager's child asks for it.
   case unit(String, manager: Caller)
-  /// The process at the other end of a loopback connection. Its executable is not known, and no rule on one matches.
-  case peer(uid: UInt32, unit: String?, userUnit: String?)
+  /// The process at the other end of a loopback connection. Neither its executable nor
+  /// its groups are known, and no rule on one matches.
+  case peer(Caller)
 
   /// What rules are compared with. What is not known matches nothing.
   public var caller: Caller {
     switch self {
-    case .process(let caller), .unit(_, manager: let caller): caller
-    case .peer(let uid, let unit, let userUnit):
-      Caller(uid: uid, gid: .max, groups: [], pid: 0, unit: unit, userUnit: userUnit)
+    case .process(let caller), .unit(_, manager: let caller), .peer(let caller): caller
     }
   }
 }

@@ -54,7 +54,7 @@ static int read_end(const void *socket_address, int *family, struct end *end) {
     return -1;
 }
 
-static int ask(int netlink, int family, const struct end *own, const struct end *other) {
+static int ask(int netlink, uint32_t number, int family, const struct end *own, const struct end *other) {
     struct {
         struct nlmsghdr header;
         struct inet_diag_req_v2 body;
@@ -63,7 +63,7 @@ static int ask(int netlink, int family, const struct end *own, const struct end 
     request.header.nlmsg_len = sizeof request;
     request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
     request.header.nlmsg_flags = NLM_F_REQUEST;
-    request.header.nlmsg_seq = 1;
+    request.header.nlmsg_seq = number;
     request.body.sdiag_family = (uint8_t)family;
     request.body.sdiag_protocol = IPPROTO_TCP;
     request.body.idiag_states = ~0u;
@@ -81,7 +81,30 @@ static int ask(int netlink, int family, const struct end *own, const struct end 
     return -1;
 }
 
-static int answer(int netlink, const struct end *own, const struct end *other, struct clinux_tcp_socket *found) {
+/* The kernel's id of the control group in which the socket was made, from the attributes behind the message; 0 where it
+   does not tell. */
+static uint64_t control_group(const struct nlmsghdr *header) {
+    size_t left = header->nlmsg_len - NLMSG_LENGTH(sizeof(struct inet_diag_msg));
+    const uint8_t *at = (const uint8_t *)NLMSG_DATA(header) + NLMSG_ALIGN(sizeof(struct inet_diag_msg));
+    while (left >= sizeof(struct nlattr)) {
+        struct nlattr attribute;
+        memcpy(&attribute, at, sizeof attribute);
+        size_t length = NLA_ALIGN(attribute.nla_len);
+        if (attribute.nla_len < NLA_HDRLEN || attribute.nla_len > left) return 0;
+        if (attribute.nla_type == INET_DIAG_CGROUP_ID && attribute.nla_len == NLA_HDRLEN + sizeof(uint64_t)) {
+            uint64_t group;
+            memcpy(&group, at + NLA_HDRLEN, sizeof group);
+            return group;
+        }
+        if (length >= left) return 0;
+        at += length;
+        left -= length;
+    }
+    return 0;
+}
+
+static int answer(
+    int netlink, uint32_t number, const struct end *own, const struct end *other, struct clinux_tcp_socket *found) {
     _Alignas(struct nlmsghdr) uint8_t buffer[8192];
     struct sockaddr_nl sender;
     socklen_t length = sizeof sender;
@@ -92,7 +115,7 @@ static int answer(int netlink, const struct end *own, const struct end *other, s
     if (count < 0) return -1;
     const struct nlmsghdr *header = (const struct nlmsghdr *)buffer;
     /* Another process may send to our port as well: only the kernel (port 0) is believed. */
-    if (length < sizeof sender || sender.nl_pid != 0 || !NLMSG_OK(header, (size_t)count) || header->nlmsg_seq != 1) {
+    if (length < sizeof sender || sender.nl_pid != 0 || !NLMSG_OK(header, (size_t)count) || header->nlmsg_seq != number) {
         errno = EBADMSG;
         return -1;
     }
@@ -119,7 +142,17 @@ static int answer(int netlink, const struct end *own, const struct end *other, s
     found->uid = message.idiag_uid;
     found->inode = message.idiag_inode;
     found->state = message.idiag_state;
+    found->cookie = (uint64_t)message.id.idiag_cookie[1] << 32 | message.id.idiag_cookie[0];
+    found->control_group = control_group(header);
     return 0;
+}
+
+static int give_up(int *netlink) {
+    int code = errno;
+    close(*netlink);
+    *netlink = -1;
+    errno = code;
+    return -1;
 }
 
 int clinux_tcp_socket(const void *own, const void *other, struct clinux_tcp_socket *found) {
@@ -130,15 +163,19 @@ int clinux_tcp_socket(const void *own, const void *other, struct clinux_tcp_sock
         errno = EINVAL;
         return -1;
     }
-    int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    if (netlink < 0) return -1;
-    int result = setsockopt(netlink, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (result == 0) result = ask(netlink, family, &ends[0], &ends[1]);
-    if (result == 0) result = answer(netlink, &ends[0], &ends[1], found);
-    int code = errno;
-    close(netlink);
-    errno = code;
-    return result;
+    /* Each thread keeps its own: to open one would cost more than the question. */
+    static _Thread_local int netlink = -1;
+    static _Thread_local uint32_t number = 0;
+    if (netlink < 0) {
+        netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+        if (netlink < 0) return -1;
+        if (setsockopt(netlink, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0) return give_up(&netlink);
+    }
+    number += 1;
+    if (ask(netlink, number, family, &ends[0], &ends[1]) != 0) return give_up(&netlink);
+    if (answer(netlink, number, &ends[0], &ends[1], found) == 0) return 0;
+    /* Where no socket was found the answer was whole; else a late one must not meet the next question. */
+    return errno == ENOENT ? -1 : give_up(&netlink);
 }
 
 int clinux_tcp_sockets_are_told(void) {

@@ -22,6 +22,8 @@ package final class ControlGroups: Sendable {
   private let known = Mutex<[UInt64: CGroup]>([:])
   private let texts = Mutex<[String: CGroup?]>([:])
   private let isUnsupported = Atomic(false)
+  /// Groups that were looked for and not found: an id is never given again.
+  private let lost = Mutex<Set<UInt64>>([])
 
   package init() {}
 
@@ -38,6 +40,15 @@ package final class ControlGroups: Sendable {
   var lacksInfo: Bool { isUnsupported.load(ordering: .relaxed) }
 
   subscript(group: UInt64) -> CGroup? { group == 0 ? nil : known.withLock { $0[group] } }
+
+  func isLost(_ group: UInt64) -> Bool { lost.withLock { $0.contains(group) } }
+
+  func lose(_ group: UInt64) {
+    lost.withLock { lost in
+      if lost.count >= Self.limit { lost = [] }
+      lost.insert(group)
+    }
+  }
 
   /// Parses `/proc/PID/cgroup`.
   func place(_ contents: String) -> CGroup? {

@@ -23,6 +23,7 @@ struct Loader {
   private var providers: [String: Place] = [:]
   private var credentials: [String: Place] = [:]
   private var files: [TokenFile.Place: Place] = [:]
+  private var handles: [String: Place] = [:]
   private var publicURL: Place?
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
@@ -92,6 +93,8 @@ struct Loader {
       case "store": read(item, Sections.store, \.store)
       case "refresh": read(item, Sections.refresh, \.refresh)
       case "metrics": read(item, Sections.metrics, \.metrics)
+      case "http": read(item, Sections.http, \.http)
+      case "handle": readHandles(item)
       case "credentials": readCredentialSettings(item)
       case "audit": read(item, Sections.audit, \.audit)
       case "limits": read(item, Sections.callerLimits, \.limits)
@@ -104,9 +107,7 @@ struct Loader {
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
       "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
-      "refresh",
-      "metrics", "audit",
-      "limits", "log",
+      "refresh", "metrics", "http", "handle", "audit", "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {
@@ -118,7 +119,7 @@ struct Loader {
   private static func header(_ section: String) -> String {
     switch section {
     case "provider", "account": "[\(section).NAME]"
-    case "rule", "on_event", "credential", "file": "[[\(section)]]"
+    case "rule", "on_event", "credential", "file", "handle": "[[\(section)]]"
     default: "[\(section)]"
     }
   }
@@ -198,6 +199,27 @@ struct Loader {
           suggestion: "the first is at \(first)")
       }
       settings.tokenFiles.append(file)
+    }
+  }
+
+  private mutating func readHandles(_ item: Item) {
+    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
+      return report.problem("handles are written as [[handle]], with two brackets", at: item.place)
+    }
+    for item in items {
+      guard settings.loopback.handles.count < Sections.mostHandles else {
+        return report.problem("there are more than \(Sections.mostHandles) [[handle]]", at: item.place)
+      }
+      let table = item.table ?? [:]
+      var draft = HandleDraft()
+      Sections.handle.read(table, into: &draft, title: Sections.handle.header, report: &report)
+      guard let handle = draft.handle(table, at: item.place, report: &report) else { continue }
+      if let first = handles.updateValue(item.place, forKey: handle.name) {
+        report.problem(
+          "[[handle]] with name \(quoted(handle.name)) is there twice", at: item.place,
+          suggestion: "the first is at \(first)")
+      }
+      settings.loopback.handles.append(handle)
     }
   }
 

@@ -18,6 +18,9 @@ public struct Settings: Sendable, Equatable {
   public var store = StoreSettings()
   public var refresh = RefreshPolicy()
   public var metrics = MetricsSettings()
+  public var http = HTTPSettings()
+  /// What programs get that speak HTTP.
+  public var loopback = LoopbackSettings()
   public var audit = AuditPolicy()
   public var limits = CallerLimits()
   public var hooks: [Hook] = []
@@ -80,7 +83,16 @@ public struct Settings: Sendable, Equatable {
 
   public struct MetricsSettings: Sendable, Equatable {
     /// Where they are served over HTTP; nil: nowhere.
-    public var listen: MetricsAddress?
+    public var listen: LocalAddress?
+
+    public init() {}
+  }
+
+  public struct HTTPSettings: Sendable, Equatable {
+    /// The loopback port; nil: none.
+    public var listen: LocalAddress?
+    /// The Unix socket, as it is written: a path that does not begin with `/` is beside the broker's own socket; nil: none.
+    public var unix: String?
 
     public init() {}
   }

@@ -7,6 +7,7 @@ import Grants
 import HTTPTransport
 import Hooks
 import Logging
+import Loopback
 import OAuth
 import Providers
 import SQLiteStore
@@ -49,7 +50,9 @@ struct Daemon: Sendable {
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
-    let metrics = MetricsServing(logger: logger)
+    let http = HTTPServing(places, logger: logger)
+    let loopback = LoopbackApplication()
+    loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
     let broker = await Broker(
@@ -57,7 +60,7 @@ struct Daemon: Sendable {
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store, tokenFiles: FileDisk(own: places.tokenFolder(settings)),
-      readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, metrics, hooks) })
+      readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, http, loopback, hooks) })
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in
         notifier.status("reading accounts: \(read) of \(all)")
@@ -69,8 +72,10 @@ struct Daemon: Sendable {
     // Before the socket takes a reload, whose settings are newer.
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
+    let router = Router(broker)
+    loopback.dispatch(by: router)
     let server = SocketServer(
-      configuration: socketConfiguration(listeners, kept), dispatcher: Router(broker), logger: logger)
+      configuration: socketConfiguration(listeners, kept), dispatcher: router, logger: logger)
     do throws(SocketServerError) {
       try await server.start()
     } catch {
@@ -87,7 +92,7 @@ struct Daemon: Sendable {
     await broker.alsoMeasure {
       Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
     }
-    await metrics.open(settings.metrics) { await broker.metricsText() }
+    await http.open(settings, broker, loopback)
     await broker.onLoss { kill(getpid(), SIGTERM) }
     await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
@@ -114,7 +119,7 @@ struct Daemon: Sendable {
     let close = { @Sendable in
       async let hooksEnd: Void = hooks.stop()
       await callbacks.close()
-      await metrics.close()
+      await http.close()
       await broker.finishTrail()
       await audit.close()
       await store.close()
@@ -253,7 +258,7 @@ struct Daemon: Sendable {
 
   /// Reads the configuration again; what only a restart can change is said.
   private func reread(
-    _ callbacks: CallbackServing, _ metrics: MetricsServing, _ hooks: Hooks
+    _ callbacks: CallbackServing, _ http: HTTPServing, _ loopback: LoopbackApplication, _ hooks: Hooks
   ) throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
@@ -269,7 +274,8 @@ struct Daemon: Sendable {
       configuration.warnings += await callbacks.update(new)
       configuration.publicOrigin = await callbacks.publicOrigin
       hooks.replace(by: new.hooks)
-      if let warning = await metrics.update(new.metrics) { configuration.warnings.append(warning) }
+      loopback.configure(new.loopback)
+      configuration.warnings += await http.update(new)
     }
     return configuration
   }

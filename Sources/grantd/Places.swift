@@ -73,12 +73,15 @@ struct Places: Sendable {
       }, owner: geteuid(), home: home)
   }
 
-  /// `files` beside the socket.
-  func tokenFolder(_ settings: Settings) -> String {
+  /// The folder that the socket is in.
+  func socketFolder(_ settings: Settings) -> String {
     let socket = socketPath(settings)
     let slash = socket.utf8.lastIndex(of: UInt8(ascii: "/"))
-    return (slash.map { String(socket[..<$0]) } ?? ".") + "/files"
+    return slash.map { String(socket[..<$0]) } ?? "."
   }
+
+  /// `files` beside the socket.
+  func tokenFolder(_ settings: Settings) -> String { socketFolder(settings) + "/files" }
 
   /// With their whole paths.
   func tokenFiles(_ settings: Settings) -> [TokenFile] {

@@ -1,30 +1,30 @@
 import Broker
 import Foundation
 import Glibc
+import HTTPServer
 import Logging
+import MetricsEndpoint
 import NIOCore
 import NIOPosix
 import Synchronization
 import TestSupport
 import Testing
 
-@testable import MetricsEndpoint
-
 @Suite(.timeLimit(.minutes(1))) struct ListenerTests {
   static let text = "# TYPE a gauge\na 1\n# EOF\n"
 
   /// A listener for the time of `body`, and its port.
   private func listening(
-    _ address: MetricsAddress = .loopback(host: "127.0.0.1", port: 0),
-    limits change: (inout MetricsListener.Limits) -> Void = { _ in },
+    _ address: LocalListener = .loopback(host: "127.0.0.1", port: 0),
+    limits change: (inout HTTPServer.Limits) -> Void = { _ in },
     scrape: @escaping @Sendable () async -> String = { text },
     _ body: (Int) async throws -> Void
   ) async throws {
-    var limits = MetricsListener.Limits()
+    var limits = HTTPServer.Limits.metrics
     change(&limits)
-    let listener = MetricsListener(
+    let listener = HTTPServer(
       address: address, limits: limits, group: MultiThreadedEventLoopGroup.singleton,
-      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, scrape: scrape)
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, application: MetricsApplication(scrape: scrape))
     let place = try await listener.start()
     let port = place.split(separator: ":").last.flatMap { Int($0.prefix { $0 != "/" }) }
     do {
@@ -65,7 +65,7 @@ import Testing
       ("GET /metrics HTTP/1.1", "evil.example:PORT", 421), ("GET /metrics HTTP/1.1", "127.0.0.1", 421),
       ("GET /metrics HTTP/1.1", "127.0.0.1:1", 421), ("GET /metrics HTTP/1.1", "", 421),
       ("GET /metrics HTTP/1.1", "127.0.0.1:PORT\r\nHost: evil.example", 400), ("rubbish", "127.0.0.1:PORT", 400),
-      ("GET http://evil.example/metrics HTTP/1.1", "127.0.0.1:PORT", 404),
+      ("GET http://evil.example/metrics HTTP/1.1", "127.0.0.1:PORT", 400),
       ("HEAD /metrics HTTP/1.1", "127.0.0.1:PORT", 200),
     ])
   func refuses(_ line: String, _ host: String, _ status: Int) async throws {
@@ -87,29 +87,11 @@ import Testing
     }
   }
 
-  @Test("a client that says nothing, or too much, is cut off")
-  func bounded() async throws {
-    try await listening(limits: { $0.lifetime = .milliseconds(200) }) { port in
-      let answer3 = try await send("GET /metrics HT", to: port)
-      #expect(answer3 == "")
-    }
-    try await listening(limits: { $0.request = 1024 }) { port in
-      let long = request(host: "127.0.0.1:\(port)", more: "X: \(String(repeating: "x", count: 2000))\r\n")
-      let answer4 = try await send(long, to: port)
-      #expect(answer4 == "")
-      let answer5 = try await send(request(host: "127.0.0.1:\(port)"), to: port)
-      #expect(answer5.hasSuffix(Self.text))
-    }
-  }
-
-  @Test("connections beyond the limit are refused, and the place is free again afterwards")
+  @Test("connections that are silent give way to one that asks")
   func crowded() async throws {
-    try await listening(limits: { $0.connections = 2 }) { port in
-      let waiting = [try await connect(to: port), try await connect(to: port)]
-      let answer6 = try await send(request(host: "127.0.0.1:\(port)"), to: port)
-      #expect(answer6 == "")
-      for client in waiting { try await client.channel?.close() }
-      try await eventually("a place is free again") {
+    try await listening(limits: { $0.connectionsPerHolder = 2 }) { port in
+      _ = [try await connect(to: port), try await connect(to: port)]
+      try await eventually("there is a place") {
         try await send(request(host: "127.0.0.1:\(port)"), to: port).hasSuffix(Self.text)
       }
     }
@@ -151,7 +133,7 @@ import Testing
     let path = FileManager.default.temporaryDirectory.appending(path: "m-\(UInt32.random(in: 0 ... .max))")
       .path(percentEncoded: false)
     try await listening(.unix(path: path)) { _ in
-      let error = await #expect(throws: MetricsListenerError.self) {
+      let error = await #expect(throws: HTTPServerError.self) {
         try await listening(.unix(path: path)) { _ in }
       }
       #expect(error?.code == EADDRINUSE)
@@ -164,17 +146,17 @@ import Testing
   @Test("a file that is no socket is left alone, and a port that is taken is said to be")
   func cannotBeHad() async throws {
     try await listening { port in
-      let error = await #expect(throws: MetricsListenerError.self) {
+      let error = await #expect(throws: HTTPServerError.self) {
         try await listening(.loopback(host: "127.0.0.1", port: port)) { _ in }
       }
+      #expect(error?.place == "port \(port) of 127.0.0.1" && error?.message == "Address already in use")
       #expect(
-        error?.description == "the metrics cannot be served on port \(port) of 127.0.0.1: Address already in use; "
-          + "stop the program that has it, or choose another in [metrics] listen")
+        error?.hint("[metrics] listen") == "stop the program that has it, or choose another in [metrics] listen")
     }
     let file = FileManager.default.temporaryDirectory.appending(path: "m-\(UInt32.random(in: 0 ... .max))")
     try Data("mine".utf8).write(to: file)
     defer { try? FileManager.default.removeItem(at: file) }
-    await #expect(throws: MetricsListenerError.self) {
+    await #expect(throws: HTTPServerError.self) {
       try await listening(.unix(path: file.path(percentEncoded: false))) { _ in }
     }
     #expect(try Data(contentsOf: file) == Data("mine".utf8))
@@ -195,9 +177,9 @@ import Testing
       ("127.0.0.1:65536", .failure(.noPort)), ("127.0.0.1:-1", .failure(.noPort)), ("127.0.0.1:+1", .failure(.noPort)),
       ("127.0.0.1:99999999999999999999", .failure(.noPort)), ("::1:9464", .failure(.notLoopback(host: "::1"))),
       ("/" + String(repeating: "a", count: 107), .failure(.pathTooLong)),
-    ] as [(String, Result<MetricsAddress, MetricsAddress.Failure>)])
-  func address(_ text: String, _ expected: Result<MetricsAddress, MetricsAddress.Failure>) {
-    #expect(Result { () throws(MetricsAddress.Failure) in try MetricsAddress(text) } == expected)
+    ] as [(String, Result<LocalAddress, LocalAddress.Failure>)])
+  func address(_ text: String, _ expected: Result<LocalAddress, LocalAddress.Failure>) {
+    #expect(Result { () throws(LocalAddress.Failure) in try LocalAddress(text) } == expected)
   }
 
   // MARK: A client

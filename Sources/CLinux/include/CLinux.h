@@ -157,6 +157,8 @@ int clinux_clock_timer_arm(int descriptor);
 struct clinux_tcp_socket {
     uint32_t uid;   /* of its owner */
     uint32_t inode; /* 0: no process has it open any more, and then the uid is nobody's */
+    uint64_t cookie; /* the kernel's number of the socket, never given twice while it runs */
+    uint64_t control_group; /* in which it was made, as its id; 0: the kernel does not tell (before Linux 5.7) */
     uint8_t state;  /* as /proc/net/tcp numbers them: 1 established, 4 and 5 half-closed, … */
 };
 

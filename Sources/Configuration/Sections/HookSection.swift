@@ -69,20 +69,20 @@ extension Form where Output == String {
   }
 }
 
-extension Form where Output == MetricsAddress {
-  static let metricsAddress = Form<String>.text.map(
+extension Form where Output == LocalAddress {
+  static let localAddress = Form<String>.text.map(
     "an address of this machine with a port, such as \"127.0.0.1:9464\" or \"[::1]:9464\", or the absolute path of a socket"
   ) { text throws(Unfit) in
-    do throws(MetricsAddress.Failure) {
-      return try MetricsAddress(text)
+    do throws(LocalAddress.Failure) {
+      return try LocalAddress(text)
     } catch {
       switch error {
       case .noAddress: throw .found(quoted(text))
       case .noPort: throw .found("\(quoted(text)), whose port is none")
       case .notLoopback(let host):
         throw .because(
-          "\(quoted(text)) can be reached from other machines (\(host.printable(limit: 64))), and the metrics are "
-            + "served without asking who reads them",
+          "\(quoted(text)) can be reached from other machines (\(host.printable(limit: 64))), and what is "
+            + "served there is for this machine",
           suggestion: "listen on 127.0.0.1 or [::1], and let a proxy that asks stand before it")
       case .pathTooLong: throw .found("a path that is too long for a socket")
       }

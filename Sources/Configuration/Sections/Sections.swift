@@ -123,7 +123,7 @@ enum Sections {
       "Where a scraper fetches the metrics over HTTP. `broker.metrics` and `grantctl metrics` need none of this.",
     keys: [
       Key(
-        "listen", .metricsAddress, \.listen, standard: "nowhere",
+        "listen", .localAddress, \.listen, standard: "nowhere",
         "`GET /metrics` is answered here. Every program of this machine can read a port; a socket only grantd's user "
           + "and group.")
     ])

@@ -51,7 +51,7 @@ public struct Parameter: Sendable, Hashable, Codable {
 }
 
 /// `application/x-www-form-urlencoded` (RFC 6749 appendix B), which also is the form of queries.
-enum FormEncoding {
+package enum FormEncoding {
   private static let hexadecimal = Array("0123456789ABCDEF".utf8)
 
   private static func escape(_ text: String, kept: (UInt8) -> Bool) -> [UInt8] {
@@ -86,7 +86,7 @@ enum FormEncoding {
   }
 
   /// The parameters of a query or form, `+` being a space; nil where an escape is broken or the result is not UTF-8.
-  static func decode(_ text: some StringProtocol) -> [Parameter]? {
+  package static func decode(_ text: some StringProtocol) -> [Parameter]? {
     var parameters: [Parameter] = []
     for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
       let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)

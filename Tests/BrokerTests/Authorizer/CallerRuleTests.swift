@@ -57,7 +57,7 @@ import Testing
       Rule(name: "program", who: .init(uid: 1002, executable: "*"), accounts: ["bank"], access: [.use]),
     ])
     func may(_ account: String, _ uid: UInt32, unit: String? = nil) async throws -> Bool {
-      let peer = Principal.peer(uid: uid, unit: unit, userUnit: nil)
+      let peer = Principal.peer(Caller(uid: uid, gid: .max, groups: [], pid: 0, unit: unit))
       let cached = { rig.router.cachedTokens(for: peer).reply(account: account, minTTL: nil) != nil }
       let isCachedAtFirst = cached()
       let reason = await rig.reason {

@@ -106,16 +106,16 @@ import Testing
   func metrics() throws {
     #expect(try Fixture().load("[metrics]").metrics.listen == nil)
     for (text, address) in [
-      ("127.0.0.1:9464", MetricsAddress.loopback(host: "127.0.0.1", port: 9464)),
+      ("127.0.0.1:9464", LocalAddress.loopback(host: "127.0.0.1", port: 9464)),
       ("[::1]:1", .loopback(host: "::1", port: 1)), ("/run/m.sock", .unix(path: "/run/m.sock")),
     ] {
       #expect(try Fixture().load("[metrics]\nlisten = \"\(text)\"").metrics.listen == address)
     }
     #expect(
       try Fixture().complaint("[metrics]\nlisten = \"0.0.0.0:9464\"")
-        == "grantd.toml:2: \"listen\" in [metrics]: \"0.0.0.0:9464\" can be reached from other machines (0.0.0.0), and the "
-        + "metrics are served without asking who reads them: listen on 127.0.0.1 or [::1], and let a proxy that asks stand "
-        + "before it")
+        == "grantd.toml:2: \"listen\" in [metrics]: \"0.0.0.0:9464\" can be reached from other machines (0.0.0.0), and what "
+        + "is served there is for this machine: listen on 127.0.0.1 or [::1], and let a proxy that asks stand before it"
+    )
     #expect(
       try Fixture().complaint("[metrics]\nlisten = \"9464\"")
         == "grantd.toml:2: \"listen\" in [metrics] must be an address of this machine with a port, such as "

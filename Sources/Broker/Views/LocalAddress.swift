@@ -1,5 +1,5 @@
-/// Where the metrics can be fetched over HTTP (`[metrics] listen`): on this machine only.
-public enum MetricsAddress: Sendable, Equatable {
+/// Where HTTP is served (`[metrics] listen`, `[http]`): on this machine only.
+public enum LocalAddress: Sendable, Equatable {
   /// A loopback literal, without brackets, and a TCP port; 0: the kernel chooses.
   case loopback(host: String, port: Int)
   /// A Unix socket, as an absolute path.

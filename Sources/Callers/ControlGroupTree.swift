@@ -1,0 +1,82 @@
+import Glibc
+
+/// The unified tree of control groups (cgroups(7)), searched for the directory of an id: its inode number.
+struct ControlGroupTree {
+  /// Where the unified tree is, also where the older hierarchies are beside it.
+  static let folders = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+  /// Directories below one unit, or below one user's slice, that are looked at. A user may make any number in theirs, and
+  /// keeps nobody else's from being found.
+  static let mostOfOne = 2048
+  /// Directories that are looked at in all.
+  static let most = 50_000
+
+  let folder: String
+
+  init?(_ folders: [String] = folders) {
+    guard let folder = folders.first(where: { access("\($0)/cgroup.controllers", F_OK) == 0 }) else { return nil }
+    self.folder = folder
+  }
+
+  /// - Returns: the path below the tree's root, as `/proc/PID/cgroup` has it.
+  func path(of id: UInt64) -> String? {
+    var status = stat()
+    if stat(folder, &status) == 0, UInt64(status.st_ino) == id { return "/" }
+    // Breadth first: units are near the root.
+    var level = [""]
+    var counts: [String: Int] = [:]
+    var all = 0
+    while !level.isEmpty {
+      var next: [String] = []
+      for path in level {
+        for child in Self.folders(in: folder + path) {
+          let below = "\(path)/\(child.name)"
+          if child.inode == id { return below }
+          let owner = Self.owner(of: below)
+          counts[owner, default: 0] += 1
+          all += 1
+          guard all < Self.most else { return nil }
+          if counts[owner, default: 0] < Self.mostOfOne { next.append(below) }
+        }
+      }
+      level = next
+    }
+    return nil
+  }
+
+  /// What a directory counts for: the unit that it is below, or the slice of its user.
+  private static func owner(of path: String) -> String {
+    let components = path.split(separator: "/")
+    if components.count > 1, components[0] == "user.slice" { return "user.slice/\(components[1])" }
+    let end = components.firstIndex { !$0.hasSuffix(".slice") } ?? components.endIndex
+    return components[..<min(end + 1, components.endIndex)].joined(separator: "/")
+  }
+
+  private static func folders(in path: String) -> [(name: String, inode: UInt64)] {
+    guard let stream = opendir(path) else { return [] }
+    defer { closedir(stream) }
+    var found: [(String, UInt64)] = []
+    while let entry = readdir(stream) {
+      guard entry.pointee.d_type == UInt8(DT_DIR) else { continue }
+      let name = withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(validatingCString: $0) }
+      }
+      guard let name, name != ".", name != ".." else { continue }
+      found.append((name, UInt64(entry.pointee.d_ino)))
+    }
+    return found
+  }
+}
+
+extension ControlGroups {
+  /// The place of a control group of which only the id is known; nil where it is gone, or not to be seen.
+  func find(_ group: UInt64) -> CGroup? {
+    guard group != 0 else { return nil }
+    if let known = self[group] { return known }
+    guard !isLost(group), let path = ControlGroupTree()?.path(of: group), let place = CGroup("0::\(path)") else {
+      lose(group)
+      return nil
+    }
+    learn(group, place)
+    return place
+  }
+}

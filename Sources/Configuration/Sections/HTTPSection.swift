@@ -1,0 +1,78 @@
+import Broker
+import Grants
+import OAuth
+
+/// A handle as it is written.
+struct HandleDraft {
+  var name: String?
+  var account: AccountName?
+  var scopes: [String]?
+  var resource: String?
+}
+
+extension Sections {
+  static let mostHandles = 1000
+
+  static let http = Section<Settings.HTTPSettings>(
+    header: "[http]",
+    meaning:
+      "Where programs are served that speak HTTP and nothing else: `POST /token` (see [HTTP](http.md)). The kernel says who "
+      + "asks, and the same rules hold as on the socket; browsers are refused.",
+    keys: [
+      Key(
+        "listen", loopbackPort, \.listen, standard: "nowhere",
+        "A port of the loopback interface. Of who asks there the user and the unit are known: rules on `exe` and on groups "
+          + "match nobody."),
+      Key(
+        "unix", socketPath, \.unix, standard: "nowhere",
+        "A Unix socket, where all is known of who asks. A path that does not begin with `/` is beside grantd's own socket, "
+          + "for a system instance in `/run/grantd`."),
+    ])
+
+  static let handle = Section<HandleDraft>(
+    header: "[[handle]]",
+    meaning:
+      "A name by which programs ask the token endpoint for an account, as their client id or their refresh token. It is no "
+      + "secret: a [[rule]] must allow whoever asks. An account's own name is a handle too.",
+    keys: [
+      Key("name", handleName, \.name, "Required. What the program sends."),
+      Key("account", .accountName, \.account, "Required. The account whose access token it gets."),
+      Key(
+        "scopes", .scopes, \.scopes, standard: "all that was granted",
+        "The scopes that the token has, where the provider can narrow."),
+      Key("resource", .name, \.resource, standard: "the account's", "The resource that the token is for (RFC 8707)."),
+    ])
+
+  private static let loopbackPort = Form<LocalAddress>.localAddress.map(
+    "a loopback address with a port, such as \"127.0.0.1:7817\" or \"[::1]:7817\""
+  ) { address throws(Unfit) in
+    guard case .loopback = address else { throw .found("a path", suggestion: "write it as unix") }
+    return address
+  }
+
+  private static let socketPath = Form<String>.text.map("a path") { text throws(Unfit) in
+    let names = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(text.hasPrefix("/") ? 1 : 0)
+    guard text.utf8.count <= 107, !names.isEmpty, names.allSatisfy({ !["", ".", ".."].contains($0) }) else {
+      throw .found(quoted(text), suggestion: "write it without \"..\", \".\" and double slashes, in 107 bytes at most")
+    }
+    return text
+  }
+
+  private static let handleName = Form<String>.text.map("a name") { text throws(Unfit) in
+    guard AccountName(rawValue: text) != nil else {
+      throw .found(quoted(text), suggestion: "use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -")
+    }
+    return text
+  }
+}
+
+extension HandleDraft {
+  /// The handle; nil, and a report, where it does not hold together.
+  func handle(_ table: [String: Item], at place: Place, report: inout Report) -> LoopbackSettings.Handle? {
+    let title = Sections.handle.header
+    if table["name"] == nil { report.problem("\(title) has no \"name\"", at: place) }
+    if table["account"] == nil { report.problem("\(title) has no \"account\"", at: place) }
+    guard let name, let account else { return nil }
+    return .init(name: name, account: account, scopes: scopes, resource: resource)
+  }
+}

@@ -1,0 +1,164 @@
+import Callers
+import Glibc
+import Listening
+public import Logging
+public import NIOCore
+import NIOHTTP1
+import NIOPosix
+import Synchronization
+
+/// HTTP/1.1 for programs of this machine, on a loopback port or a Unix socket. It identifies each caller by the kernel,
+/// bounds what a holder can take, refuses browsers and every request that two parsers could understand differently; what
+/// the requests mean is its application's. It is started once and stopped once.
+public final class HTTPServer: Sendable {
+  public struct Limits: Sendable {
+    /// Open at once in all, and of one holder. Root and the broker's own user have places beside these.
+    public var connections = 1024
+    public var connectionsPerHolder = 256
+    /// Bytes of the request line and all headers.
+    public var head = 16 * 1024
+    public var headerCount = 100
+    /// From the first byte of a request to the end of its head.
+    public var headTime = Duration.seconds(10)
+    /// For which a connection may be silent between requests.
+    public var idle = Duration.seconds(75)
+    /// For which a request's body may stop, and a client may read nothing of its answer.
+    public var stall = Duration.seconds(30)
+    /// Connections that the kernel keeps before they are accepted.
+    public var backlog: Int32 = 256
+    /// Who may connect to the Unix socket.
+    public var mode: UInt32 = 0o660
+    /// What still goes on at the stop is cut off after so long.
+    public var stop = Duration.seconds(5)
+
+    public init() {}
+  }
+
+  private let address: LocalListener
+  private let limits: Limits
+  private let loop: any EventLoop
+  private let logger: Logger
+  private let application: any HTTPApplication
+  private let state = Mutex<(channel: any Channel, connections: NIOLoopBound<Connections>)?>(nil)
+  private let socketFile = SocketFile()
+
+  /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the server.
+  public init(
+    address: LocalListener, limits: Limits = Limits(), group: any EventLoopGroup, logger: Logger,
+    application: any HTTPApplication
+  ) {
+    self.address = address
+    self.limits = limits
+    loop = group.next()
+    self.logger = logger
+    self.application = application
+  }
+
+  /// Listens, and says where: `127.0.0.1:7817`, or the path of the socket.
+  public func start() async throws(HTTPServerError) -> String {
+    if case .loopback = address, application.identifiesCallers, !LoopbackPeer.isAvailable {
+      throw HTTPServerError(address: address, code: EAFNOSUPPORT)
+    }
+    do {
+      let connections = try await loop.submit { [limits, application, logger, loop, address] in
+        NIOLoopBound(
+          Connections(limits, application, address, logger: logger, loop: loop), eventLoop: loop)
+      }.get()
+      let channel = try await bind(connections)
+      state.withLock { $0 = (channel, connections) }
+      switch address {
+      case .loopback(let host, let port):
+        return "\(host.contains(":") ? "[\(host)]" : host):\(channel.localAddress?.port ?? port)"
+      case .unix(let path): return path
+      }
+    } catch let error as IOError {
+      throw HTTPServerError(address: address, code: error.errnoCode)
+    } catch {
+      throw HTTPServerError(address: address, code: EINVAL)
+    }
+  }
+
+  private func bind(_ connections: NIOLoopBound<Connections>) async throws -> any Channel {
+    let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
+      .serverChannelOption(.backlog, value: limits.backlog)
+      .serverChannelInitializer { [logger] channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))
+        }
+      }
+      .childChannelInitializer { channel in
+        channel.eventLoop.makeCompletedFuture { try connections.value.accept(channel) }
+      }
+      // Nothing is read before its caller is known.
+      .childChannelOption(.autoRead, value: false)
+    switch address {
+    case .loopback(let host, let port):
+      return try await bootstrap.serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+        .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+        .bind(to: SocketAddress(ipAddress: host, port: port)).get()
+    case .unix(let path):
+      try await SocketFile.removeStale(path, on: loop)
+      let descriptor = try socketFile.bind(path, mode: limits.mode)
+      do {
+        // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
+        return try await bootstrap.withBoundSocket(descriptor).get()
+      } catch {
+        socketFile.remove()
+        throw error
+      }
+    }
+  }
+
+  /// Listens no more. Requests under way have ``Limits/stop`` to be answered.
+  public func stop() async {
+    guard let (channel, connections) = state.withLock({ $0.take() }) else { return }
+    try? await channel.close()
+    socketFile.remove()
+    try? await loop.flatSubmit { connections.value.stop() }.get()
+  }
+}
+
+/// Where a server listens: on this machine only.
+public enum LocalListener: Sendable, Equatable {
+  /// A loopback literal, without brackets, and a TCP port; 0: the kernel chooses.
+  case loopback(host: String, port: Int)
+  /// A Unix socket, as a path.
+  case unix(path: String)
+}
+
+/// Why a server cannot listen.
+public struct HTTPServerError: Error, Sendable, Equatable {
+  public var address: LocalListener
+  /// The errno.
+  public var code: Int32
+
+  public init(address: LocalListener, code: Int32) {
+    self.address = address
+    self.code = code
+  }
+
+  /// `127.0.0.1:7817: Address already in use`.
+  public var place: String {
+    switch address {
+    case .loopback(let host, let port): "port \(port) of \(host)"
+    case .unix(let path): path
+    }
+  }
+
+  /// What a person does next.
+  ///
+  /// - Parameter key: where the address is configured, such as `[http] listen`.
+  public func hint(_ key: String) -> String {
+    switch code {
+    case EADDRINUSE: "stop the program that has it, or choose another in \(key)"
+    case EEXIST: "a file that is not a socket is in the way: move it, or choose another path in \(key)"
+    case EACCES, EPERM:
+      "choose a port from 1024 up, or a path where grantd may make a socket and none of another user's is, in \(key)"
+    case EAFNOSUPPORT:
+      "this kernel does not tell who is at the other end of a TCP connection (inet_diag): serve a Unix socket alone"
+    default: "see \(key)"
+    }
+  }
+
+  public var message: String { String(cString: strerror(code)) }
+}

@@ -1,0 +1,205 @@
+import Broker
+import BrokerAPI
+import Grants
+import HTTPServer
+import NIOCore
+import NIOHTTP1
+
+/// `POST /token`: an account's access token, as an authorization server answers it (RFC 6749 §4.4, §6). Of one connection,
+/// on its event loop.
+///
+/// Clients ask again when `expires_in` is over, with the same handle: what changes in the rules reaches them by then.
+final class TokenEndpoint {
+  /// Seconds. More than what google-auth takes for nearly over (225).
+  static let longestLife: Int64 = 300
+
+  private let application: LoopbackApplication
+  private let dispatcher: any Dispatcher
+  private let principal: Principal
+  private let lane: any CachedTokens
+  /// The reply that was rendered last, and of what.
+  private var rendered: (of: CachedReply.Body, reply: TokenReply)?
+
+  init(_ application: LoopbackApplication, _ dispatcher: any Dispatcher, _ principal: Principal) {
+    self.application = application
+    self.dispatcher = dispatcher
+    self.principal = principal
+    lane = dispatcher.cachedTokens(for: principal)
+  }
+
+  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+    guard head.method == .POST else {
+      var reply = HTTPReply(
+        TokenRefusal(.invalidRequest, "a token is asked for with POST, and a form as the body"),
+        status: .methodNotAllowed)
+      reply.headers.add(name: "Allow", value: "POST")
+      return .refuse(reply)
+    }
+    let type = head.headers.first(name: "Content-Type").map { $0.prefix { $0 != ";" } } ?? ""
+    guard type.split(separator: " ").joined().lowercased() == "application/x-www-form-urlencoded" else {
+      return .refuse(
+        HTTPReply(TokenRefusal(.invalidRequest, "the Content-Type is not application/x-www-form-urlencoded")))
+    }
+    guard head.headers["Authorization"].count <= 1 else {
+      return .refuse(HTTPReply(TokenRefusal(.invalidRequest, "there is more than one Authorization header")))
+    }
+    return .whole(atMost: TokenRequest.longestBody)
+  }
+
+  func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
+    do throws(TokenRefusal) {
+      guard let form = String(validating: body.readableBytesView, as: UTF8.self) else {
+        throw TokenRefusal(.invalidRequest, "the body is no application/x-www-form-urlencoded text")
+      }
+      let request = try TokenRequest(form: form, authorization: head.headers.first(name: "Authorization"))
+      let wish = try wish(request)
+      if let reply = cached(wish) { return exchange.reply(reply) }
+      ask(wish, exchange)
+    } catch {
+      exchange.reply(HTTPReply(error, isByHeader: head.headers.contains(name: "Authorization")))
+    }
+  }
+
+  /// What a handle means. An account's own name is a handle too.
+  private func wish(_ request: TokenRequest) throws(TokenRefusal) -> TokenGet.Params {
+    guard let handle = application.settings.handles.first(where: { $0.name == request.handle }) else {
+      return .init(account: request.handle, scopes: request.scopes, resource: request.resource)
+    }
+    if let own = handle.scopes, let wanted = request.scopes, let other = wanted.first(where: { !own.contains($0) }) {
+      throw TokenRefusal(
+        .invalidScope, "[[handle]] \(handle.name) has not the scope \(other): ask for one of its scopes, or for none")
+    }
+    if let own = handle.resource, let wanted = request.resource, own != wanted {
+      throw TokenRefusal(.invalidTarget, "[[handle]] \(handle.name) is for the resource \(own) alone")
+    }
+    return .init(
+      account: handle.account.rawValue, scopes: request.scopes ?? handle.scopes,
+      resource: request.resource ?? handle.resource)
+  }
+
+  private func cached(_ wish: TokenGet.Params) -> HTTPReply? {
+    guard wish.resource == nil else { return nil }
+    let scopes = wish.scopes.map { String(decoding: JSON.array($0.map { .string($0) }).serialized(), as: UTF8.self) }
+    guard let found = lane.reply(account: wish.account, scopes: scopes) else { return nil }
+    if let rendered, rendered.of === found.body { return rendered.reply.http(expiresIn: found.expiresIn) }
+    guard let reply = TokenReply(found.body) else { return nil }
+    rendered = (found.body, reply)
+    return reply.http(expiresIn: found.expiresIn)
+  }
+
+  private func ask(_ wish: TokenGet.Params, _ exchange: HTTPExchange) {
+    let session = HTTPSession(principal, exchange)
+    Task { [dispatcher] in
+      let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: wish), isNotification: false)
+      switch await dispatcher.respond(to: request, session: session) {
+      case .success(let result):
+        guard let token = try? result.decode(TokenGet.Result.self), let reply = TokenReply(token) else {
+          return exchange.reply(
+            HTTPReply(
+              TokenRefusal(
+                .serverError,
+                "the tokens of this account are no Bearer tokens: use the forward endpoint, or grantctl request")))
+        }
+        exchange.reply(reply.http(expiresIn: token.expires_in))
+      case .failure(let error):
+        exchange.reply(
+          HTTPReply(TokenRefusal(error), isByHeader: exchange.head.headers.contains(name: "Authorization")))
+      }
+    }
+  }
+}
+
+/// A token as RFC 6749 §5.1 has it, with a hole where `expires_in` goes. There is no refresh token: the handle stays one.
+struct TokenReply {
+  private let body: CachedReply.Body
+
+  init?(_ body: CachedReply.Body) {
+    let text = body.withBytes { head, tail in Array(head) + (tail.isEmpty ? [] : Array("0".utf8) + Array(tail)) }
+    guard let result = try? JSON.parse(text).decode(TokenGet.Result.self) else { return nil }
+    self.init(result)
+  }
+
+  init?(_ token: TokenGet.Result) {
+    guard let text = token.access_token, token.token_type?.lowercased() == "bearer" else { return nil }
+    let head = JSON.object([
+      .init(name: "access_token", value: .string(text)), .init(name: "token_type", value: "Bearer"),
+    ])
+    let tail = JSON.object([.init(name: "scope", value: .string(token.scope.joined(separator: " ")))])
+    body = CachedReply.Body(
+      head: head.serialized().dropLast() + Array(",\"expires_in\":".utf8),
+      tail: token.scope.isEmpty ? Array("}".utf8) : [UInt8(ascii: ",")] + tail.serialized().dropFirst())
+  }
+
+  func http(expiresIn: Int64?) -> HTTPReply {
+    let life = max(0, min(expiresIn ?? TokenEndpoint.longestLife, TokenEndpoint.longestLife))
+    let bytes = body.withBytes { head, tail in
+      var bytes = ByteBuffer()
+      bytes.reserveCapacity(head.count + tail.count + 4)
+      bytes.writeBytes(head)
+      bytes.writeString(String(life))
+      bytes.writeBytes(tail)
+      return bytes
+    }
+    return HTTPReply(.ok, TokenRefusal.headers, body: bytes)
+  }
+}
+
+extension TokenRefusal {
+  /// RFC 6749 §5.1.
+  static let headers: HTTPHeaders = [
+    "Content-Type": "application/json", "Cache-Control": "no-store", "Pragma": "no-cache",
+  ]
+
+  /// `invalid_grant` has clients tell their person to sign in: it is for that alone.
+  init(_ error: RPCError) {
+    let code: Code =
+      switch error.reason {
+      case .loginRequired: .invalidGrant
+      case .notPermitted: .unauthorizedClient
+      case .unknownAccount: .invalidClient
+      case .scopeNotGranted: .invalidScope
+      case .temporarilyUnavailable, .timedOut, .rateLimited, .overloaded, .storeFailure, .shuttingDown:
+        .temporarilyUnavailable
+      case nil where error.code == -32602: .invalidRequest
+      default: .serverError
+      }
+    let hint = error.hint ?? error.reason?.defaultHint
+    self.init(code, [error.message, hint].compactMap(\.self).joined(separator: ". "))
+    if code == .temporarilyUnavailable { retryAfter = max(1, Int((error.retry_after ?? 5).rounded(.up))) }
+  }
+
+  /// RFC 6749 §5.2: printable ASCII without quotation marks and backslashes.
+  var safeDescription: String {
+    String(
+      decoding: description.utf8.map { byte -> UInt8 in
+        switch byte {
+        case 0x22: 0x27
+        case 0x5C: 0x2F
+        case 0x20...0x7E: byte
+        default: 0x20
+        }
+      }, as: UTF8.self)
+  }
+}
+
+extension HTTPReply {
+  /// - Parameter isByHeader: the client authenticated by the Authorization header (RFC 6749 §5.2).
+  init(_ refusal: TokenRefusal, status: HTTPResponseStatus? = nil, isByHeader: Bool = false) {
+    let body = JSON.object([
+      .init(name: "error", value: .string(refusal.code.rawValue)),
+      .init(name: "error_description", value: .string(refusal.safeDescription)),
+    ])
+    let usual: HTTPResponseStatus =
+      switch refusal.code {
+      case .invalidClient: .unauthorized
+      case .temporarilyUnavailable: .serviceUnavailable
+      case .serverError: .internalServerError
+      default: .badRequest
+      }
+    self.init(status ?? usual, TokenRefusal.headers, body: ByteBuffer(bytes: body.serialized()))
+    if let wait = refusal.retryAfter { headers.add(name: "Retry-After", value: String(wait)) }
+    if refusal.code == .invalidClient, isByHeader {
+      headers.add(name: "WWW-Authenticate", value: "Basic realm=\"grantd\"")
+    }
+  }
+}

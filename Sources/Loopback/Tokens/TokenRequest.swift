@@ -1,0 +1,90 @@
+import FoundationEssentials
+import OAuth
+
+/// A request to the token endpoint, as far as it matters here: which account is meant, and for what.
+struct TokenRequest: Equatable {
+  /// The client id, or the refresh token: whichever the grant is by. The kernel says who asks, so there is no secret.
+  var handle: String
+  /// Nil: the client did not say.
+  var scopes: [String]?
+  /// RFC 8707.
+  var resource: String?
+}
+
+/// An answer of the token endpoint that is none (RFC 6749 §5.2).
+struct TokenRefusal: Error, Equatable {
+  enum Code: String {
+    case invalidRequest = "invalid_request"
+    case invalidClient = "invalid_client"
+    case invalidGrant = "invalid_grant"
+    case unauthorizedClient = "unauthorized_client"
+    case unsupportedGrantType = "unsupported_grant_type"
+    case invalidScope = "invalid_scope"
+    case invalidTarget = "invalid_target"
+    case temporarilyUnavailable = "temporarily_unavailable"
+    case serverError = "server_error"
+  }
+
+  var code: Code
+  var description: String
+  /// Seconds.
+  var retryAfter: Int?
+
+  init(_ code: Code, _ description: String, retryAfter: Int? = nil) {
+    self.code = code
+    self.description = description
+    self.retryAfter = retryAfter
+  }
+}
+
+extension TokenRequest {
+  /// The most that a request's body may have, in bytes.
+  static let longestBody = 16 << 10
+
+  /// - Parameter authorization: the header, where there is one (RFC 6749 §2.3.1).
+  init(form: String, authorization: String?) throws(TokenRefusal) {
+    guard let parameters = FormEncoding.decode(form) else {
+      throw TokenRefusal(.invalidRequest, "the body is no application/x-www-form-urlencoded text")
+    }
+    func value(_ name: String) throws(TokenRefusal) -> String? {
+      let values = parameters.filter { $0.name == name }.map(\.value)
+      guard values.count <= 1 else { throw TokenRefusal(.invalidRequest, "\(name) is there more than once") }
+      // RFC 6749 §3.2: one without a value is as one that is not there.
+      return values.first.flatMap { $0.isEmpty ? nil : $0 }
+    }
+    let named = try value("client_id")
+    let client = try Self.client(authorization) ?? named
+    switch try value("grant_type") {
+    case "client_credentials":
+      guard let client else {
+        throw TokenRefusal(.invalidRequest, "client_id is missing: it names an account, or a [[handle]]")
+      }
+      handle = client
+    case "refresh_token":
+      guard let token = try value("refresh_token") else {
+        throw TokenRefusal(.invalidRequest, "refresh_token is missing: it names an account, or a [[handle]]")
+      }
+      handle = token
+    case nil: throw TokenRefusal(.invalidRequest, "grant_type is missing")
+    case _?: throw TokenRefusal(.unsupportedGrantType, "grant_type is client_credentials or refresh_token here")
+    }
+    guard handle.utf8.count <= 128 else { throw TokenRefusal(.invalidClient, "there is no such handle") }
+    let scope = try value("scope")
+    scopes = scope.map { $0.split(separator: " ").map(String.init) }
+    if scopes?.isEmpty == true { scopes = nil }
+    resource = try value("resource")
+  }
+
+  /// The client id of `Basic`: as RFC 6749 has it form-encoded, which many clients leave out, and both read the same here.
+  private static func client(_ authorization: String?) throws(TokenRefusal) -> String? {
+    guard let authorization else { return nil }
+    let parts = authorization.split(separator: " ", maxSplits: 1)
+    guard parts.count == 2, parts[0].lowercased() == "basic" else { return nil }
+    guard let bytes = Data(base64Encoded: String(parts[1])), let text = String(validating: bytes, as: UTF8.self),
+      let colon = text.firstIndex(of: ":")
+    else { throw TokenRefusal(.invalidRequest, "the Authorization header is no Basic one") }
+    let name = String(text[..<colon])
+    guard name.contains("%") else { return name.isEmpty ? nil : name }
+    return FormEncoding.decode(name.replacing("+", with: "%2B"))?.first?.name
+  }
+}

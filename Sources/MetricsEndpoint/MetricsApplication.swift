@@ -1,0 +1,55 @@
+import Broker
+public import BrokerAPI
+public import HTTPServer
+import NIOCore
+import NIOHTTP1
+
+/// The metrics over HTTP, for a scraper on this machine: `GET /metrics` and nothing else.
+public struct MetricsApplication: HTTPApplication {
+  private let scrape: @Sendable () async -> String
+
+  /// - Parameter scrape: the metrics as they are now, as OpenMetrics text.
+  public init(scrape: @escaping @Sendable () async -> String) {
+    self.scrape = scrape
+  }
+
+  /// Whoever can connect may read them.
+  public var identifiesCallers: Bool { false }
+  public var servesBrowsers: Bool { true }
+
+  public func conversation(with caller: Caller?) -> any HTTPConversation { Scrapes(scrape) }
+}
+
+private final class Scrapes: HTTPConversation {
+  private let scrape: @Sendable () async -> String
+
+  init(_ scrape: @escaping @Sendable () async -> String) {
+    self.scrape = scrape
+  }
+
+  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+    let path = head.uri.prefix { $0 != "?" }
+    guard path == "/metrics", head.method == .GET || head.method == .HEAD else {
+      return .refuse(
+        HTTPReply(.notFound, type: "text/plain; charset=utf-8", "There is GET /metrics, and nothing else.\n").last())
+    }
+    return .whole(atMost: 0)
+  }
+
+  func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
+    Task { [scrape] in
+      exchange.reply(HTTPReply(.ok, type: OpenMetrics.contentType, await scrape()).last())
+    }
+  }
+}
+
+extension HTTPServer.Limits {
+  /// A scraper asks now and then.
+  public static var metrics: Self {
+    var limits = Self()
+    limits.connections = 16
+    limits.connectionsPerHolder = 16
+    limits.idle = .seconds(10)
+    return limits
+  }
+}

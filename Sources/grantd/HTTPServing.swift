@@ -1,0 +1,53 @@
+import Broker
+import GrantdConfiguration
+import HTTPServer
+import Logging
+import Loopback
+import MetricsEndpoint
+
+/// Everything that is served over HTTP but the callback endpoint: the metrics, and what programs get that speak HTTP.
+struct HTTPServing: Sendable {
+  private let metrics: LocalServing
+  private let port: LocalServing
+  private let socket: LocalServing
+  private let places: Places
+
+  init(_ places: Places, logger: Logger) {
+    self.places = places
+    metrics = LocalServing("metrics", key: "[metrics] listen", limits: .metrics, logger: logger)
+    port = LocalServing("HTTP", key: "[http] listen", logger: logger)
+    var limits = HTTPServer.Limits()
+    // As for the broker's own socket: the policy decides, by what the kernel says of the caller.
+    limits.mode = places.instance == .system ? 0o666 : 0o600
+    socket = LocalServing("HTTP", key: "[http] unix", limits: limits, logger: logger)
+  }
+
+  func open(_ settings: Settings, _ broker: Broker, _ application: LoopbackApplication) async {
+    await metrics.open(
+      settings.metrics.listen.map(LocalListener.init), MetricsApplication { await broker.metricsText() })
+    await port.open(settings.http.listen.map(LocalListener.init), LoopbackListener(application, .peer))
+    await socket.open(socketAddress(settings), LoopbackListener(application, .process))
+  }
+
+  /// - Returns: what cannot be had of these settings.
+  func update(_ settings: Settings) async -> [String] {
+    let warnings = [
+      await metrics.update(settings.metrics.listen.map(LocalListener.init)),
+      await port.update(settings.http.listen.map(LocalListener.init)),
+      await socket.update(socketAddress(settings)),
+    ]
+    return warnings.compactMap(\.self)
+  }
+
+  func close() async {
+    await metrics.close()
+    await port.close()
+    await socket.close()
+  }
+
+  private func socketAddress(_ settings: Settings) -> LocalListener? {
+    settings.http.unix.map { path in
+      .unix(path: path.hasPrefix("/") ? path : places.socketFolder(settings) + "/" + path)
+    }
+  }
+}

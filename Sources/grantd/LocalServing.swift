@@ -1,0 +1,104 @@
+import Broker
+import HTTPServer
+import Logging
+import NIOPosix
+
+/// One address at which HTTP is served, where the configuration wants it. One that is taken stops no token from being
+/// served.
+actor LocalServing {
+  /// How often a taken address is tried again.
+  private static let retryPause = Duration.seconds(30)
+
+  /// What is served, for people, and where it is configured.
+  private let name: String
+  private let key: String
+  private let limits: HTTPServer.Limits
+  private let logger: Logger
+  private var application: (any HTTPApplication)?
+  private var wanted: LocalListener?
+  private var server: HTTPServer?
+  private var retry: Task<Void, Never>?
+  private var isClosed = false
+  /// The change that came last; the next begins when it has ended.
+  private var latest: Task<String?, Never>?
+
+  /// - Parameters:
+  ///   - name: such as `metrics`.
+  ///   - key: such as `[metrics] listen`.
+  init(_ name: String, key: String, limits: HTTPServer.Limits = .init(), logger: Logger) {
+    self.name = name
+    self.key = key
+    self.limits = limits
+    self.logger = logger
+  }
+
+  func open(_ address: LocalListener?, _ application: any HTTPApplication) async {
+    self.application = application
+    // The socket may have taken a reload by now: its settings are newer.
+    let isReloaded = latest != nil
+    _ = await change { wanted in isReloaded ? wanted : address }
+  }
+
+  /// Listens where these settings say, and no more where others said. What cannot be had is logged,
+  /// returned, and tried again.
+  func update(_ address: LocalListener?) async -> String? { await change { _ in address } }
+
+  /// In its turn; `address` makes the wanted address of the one that is wanted then.
+  private func change(_ address: @escaping @Sendable (LocalListener?) -> LocalListener?) async -> String? {
+    let before = latest
+    let change = Task {
+      _ = await before?.value
+      return await apply(address(wanted))
+    }
+    latest = change
+    return await change.value
+  }
+
+  func close() async {
+    isClosed = true
+    retry?.cancel()
+    _ = await latest?.value
+    await server?.stop()
+  }
+
+  private func apply(_ address: LocalListener?) async -> String? {
+    guard !isClosed, address != wanted || (address != nil && server == nil) else { return nil }
+    retry?.cancel()
+    await server?.stop()
+    server = nil
+    wanted = address
+    guard let address, let application else { return nil }
+    let new = HTTPServer(
+      address: address, limits: limits, group: MultiThreadedEventLoopGroup.singleton, logger: logger,
+      application: application)
+    do throws(HTTPServerError) {
+      let place = try await new.start()
+      logger.notice("serving \(name)", metadata: ["address": "\(place)"])
+      server = new
+      return nil
+    } catch {
+      let message = "\(name) cannot be served on \(error.place): \(error.message); \(error.hint(key))"
+      logger.error("\(message)")
+      tryAgain()
+      return message
+    }
+  }
+
+  private func tryAgain() {
+    retry = Task {
+      try? await ContinuousClock().sleep(for: Self.retryPause)
+      guard !Task.isCancelled else { return }
+      // Not within this task: the change would cancel it.
+      Task { _ = await change { $0 } }
+    }
+  }
+}
+
+extension LocalListener {
+  init(_ address: LocalAddress) {
+    switch address {
+    case .loopback(let host, let port): self = .loopback(host: host, port: port)
+    case .unix(let path): self = .unix(path: path)
+    }
+  }
+}

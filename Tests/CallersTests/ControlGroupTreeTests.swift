@@ -1,0 +1,48 @@
+import Foundation
+import Glibc
+import Testing
+
+@testable import Callers
+
+@Suite struct ControlGroupTreeTests {
+  /// A tree of folders like that of control groups, whose ids are inode numbers too.
+  private func tree(_ folders: [String], _ body: (ControlGroupTree, (String) -> UInt64) throws -> Void) throws {
+    let root = FileManager.default.temporaryDirectory.appending(path: "cgroup-\(UInt32.random(in: 0 ... .max))")
+      .path(percentEncoded: false)
+    try FileManager.default.createDirectory(atPath: root, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: root) }
+    try Data().write(to: URL(filePath: root + "/cgroup.controllers"))
+    for folder in folders {
+      try FileManager.default.createDirectory(atPath: root + folder, withIntermediateDirectories: true)
+    }
+    let tree = try #require(ControlGroupTree(["/nowhere", root]))
+    try body(tree) { path in
+      var status = stat()
+      return stat(root + path, &status) == 0 ? UInt64(status.st_ino) : 0
+    }
+  }
+
+  @Test("A group is found by its id, also below a unit's own")
+  func found() throws {
+    let folders = [
+      "/system.slice/fetch.service", "/user.slice/user-1000.slice/user@1000.service/app.slice/mail.service/payload",
+    ]
+    try tree(folders) { tree, id in
+      for folder in folders { #expect(tree.path(of: id(folder)) == folder) }
+      #expect(tree.path(of: id("")) == "/")
+      #expect(tree.path(of: 1) == nil)
+      let place = try #require(CGroup("0::\(folders[1])"))
+      #expect(place.unit == "user@1000.service" && place.userUnit == "mail.service" && place.userSlice == 1000)
+    }
+  }
+
+  @Test("A user who makes many groups keeps no other unit from being found")
+  func crowded() throws {
+    let mine = (0..<ControlGroupTree.mostOfOne + 50).map { "/user.slice/user-1000.slice/user@1000.service/g\($0)/a" }
+    try tree(mine + ["/system.slice/z.service/deep/er"]) { tree, id in
+      #expect(tree.path(of: id("/system.slice/z.service/deep/er")) == "/system.slice/z.service/deep/er")
+      // Of one's own so many are looked into: 53 of them are not.
+      #expect(mine.contains { tree.path(of: id($0)) == nil })
+    }
+  }
+}

@@ -1,0 +1,187 @@
+import BrokerAPI
+import Glibc
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import HTTPServer
+
+@Suite(.timeLimit(.minutes(1))) struct ServerTests {
+  /// A server of ``Echoes`` for the time of `body`, and its port.
+  private func serving(
+    limits change: (inout HTTPServer.Limits) -> Void = { _ in }, _ body: (Int) async throws -> Void
+  ) async throws {
+    var limits = HTTPServer.Limits()
+    change(&limits)
+    let server = HTTPServer(
+      address: .loopback(host: "127.0.0.1", port: 0), limits: limits, group: MultiThreadedEventLoopGroup.singleton,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, application: Echoes())
+    let place = try await server.start()
+    let port = try #require(place.split(separator: ":").last.flatMap { Int($0) })
+    do {
+      try await body(port)
+    } catch {
+      await server.stop()
+      throw error
+    }
+    await server.stop()
+  }
+
+  @Test("The kernel says who asks, and a connection serves one request after the other")
+  func kept() async throws {
+    try await serving { port in
+      let one = "POST /whole HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 2\r\n\r\nab"
+      let last = "GET /whole HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\n\r\n"
+      let answer = try exchange(one + one + last, port)
+      #expect(answer.components(of: "HTTP/1.1 200 OK") == 3)
+      #expect(answer.components(of: "uid \(getuid()): ab") == 2)
+    }
+  }
+
+  @Test("A body that is streamed comes back as it is, by length and in chunks")
+  func streamed() async throws {
+    try await serving { port in
+      let head = "POST /stream HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\n"
+      let body = String(repeating: "x", count: 300_000)
+      let byLength = try exchange(head + "Content-Length: 300000\r\n\r\n" + body, port)
+      #expect(byLength.components(of: "x") == 300_000)
+      let inChunks = try exchange(head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", port)
+      #expect(inChunks.contains("hello"))
+    }
+  }
+
+  @Test(
+    "A request that is none, too large or too late is answered as such, and the connection ends",
+    arguments: [
+      ("rubbish\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n folded\r\n\r\n", 400),
+      ("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nX: \("a".times(20_000))\r\n\r\n", 431),
+      ("POST /whole HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 100000\r\n\r\n", 413),
+      ("POST /whole HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+      ("POST /whole HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 9\r\n\r\nab", 408),
+      ("GET /whole HTTP/1.1\r\nHost: 127.0", 408),
+      ("POST /refused HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 500000\r\n\r\n\("b".times(500_000))", 404),
+    ])
+  func bounded(_ request: String, _ status: Int) async throws {
+    try await serving(limits: { ($0.headTime, $0.stall) = (.seconds(1), .seconds(1)) }) { port in
+      let answer = try exchange(request.replacing("PORT", with: "\(port)"), port)
+      #expect(answer.hasPrefix("HTTP/1.1 \(status) "))
+      #expect(answer.contains("Connection: close"))
+      #expect(answer.components(of: "Content-Length: ") == 1)
+    }
+  }
+
+  @Test("A holder's idle connections make room for its next one, and a busy one keeps its place")
+  func places() async throws {
+    try await serving(limits: { $0.connectionsPerHolder = 3 }) { port in
+      var idle: [Int32] = []
+      for _ in 0..<5 { idle.append(try connect(port)) }
+      defer { for one in idle { close(one) } }
+      // Those that were just accepted are not known yet.
+      try await eventually("there is a place") {
+        try exchange("GET /whole HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\n\r\n", port)
+          .hasPrefix("HTTP/1.1 200 OK")
+      }
+    }
+  }
+
+  @Test("Who expects a word before it sends the body gets it")
+  func continued() async throws {
+    try await serving { port in
+      let request =
+        "POST /whole HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 2\r\nExpect: 100-continue\r\n"
+        + "Connection: close\r\n\r\nab"
+      let answer = try exchange(request, port)
+      #expect(answer.hasPrefix("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK"))
+    }
+  }
+
+  // MARK: A client
+
+  private func connect(_ port: Int) throws -> Int32 {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = in_port_t(port).bigEndian
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    let code = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+      }
+    }
+    try #require(code == 0)
+    return descriptor
+  }
+
+  /// All that comes until the server hangs up.
+  private func exchange(_ text: String, _ port: Int) throws -> String {
+    let descriptor = try connect(port)
+    defer { close(descriptor) }
+    var patience = timeval(tv_sec: 10, tv_usec: 0)
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+    let bytes = Array(text.utf8)
+    var sent = 0
+    var answer: [UInt8] = []
+    var part = [UInt8](repeating: 0, count: 65_536)
+    // What is echoed is read while the rest is sent.
+    while sent < bytes.count {
+      let count = bytes[sent...].withUnsafeBytes {
+        send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+      }
+      if count > 0 { sent += count } else if errno != EAGAIN { break }
+      let read = recv(descriptor, &part, part.count, Int32(MSG_DONTWAIT))
+      if read > 0 { answer += part.prefix(read) }
+    }
+    while true {
+      let count = recv(descriptor, &part, part.count, 0)
+      guard count > 0 else { break }
+      answer += part.prefix(count)
+    }
+    return String(decoding: answer, as: UTF8.self)
+  }
+}
+
+/// Says who asks and what, or sends the body back.
+private struct Echoes: HTTPApplication {
+  var identifiesCallers: Bool { true }
+  func conversation(with caller: Caller?) -> any HTTPConversation { Echo(caller) }
+}
+
+private final class Echo: HTTPConversation {
+  private let caller: Caller?
+
+  init(_ caller: Caller?) { self.caller = caller }
+
+  func intake(of head: HTTPRequestHead) -> HTTPIntake {
+    switch head.uri {
+    case "/whole": .whole(atMost: 1024)
+    case "/stream": .stream
+    default: .refuse(HTTPReply(.notFound, error: "not_found", "nothing is here"))
+    }
+  }
+
+  func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
+    let who = caller.map { "uid \($0.uid)" } ?? "nobody"
+    exchange.reply(HTTPReply(.ok, type: "text/plain", "\(who): \(String(buffer: body))"))
+  }
+
+  func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
+    Task {
+      do {
+        try await exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok))
+        for try await part in body { try await exchange.write(part) }
+        exchange.end()
+      } catch {
+        exchange.abort()
+      }
+    }
+  }
+}
+
+extension String {
+  fileprivate func components(of text: String) -> Int { ranges(of: text).count }
+  fileprivate func times(_ count: Int) -> String { String(repeating: self, count: count) }
+}

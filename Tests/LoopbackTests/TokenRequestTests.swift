@@ -1,0 +1,90 @@
+import BrokerAPI
+import HTTPServer
+import NIOCore
+import Testing
+
+@testable import Loopback
+
+@Suite struct TokenRequestTests {
+  private func outcome(_ form: String, _ authorization: String? = nil) -> Result<TokenRequest, TokenRefusal> {
+    Result { () throws(TokenRefusal) in try TokenRequest(form: form, authorization: authorization) }
+  }
+
+  private func code(_ form: String, _ authorization: String? = nil) -> TokenRefusal.Code? {
+    if case .failure(let refusal) = outcome(form, authorization) { refusal.code } else { nil }
+  }
+
+  @Test(
+    "The handle is the client id, or the refresh token",
+    arguments: [
+      ("grant_type=client_credentials&client_id=work", nil, "work"),
+      ("grant_type=client_credentials&client_id=me%40example.com&client_secret=x", nil, "me@example.com"),
+      ("grant_type=client_credentials", "Basic d29yazp4", "work"),
+      ("grant_type=client_credentials&client_id=other", "basic d29yazo=", "work"),
+      // `me%40example.com:x` and `a+b:x`: encoded as RFC 6749 has it, and not.
+      ("grant_type=client_credentials", "Basic bWUlNDBleGFtcGxlLmNvbTp4", "me@example.com"),
+      ("grant_type=client_credentials", "Basic YStiOng=", "a+b"),
+      ("grant_type=refresh_token&refresh_token=work&client_id=x&client_secret=y", nil, "work"),
+      ("grant_type=refresh_token&refresh_token=work", "Basic eDp5", "work"),
+    ] as [(String, String?, String)])
+  func handles(_ form: String, _ authorization: String?, _ handle: String) throws {
+    #expect(try outcome(form, authorization).get() == TokenRequest(handle: handle))
+  }
+
+  @Test("Scopes and the resource are what the client says")
+  func wishes() throws {
+    let request = try outcome("grant_type=client_credentials&client_id=w&scope=a+b&resource=https%3A%2F%2Fx").get()
+    #expect(request == TokenRequest(handle: "w", scopes: ["a", "b"], resource: "https://x"))
+    #expect(try outcome("grant_type=client_credentials&client_id=w&scope=").get().scopes == nil)
+    #expect(try outcome("grant_type=client_credentials&client_id=w&scope=+").get().scopes == nil)
+  }
+
+  @Test(
+    "What is no request is refused by the codes of RFC 6749",
+    arguments: [
+      ("", .invalidRequest), ("grant_type=", .invalidRequest),
+      ("grant_type=password&username=u", .unsupportedGrantType),
+      ("grant_type=authorization_code&code=c", .unsupportedGrantType),
+      ("grant_type=client_credentials", .invalidRequest), ("grant_type=refresh_token", .invalidRequest),
+      ("grant_type=client_credentials&grant_type=client_credentials&client_id=w", .invalidRequest),
+      ("grant_type=client_credentials&client_id=a&client_id=b", .invalidRequest),
+      ("grant_type=%zz", .invalidRequest), ("grant_type=client_credentials&client_id=%ff", .invalidRequest),
+      ("grant_type=client_credentials&client_id=" + String(repeating: "a", count: 129), .invalidClient),
+    ] as [(String, TokenRefusal.Code)])
+  func refused(_ form: String, _ expected: TokenRefusal.Code) { #expect(code(form) == expected) }
+
+  @Test("An Authorization header that is Basic is one", arguments: ["Basic !", "Basic d29yaw==", "Basic /w=="])
+  func badHeaders(_ header: String) {
+    #expect(code("grant_type=client_credentials&client_id=w", header) == .invalidRequest)
+  }
+
+  @Test("Only a grant that has ended has a client tell its person to sign in")
+  func codes() {
+    for reason in ErrorReason.allCases {
+      let refusal = TokenRefusal(RPCError(reason, "it is so"))
+      #expect((refusal.code == .invalidGrant) == (reason == .loginRequired))
+      #expect((refusal.retryAfter != nil) == (refusal.code == .temporarilyUnavailable))
+      #expect(refusal.description.contains("it is so") && refusal.description.count > 20)
+    }
+    #expect(TokenRefusal(.invalidRequest, "say \"a\\b\" – ü").safeDescription == "say 'a/b'       ")
+  }
+
+  @Test("A token is told as RFC 6749 has it, for five minutes at most")
+  func replies() throws {
+    var token = TokenGet.Result(
+      access_token: "t\"k", token_type: "bearer", expires_at: 1, expires_in: 3600, scope: ["a", "b"], account: "w",
+      provider: "p", issuer: nil, generation: 1)
+    func text(_ life: Int64?) -> String? { TokenReply(token).map { String(buffer: $0.http(expiresIn: life).body) } }
+    #expect(
+      text(3600) == #"{"access_token":"t\"k","token_type":"Bearer","expires_in":300,"scope":"a b"}"#)
+    #expect(text(9)?.contains(#""expires_in":9,"#) == true)
+    #expect(text(nil)?.contains(#""expires_in":300,"#) == true)
+    token.scope = []
+    #expect(text(-1) == #"{"access_token":"t\"k","token_type":"Bearer","expires_in":0}"#)
+    let body = CachedReply.Body(head: JSON(encoding: token).serialized(), tail: [])
+    let cached = try #require(TokenReply(body))
+    #expect(String(buffer: cached.http(expiresIn: 5).body).hasSuffix(#""expires_in":5}"#))
+    token.token_type = "DPoP"
+    #expect(TokenReply(token) == nil)
+  }
+}
