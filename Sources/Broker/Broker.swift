@@ -72,7 +72,7 @@ public final class Broker {
       runtime, accounts: accounts, providers: providers, journal: journal, revocations: revocations)
     tokens = TokenRequests(
       runtime, accounts: accounts, providers: providers, journal: journal, engine: engine, authorizer: authorizer)
-    approvals = Approvals(runtime, accounts: accounts, authorizer: authorizer, audit: audit)
+    approvals = Approvals(runtime, accounts: accounts, providers: providers, authorizer: authorizer, audit: audit)
     addresses = CallbackAddresses(clock, publicOrigin: configuration.publicOrigin)
     endings = SessionEndings(runtime, providers: providers, addresses: addresses)
     logins = Logins(

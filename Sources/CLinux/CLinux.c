@@ -2,6 +2,7 @@
 #include "CLinux.h"
 
 #include <errno.h>
+#include <string.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
@@ -197,4 +198,9 @@ int clinux_has_ended(int32_t pid) {
     } while (result != 0 && errno == EINTR);
     if (result != 0) return -1;
     return info.si_pid != 0;
+}
+
+long clinux_find(const void *bytes, size_t count, const void *pattern, size_t length) {
+    const char *found = memmem(bytes, count, pattern, length);
+    return found ? (long)(found - (const char *)bytes) : -1;
 }

@@ -24,6 +24,7 @@ struct Loader {
   private var credentials: [String: Place] = [:]
   private var files: [TokenFile.Place: Place] = [:]
   private var handles: [String: Place] = [:]
+  private var clouds: [String: Place] = [:]
   private var publicURL: Place?
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
@@ -95,6 +96,7 @@ struct Loader {
       case "metrics": read(item, Sections.metrics, \.metrics)
       case "http": read(item, Sections.http, \.http)
       case "handle": readHandles(item)
+      case "cloud": readClouds(item)
       case "credentials": readCredentialSettings(item)
       case "audit": read(item, Sections.audit, \.audit)
       case "limits": read(item, Sections.callerLimits, \.limits)
@@ -107,7 +109,7 @@ struct Loader {
   private mutating func reportUnknown(_ name: String, _ item: Item) {
     let sections = [
       "provider", "account", "rule", "on_event", "credential", "credentials", "file", "callback", "socket", "store",
-      "refresh", "metrics", "http", "handle", "audit", "limits", "log",
+      "refresh", "metrics", "http", "handle", "cloud", "audit", "limits", "log",
     ]
     let near = nearest(to: name, in: sections).map { "did you mean \(Self.header($0))?" }
     guard item.table == nil else {
@@ -119,7 +121,7 @@ struct Loader {
   private static func header(_ section: String) -> String {
     switch section {
     case "provider", "account": "[\(section).NAME]"
-    case "rule", "on_event", "credential", "file", "handle": "[[\(section)]]"
+    case "rule", "on_event", "credential", "file", "handle", "cloud": "[[\(section)]]"
     default: "[\(section)]"
     }
   }
@@ -220,6 +222,29 @@ struct Loader {
           suggestion: "the first is at \(first)")
       }
       settings.loopback.handles.append(handle)
+    }
+  }
+
+  private mutating func readClouds(_ item: Item) {
+    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
+      return report.problem("clouds are written as [[cloud]], with two brackets", at: item.place)
+    }
+    for item in items {
+      guard settings.loopback.clouds.count < Sections.mostClouds else {
+        return report.problem("there are more than \(Sections.mostClouds) [[cloud]]", at: item.place)
+      }
+      let table = item.table ?? [:]
+      var draft = CloudDraft()
+      Sections.cloud.read(table, into: &draft, title: Sections.cloud.header, report: &report)
+      guard let cloud = draft.cloud(table, at: item.place, report: &report) else { continue }
+      let kind = draft.kind?.rawValue ?? ""
+      // Of the metadata servers the first serves whose account the caller may use.
+      if kind != "gcp", let first = clouds.updateValue(item.place, forKey: "\(kind)/\(cloud.name)") {
+        report.problem(
+          "[[cloud]] of kind \(kind) with name \(quoted(cloud.name)) is there twice", at: item.place,
+          suggestion: "the first is at \(first)")
+      }
+      settings.loopback.clouds.append(cloud)
     }
   }
 

@@ -30,7 +30,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   }
 
   /// What is dropped of a request after its answer, and for how long.
-  private static let lingering = (bytes: 1 << 20, time: TimeAmount.seconds(2))
+  private static let lingering = (bytes: 16 << 20, time: TimeAmount.seconds(5))
 
   private let connections: Connections
   private let conversation: any HTTPConversation

@@ -143,12 +143,15 @@ final class Connections {
     open[ObjectIdentifier(handler)] = Open(handler: handler, holder: holder)
     channel.closeFuture.assumeIsolated().whenComplete { [self] _ in forget(handler) }
     let pipeline = channel.pipeline.syncOperations
+    // Answers say themselves how they are framed: that to HEAD as the one to GET would be.
+    var framing = HTTPResponseEncoder.Configuration()
+    framing.automaticallySetFramingHeaders = false
     var decoderLimits = NIOHTTPDecoderLimitConfiguration()
     decoderLimits.maxHeaderFieldSize = limits.head
     decoderLimits.maxHeaderListSize = limits.head
     decoderLimits.maxHeaderFieldCount = limits.headerCount
     try pipeline.addHandlers([
-      FirstByte(handler), HTTPResponseEncoder(),
+      FirstByte(handler), HTTPResponseEncoder(configuration: framing),
       ByteToMessageHandler(
         HTTPRequestDecoder(
           leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)),

@@ -50,7 +50,7 @@ public final class HTTPExchange: Sendable {
     channel.eventLoop.execute { self.handler.value.reply(reply, to: self) }
   }
 
-  /// Begins an answer. Its framing is as its headers say: with a `Content-Length` so many bytes, else in chunks.
+  /// Begins an answer, framed as its headers say: by `Content-Length`, by `Transfer-Encoding`, or to the end of the connection.
   public func begin(_ answer: HTTPResponseHead) async throws {
     try await channel.eventLoop.flatSubmit { self.handler.value.begin(answer, of: self) }.get()
   }

@@ -25,7 +25,7 @@ public final class HTTPServer: Sendable {
     /// For which a request's body may stop, and a client may read nothing of its answer.
     public var stall = Duration.seconds(30)
     /// Connections that the kernel keeps before they are accepted.
-    public var backlog: Int32 = 256
+    public var backlog: Int32 = 4096
     /// Who may connect to the Unix socket.
     public var mode: UInt32 = 0o660
     /// What still goes on at the stop is cut off after so long.
@@ -81,6 +81,8 @@ public final class HTTPServer: Sendable {
   private func bind(_ connections: NIOLoopBound<Connections>) async throws -> any Channel {
     let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
       .serverChannelOption(.backlog, value: limits.backlog)
+      // A crowd of one user must not keep others in the kernel's queue, which knows no users.
+      .serverChannelOption(.maxMessagesPerRead, value: 64)
       .serverChannelInitializer { [logger] channel in
         channel.eventLoop.makeCompletedFuture {
           try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))

@@ -16,8 +16,8 @@ public final class HTTPTransport: Transport {
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
 
-  private let clients: Clients
-  private let names: NameLookups
+  let clients: Clients
+  let names: NameLookups
   private let userAgent: String
   private let deadline: Duration
 
@@ -98,7 +98,7 @@ public final class HTTPTransport: Transport {
     throw first ?? TransportError(.notSent, "no connection to \(request.url.host ?? "the provider")")
   }
 
-  private func places(of request: HTTPRequest) async throws(TransportError) -> [Clients.Key.Place?] {
+  func places(of request: HTTPRequest) async throws(TransportError) -> [Clients.Key.Place?] {
     let host = (request.url.host ?? "").trimmingCharacters(in: ["[", "]"])
     // The client says what is wrong with an address without a name.
     guard !host.isEmpty, !SystemResolver.isAddress(host) else { return [nil] }

@@ -24,6 +24,7 @@ extension Clients {
     // HTTP/2 would carry all of a provider's requests over one connection: where that is dead, as after a change of the
     // network, every refresh and every probe would wait on it.
     configuration.httpVersion = .http1Only
+    configuration.http1_1ConnectionDebugInitializer = { StatusCheck.install(on: $0) }
     return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
   }
 }

@@ -5,25 +5,28 @@ import NIOCore
 import NIOHTTP1
 import Synchronization
 
-/// What programs get over HTTP that speak nothing else: a token endpoint (RFC 6749 §3.2).
+/// What programs get over HTTP that speak nothing else: a token endpoint (RFC 6749 §3.2), and requests to a provider's API that the
+/// broker sends with an account's token.
 public final class LoopbackApplication: Sendable {
   private struct State {
     var settings = LoopbackSettings()
-    var dispatcher: (any Dispatcher)?
+    var broker: (any LoopbackBroker)?
   }
 
   private let state = Mutex(State())
 
-  public init() {}
+  let upstream: any Upstream
+
+  public init(_ upstream: any Upstream) { self.upstream = upstream }
 
   /// Who answers; there is a broker only when the configuration was read.
-  public func dispatch(by dispatcher: any Dispatcher) { state.withLock { $0.dispatcher = dispatcher } }
+  public func serve(_ broker: any LoopbackBroker) { state.withLock { $0.broker = broker } }
 
   /// What is configured now; a reload brings others.
   public func configure(_ settings: LoopbackSettings) { state.withLock { $0.settings = settings } }
 
   var settings: LoopbackSettings { state.withLock { $0.settings } }
-  var dispatcher: (any Dispatcher)? { state.withLock { $0.dispatcher } }
+  var broker: (any LoopbackBroker)? { state.withLock { $0.broker } }
 }
 
 /// How the broker's listeners know who calls.
@@ -54,8 +57,8 @@ public struct LoopbackListener: HTTPApplication {
   public var identifiesCallers: Bool { true }
 
   public func conversation(with caller: Caller?) -> any HTTPConversation {
-    guard let caller, let dispatcher = application.dispatcher else { return NobodysConversation() }
-    return LoopbackConversation(application, dispatcher, kind.principal(of: caller))
+    guard let caller, let broker = application.broker else { return NobodysConversation() }
+    return LoopbackConversation(application, broker, kind.principal(of: caller))
   }
 }
 
@@ -64,26 +67,33 @@ final class LoopbackConversation: HTTPConversation {
   private let application: LoopbackApplication
   private let principal: Principal
   private let tokens: TokenEndpoint
+  private let forward: ForwardEndpoint
 
-  init(_ application: LoopbackApplication, _ dispatcher: any Dispatcher, _ principal: Principal) {
+  init(_ application: LoopbackApplication, _ broker: any LoopbackBroker, _ principal: Principal) {
     self.application = application
     self.principal = principal
-    tokens = TokenEndpoint(application, dispatcher, principal)
+    tokens = TokenEndpoint(application, broker, principal)
+    forward = ForwardEndpoint(broker: broker, upstream: application.upstream, principal: principal)
   }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.path {
     case "/token": tokens.intake(of: head)
+    case let path where path.hasPrefix(ForwardTarget.prefix): forward.intake(of: head)
     default:
       .refuse(
         HTTPReply(
           .notFound, error: "not_found", "there is nothing at this path",
-          hint: "There is POST /token. docs/http.md describes it."))
+          hint: "There are POST /token and /forward/ACCOUNT/PATH: docs/http.md describes them."))
     }
   }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
     tokens.answer(head, body, exchange)
+  }
+
+  func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
+    forward.stream(head, body, exchange)
   }
 }
 

@@ -51,7 +51,7 @@ struct Daemon: Sendable {
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
     let http = HTTPServing(places, logger: logger)
-    let loopback = LoopbackApplication()
+    let loopback = LoopbackApplication(ForwardTransport(transport))
     loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
@@ -73,7 +73,7 @@ struct Daemon: Sendable {
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)
     let router = Router(broker)
-    loopback.dispatch(by: router)
+    loopback.serve(router)
     let server = SocketServer(
       configuration: socketConfiguration(listeners, kept), dispatcher: router, logger: logger)
     do throws(SocketServerError) {

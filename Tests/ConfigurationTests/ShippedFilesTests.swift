@@ -59,7 +59,7 @@ import Testing
         "google", "work", "company", "gitlab", "bank", "insurer", "relic", "museum", "google-robots",
       ])
     #expect(settings.accounts.map(\.source.kind) == [.clientCredentials, .jwtBearer, .jwtBearer, .tokenExchange])
-    #expect(settings.rules.count == 8)
+    #expect(settings.rules.count == 9)
     #expect(settings.hooks.count == 1)
     #expect(settings.credentials.offers.map(\.id) == ["mail-token"])
     #expect(settings.tokenFiles.count == 6)
@@ -73,6 +73,8 @@ import Testing
     settings.hooks = []
     settings.credentials.offers = []
     settings.tokenFiles = []
+    #expect(settings.loopback.handles.count == 1 && settings.loopback.clouds.count == 3)
+    settings.loopback = .init()
     settings.files = []
     settings.warnings = []
     var standard = Settings()
@@ -82,6 +84,8 @@ import Testing
     standard.store.keyFile = "/var/lib/grantd/grantd.key"
     standard.callback.publicOrigin = "https://broker.example.com"
     standard.metrics.listen = .loopback(host: "127.0.0.1", port: 9464)
+    standard.http.listen = .loopback(host: "127.0.0.1", port: 7817)
+    standard.http.unix = "http.sock"
     standard.logLevel = "info"
     #expect(settings == standard)
 

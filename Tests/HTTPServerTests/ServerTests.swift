@@ -171,7 +171,8 @@ private final class Echo: HTTPConversation {
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
     Task {
       do {
-        try await exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok))
+        try await exchange.begin(
+          HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"]))
         for try await part in body { try await exchange.write(part) }
         exchange.end()
       } catch {

@@ -102,6 +102,11 @@ struct HTTPTransportTests {
     #expect(kind(try await send(answer)) == .lost)
   }
 
+  @Test("A status below 100 is no answer, and ends no process", arguments: ["099", "000", "001"])
+  func noStatus(code: String) async throws {
+    #expect(kind(try await send("HTTP/1.1 \(code) x\r\n\r\n")) == .lost)
+  }
+
   /// Heads whose body ends otherwise than they say.
   private static let wrongEnds = [
     head + "\r\n{", head + "Content-Length: 100\r\n\r\n{", head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{",

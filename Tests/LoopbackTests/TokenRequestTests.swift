@@ -20,7 +20,7 @@ import Testing
       ("grant_type=client_credentials&client_id=work", nil, "work"),
       ("grant_type=client_credentials&client_id=me%40example.com&client_secret=x", nil, "me@example.com"),
       ("grant_type=client_credentials", "Basic d29yazp4", "work"),
-      ("grant_type=client_credentials&client_id=other", "basic d29yazo=", "work"),
+      ("grant_type=client_credentials&client_id=work", "basic d29yazo=", "work"),
       // `me%40example.com:x` and `a+b:x`: encoded as RFC 6749 has it, and not.
       ("grant_type=client_credentials", "Basic bWUlNDBleGFtcGxlLmNvbTp4", "me@example.com"),
       ("grant_type=client_credentials", "Basic YStiOng=", "a+b"),
@@ -52,6 +52,10 @@ import Testing
       ("grant_type=client_credentials&client_id=" + String(repeating: "a", count: 129), .invalidClient),
     ] as [(String, TokenRefusal.Code)])
   func refused(_ form: String, _ expected: TokenRefusal.Code) { #expect(code(form) == expected) }
+
+  @Test("Two clients are none") func twoClients() {
+    #expect(code("grant_type=client_credentials&client_id=other", "Basic d29yazp4") == .invalidRequest)
+  }
 
   @Test("An Authorization header that is Basic is one", arguments: ["Basic !", "Basic d29yaw==", "Basic /w=="])
   func badHeaders(_ header: String) {

@@ -65,10 +65,15 @@ extension Approvals {
       guard seconds > 0 else { throw .invalidParams("params.for: expected more than 0 seconds, got \(seconds)") }
       span = min(.seconds(min(seconds, 1e9)), Releases.longestWord)
     }
+    if let calls = params.calls, !(1...1000).contains(calls) {
+      throw .invalidParams("params.calls: expected 1 to 1000, got \(calls)")
+    }
     guard let release = releases[params.id],
       authorizer.policy.allows(.manage, method: method, account: release.question.account, caller: caller)
     else { return false }
-    switch releases.take(isAllowed, on: params.id, for: span, from: caller, at: uptime) {
+    switch releases.take(
+      isAllowed, on: params.id, for: span, calls: params.calls.map { Int($0) }, from: caller, at: uptime)
+    {
     case .taken: break
     case .nothing: return false
     case .own:
@@ -89,7 +94,8 @@ extension Approvals {
     var entry = AuditEntry(action: .policy, method: method, account: release.question.account, who: .init(caller))
     entry.detail =
       "\(release.question.method) to \(Releases.words(for: release.caller))"
-      + (span.map { ", for \($0.wholeSeconds) s" } ?? "")
+      + (release.question.request.map { " (\($0.line.printable(limit: 256)))" } ?? "")
+      + (span.map { ", for \($0.wholeSeconds) s" } ?? "") + (params.calls.map { ", \($0) times more" } ?? "")
     audit.note(entry, pid: caller.pid)
     waiters.wake(.release(params.id))
     return true

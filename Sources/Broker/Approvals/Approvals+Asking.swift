@@ -1,4 +1,5 @@
 import BrokerAPI
+import FoundationEssentials
 import Grants
 import OAuth
 
@@ -9,10 +10,11 @@ extension Approvals {
 
   /// Lets a release go on: at once, or when a person has allowed it. The parameters come back with the time that is left.
   func clear<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session
+    _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session, bodyDigest: String? = nil
   ) async throws(RPCError) -> (M.Params, Permission) {
     guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
-    let question = try question(method, params)
+    var question = try question(method, params)
+    if let bodyDigest { question.request?.bodyDigest = bodyDigest }
     if params.usesWholeToken { try authorizer.checkWhole(permission) }
     guard let confirmation = confirmation(question, permission) else { return (params, permission) }
     try checkPossible(params, question, permission)
@@ -48,6 +50,14 @@ extension Approvals {
       // Exposed to be compared, in a type that does it in constant time.
       let token = Secret(named.exposed)
       question.scopes = grant.livingTokens.first { $0.key.isNarrowed && $0.accessToken == token }.map { Set($0.scopes) }
+    }
+    if let params = params as? RequestSend.Params {
+      let provider = providers[grant.saved.provider]?.provider
+      let address = (try? provider?.apiTraits.resolve(params.url).absoluteString) ?? params.url
+      let body = params.body.map { Data($0.utf8) } ?? params.body_base64.flatMap { Data(base64Encoded: $0) }
+      question.request = .init(
+        line: "\(params.method.uppercased()) \(address)",
+        bodyDigest: body.flatMap { $0.isEmpty ? nil : Grants.bodyDigest(of: Array($0)) })
     }
     return question
   }

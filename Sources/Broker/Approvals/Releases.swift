@@ -21,12 +21,21 @@ struct Releases {
     /// Nil: all that the caller may have.
     var scopes: Set<String>?
     var resource: String?
+    /// The one request that it is about; nil: it is about a token.
+    var request: Request?
+
+    struct Request: Hashable {
+      /// `POST https://api.example.com/v1/messages`.
+      var line: String
+      /// SHA-256 of the body in hexadecimal; nil: there is none.
+      var bodyDigest: String?
+    }
 
     /// Whether who may have this may have the other as well. With the token in hand, all is possible that the other
     /// methods do.
     func covers(_ other: Question) -> Bool {
       guard account == other.account, method == other.method || method == TokenGet.name,
-        resource == other.resource
+        resource == other.resource, request == other.request || method == TokenGet.name
       else { return false }
       guard let scopes else { return true }
       return other.scopes?.isSubset(of: scopes) ?? false
@@ -58,6 +67,8 @@ struct Releases {
     var asker: Asker { Asker(caller) }
     let isAllowed: Bool
     let until: Duration
+    /// How many more requests it holds for; nil: any number.
+    var left: Int?
   }
 
   /// What came of somebody's word.
@@ -84,12 +95,15 @@ struct Releases {
 
   /// The word that still holds and lets it through or refuses it; nil: somebody has to be asked. What was said last
   /// counts.
-  func word(on question: Question, of caller: Caller, at now: Duration) -> Word? {
+  mutating func word(on question: Question, of caller: Caller, at now: Duration) -> Word? {
     let asker = Asker(caller)
-    return words.last { word in
-      guard word.asker == asker, word.until > now else { return false }
+    let index = words.lastIndex { word in
+      guard word.asker == asker, word.until > now, word.left != 0 else { return false }
       return word.isAllowed ? word.question.covers(question) : word.question == question
     }
+    guard let index else { return nil }
+    if let left = words[index].left { words[index].left = left - 1 }
+    return words[index]
   }
 
   /// Begins to wait; false: too many do.
@@ -110,19 +124,19 @@ struct Releases {
 
   /// A person's word, once or for a while.
   mutating func take(
-    _ isAllowed: Bool, on id: String, for span: Duration?, from approver: Caller, at now: Duration
+    _ isAllowed: Bool, on id: String, for span: Duration?, calls: Int? = nil, from approver: Caller, at now: Duration
   ) -> Taken {
     guard let release = byID[id], release.phase == .waiting, now < release.until else { return .nothing }
     // What cannot be told apart counts as the same: of processes of other namespaces the kernel says 0.
     guard !isAllowed || (approver.pid != release.caller.pid && approver.pid != 0) else { return .own }
-    if let span {
-      words.removeAll { $0.until <= now }
+    if span != nil || calls != nil {
+      words.removeAll { $0.until <= now || $0.left == 0 }
       guard Asker(release.caller).isMoreThanUser else { return .unknownAsker }
       guard words.count < Self.mostWords else { return .tooMany }
       words.append(
         Word(
           question: release.question, caller: release.caller, isAllowed: isAllowed,
-          until: now + min(span, Self.longestWord)))
+          until: now + min(span ?? Self.longestWord, Self.longestWord), left: calls))
     }
     byID[id]?.phase = isAllowed ? .approved : .denied
     return .taken
@@ -156,13 +170,14 @@ extension Releases {
 
   /// - Parameter wall: the wall clock at a time since the machine started.
   func words(at now: Duration, wall: (Duration) -> Int64) -> [StandingWordView] {
-    words.filter { $0.until > now }.map { word in
+    words.filter { $0.until > now && $0.left != 0 }.map { word in
       StandingWordView(
         account: word.question.account, method: word.question.method, scopes: word.question.scopes?.sorted(),
         resource: word.question.resource,
         caller: ReleaseCaller(
           uid: word.caller.uid, unit: word.caller.unit, user_unit: word.caller.userUnit, exe: word.caller.executable),
-        allowed: word.isAllowed, until: wall(word.until))
+        allowed: word.isAllowed, until: wall(word.until), request: word.question.request?.line,
+        calls_left: word.left.map(Int64.init))
     }
   }
 }
@@ -171,7 +186,7 @@ extension Releases.Release {
   func view(wall: (Duration) -> Int64, outcome: String? = nil) -> ReleaseView {
     ReleaseView(
       id: id, account: question.account, method: question.method, scopes: question.scopes?.sorted(),
-      resource: question.resource,
+      resource: question.resource, request: question.request?.line, body_sha256: question.request?.bodyDigest,
       caller: ReleaseCaller(
         uid: caller.uid, pid: caller.pid, unit: caller.unit, user_unit: caller.userUnit, exe: caller.executable),
       rule: rule, since: wall(since), until: wall(until), outcome: outcome)

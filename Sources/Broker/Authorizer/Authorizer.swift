@@ -32,12 +32,18 @@ final class Authorizer: Sendable {
   /// - Parameter account: the account that it concerns, whether there is one of that name or not; nil: none.
   /// - Throws: `not_permitted`, with the rule that is missing.
   func authorize(
-    _ principal: Principal, _ access: Access, _ method: String, account: String?
+    _ principal: Principal, _ access: Access, _ method: String, account: String?, request: APIRequest? = nil
   ) throws(RPCError) -> Permission {
-    guard let permission = inForce.permission(principal, access, method, account) else {
-      throw Self.refusal(access, method, account, principal.caller)
+    if let permission = inForce.permission(principal, access, method, account, request: request) { return permission }
+    var refusal = Self.refusal(access, method, account, principal.caller)
+    // Other requests of this caller are allowed: the rule is there, and lacks this one.
+    if let request, inForce.permission(principal, access, method, account) != nil {
+      refusal.message =
+        "uid \(principal.caller.uid) may not send \(request.method) \(request.host)\(request.path)"
+        + (account.map { " for account \($0.prefix(128))" } ?? "")
+      refusal.hint = "An admin can add \"\(request.method) \(request.path)\" to `requests` of its rule, and reload."
     }
-    return permission
+    throw refusal
   }
 
   /// The same for a method that concerns accounts which its parameters do not name.
@@ -54,7 +60,8 @@ final class Authorizer: Sendable {
   func renewed(_ permission: Permission) throws(RPCError) -> Permission {
     guard !isCurrent(permission) else { return permission }
     var renewed = try authorize(
-      permission.principal, permission.access, permission.method, account: permission.account)
+      permission.principal, permission.access, permission.method, account: permission.account,
+      request: permission.request)
     renewed.approved = permission.approved
     return renewed
   }

@@ -15,6 +15,8 @@ struct Permission: Sendable {
   let scopes: Set<String>?
   /// What a person must allow before a token is released; nil: nothing.
   let confirmation: Policy.Confirmation?
+  /// What is sent to the provider's API; nil: nothing.
+  let request: APIRequest?
   /// Of the policy that decided.
   let epoch: UInt64
   /// What a person has allowed: no more is released. Nil: nobody was asked.
@@ -42,15 +44,17 @@ final class PolicyInForce: Sendable {
   }
 
   /// Decides once; nil: refused.
-  func permission(_ principal: Principal, _ access: Access, _ method: String, _ account: String?) -> Permission? {
+  func permission(
+    _ principal: Principal, _ access: Access, _ method: String, _ account: String?, request: APIRequest? = nil
+  ) -> Permission? {
     let (policy, epoch) = state.withLock { ($0, changes.load(ordering: .relaxed)) }
     guard
       case .allowed(let rule, let scopes, let confirmation) = policy.permission(
-        access, method, account, principal.caller)
+        access, method, account, principal.caller, request: request)
     else { return nil }
     return Permission(
       principal: principal, access: access, method: method, account: account, rule: rule, scopes: scopes,
-      confirmation: confirmation, epoch: epoch)
+      confirmation: confirmation, request: request, epoch: epoch)
   }
 
   /// The same for a method that concerns accounts which its parameters do not name.
@@ -60,6 +64,6 @@ final class PolicyInForce: Sendable {
     return Permission(
       principal: principal, access: access, method: method, account: nil,
       rule: policy.permission(access, method, nil, principal.caller)?.rule, scopes: nil, confirmation: nil,
-      epoch: epoch)
+      request: nil, epoch: epoch)
   }
 }

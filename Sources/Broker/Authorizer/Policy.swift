@@ -98,14 +98,21 @@ public struct Policy: Sendable, Equatable {
 
   /// Rules add: one that neither caps nor asks is enough. Where all that match ask, a person must allow it, also of who
   /// would need no rule. Nil: refused.
-  func permission(_ access: Access, _ method: String?, _ account: String?, _ caller: Caller) -> Decision? {
+  ///
+  /// - Parameter request: what is sent to the provider's API; nil: nothing, or it is not known yet.
+  func permission(
+    _ access: Access, _ method: String?, _ account: String?, _ caller: Caller, request: APIRequest? = nil
+  ) -> Decision? {
     let needsNone = access == .open || isPrivileged(caller)
     guard !needsNone || asksSomebody else { return .allowed(rule: nil, scopes: nil, confirm: nil) }
     var first: Rule?
     var asking: Rule?
     var (cap, exempt): (Set<String>, Set<String>) = ([], [])
     var isCapped = !needsNone
-    for rule in rules where rule.gives(access, method) && rule.who.matches(caller) && rule.covers(account, access) {
+    for rule in rules
+    where rule.gives(access, method) && rule.who.matches(caller) && rule.covers(account, access)
+      && rule.covers(request)
+    {
       guard rule.scopes != nil || rule.confirm != nil else {
         return .allowed(rule: rule.name, scopes: nil, confirm: nil)
       }

@@ -48,6 +48,7 @@ private struct RuleText: Encodable {
   var methods: [String]
   var scopes: [String]?
   var confirm: Int64?
+  var requests: [String]?
 
   init(_ rule: Rule) {
     uid = rule.who.uid
@@ -60,6 +61,7 @@ private struct RuleText: Encodable {
     methods = rule.methods.sorted()
     scopes = rule.scopes?.sorted()
     confirm = rule.confirm?.milliseconds
+    requests = rule.requests?.map(\.description).sorted()
   }
 }
 

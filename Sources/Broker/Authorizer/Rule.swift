@@ -15,6 +15,9 @@ public struct Rule: Sendable, Equatable {
   /// A person must allow each release of a token, and has this long; nil: nobody need say anything.
   public var confirm: Duration?
 
+  /// The requests to the provider's API that it allows, and no token; nil: it is about all that it gives.
+  public var requests: [RequestPattern]?
+
   /// What a caller must be; nil: anything.
   public struct Who: Sendable, Equatable {
     public var uid: UInt32?
@@ -96,6 +99,12 @@ extension Rule {
   /// Whether it gives the method, or the kind of access that the method is of.
   func gives(_ access: Access, _ method: String?) -> Bool {
     self.access.contains(access) || method.map(methods.contains) ?? false
+  }
+
+  /// Whether it is for the request; nil: none is known yet.
+  func covers(_ request: APIRequest?) -> Bool {
+    guard let requests, let request else { return true }
+    return requests.contains { $0.matches(request) }
   }
 
   /// Whether it is for the account; nil: where no account is concerned. Then any rule will do, except to `manage`: what

@@ -87,7 +87,7 @@ extension AuthorizedCalls {
   }
 
   /// Where the call goes: only to the provider's own, since the token goes along.
-  private func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
+  func address(_ text: String, _ provider: any Provider) throws(RPCError) -> URL {
     guard !provider.apiTraits.origins.isEmpty else {
       throw RPCError(
         .unsupportedByProvider, "provider \(provider.description.displayName) has no address for authorised calls",
@@ -147,6 +147,17 @@ extension AuthorizedCalls {
     // An answer is searched for the token, which one that is compressed or cut may hide.
     "accept-encoding", "range", "if-range",
   ]
+
+  /// A request as rules see it. One that has no place has no host, and is allowed by patterns without one alone.
+  func apiRequest(_ method: String, _ url: String, of account: String) -> APIRequest {
+    let traits = AccountName(rawValue: account).flatMap { accounts[$0] }.flatMap {
+      providers[$0.saved.provider]?.provider.apiTraits
+    }
+    guard let address = try? traits?.resolve(url) else {
+      return APIRequest(method: method, host: "", path: String(url.prefix { $0 != "?" && $0 != "#" }))
+    }
+    return APIRequest(method: method, url: address)
+  }
 
   // MARK: Sessions
 
@@ -211,7 +222,23 @@ extension AccountEndSession: Served {
 }
 
 extension RequestSend: Served {
+  static func request(_ params: Params, by broker: Broker) async -> APIRequest? {
+    await broker.calls.apiRequest(params.method, params.url, of: params.account)
+  }
+
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await broker.calls.sendRequest(call.params, call.session, call.permission)
+  }
+}
+
+extension APIRequest {
+  init(method: String, url: URL) {
+    let origin = HTTPRequest(purpose: .resource, method: method, url: url).origin
+    let (scheme, place) = (origin.prefix { $0 != ":" }, origin.drop { $0 != "/" }.drop { $0 == "/" })
+    let standard = scheme == "http" ? ":80" : ":443"
+    let path = url.path(percentEncoded: true)
+    self.init(
+      method: method, host: String(place.hasSuffix(standard) ? place.dropLast(standard.utf8.count) : place),
+      path: path.isEmpty ? "/" : path)
   }
 }

@@ -175,6 +175,8 @@ final class ProviderConnection: Piece {
       case .revocations: 2 * Limit.revocationsAtOnce
       // Root and the broker's own user have places beside those of all others.
       case .callers: Limit.callerConnections + 2 * Limit.callsPerHolder
+      // The listener that they come by has its own shares.
+      case .forwarded: 2048
       }
     return ConnectionPool(provider.name, use, size: size)
   }
@@ -202,6 +204,23 @@ final class ProviderConnection: Piece {
       nonce = fresh
     }
     return .failure(.unclear(message: "the provider wants another DPoP nonce each time", retryAfter: nil))
+  }
+
+  /// A request that somebody else sends: signed for this one time where it has to be.
+  func signed(_ request: HTTPRequest) throws(SigningKeyError) -> HTTPRequest {
+    guard !request.signatures.isEmpty else { return request }
+    return try request.signed(
+      at: now, identifier: { surroundings.token(bytes: 16) }, nonce: nonces[request.origin])
+  }
+
+  /// What came of it.
+  ///
+  /// - Returns: whether it did nothing for want of the server's nonce, which the next one has.
+  func noteNonce(_ response: HTTPResponse, to request: HTTPRequest) -> Bool {
+    guard !request.signatures.isEmpty, let fresh = response.dpopNonce else { return false }
+    if nonces[request.origin] == nil, nonces.count >= Limit.nonces { nonces = [:] }
+    defer { nonces[request.origin] = fresh }
+    return response.asksForDPoPNonce && fresh != nonces[request.origin]
   }
 
   private func sendOnce(

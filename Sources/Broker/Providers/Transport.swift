@@ -23,6 +23,8 @@ public struct ConnectionPool: Sendable, Hashable {
     case revocations
     /// What callers ask for by an account's token.
     case callers
+    /// The same, sent through the broker by others.
+    case forwarded
   }
 
   public var provider: ProviderName

@@ -3,7 +3,7 @@ public import BrokerAPI
 /// From a request's method to the broker's answer: the method is known, the caller is allowed, the parameters are
 /// decoded; in that order, in this one place.
 public struct Router: Dispatcher {
-  private let broker: Broker
+  let broker: Broker
   private let cache: TokenCache
 
   public init(_ broker: Broker) {
@@ -59,7 +59,8 @@ public struct Router: Dispatcher {
       case .someAccount: permission = try authorizer.authorizeForSome(principal, M.access, M.name)
       case .account(let name):
         named = name(params)
-        permission = try authorizer.authorize(principal, M.access, M.name, account: named)
+        let request = await M.request(params, by: broker)
+        permission = try authorizer.authorize(principal, M.access, M.name, account: named, request: request)
       }
       let call = Call<M>(params: params, session: session, permission: permission)
       let result = try await M.serve(call, by: broker)

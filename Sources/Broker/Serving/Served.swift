@@ -5,6 +5,8 @@ protocol Served: RPCMethod {
   static var subject: Subject<Params> { get }
   /// Once the caller is permitted to call it.
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
+  /// What is sent to the provider's API; nil: nothing.
+  static func request(_ params: Params, by broker: Broker) async -> APIRequest?
   /// ``answer(_:by:)``, with what all methods of its family need before and after.
   static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result
 }
@@ -30,6 +32,7 @@ struct Call<Method: RPCMethod>: Sendable {
 
 extension Served {
   static var subject: Subject<Params> { .broker }
+  static func request(_ params: Params, by broker: Broker) async -> APIRequest? { nil }
 
   static func serve(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
     try await answer(call, by: broker)

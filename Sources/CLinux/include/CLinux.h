@@ -153,6 +153,9 @@ long clinux_route_read(int descriptor, void *buffer, size_t capacity);
 int clinux_clock_timer(void);
 int clinux_clock_timer_arm(int descriptor);
 
+/* Where the pattern first is in the bytes, or -1 (memmem(3)). */
+long clinux_find(const void *bytes, size_t count, const void *pattern, size_t length);
+
 /* A TCP socket of this network namespace, as the kernel has it. */
 struct clinux_tcp_socket {
     uint32_t uid;   /* of its owner */

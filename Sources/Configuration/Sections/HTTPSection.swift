@@ -35,7 +35,7 @@ extension Sections {
       "A name by which programs ask the token endpoint for an account, as their client id or their refresh token. It is no "
       + "secret: a [[rule]] must allow whoever asks. An account's own name is a handle too.",
     keys: [
-      Key("name", handleName, \.name, "Required. What the program sends."),
+      Key("name", .handleName, \.name, "Required. What the program sends."),
       Key("account", .accountName, \.account, "Required. The account whose access token it gets."),
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
@@ -58,7 +58,10 @@ extension Sections {
     return text
   }
 
-  private static let handleName = Form<String>.text.map("a name") { text throws(Unfit) in
+}
+
+extension Form where Output == String {
+  static let handleName = text.map("a name") { text throws(Unfit) in
     guard AccountName(rawValue: text) != nil else {
       throw .found(quoted(text), suggestion: "use 1 to 64 characters of A-Z a-z 0-9 . _ @ + -")
     }

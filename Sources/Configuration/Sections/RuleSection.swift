@@ -18,6 +18,7 @@ struct RuleDraft {
   var access: [Access]?
   var methods: [String] = []
   var scopes: [String]?
+  var requests: [RequestPattern]?
   var confirm = false
   var confirmTimeout = Duration.seconds(60)
 }
@@ -69,6 +70,11 @@ extension Sections {
         "methods", .list(method, of: "methods"), \.methods, standard: "[]",
         "Methods of the socket, one by one, besides those of `access`."),
       Key(
+        "requests", .list(requestPattern, of: "requests such as \"GET /repos/*\"", orEmpty: false), \.requests,
+        "Requests to the provider's API that the broker sends for the caller with the account's token (`request.send`, "
+          + "`/forward`): a method, and a path or a host with a path; `*` stands for any run of characters. The rule gives "
+          + "these, and no token."),
+      Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
         "A cap: `token.get` gives tokens of these scopes alone, where the provider can narrow, and else none."),
       Key(
@@ -99,6 +105,13 @@ extension Sections {
     return text
   }
 
+  private static let requestPattern = Form<String>.text.map("requests such as \"GET /repos/*\"") { text throws(Unfit) in
+    guard let pattern = RequestPattern(text) else {
+      throw .found(quoted(text), suggestion: "write a method and a path, such as \"GET /repos/*\", with * for any")
+    }
+    return pattern
+  }
+
   static let pattern = Form<String>.text.map("account names") { text throws(Unfit) in
     // A pattern is a name once each `*` is a letter.
     guard AccountName(rawValue: text.replacing("*", with: "x")) != nil else { throw .found(quoted(text)) }
@@ -115,22 +128,34 @@ extension RuleDraft {
       return nil
     }
     if !isMeant("accounts", in: table) { report.problem("\(title) has no \"accounts\"", at: place) }
-    if !isMeant("access", in: table), !isMeant("methods", in: table) {
+    if !isMeant("access", in: table), !isMeant("methods", in: table), !isMeant("requests", in: table) {
       report.problem("\(title) has no \"access\"", at: place, suggestion: "or name methods one by one with \"methods\"")
+    }
+    if let requests = table["requests"]?.place,
+      access.map({ $0 != [.use] }) ?? false || !methods.isEmpty || scopes != nil
+    {
+      report.problem(
+        "\(title) has \"requests\", which gives these alone, and other access", at: requests,
+        suggestion: "keep access, methods and scopes for a rule of their own")
+      return nil
     }
     checkConfirm(table, at: place, report: &report)
     guard checkCaller(table, at: place, report: &report) else { return nil }
     let namesCaller = Self.ofCaller.contains { table[$0] != nil }
     let uid = uid ?? id(of: user, "user", in: table, by: sources.user, report: &report)
     let gid = gid ?? id(of: group, "group", in: table, by: sources.group, report: &report)
-    guard let accounts, access != nil || !methods.isEmpty, namesCaller != anyone else { return nil }
+    guard let accounts, access != nil || !methods.isEmpty || requests != nil, namesCaller != anyone else {
+      return nil
+    }
     guard (user == nil || uid != nil) && (group == nil || gid != nil) else { return nil }
     var who = Rule.Who(uid: uid, gid: gid, unit: unit, userUnit: userUnit, executable: executable)
     who.subordinates = subordinates
-    return Rule(
+    var rule = Rule(
       name: name ?? place.description, who: who, accounts: accounts,
-      access: Set(access ?? []), methods: Set(methods), scopes: scopes.map(Set.init),
-      confirm: confirm ? confirmTimeout : nil)
+      access: requests == nil ? Set(access ?? []) : [], methods: requests == nil ? Set(methods) : [RequestSend.name],
+      scopes: scopes.map(Set.init), confirm: confirm ? confirmTimeout : nil)
+    rule.requests = requests
+    return rule
   }
 
   private static let ofCaller = ["user", "uid", "group", "gid", "unit", "user_unit", "exe"]
@@ -183,7 +208,7 @@ extension RuleDraft {
       report.problem(
         "[[rule]] has a \"confirm_timeout\" and nothing to confirm", at: timeout, suggestion: "add confirm = true")
     }
-    guard confirm, access != nil || !methods.isEmpty else { return }
+    guard confirm, requests == nil, access != nil || !methods.isEmpty else { return }
     let access = access ?? []
     let releases = Methods.all.filter { $0 is any TokenRelease.Type }
     guard !releases.contains(where: { access.contains($0.access) || methods.contains($0.name) }) else { return }

@@ -9,6 +9,11 @@ public func digest(of text: [UInt8]) -> String {
   }.joined()
 }
 
+/// SHA-256 of a request's body in hexadecimal: two bodies with the same are the same.
+public func bodyDigest(of bytes: [UInt8]) -> String {
+  SHA256.hash(data: Data(bytes)).map { byte in String(byte >> 4, radix: 16) + String(byte & 15, radix: 16) }.joined()
+}
+
 extension GrantSource {
   /// SHA-256 in base64url of all that the source says, of a key its public part: tells whether two are the same. It is
   /// kept on disk, so what it is made from never changes for a source that is there already.

@@ -63,6 +63,9 @@ final class TokenEndpoint {
   /// What a handle means. An account's own name is a handle too.
   private func wish(_ request: TokenRequest) throws(TokenRefusal) -> TokenGet.Params {
     guard let handle = application.settings.handles.first(where: { $0.name == request.handle }) else {
+      guard AccountName(rawValue: request.handle) != nil else {
+        throw TokenRefusal(.invalidClient, "there is no such account or [[handle]]: see them with grantctl list")
+      }
       return .init(account: request.handle, scopes: request.scopes, resource: request.resource)
     }
     if let own = handle.scopes, let wanted = request.scopes, let other = wanted.first(where: { !own.contains($0) }) {

@@ -53,7 +53,12 @@ extension TokenRequest {
       return values.first.flatMap { $0.isEmpty ? nil : $0 }
     }
     let named = try value("client_id")
-    let client = try Self.client(authorization) ?? named
+    let basic = try Self.client(authorization)
+    // RFC 6749 §2.3: one method at a time.
+    guard basic == nil || named == nil || basic == named else {
+      throw TokenRefusal(.invalidRequest, "the Authorization header and client_id name different clients")
+    }
+    let client = basic ?? named
     switch try value("grant_type") {
     case "client_credentials":
       guard let client else {
@@ -72,6 +77,9 @@ extension TokenRequest {
     let scope = try value("scope")
     scopes = scope.map { $0.split(separator: " ").map(String.init) }
     if scopes?.isEmpty == true { scopes = nil }
+    // RFC 6749 §3.3.
+    let isScope = scopes?.allSatisfy { $0.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C } }
+    guard isScope ?? true else { throw TokenRefusal(.invalidScope, "the scope has characters that no scope has") }
     resource = try value("resource")
   }
 

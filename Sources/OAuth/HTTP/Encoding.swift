@@ -67,7 +67,7 @@ package enum FormEncoding {
   }
 
   /// One name or value for a form body: a space becomes `+`.
-  static func encode(_ text: String) -> String {
+  package static func encode(_ text: String) -> String {
     let escaped = escape(text) { " *-._".utf8.contains($0) }
     return String(decoding: escaped.map { $0 == 0x20 ? UInt8(ascii: "+") : $0 }, as: UTF8.self)
   }

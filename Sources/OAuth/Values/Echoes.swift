@@ -89,7 +89,7 @@ extension Data {
 
 extension HTTPRequest {
   /// The credentials in its headers and its body, the longest first: one may be within another.
-  fileprivate var secrets: [String] {
+  package var secrets: [String] {
     var found: [String] = []
     for header in headers {
       switch header.name.lowercased() {

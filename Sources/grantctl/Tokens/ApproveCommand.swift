@@ -13,12 +13,14 @@ struct ApproveCommand: BrokerCommand {
       printed on a line of its own instead, for a program that asks you in its own way.
 
       --for allows the same program (user, unit, executable) the same again for some time, an hour at most, until the \
-      next reload or restart. Ends with 7 where nothing waits under that ID.
+      next reload or restart; --calls for a number of times. Where a request is to be sent for the program, a word is for \
+      this one alone: its method, address and body. Ends with 7 where nothing waits under that ID.
 
       Examples:
         grantctl approve
         grantctl approve k7f3qx
         grantctl approve k7f3qx --for 10m
+        grantctl approve k7f3qx --calls 5
         grantctl approve k7f3qx --deny
         grantctl approve --wait
       """)
@@ -30,6 +32,8 @@ struct ApproveCommand: BrokerCommand {
   @Option(
     name: .customLong("for"), help: ArgumentHelp("The same again for so long: 30s, 10m, 1h.", valueName: "time"))
   var span: TimeSpan?
+  @Option(help: ArgumentHelp("The same again for so many times, within --for or an hour.", valueName: "number"))
+  var calls: Int64?
   @Flag(help: "Stay, and ask as requests come.")
   var wait = false
   @OptionGroup var options: GlobalOptions
@@ -39,7 +43,9 @@ struct ApproveCommand: BrokerCommand {
       throw ValidationError("--for is an hour (1h) at most.")
     }
     if id == nil {
-      guard !deny && span == nil else { throw ValidationError("--deny and --for go with an ID.") }
+      guard !deny && span == nil && calls == nil else {
+        throw ValidationError("--deny, --for and --calls go with an ID.")
+      }
     } else if wait {
       throw ValidationError("--wait goes without an ID.")
     }
@@ -58,7 +64,7 @@ struct ApproveCommand: BrokerCommand {
 
   private func answer(_ id: String, _ shell: Shell) async throws(Failure) {
     let word: Approval = deny ? .no(span) : .yes(span)
-    guard try await word.send(id, shell, on: try await shell.connect()) else {
+    guard try await word.send(id, shell, on: try await shell.connect(), calls: calls) else {
       throw Failure(
         .unknownName, "nothing waits under \(SafeText.line(id)), or no longer",
         hints: ["`\(shell.command("approve"))` lists what does."])
@@ -104,6 +110,10 @@ struct ApproveCommand: BrokerCommand {
 
   /// What is longer than a column.
   static func notes(_ release: ReleaseView) -> [String] {
+    if let request = release.request {
+      let body = release.body_sha256.map { ", body SHA-256 \($0.prefix(16))…" } ?? ", without a body"
+      return ["\(program(release.caller)); rule \(release.rule)", request + body]
+    }
     let scopes = release.scopes.map { "scopes: \($0.joined(separator: " "))" } ?? "scopes: all that it may have"
     return [
       "\(program(release.caller)); rule \(release.rule)", scopes + (release.resource.map { ", for \($0)" } ?? ""),
@@ -161,16 +171,18 @@ enum Approval: Sendable, Equatable {
   }
 
   /// False: nothing waits under that ID.
-  func send(_ id: String, _ shell: Shell, on client: SocketClient) async throws(Failure) -> Bool {
+  func send(
+    _ id: String, _ shell: Shell, on client: SocketClient, calls: Int64? = nil
+  ) async throws(Failure) -> Bool {
     switch self {
     case .yes(let span):
       let answer = try await shell.ask(
-        ReleaseApprove.self, .init(id: id, for: span.map { Double($0.seconds) }), on: client)
+        ReleaseApprove.self, .init(id: id, for: span.map { Double($0.seconds) }, calls: calls), on: client)
       guard try answer.value().approved else { return false }
       if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Allowed: \(SafeText.line(id))") }
     case .no(let span):
       let answer = try await shell.ask(
-        ReleaseDeny.self, .init(id: id, for: span.map { Double($0.seconds) }), on: client)
+        ReleaseDeny.self, .init(id: id, for: span.map { Double($0.seconds) }, calls: calls), on: client)
       guard try answer.value().denied else { return false }
       if shell.isJSON { shell.say(answer.json) } else { shell.terminal.say("Refused: \(SafeText.line(id))") }
     }

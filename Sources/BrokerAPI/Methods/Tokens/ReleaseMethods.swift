@@ -52,6 +52,8 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public var method: String
   public var scopes: [String]?
   public var resource: String?
+  public var request: String?
+  public var body_sha256: String?
   public var caller: ReleaseCaller
   public var rule: String
   public var since: Int64
@@ -59,14 +61,16 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
   public var outcome: String?
 
   public init(
-    id: String, account: String, method: String, scopes: [String]?, resource: String?, caller: ReleaseCaller,
-    rule: String, since: Int64, until: Int64, outcome: String? = nil
+    id: String, account: String, method: String, scopes: [String]?, resource: String?, request: String? = nil,
+    body_sha256: String? = nil, caller: ReleaseCaller, rule: String, since: Int64, until: Int64, outcome: String? = nil
   ) {
     self.id = id
     self.account = account
     self.method = method
     self.scopes = scopes
     self.resource = resource
+    self.request = request
+    self.body_sha256 = body_sha256
     self.caller = caller
     self.rule = rule
     self.since = since
@@ -80,7 +84,11 @@ public struct ReleaseView: Codable, Sendable, Equatable, Documented {
     "scopes":
       "The scopes that were asked for, and what more the token is known to come with, as where the provider does not "
       + "narrow tokens; the release has no more than these. Absent: all that the caller may have.",
-    "resource": "The resource that was asked for (RFC 8707).", "caller": "Who called.",
+    "resource": "The resource that was asked for (RFC 8707).",
+    "request":
+      "The request to the provider's API that is to be sent, such as `POST https://api.example.com/v1/messages`; a word on it "
+      + "is for this one alone. Absent: a token is asked for.",
+    "body_sha256": "SHA-256 of that request's body, in hexadecimal; absent: it has none.", "caller": "Who called.",
     "rule": "The rule that has it wait.", "since": "Since when it waits, in Unix seconds.",
     "until": "When it is refused without an answer, in Unix seconds.",
     "outcome":
@@ -121,11 +129,15 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
   public var caller: ReleaseCaller
   public var allowed: Bool
   public var until: Int64
+  public var request: String?
+  public var calls_left: Int64?
 
   public init(
     account: String, method: String, scopes: [String]?, resource: String?, caller: ReleaseCaller, allowed: Bool,
-    until: Int64
+    until: Int64, request: String? = nil, calls_left: Int64? = nil
   ) {
+    self.request = request
+    self.calls_left = calls_left
     self.account = account
     self.method = method
     self.scopes = scopes
@@ -141,6 +153,8 @@ public struct StandingWordView: Codable, Sendable, Equatable, Documented {
     "scopes": "No more scopes than these; absent: all that the caller may have.",
     "resource": "The resource (RFC 8707).", "caller": "Whose calls, from any process that is the same otherwise.",
     "allowed": "Whether they are let through, or refused.", "until": "How long, in Unix seconds.",
+    "request": "The one request to the provider's API that it is for; absent: it is for tokens.",
+    "calls_left": "For how many more times it holds; absent: for any number.",
   ]
 }
 
@@ -184,10 +198,12 @@ public enum ReleaseWord {
   public struct Params: Codable, Sendable, Equatable {
     public var id: String
     public var `for`: Double?
+    public var calls: Int64?
 
-    public init(id: String, for span: Double? = nil) {
+    public init(id: String, for span: Double? = nil, calls: Int64? = nil) {
       self.id = id
       self.for = span
+      self.calls = calls
     }
   }
 }
@@ -213,6 +229,7 @@ public enum ReleaseApprove: RPCMethod {
     "for":
       "Seconds for which the same caller (user, units, executable) may have the same again; at most 3600, and until a "
       + "reload or restart. Default: this once.",
+    "calls": "How many times the same caller may have the same again, within `for` or an hour; 1 to 1000.",
   ]
   public static let resultDocs = ["approved": "False where nothing waits under that id, or no longer."]
   public static let example = MethodExample(params: ["id": "k7f3qx", "for": 600], result: ["approved": true])
@@ -237,6 +254,7 @@ public enum ReleaseDeny: RPCMethod {
   public static let paramDocs = [
     "id": "The release, as `release.list` or the event `release.waiting` names it.",
     "for": "Seconds for which the same is refused without asking; at most 3600. Default: this once.",
+    "calls": "How many times the same is refused again without asking, within `for` or an hour; 1 to 1000.",
   ]
   public static let resultDocs = ["denied": "False where nothing waits under that id, or no longer."]
   public static let example = MethodExample(params: ["id": "k7f3qx"], result: ["denied": true])

@@ -1,0 +1,67 @@
+public import BrokerAPI
+public import OAuth
+
+/// What programs that speak HTTP need of the broker, beside the socket's methods.
+public protocol LoopbackBroker: Dispatcher {
+  /// Whether the principal may use the account, whether there is one or not.
+  func mayUse(_ account: String, _ principal: Principal) -> Bool
+  /// Decides whether a request may go to a provider's API, and puts the account's token in.
+  func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError>
+  /// Whether a person has to allow such requests of the principal: then the digest of the body has to be known.
+  func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
+  /// Looks at an answer to a request that was sent.
+  func judge(_ response: HTTPResponse, to sent: AuthorizedRequest, isLast: Bool) async -> ForwardVerdict
+}
+
+extension Router: LoopbackBroker {
+  public func mayUse(_ account: String, _ principal: Principal) -> Bool {
+    broker.authorizer.inForce.permission(principal, .use, TokenGet.name, account) != nil
+  }
+
+  public func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
+    let url = (try? await broker.calls.url(of: forward)) ?? forward.target
+    let request = await broker.calls.apiRequest(forward.method, url, of: forward.account)
+    return broker.authorizer.inForce.permission(
+      principal, .use, RequestSend.name, forward.account, request: request)?.confirmation != nil
+  }
+
+  public func authorize(
+    _ forward: ForwardRequest, session: any Session
+  ) async -> Result<AuthorizedRequest, RPCError> {
+    let who = AuditEntry.Who(session.caller)
+    if let wait = broker.authorizer.rates.take(who, of: session.caller.holder) {
+      return .failure(broker.audit.tooOften(RequestSend.name, session.caller, wait: wait))
+    }
+    do throws(RPCError) {
+      // Who may not use the account learns nothing of it: where it cannot go is said after that.
+      let url: Result<String, RPCError>
+      do throws(RPCError) { url = .success(try await broker.calls.url(of: forward)) } catch { url = .failure(error) }
+      let request = await broker.calls.apiRequest(
+        forward.method, (try? url.get()) ?? forward.target, of: forward.account)
+      let permission = try broker.authorizer.authorize(
+        session.principal, .use, RequestSend.name, account: forward.account, request: request)
+      let asked = RequestSend.Params(account: forward.account, method: forward.method, url: try url.get())
+      let (params, cleared) = try await broker.approvals.clear(
+        RequestSend.self, asked, permission, session, bodyDigest: forward.bodyDigest)
+      let authorized = try await broker.calls.authorized(forward, params, cleared) { session.isReading }
+      broker.audit.ended(
+        RequestSend.self, account: forward.account, session.caller, rule: cleared.rule,
+        .success(.init(status: 0, headers: [:])))
+      broker.requests.answered(RequestSend.name, .success(.null))
+      return .success(authorized)
+    } catch {
+      if error.reason == .notPermitted { broker.authorizer.rates.refused(who) }
+      broker.audit.ended(RequestSend.self, account: forward.account, session.caller, rule: nil, .failure(error))
+      broker.requests.answered(RequestSend.name, .failure(error))
+      return .failure(error)
+    }
+  }
+
+  public func judge(_ response: HTTPResponse, to sent: AuthorizedRequest, isLast: Bool) async -> ForwardVerdict {
+    do throws(RPCError) {
+      return try await broker.calls.verdict(on: response, to: sent, isLast: isLast)
+    } catch {
+      return .refused(error)
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import Broker
+import Grants
+import OAuth
+
+/// An account as a cloud's SDKs find it, as it is written.
+struct CloudDraft {
+  enum Kind: String, CaseIterable {
+    case aws
+    case gcp
+    case azure
+  }
+
+  var kind: Kind?
+  var name: String?
+  var account: AccountName?
+  var role: String?
+  var region: String?
+  var endpoint: String?
+  var sessionName: String?
+  var duration: Duration?
+  var project: String?
+  var email: String?
+  var resource: String?
+}
+
+extension Sections {
+  static let mostClouds = 100
+
+  static let cloud = Section<CloudDraft>(
+    header: "[[cloud]]",
+    meaning:
+      "An account as a cloud's SDKs find it on a machine of that cloud, over `[http]` (see [HTTP](http.md#the-clouds)). A "
+      + "[[rule]] must allow whoever asks to use the account.",
+    keys: [
+      Key(
+        "kind", .word(CloudDraft.Kind.allCases), \.kind,
+        "Required. `aws`: container credentials; `gcp`: the metadata server of a virtual machine; `azure`: a managed identity."
+      ),
+      Key("name", .handleName, \.name, standard: "the kind", "In its address: `/aws/NAME`, `/azure/NAME`."),
+      Key("account", .accountName, \.account, "Required. The account whose access tokens serve."),
+      Key(
+        "role_arn", .name, \.role,
+        "Of `aws`, required: the role that STS gives credentials of for the account's token (AssumeRoleWithWebIdentity)."
+      ),
+      Key("region", .name, \.region, standard: "none", "Of `aws`: the region whose STS is asked."),
+      Key("sts_endpoint", .name, \.endpoint, standard: "that of the region", "Of `aws`: another address of STS."),
+      Key(
+        "session_name", .name, \.sessionName, standard: "\"grantd\"",
+        "Of `aws`: what the session is called in its logs."),
+      Key(
+        "duration", .duration(.minutes(16)...(.hours(12))), \.duration, standard: "\"1h\"",
+        "Of `aws`: how long the credentials are valid."),
+      Key("project", .name, \.project, standard: "none", "Of `gcp`: the id of the project."),
+      Key(
+        "email", .name, \.email, standard: "\"default\"", "Of `gcp`: the address of the service account that is told."),
+      Key(
+        "resource", .name, \.resource, standard: "none",
+        "Of `azure`: the resource of the account's own token. For another one the broker asks for the scope `RESOURCE/.default`."
+      ),
+    ])
+}
+
+extension CloudDraft {
+  /// The cloud; nil, and a report, where it does not hold together.
+  func cloud(_ table: [String: Item], at place: Place, report: inout Report) -> LoopbackSettings.Cloud? {
+    let title = Sections.cloud.header
+    for key in ["kind", "account"] where table[key] == nil { report.problem("\(title) has no \"\(key)\"", at: place) }
+    guard let kind, let account else { return nil }
+    let own: [Kind: [String]] = [
+      .aws: ["role_arn", "region", "sts_endpoint", "session_name", "duration"], .gcp: ["project", "email"],
+      .azure: ["resource"],
+    ]
+    for (other, keys) in own where other != kind {
+      for key in keys {
+        guard let item = table[key] else { continue }
+        report.problem("\"\(key)\" in \(title) is for kind = \"\(other.rawValue)\"", at: item.place)
+        return nil
+      }
+    }
+    guard let part = part(kind, table, at: place, report: &report) else { return nil }
+    return .init(name: name ?? kind.rawValue, account: account, kind: part)
+  }
+
+  private func part(
+    _ kind: Kind, _ table: [String: Item], at place: Place, report: inout Report
+  ) -> LoopbackSettings.Cloud.Kind? {
+    switch kind {
+    case .gcp: return .gcp(project: project, email: email ?? "default")
+    case .azure: return .azure(resource: resource)
+    case .aws:
+      let title = Sections.cloud.header
+      guard let role else {
+        if table["role_arn"] == nil { report.problem("\(title) has no \"role_arn\"", at: place) }
+        return nil
+      }
+      let parts = role.split(separator: ":", omittingEmptySubsequences: false)
+      guard parts.count == 6, parts[0] == "arn", parts[2] == "iam", parts[5].hasPrefix("role/") else {
+        report.problem(
+          "\"role_arn\" in \(title) is \(quoted(role))", at: table["role_arn"]?.place ?? place,
+          suggestion: "write it whole, such as arn:aws:iam::123456789012:role/NAME")
+        return nil
+      }
+      let domain = parts[1] == "aws-cn" ? "amazonaws.com.cn" : "amazonaws.com"
+      let address = endpoint ?? "https://sts.\(region.map { $0 + "." } ?? "")\(domain)/"
+      guard Endpoint.url(address, allowInsecureHTTP: false) != nil else {
+        report.problem(
+          "\"sts_endpoint\" in \(title) is \(quoted(address))", at: table["sts_endpoint"]?.place ?? place,
+          suggestion: "write an https address")
+        return nil
+      }
+      return .aws(
+        .init(
+          arn: role, endpoint: address, sessionName: sessionName ?? "grantd",
+          duration: Int((duration ?? .hours(1)).components.seconds)))
+    }
+  }
+}

@@ -1,0 +1,73 @@
+import CLinux
+import NIOCore
+import OAuth
+
+/// Takes the token out of an answer as it goes by. What stands in its place is as long, so that lengths stay true.
+struct TokenFilter {
+  private let patterns: [[UInt8]]
+  /// The end of what came, as far as it could be the beginning of a secret.
+  private var held: [UInt8] = []
+
+  /// - Parameter secrets: as they are sent; each is also looked for as JSON and forms may write it.
+  init(_ secrets: [String]) {
+    var patterns: Set<[UInt8]> = []
+    for secret in secrets where secret.utf8.count >= 8 {
+      patterns.insert(Array(secret.utf8))
+      patterns.insert(Array(secret.replacing("/", with: "\\/").utf8))
+      patterns.insert(Array(FormEncoding.encode(secret).utf8))
+    }
+    self.patterns = patterns.sorted { $0.count > $1.count }
+  }
+
+  /// What can be handed on of what has come; nothing where all may be the beginning of a secret.
+  mutating func pass(_ part: ByteBuffer) -> ByteBuffer? {
+    guard !patterns.isEmpty else { return part }
+    var bytes = held + Array(part.readableBytesView)
+    held = []
+    for pattern in patterns { Self.cover(pattern, in: &bytes) }
+    let kept = patterns.map { Self.overlap(of: bytes, with: $0) }.max() ?? 0
+    held = Array(bytes.suffix(kept))
+    bytes.removeLast(kept)
+    return bytes.isEmpty ? nil : ByteBuffer(bytes: bytes)
+  }
+
+  /// The rest, at the end.
+  mutating func end() -> ByteBuffer? {
+    defer { held = [] }
+    return held.isEmpty ? nil : ByteBuffer(bytes: held)
+  }
+
+  func cleaned(_ text: String) -> String {
+    var bytes = Array(text.utf8)
+    for pattern in patterns { Self.cover(pattern, in: &bytes) }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  private static let mark = Array("(redacted)".utf8)
+
+  private static func cover(_ pattern: [UInt8], in bytes: inout [UInt8]) {
+    var start = 0
+    while start + pattern.count <= bytes.count {
+      let offset = bytes.withUnsafeBytes { bytes in
+        clinux_find(bytes.baseAddress! + start, bytes.count - start, pattern, pattern.count)
+      }
+      guard offset >= 0 else { return }
+      let found = start + offset
+      for offset in 0..<pattern.count {
+        bytes[found + offset] = offset < mark.count ? mark[offset] : UInt8(ascii: "*")
+      }
+      start = found + pattern.count
+    }
+  }
+
+  /// How many bytes at the end are the beginning of the pattern.
+  private static func overlap(of bytes: [UInt8], with pattern: [UInt8]) -> Int {
+    let longest = min(bytes.count, pattern.count - 1)
+    guard longest > 0 else { return 0 }
+    for length in stride(from: longest, through: 1, by: -1)
+    where bytes[bytes.count - length] == pattern[0] && bytes.suffix(length).elementsEqual(pattern.prefix(length)) {
+      return length
+    }
+    return 0
+  }
+}

@@ -1,0 +1,52 @@
+import BrokerAPI
+import Testing
+
+@testable import Broker
+
+@Suite struct RequestWordTests {
+  private let caller = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "agent.service")
+  private let person = Caller(uid: 0, gid: 0, groups: [], pid: 8)
+
+  private func question(_ line: String, _ digest: String? = nil) -> Releases.Question {
+    Releases.Question(account: "work", method: RequestSend.name, request: .init(line: line, bodyDigest: digest))
+  }
+
+  /// After a word on a request.
+  private func allowed(_ question: Releases.Question, for span: Duration?, calls: Int?) -> Releases {
+    var releases = Releases()
+    #expect(releases.begin("a", question, of: caller, rule: "r", from: .zero, until: .seconds(60)))
+    #expect(releases.take(true, on: "a", for: span, calls: calls, from: person, at: .zero) == .taken)
+    return releases
+  }
+
+  @Test("A word on a request is for its method, its address and its body")
+  func bound() {
+    let asked = question("POST https://api.example.com/pay", "d1")
+    var releases = allowed(asked, for: .seconds(600), calls: nil)
+    #expect(releases.word(on: asked, of: caller, at: .seconds(1))?.isAllowed == true)
+    for other in [
+      question("POST https://api.example.com/pay", "d2"), question("POST https://api.example.com/pay"),
+      question("PUT https://api.example.com/pay", "d1"), question("POST https://api.example.com/other", "d1"),
+      Releases.Question(account: "work", method: RequestSend.name),
+      Releases.Question(account: "work", method: TokenGet.name),
+    ] { #expect(releases.word(on: other, of: caller, at: .seconds(1)) == nil) }
+  }
+
+  @Test("A word for a number of calls is used up by them")
+  func counted() {
+    let asked = question("GET https://api.example.com/x")
+    var releases = allowed(asked, for: nil, calls: 2)
+    #expect(releases.words(at: .seconds(1)) { $0.wholeSeconds }.map(\.calls_left) == [2])
+    #expect(releases.word(on: asked, of: caller, at: .seconds(1)) != nil)
+    #expect(releases.word(on: asked, of: caller, at: .seconds(2)) != nil)
+    #expect(releases.word(on: asked, of: caller, at: .seconds(3)) == nil)
+    #expect(releases.words(at: .seconds(3)) { $0.wholeSeconds }.isEmpty)
+  }
+
+  @Test("A word on a token is a word on every request")
+  func token() {
+    var releases = allowed(
+      Releases.Question(account: "work", method: TokenGet.name), for: .seconds(60), calls: nil)
+    #expect(releases.word(on: question("GET https://api.example.com/x"), of: caller, at: .seconds(1)) != nil)
+  }
+}

@@ -1,0 +1,58 @@
+import BrokerAPI
+import Testing
+
+@testable import Broker
+
+@Suite struct RequestPatternTests {
+  private func matches(_ pattern: String, _ method: String, _ path: String, host: String = "api.example.com") throws
+    -> Bool
+  {
+    let pattern = try #require(RequestPattern(pattern))
+    return pattern.matches(APIRequest(method: method, host: host, path: path))
+  }
+
+  @Test(
+    "A pattern is a method with a path, or with a host and a path",
+    arguments: [
+      ("GET /repos/*", "GET", "/repos/a/b", true), ("GET /repos/*", "get", "/repos/", true),
+      ("GET /repos/*", "POST", "/repos/a", false), ("GET /repos/*", "GET", "/repo", false),
+      ("* /x", "DELETE", "/x", true), ("* /x", "DELETE", "/x/", false), ("GET *", "GET", "/any/thing", true),
+      ("POST api.example.com/v1/*", "POST", "/v1/a", true), ("POST API.Example.com/v1/*", "POST", "/v1/a", true),
+      ("POST other.example.com/v1/*", "POST", "/v1/a", false),
+      ("GET /a/*/c", "GET", "/a/b/c", true), ("GET /a/*", "GET", "/A/b", false),
+    ])
+  func patterns(_ pattern: String, _ method: String, _ path: String, _ expected: Bool) throws {
+    #expect(try matches(pattern, method, path) == expected)
+  }
+
+  @Test(
+    "A path that a server may read as another one matches nothing",
+    arguments: [
+      "/repos/../admin", "/repos/%2e%2e/admin", "/repos/.%2E/admin", "/repos/..%2fadmin", "/repos%2f..%2fadmin",
+      "/repos/a/..;x/admin", "/repos/\\..\\admin", "/repos/%5c..%5cadmin", "/repos//admin", "/repos/%252e%252e/admin",
+      "/repos/.%00./admin", "/repos/%0d%0a", "/repos/%7f",
+    ])
+  func steps(_ path: String) throws {
+    #expect(try matches("GET /repos/*", "GET", path) == false)
+    #expect(try matches("* *", "GET", path) == false)
+  }
+
+  @Test(
+    "Other texts are no patterns", arguments: ["GET", "/x", "GET  /x", "GET x", "G T /x", "GET *.com/x", "GET /x?y"])
+  func none(_ text: String) { #expect(RequestPattern(text) == nil) }
+
+  @Test("A rule with requests gives these alone, and no token")
+  func rule() {
+    var rule = Rule(name: "r", who: .init(uid: 1), accounts: ["work"], access: [], methods: [RequestSend.name])
+    rule.requests = [RequestPattern("GET /a/*")].compactMap(\.self)
+    let policy = Policy(instance: .system, owner: 0, rules: [rule])
+    let caller = Caller(uid: 1, gid: 1, groups: [], pid: 1)
+    func allows(_ method: String, _ request: APIRequest?) -> Bool {
+      policy.permission(.use, method, "work", caller, request: request) != nil
+    }
+    #expect(allows(RequestSend.name, APIRequest(method: "GET", host: "h", path: "/a/b")))
+    #expect(!allows(RequestSend.name, APIRequest(method: "POST", host: "h", path: "/a/b")))
+    #expect(!allows(RequestSend.name, APIRequest(method: "GET", host: "h", path: "/b")))
+    #expect(allows(RequestSend.name, nil) && !allows(TokenGet.name, nil))
+  }
+}

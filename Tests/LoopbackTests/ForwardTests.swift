@@ -1,0 +1,80 @@
+import NIOCore
+import NIOHTTP1
+import OAuth
+import Testing
+
+@testable import Loopback
+
+@Suite struct ForwardTests {
+  @Test(
+    "The path names the account, and where it has one the host",
+    arguments: [
+      ("/forward/work/a/b?c", "work", nil, "/a/b?c"), ("/forward/work", "work", nil, "/"),
+      ("/forward/work?x", "work", nil, "/?x"), ("/forward/me%40example.com/a", "me@example.com", nil, "/a"),
+      ("/forward/a+b/x", "a+b", nil, "/x"), ("/forward/work/@api.example.com/v1", "work", "api.example.com", "/v1"),
+      ("/forward/work/@127.0.0.1:80", "work", "127.0.0.1:80", "/"),
+      ("/forward/work/@API.example.com?x", "work", "api.example.com", "/?x"),
+      ("/forward/work/@types/node", "work", nil, "/@types/node"), ("/forward/work//x", "work", nil, "//x"),
+    ] as [(String, String, String?, String)])
+  func targets(_ uri: String, _ account: String, _ host: String?, _ target: String) throws {
+    let found = try #require(ForwardTarget(uri))
+    #expect(found.account == account && found.host == host && found.target == target && found.isPlain)
+  }
+
+  @Test(
+    "What names no account is no target", arguments: ["/forward/", "/forward//x", "/forward/%zz/x", "/forward/a%2Fb/x"])
+  func noTargets(_ uri: String) { #expect(ForwardTarget(uri) == nil) }
+
+  @Test(
+    "Steps upwards are seen however they are written",
+    arguments: ["/../x", "/a/..", "/a/%2e%2E/x", "/a%2f..%2fx", "/a/.%2e;v=1/x", "/a\\..\\x", "/a/%5c../x", "/./x"])
+  func steps(_ path: String) throws {
+    #expect(try #require(ForwardTarget("/forward/work" + path)).isPlain == false)
+  }
+
+  @Test("Credentials, hop-by-hop headers and those that Connection names are not passed on")
+  func requestHeaders() {
+    let headers: HTTPHeaders = [
+      "Authorization": "Bearer x", "cookie": "a=b", "DPoP": "p", "Connection": "x-own, keep-alive", "X-Own": "1",
+      "TE": "trailers", "Host": "h", "Content-Length": "1", "Range": "bytes=0-1", "Accept": "a/b", "Last-Event-ID": "7",
+    ]
+    #expect(ForwardHeaders.request(headers).map(\.name) == ["Accept", "Last-Event-ID"])
+  }
+
+  @Test("Cookies and challenges stay here, and everything else goes to the client")
+  func answerHeaders() {
+    let found = ForwardHeaders.answer([
+      .init("Set-Cookie", "a"), .init("WWW-Authenticate", "Bearer"), .init("Connection", "X-Hop"), .init("x-hop", "1"),
+      .init("Location", "/x"), .init("ETag", "e"), .init("Content-Length", "3"),
+    ])
+    #expect(found.map(\.name) == ["ETag", "Content-Length"])
+  }
+
+  @Test("A token is covered wherever it is cut, and what comes behind it is whole", arguments: [1, 2, 3, 5, 7, 11, 64])
+  func filter(size: Int) {
+    let secret = "tok/en+0123456789"
+    let text =
+      "a tok tok/en {\"t\":\"tok/en+0123456789\"} tok\\/en+0123456789 tok%2Fen%2B0123456789 tok/en+012345678 end tok/"
+    var filter = TokenFilter([secret])
+    var result = ""
+    let bytes = Array(text.utf8)
+    for start in stride(from: 0, to: bytes.count, by: size) {
+      if let part = filter.pass(ByteBuffer(bytes: bytes[start..<min(start + size, bytes.count)])) {
+        result += String(buffer: part)
+      }
+    }
+    if let rest = filter.end() { result += String(buffer: rest) }
+    #expect(
+      result == "a tok tok/en {\"t\":\"(redacted)*******\"} (redacted)******** (redacted)*********** "
+        + "tok/en+012345678 end tok/")
+    #expect(result.utf8.count == text.utf8.count)
+  }
+
+  @Test("What cannot be the beginning of a token is not held back")
+  func prompt() {
+    var filter = TokenFilter(["eyJhbGciOi"])
+    #expect(filter.pass(ByteBuffer(string: "data: one\n\n")).map { String(buffer: $0) } == "data: one\n\n")
+    #expect(filter.pass(ByteBuffer(string: "eyJ")) == nil)
+    #expect(filter.pass(ByteBuffer(string: "x")).map { String(buffer: $0) } == "eyJx")
+  }
+}
