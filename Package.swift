@@ -97,7 +97,9 @@ let package = Package(
     room("HTTPTransport", ["Broker", "OAuth", "Platform", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
-    room("Loopback", ["Broker", "BrokerAPI", "CLinux", "Grants", "HTTPServer", "OAuth", nioCore, nioHTTP1]),
+    room(
+      "Loopback",
+      ["Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "OAuth", nioCore, nioHTTP1]),
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),

@@ -178,7 +178,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     // Framing that breaks in the middle of a body: nothing behind it is another request.
     case .streaming(let source):
       source.finish(HTTPBodyError.cut)
-      close()
+      guard !hasAnswerBegun else { return close() }
+      refuse(HTTPReply(.badRequest, error: "bad_request", "the request's body is no HTTP/1.1").last())
     case .answering, .ending, .closed: break
     }
   }
@@ -196,6 +197,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     guard let context else { return }
     self.head = head
     hasAnswerBegun = false
+    // The decoder reads nothing behind such a request, as another protocol could follow.
+    isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
     let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
     self.exchange = exchange
     let check = HeadCheck(port: context.localAddress?.port, servesBrowsers: connections.application.servesBrowsers)

@@ -3,10 +3,11 @@ public import BrokerAPI
 public import HTTPServer
 import NIOCore
 import NIOHTTP1
+public import OAuth
 import Synchronization
 
 /// What programs get over HTTP that speak nothing else: a token endpoint (RFC 6749 §3.2), and requests to a provider's API that the
-/// broker sends with an account's token.
+/// broker sends with an account's token, and accounts as the SDKs of clouds find them.
 public final class LoopbackApplication: Sendable {
   private struct State {
     var settings = LoopbackSettings()
@@ -16,8 +17,13 @@ public final class LoopbackApplication: Sendable {
   private let state = Mutex(State())
 
   let upstream: any Upstream
+  let roles: AWSRoles
 
-  public init(_ upstream: any Upstream) { self.upstream = upstream }
+  /// - Parameter now: the wall clock.
+  public init(_ upstream: any Upstream, now: @escaping @Sendable () -> Timestamp) {
+    self.upstream = upstream
+    roles = AWSRoles(upstream, now: now)
+  }
 
   /// Who answers; there is a broker only when the configuration was read.
   public func serve(_ broker: any LoopbackBroker) { state.withLock { $0.broker = broker } }
@@ -68,11 +74,13 @@ final class LoopbackConversation: HTTPConversation {
   private let principal: Principal
   private let tokens: TokenEndpoint
   private let forward: ForwardEndpoint
+  private let clouds: CloudRequests
 
   init(_ application: LoopbackApplication, _ broker: any LoopbackBroker, _ principal: Principal) {
     self.application = application
     self.principal = principal
     tokens = TokenEndpoint(application, broker, principal)
+    clouds = CloudRequests(application, broker, principal)
     forward = ForwardEndpoint(broker: broker, upstream: application.upstream, principal: principal)
   }
 
@@ -80,6 +88,7 @@ final class LoopbackConversation: HTTPConversation {
     switch head.path {
     case "/token": tokens.intake(of: head)
     case let path where path.hasPrefix(ForwardTarget.prefix): forward.intake(of: head)
+    case _ where CloudRequests.isOne(head): clouds.intake(of: head)
     default:
       .refuse(
         HTTPReply(
@@ -89,7 +98,7 @@ final class LoopbackConversation: HTTPConversation {
   }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
-    tokens.answer(head, body, exchange)
+    head.path == "/token" ? tokens.answer(head, body, exchange) : clouds.answer(head, exchange)
   }
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {

@@ -51,7 +51,7 @@ struct Daemon: Sendable {
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
     let http = HTTPServing(places, logger: logger)
-    let loopback = LoopbackApplication(ForwardTransport(transport))
+    let loopback = LoopbackApplication(ForwardTransport(transport), now: Live.surroundings.now)
     loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)

@@ -37,7 +37,7 @@ public struct LoopbackSettings: Sendable, Equatable {
       case azure(resource: String?)
     }
 
-    public struct Role: Sendable, Equatable {
+    public struct Role: Sendable, Hashable {
       public var arn: String
       /// An https address, or an http one of this machine.
       public var endpoint: String

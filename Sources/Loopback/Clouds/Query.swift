@@ -1,0 +1,18 @@
+import OAuth
+
+enum Query {
+  /// Nil where an escape is broken, or a parameter is there twice.
+  static func decode(_ text: Substring) -> [String: String]? {
+    guard let parameters = FormEncoding.decode(text) else { return nil }
+    let values = Dictionary(parameters.map { ($0.name, $0.value) }) { first, _ in first }
+    return values.count == parameters.count ? values : nil
+  }
+
+  /// Of a path; nil where an escape is broken.
+  static func unescaped(_ path: String) -> String? {
+    guard path.contains("%") else { return path }
+    return FormEncoding.decode(
+      path.replacing("+", with: "%2B").replacing("&", with: "%26").replacing("=", with: "%3D"))?
+      .first?.name
+  }
+}
