@@ -21,8 +21,6 @@ let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
-let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
-let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
@@ -72,7 +70,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
-    .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -102,7 +99,8 @@ let package = Package(
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
     room("Sealing", ["OAuth", crypto, cryptoExtras]),
-    room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb, grdbSQLite]),
+    room("SQLite", ["CSQLite"]),
+    room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite"]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux", "Platform"]),
     // The name Configuration is another package's.
@@ -110,6 +108,7 @@ let package = Package(
       name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Providers"],
       path: "Sources/Configuration", swiftSettings: small),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CHeap"),
     // With the headers of toml++ alone, from libtomlplusplus-dev (docs/decisions/0053-tomlplusplus.md).
@@ -164,7 +163,7 @@ let package = Package(
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",
-      ["SQLiteStore", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb]),
+      ["SQLite", "SQLiteStore", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture"]),
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Sealing", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),
