@@ -138,7 +138,7 @@ install-files:
 	install -d '$D$(DOCDIR)/config' && install -m 644 config/grantd.toml config/grantd-handler.desktop '$D$(DOCDIR)/config/'
 	install -d '$D$(DOCDIR)/docs/decisions' '$D$(DOCDIR)/docs/providers' '$D$(DOCDIR)/docs/recipes'
 	install -m 644 README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md LICENSE '$D$(DOCDIR)/'
-	install -m 644 docs/*.md '$D$(DOCDIR)/docs/'
+	install -m 644 docs/*.md docs/*.svg '$D$(DOCDIR)/docs/'
 	$(PRODUCTS)/grantctl openrpc >'$D$(DOCDIR)/docs/openrpc.json'
 	install -m 644 docs/decisions/*.md '$D$(DOCDIR)/docs/decisions/'
 	install -m 644 docs/providers/*.md '$D$(DOCDIR)/docs/providers/'
@@ -172,9 +172,9 @@ uninstall: ## stop the system's broker and take all of that away again, except c
 	@echo 'Kept: $(SYSCONFDIR)/grantd (configuration) and /var/lib/grantd (accounts).'
 	@[ -n '$D' ] || echo 'Brokers of single users run on; each stops theirs: systemctl --user stop $(SYSTEM_UNITS)'
 
-deb: ## a Debian package of the release build, in .build (BUILD=debug takes that one)
+deb: ## a Debian package of the release build, and one with its symbols, in .build (BUILD=debug takes that one)
 	@$(MAKE) --no-print-directory $(if $(filter debug,$(BUILD)),build,release)
-	@BUILD=$(BUILD) scripts/package/deb $(ARGS)
+	@BUILD=$(BUILD) scripts/package/deb $(if $(filter debug,$(BUILD)),,--symbols) $(ARGS)
 
 clean: ## remove the build
 	@scripts/swiftpm --clean

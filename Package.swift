@@ -21,8 +21,6 @@ let asyncHTTPClient = Target.Dependency.product(name: "AsyncHTTPClient", package
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
-let grdb = Target.Dependency.product(name: "GRDB", package: "GRDB.swift")
-let grdbSQLite = Target.Dependency.product(name: "GRDBSQLite", package: "GRDB.swift")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
@@ -31,8 +29,26 @@ let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 
+/// Where a release build is small rather than fast: nobody notices how long these run.
+let small: [SwiftSetting] = settings + [.unsafeFlags(["-Osize"], .when(configuration: .release))]
+/// Where a release build is fast: on the way of a request or a commit. All else is small (scripts/swiftpm).
+let fast: [SwiftSetting] = settings + [.unsafeFlags(["-Xfrontend", "-O"], .when(configuration: .release))]
+/// For what is installed. The addresses that the dynamic linker adjusts at each start are in the compact form (DT_RELR,
+/// Sources/CLinux/relr.c) and read-only afterwards. No symbol is for others, but those that a library has too, such as
+/// `free` (docs/decisions/0027-heap.md).
+let lean: [LinkerSetting] = [
+  .unsafeFlags(
+    ["-use-ld=lld"]
+      + ["--pack-dyn-relocs=relr", "--no-export-dynamic", "-z", "relro", "-z", "now"].flatMap { ["-Xlinker", $0] },
+    .when(platforms: [.linux], configuration: .release))
+]
+
 func room(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .target(name: name, dependencies: dependencies, swiftSettings: settings)
+}
+
+func fastRoom(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, swiftSettings: fast)
 }
 
 func program(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
@@ -45,16 +61,6 @@ func staticProgram(_ name: String, _ dependencies: [Target.Dependency]) -> Targe
     name: name, dependencies: dependencies, swiftSettings: settings,
     linkerSettings: [.unsafeFlags(["-static-executable"], .when(platforms: [.linux], configuration: .release))])
 }
-
-/// Where a release build is small rather than fast: nobody notices how long these run.
-let small: [SwiftSetting] = settings + [.unsafeFlags(["-Osize"], .when(configuration: .release))]
-/// For a program whose processes are short. The addresses that the dynamic linker adjusts at each start are in the compact
-/// form (DT_RELR) with the note that glibc asks for, which of the linkers GNU ld writes. No symbol is for others.
-let lean: [LinkerSetting] = [
-  .unsafeFlags(
-    ["-use-ld=bfd", "-Xlinker", "-z", "-Xlinker", "pack-relative-relocs", "-Xlinker", "--no-export-dynamic"],
-    .when(platforms: [.linux], configuration: .release))
-]
 
 func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
   .testTarget(name: name, dependencies: dependencies, swiftSettings: settings)
@@ -72,7 +78,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.0"),
     .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
     .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
-    .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     .package(url: "https://github.com/apple/swift-collections", from: "1.5.0"),
     .package(url: "https://github.com/apple/swift-crypto", from: "4.5.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.0"),
@@ -82,18 +87,18 @@ let package = Package(
   targets: [
     // The rooms, one-way: a target exists to forbid an import or to fence one dependency in (docs/overview.md).
     room("OAuth", [crypto, cryptoExtras]),
-    room("Grants", ["OAuth", crypto]),
-    room("BrokerAPI", []),
+    fastRoom("Grants", ["OAuth", crypto]),
+    fastRoom("BrokerAPI", []),
     .target(name: "CredentialHelpers", dependencies: ["BrokerAPI"], swiftSettings: small),
-    room("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
+    fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
     room("Listening", [nioCore, logging]),
     room("BrokerSocket", ["CLinux"]),
     room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
     room("AsyncClient", ["BlockingClient", "BrokerAPI", "BrokerSocket", "Platform"]),
     room("Platform", ["CLinux"]),
-    room("Callers", ["BrokerAPI", "CLinux"]),
-    room("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
+    fastRoom("Callers", ["BrokerAPI", "CLinux"]),
+    fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
     room("HTTPTransport", ["Broker", "OAuth", "Platform", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
@@ -103,8 +108,9 @@ let package = Package(
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),
-    room("Sealing", ["OAuth", crypto, cryptoExtras]),
-    room("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", grdb, grdbSQLite]),
+    fastRoom("Sealing", ["OAuth", crypto, cryptoExtras]),
+    fastRoom("SQLite", ["CSQLite"]),
+    fastRoom("SQLiteStore", ["Broker", "Grants", "OAuth", "Sealing", "SQLite"]),
     room("Systemd", ["CSystemd", "CLinux", logging]),
     room("SystemEvents", ["CLinux", "Platform"]),
     // The name Configuration is another package's.
@@ -112,19 +118,20 @@ let package = Package(
       name: "GrantdConfiguration", dependencies: ["Broker", "BrokerAPI", "CToml", "Grants", "OAuth", "Providers"],
       path: "Sources/Configuration", swiftSettings: small),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CHeap"),
     // With the headers of toml++ alone, from libtomlplusplus-dev (docs/decisions/0053-tomlplusplus.md).
     .target(name: "CToml"),
 
-    program(
-      "grantd",
-      [
+    .executableTarget(
+      name: "grantd",
+      dependencies: [
         "Broker", "BrokerAPI", "Callback", "Callers", "GrantdConfiguration", "Grants", "Hooks", "HTTPServer",
         "HTTPTransport", "Loopback", "MetricsEndpoint", "OAuth", "Platform", "Providers", "Sealing", "SQLiteStore",
         "SystemEvents", "Systemd",
         "TokenFiles", "UnixSocket", "CLinux", "CHeap", argumentParser, unixSignals, logging, nioCore, nioPosix,
-      ]),
+      ], swiftSettings: settings, linkerSettings: lean),
     .executableTarget(
       name: "grantctl",
       dependencies: [
@@ -166,7 +173,7 @@ let package = Package(
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(
       "SQLiteStoreTests",
-      ["SQLiteStore", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture", grdb]),
+      ["SQLite", "SQLiteStore", "Sealing", "TestSupport", "Broker", "BrokerAPI", "Grants", "OAuth", "store-fixture"]),
     .executableTarget(
       name: "store-fixture", dependencies: ["SQLiteStore", "Sealing", "Broker", "Grants", "OAuth"],
       path: "Tests/Support/StoreFixture", swiftSettings: settings),

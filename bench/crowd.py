@@ -43,11 +43,12 @@ burst = 10000000
 
 
 # What the schema's versions after the first one added (Sources/SQLiteStore/Tables/Schema.swift).
-VERSION = 5
+VERSION = 6
 ADDED = {
     "grants": ["refresh_token_issued_at", "expiry_announced_at", "kind", "dpop_key", "source_fingerprint"],
     "logins": ["dpop_key", "device", "progress"],
     "revocations": ["context"],
+    "tokens": ["reports"],
 }
 
 
@@ -94,7 +95,6 @@ class State:
             for column in columns:
                 database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         database.execute("DROP TABLE registrations")
-        database.execute("DELETE FROM grdb_migrations WHERE identifier <> 'v1'")
         database.execute("PRAGMA user_version = 1")
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.close()
@@ -103,7 +103,6 @@ class State:
     def make_newer(self, broker):
         """Gives the broker's database a version that is not known yet; says what its file is."""
         database = sqlite3.connect(self.database(broker), isolation_level=None)
-        database.execute(f"INSERT INTO grdb_migrations VALUES ('v{VERSION + 1}')")
         database.execute(f"PRAGMA user_version = {VERSION + 1}")
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.close()

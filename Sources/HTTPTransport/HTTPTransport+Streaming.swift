@@ -1,6 +1,6 @@
 import AsyncHTTPClient
 public import Broker
-import Foundation
+import FoundationEssentials
 public import NIOCore
 import NIOHTTP1
 public import OAuth

@@ -1,6 +1,6 @@
 import AsyncHTTPClient
 public import Broker
-import Foundation
+import FoundationEssentials
 import NIOCore
 import NIOHTTP1
 import NIOPosix
@@ -99,7 +99,7 @@ public final class HTTPTransport: Transport {
   }
 
   func places(of request: HTTPRequest) async throws(TransportError) -> [Clients.Key.Place?] {
-    let host = (request.url.host ?? "").trimmingCharacters(in: ["[", "]"])
+    let host = (request.url.host ?? "").filter { $0 != "[" && $0 != "]" }
     // The client says what is wrong with an address without a name.
     guard !host.isEmpty, !SystemResolver.isAddress(host) else { return [nil] }
     let addresses = try await names.addresses(of: host)

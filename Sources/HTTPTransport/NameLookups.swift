@@ -1,5 +1,5 @@
 import Broker
-import Foundation
+import Glibc
 import NIOCore
 import Platform
 import Synchronization

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 
 /// The system's resolver, in the order of RFC 6724.
@@ -44,9 +44,9 @@ enum HostsFile {
   private static let most = 1 << 20
 
   static func addresses(of host: String, in path: String = "/etc/hosts") -> NameLookups.Answer {
-    guard let handle = FileHandle(forReadingAtPath: path), let bytes = try? handle.read(upToCount: most) else {
-      return .failure(.init(message: "there is no \(path)"))
-    }
+    guard let file = fopen(path, "re") else { return .failure(.init(message: "there is no \(path)")) }
+    defer { fclose(file) }
+    let bytes = [UInt8](unsafeUninitializedCapacity: most) { $1 = fread($0.baseAddress!, 1, most, file) }
     let found = String(decoding: bytes, as: UTF8.self).split(separator: "\n").compactMap { line -> String? in
       let words = line.prefix { $0 != "#" }.split(whereSeparator: \.isWhitespace).map(String.init)
       guard let address = words.first, SystemResolver.isAddress(address),

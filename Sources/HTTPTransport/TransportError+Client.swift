@@ -1,6 +1,6 @@
 import AsyncHTTPClient
 import Broker
-import Foundation
+import FoundationEssentials
 import NIOCore
 import NIOPosix
 import NIOSSL
@@ -97,7 +97,7 @@ extension TransportError {
 
   /// `wrong version number`, of a text with numbers and source files around it.
   private static func tlsReason(_ text: String) -> String {
-    guard let mark = text.range(of: "OPENSSL_internal:") else { return "the handshake failed" }
+    guard let mark = text.firstRange(of: "OPENSSL_internal:") else { return "the handshake failed" }
     let reason = text[mark.upperBound...].prefix { $0.isUppercase || $0.isNumber || $0 == "_" }
     return reason == "WRONG_VERSION_NUMBER"
       ? "what answers speaks no TLS" : reason.replacing("_", with: " ").lowercased()

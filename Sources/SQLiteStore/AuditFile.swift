@@ -1,8 +1,8 @@
 public import Broker
 import Dispatch
-import Foundation
-import GRDB
+import Glibc
 public import OAuth
+import SQLite
 import Synchronization
 
 /// The audit trail in a database of its own, so that it neither waits for the grants' commits nor keeps them waiting, and
@@ -11,13 +11,13 @@ public final class AuditFile: AuditStore {
   /// `user_version` of what this program writes.
   static let version = 2
   /// "grna", beside the store's "grnt".
-  static let applicationID: Int32 = 0x6772_6e61
+  static let applicationID = 0x6772_6e61
 
   public let path: String
   private let folder: StateFolder
   private let queue = DispatchQueue(label: "grantd.audit")
   /// Changed on the queue alone. Nil: to be opened with the next question.
-  private let database = Mutex<(queue: DatabaseQueue, file: FileIdentity?)?>(nil)
+  private let database = Mutex<(connection: Connection, file: FileIdentity?)?>(nil)
   /// The same. Nil: to be counted with the next write.
   private let counts = Mutex<AuditCounts?>(nil)
   /// Records that one transaction forgets at most: a smaller limit may leave very many to forget.
@@ -32,7 +32,7 @@ public final class AuditFile: AuditStore {
   }
 
   public func lastID() async throws(StoreError) -> Int64 {
-    try await reading { try Int64.fetchOne($0, sql: "SELECT max(id) FROM audit") ?? 0 }
+    try await reading { try $0.value("SELECT max(id) FROM audit")?.integer ?? 0 }
   }
 
   public func write(_ records: [AuditRecord], most: Int) async throws(StoreError) {
@@ -44,15 +44,15 @@ public final class AuditFile: AuditStore {
 
   public func read(_ question: AuditQuestion) async throws(StoreError) -> [AuditRecord] {
     let (sql, arguments) = question.sql
-    return try await reading { try Row.fetchAll($0, sql: sql, arguments: arguments).compactMap(AuditRecord.init) }
+    return try await reading { try $0.rows(sql, arguments).compactMap(AuditRecord.init) }
   }
 
   public func forget(before moment: Timestamp, most: Int) async throws(StoreError) {
     var isMore = true
     while isMore {
       isMore = try await writing { db, counts in
-        try db.execute(sql: "DELETE FROM audit WHERE last < ?", arguments: [moment.milliseconds])
-        if db.changesCount > 0 { counts = try AuditCounts(db) }
+        try db.execute("DELETE FROM audit WHERE last < ?", [.integer(moment.milliseconds)])
+        if db.changes > 0 { counts = try AuditCounts(db) }
         return try counts.forgetExcess(over: most, in: db)
       }
     }
@@ -61,7 +61,7 @@ public final class AuditFile: AuditStore {
   public func close() async {
     await withCheckedContinuation { continuation in
       queue.async {
-        try? self.database.withLock { $0.take() }?.queue.close()
+        try? self.database.withLock { $0.take() }?.connection.close()
         continuation.resume()
       }
     }
@@ -82,16 +82,14 @@ public final class AuditFile: AuditStore {
   private func writing(
     _ work: @escaping @Sendable (Database, inout AuditCounts) throws -> Bool
   ) async throws(StoreError) -> Bool {
-    try await onQueue { queue in
+    try await onQueue { connection in
       // Unknown until the commit.
       let before = self.counts.withLock { $0.take() }
-      var (result, after) = (false, AuditCounts())
-      try queue.inTransaction(.immediate) { db in
-        after = try before ?? AuditCounts(db)
-        result = try work(db, &after)
-        return .commit
+      let (result, after) = try connection.write { db in
+        var after = try before ?? AuditCounts(db)
+        return (try work(db, &after), after)
       }
-      self.counts.withLock { [after] in $0 = after }
+      self.counts.withLock { $0 = after }
       return result
     } error: {
       .writing($0, at: $1)
@@ -99,7 +97,7 @@ public final class AuditFile: AuditStore {
   }
 
   private func onQueue<Value: Sendable>(
-    _ work: @escaping @Sendable (DatabaseQueue) throws -> Value,
+    _ work: @escaping @Sendable (Connection) throws -> Value,
     error translated: @escaping @Sendable (any Error, String) -> StoreError
   ) async throws(StoreError) -> Value {
     let result: Result<Value, StoreError> = await withCheckedContinuation { continuation in
@@ -114,7 +112,7 @@ public final class AuditFile: AuditStore {
     return try result.get()
   }
 
-  private func opened() throws -> DatabaseQueue {
+  private func opened() throws -> Connection {
     if let (open, file) = database.withLock({ $0 }) {
       // What is written into a file that was removed or replaced is nowhere.
       if let file, FileIdentity(at: path) == file { return open }
@@ -122,7 +120,7 @@ public final class AuditFile: AuditStore {
       try? open.close()
     }
     try folder.protect(path)
-    let new = try DatabaseQueue(path: path, configuration: Opening.writing("grantd.audit"))
+    let new = try Connection(path: path, Opening.writing)
     do {
       try new.write { try Self.prepare($0, path: path) }
     } catch {
@@ -137,7 +135,7 @@ public final class AuditFile: AuditStore {
   /// A damaged trail is put aside, for those who want to look at it, and the next write begins a new one.
   private func after(_ error: StoreError) -> StoreError {
     guard case .corrupt(let path, let detail) = error else { return error }
-    try? database.withLock { $0.take() }?.queue.close()
+    try? database.withLock { $0.take() }?.connection.close()
     let aside = path + ".damaged"
     for suffix in [""] + StateFolder.companions {
       unlink(aside + suffix)
@@ -147,28 +145,25 @@ public final class AuditFile: AuditStore {
   }
 
   private static func prepare(_ db: Database, path: String) throws {
-    let found = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
+    let found = try db.number("PRAGMA user_version")
     guard found <= version else { throw StoreError.newer(path: path, found: found, known: version) }
-    let application = try Int32.fetchOne(db, sql: "PRAGMA application_id")
+    let application = try db.number("PRAGMA application_id")
     if found == 0 {
-      try db.execute(sql: schema)
-      try db.execute(sql: "PRAGMA application_id = \(applicationID); PRAGMA user_version = \(version)")
+      try db.execute(schema)
+      try db.execute("PRAGMA application_id = \(applicationID); PRAGMA user_version = \(version)")
     } else if application != applicationID {
       throw StoreError.corrupt(path: path, detail: "it is another program's database")
     } else if found < 2 {
       // Who was refused is not known better than by user id, and not whether a rule named them.
-      try db.inSavepoint {
-        try db.execute(
-          sql: """
-            ALTER TABLE audit ADD COLUMN refuser TEXT;
-            ALTER TABLE audit ADD COLUMN standing TEXT;
-            UPDATE audit SET refuser = 'uid ' || ifnull(uid, '-'), standing = 'unnamed'
-              WHERE result IN ('not_permitted', 'rate_limited', 'not_delivered') AND ifnull(uid, -1) != 0;
-            \(refuserIndex)
-            PRAGMA user_version = \(version);
-            """)
-        return .commit
-      }
+      try db.execute(
+        """
+        ALTER TABLE audit ADD COLUMN refuser TEXT;
+        ALTER TABLE audit ADD COLUMN standing TEXT;
+        UPDATE audit SET refuser = 'uid ' || ifnull(uid, '-'), standing = 'unnamed'
+          WHERE result IN ('not_permitted', 'rate_limited', 'not_delivered') AND ifnull(uid, -1) != 0;
+        \(refuserIndex)
+        PRAGMA user_version = \(version);
+        """)
     }
   }
 

@@ -1,15 +1,14 @@
 import Broker
-import Foundation
-import GRDB
 import OAuth
+import SQLite
 
 // The table of the audit trail: records in and out, questions, and what it forgets.
 
 extension AuditCounts {
   init(_ db: Database) throws {
     self.init()
-    for row in try Row.fetchAll(db, sql: "SELECT refuser, standing, count(*) FROM audit GROUP BY 1, 2") {
-      add((row[0] as String?).map { Refuser($0, row[1]) }, row[2])
+    for row in try db.rows("SELECT refuser, standing, count(*) FROM audit GROUP BY 1, 2") {
+      add(row[0].text.map { Refuser($0, row[1].text) }, Int(row[2].integer ?? 0))
     }
   }
 
@@ -20,12 +19,13 @@ extension AuditCounts {
     var room = AuditFile.forgottenAtOnce
     for (refuser, count) in AuditShares(most: most).excess(of: self) {
       try db.execute(
-        sql: """
-          DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE refuser IS ? AND standing IS ?
-            ORDER BY last, id LIMIT ?)
-          """, arguments: [refuser?.name, refuser?.standing.rawValue, min(count, room)])
-      add(refuser, -db.changesCount)
-      room -= db.changesCount
+        """
+        DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE refuser IS ? AND standing IS ?
+          ORDER BY last, id LIMIT ?)
+        """,
+        [ColumnValue(refuser?.name), ColumnValue(refuser?.standing.rawValue), .integer(Int64(min(count, room)))])
+      add(refuser, -db.changes)
+      room -= db.changes
     }
     return room == 0
   }
@@ -43,75 +43,73 @@ extension AuditCounts.Refuser {
 extension AuditRecord {
   /// - Returns: whether it is new.
   func put(in db: Database) throws -> Bool {
-    let isKnown = try db.cachedStatement(sql: "SELECT 1 FROM audit WHERE id = ?")
-    let isNew = try Int.fetchOne(isKnown, arguments: [id]) == nil
-    let arguments: StatementArguments = [
-      id, first.milliseconds, last.milliseconds, Int64(clamping: count), entry.actionName, entry.method,
-      entry.account, entry.provider, entry.who.uid.map { Int64($0) }, pid.map { Int64($0) }, entry.who.unit,
-      entry.who.userUnit, entry.who.executable, entry.scopes.isEmpty ? nil : entry.scopes.joined(separator: " "),
-      entry.generation, entry.rule, entry.result, entry.detail, refuser?.name,
-      refuser?.standing.rawValue,
+    let isNew = try db.value("SELECT 1 FROM audit WHERE id = ?", [.integer(id)]) == nil
+    let who = entry.who
+    let arguments: [ColumnValue] = [
+      .integer(id), .integer(first.milliseconds), .integer(last.milliseconds), .integer(Int64(clamping: count)),
+      .text(entry.actionName), .text(entry.method), ColumnValue(entry.account), ColumnValue(entry.provider),
+      ColumnValue(who.uid.map { Int64($0) }), ColumnValue(pid.map { Int64($0) }), ColumnValue(who.unit),
+      ColumnValue(who.userUnit), ColumnValue(who.executable),
+      ColumnValue(entry.scopes.isEmpty ? nil : entry.scopes.joined(separator: " ")), ColumnValue(entry.generation),
+      ColumnValue(entry.rule), .text(entry.result), ColumnValue(entry.detail), ColumnValue(refuser?.name),
+      ColumnValue(refuser?.standing.rawValue),
     ]
-    try db.cachedStatement(
-      sql: """
+    try db.statement(
+      """
         INSERT INTO audit (id, first, last, count, action, method, account, provider, uid, pid, unit, user_unit, exe,
           scopes, generation, rule, result, detail, refuser, standing)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (id) DO UPDATE SET count = max(count, excluded.count), last = max(last, excluded.last),
           pid = excluded.pid
-        """
-    ).execute(arguments: arguments)
+      """
+    ).run(arguments)
     return isNew
   }
 
   /// Nil where a column holds what this version does not know.
   init?(_ row: Row) {
     let who = AuditEntry.Who(
-      uid: (row["uid"] as Int64?).flatMap { UInt32(exactly: $0) }, unit: row["unit"], userUnit: row["user_unit"],
-      executable: row["exe"])
-    guard
-      var entry = AuditEntry(
-        actionName: row["action"], method: row["method"], account: row["account"], who: who, result: row["result"])
+      uid: row["uid"].integer.flatMap { UInt32(exactly: $0) }, unit: row["unit"].text, userUnit: row["user_unit"].text,
+      executable: row["exe"].text)
+    guard let id = row["id"].integer, let count = row["count"].integer, let first = row["first"].integer,
+      let last = row["last"].integer, let action = row["action"].text, let method = row["method"].text,
+      let result = row["result"].text,
+      var entry = AuditEntry(actionName: action, method: method, account: row["account"].text, who: who, result: result)
     else { return nil }
-    entry.provider = row["provider"]
-    entry.scopes = (row["scopes"] as String?).map { $0.split(separator: " ").map(String.init) } ?? []
-    entry.generation = row["generation"]
-    entry.rule = row["rule"]
-    entry.detail = row["detail"]
-    let count: Int64 = row["count"]
+    entry.provider = row["provider"].text
+    entry.scopes = row["scopes"].text.map { $0.split(separator: " ").map(String.init) } ?? []
+    entry.generation = row["generation"].integer
+    entry.rule = row["rule"].text
+    entry.detail = row["detail"].text
     self.init(
-      id: row["id"], entry: entry, pid: (row["pid"] as Int64?).flatMap { Int32(exactly: $0) },
-      count: UInt64(clamping: count), first: Timestamp(milliseconds: row["first"]),
-      last: Timestamp(milliseconds: row["last"]))
+      id: id, entry: entry, pid: row["pid"].integer.flatMap { Int32(exactly: $0) }, count: UInt64(clamping: count),
+      first: Timestamp(milliseconds: first), last: Timestamp(milliseconds: last))
   }
 }
 
 extension AuditQuestion {
-  var sql: (String, StatementArguments) {
+  var sql: (String, [ColumnValue]) {
     var conditions: [String] = []
-    var arguments = StatementArguments()
-    func add(_ condition: String, _ value: any DatabaseValueConvertible) { add(condition, [value]) }
-    func add(_ condition: String, _ values: [any DatabaseValueConvertible]) {
+    var arguments: [ColumnValue] = []
+    func add(_ condition: String, _ values: ColumnValue...) { add(condition, values) }
+    func add(_ condition: String, _ values: [ColumnValue]) {
       conditions.append(condition)
-      arguments += StatementArguments(values)
+      arguments += values
     }
-    if let account { add("account = ?", account) }
-    if let accounts {
-      add(Self.matching(accounts.count), accounts.map { Self.glob($0) as any DatabaseValueConvertible })
-    }
-    if let uid { add("uid = ?", Int64(uid)) }
-    if let unit { add("(unit = ? OR user_unit = ?)", [unit, unit]) }
-    if let actionName { add("action = ?", actionName) }
+    if let account { add("account = ?", .text(account)) }
+    if let accounts { add(Self.matching(accounts.count), accounts.map { .text(Self.glob($0)) }) }
+    if let uid { add("uid = ?", .integer(Int64(uid))) }
+    if let unit { add("(unit = ? OR user_unit = ?)", .text(unit), .text(unit)) }
+    if let actionName { add("action = ?", .text(actionName)) }
     if refusalsOnly {
-      add(
-        "result IN (\(AuditEntry.refusals.map { _ in "?" }.joined(separator: ", ")))",
-        AuditEntry.refusals.map { $0 as any DatabaseValueConvertible })
+      let marks = AuditEntry.refusals.map { _ in "?" }.joined(separator: ", ")
+      add("result IN (\(marks))", AuditEntry.refusals.map(ColumnValue.text))
     }
-    if let since { add("last >= ?", since.milliseconds) }
-    if let until { add("first <= ?", until.milliseconds) }
-    if let before { add("id < ?", before) }
+    if let since { add("last >= ?", .integer(since.milliseconds)) }
+    if let until { add("first <= ?", .integer(until.milliseconds)) }
+    if let before { add("id < ?", .integer(before)) }
     let filter = conditions.isEmpty ? "" : "WHERE \(conditions.joined(separator: " AND ")) "
-    arguments += [limit]
+    arguments.append(.integer(Int64(limit)))
     return ("SELECT * FROM audit \(filter)ORDER BY id DESC LIMIT ?", arguments)
   }
 
@@ -127,6 +125,6 @@ extension AuditQuestion {
 
   /// To GLOB `?` and `[` are more than themselves.
   private static func glob(_ pattern: String) -> String {
-    pattern.replacingOccurrences(of: "[", with: "[[]").replacingOccurrences(of: "?", with: "[?]")
+    pattern.replacing("[", with: "[[]").replacing("?", with: "[?]")
   }
 }

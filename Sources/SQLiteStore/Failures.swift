@@ -1,7 +1,6 @@
 public import Broker
-import Foundation
-import GRDB
 import Glibc
+import SQLite
 public import Sealing
 
 extension StoreError {
@@ -17,14 +16,14 @@ extension StoreError {
 
   /// What cannot be read of the open database is damage: a new one may do where this one does not.
   static func writing(_ error: any Error, at path: String) -> StoreError {
-    if let error = error as? DatabaseError, unreadable.contains(error.extendedResultCode) {
-      return .corrupt(path: path, detail: "a part of it cannot be read (SQLite \(error.extendedResultCode.rawValue))")
+    if let error = error as? DatabaseError, unreadable.contains(error.extendedCode) {
+      return .corrupt(path: path, detail: "a part of it cannot be read (SQLite \(error.extendedCode.rawValue))")
     }
     return translated(error, at: path) { .unwritable(path: path, detail: $0) }
   }
 
   private static let unreadable: [ResultCode] = [
-    .SQLITE_IOERR_READ, .SQLITE_IOERR_SHORT_READ, .SQLITE_IOERR_CORRUPTFS, .SQLITE_IOERR_DATA,
+    .read, .shortRead, .damagedFileSystem, .damagedData,
   ]
 
   private static func translated(
@@ -41,18 +40,18 @@ extension StoreError {
   private static func translated(
     _ error: DatabaseError, at path: String, otherwise: (String) -> StoreError
   ) -> StoreError {
-    let disk = DiskTrouble.at((path as NSString).deletingLastPathComponent)
-    switch error.resultCode {
-    case .SQLITE_CORRUPT, .SQLITE_NOTADB: return .corrupt(path: path, detail: error.detail)
-    case .SQLITE_FULL: return otherwise("the disk is full")
-    case .SQLITE_IOERR:
-      return otherwise(disk ?? "an input/output error (SQLite \(error.extendedResultCode.rawValue))")
-    case .SQLITE_READONLY: return otherwise(disk ?? "the file, its folder or the file system is read-only")
-    case .SQLITE_BUSY, .SQLITE_LOCKED:
-      return otherwise("it was locked by another program for \(Int(Opening.busyTimeout)) s")
-    case .SQLITE_CANTOPEN, .SQLITE_PERM, .SQLITE_AUTH:
+    let disk = DiskTrouble.at(PrivateFiles.folder(of: path))
+    switch error.code {
+    case .corrupt, .notADatabase: return .corrupt(path: path, detail: error.detail)
+    case .full: return otherwise("the disk is full")
+    case .inputOutput:
+      return otherwise(disk ?? "an input/output error (SQLite \(error.extendedCode.rawValue))")
+    case .readOnly: return otherwise(disk ?? "the file, its folder or the file system is read-only")
+    case .busy, .locked:
+      return otherwise("it was locked by another program for \(Opening.patience.components.seconds) s")
+    case .cannotOpen, .permission, .unauthorized:
       return otherwise(disk ?? "a file cannot be opened: \(error.detail)")
-    case .SQLITE_CONSTRAINT: return otherwise("the change does not fit what is there: \(error.detail)")
+    case .constraint: return otherwise("the change does not fit what is there: \(error.detail)")
     default: return otherwise(error.detail)
     }
   }
@@ -60,7 +59,7 @@ extension StoreError {
 
 extension DatabaseError {
   /// SQLite's message has names of tables and columns, but no values.
-  fileprivate var detail: String { message ?? "SQLite \(extendedResultCode.rawValue)" }
+  fileprivate var detail: String { message ?? "SQLite \(extendedCode.rawValue)" }
 }
 
 extension DamagedRow {
@@ -97,8 +96,8 @@ extension Error {
   /// Whether another commit may still be written after this. Damage and failing hardware concern all.
   var mayConcernOneCommit: Bool {
     guard let error = self as? DatabaseError else { return !(self is StoreError) }
-    return switch error.resultCode {
-    case .SQLITE_CORRUPT, .SQLITE_NOTADB, .SQLITE_IOERR, .SQLITE_READONLY, .SQLITE_BUSY, .SQLITE_CANTOPEN: false
+    return switch error.code {
+    case .corrupt, .notADatabase, .inputOutput, .readOnly, .busy, .cannotOpen: false
     default: true
     }
   }

@@ -1,7 +1,7 @@
 public import Broker
 import Dispatch
-import GRDB
 public import Grants
+import SQLite
 public import Sealing
 import Synchronization
 
@@ -14,11 +14,13 @@ public final class SQLiteStore: Store {
   static let groupLimit = 256
   /// Commits that wait for one.
   static let waitingLimit = 4096
+  /// Pages of the log at which it is taken in: SQLite's own measure.
+  static let logLimit = 1000
 
   /// What is open. Changed on the queue alone.
   struct Home {
     /// Nil: a rebuild has put a new database in place that could not be opened yet.
-    var database: DatabaseQueue?
+    var database: Connection?
     /// Nil: a rebuild is moving them.
     var files: OpenFiles?
     var lock: OwnerLock
@@ -30,7 +32,7 @@ public final class SQLiteStore: Store {
     /// What is not in the database yet.
     var rescued: [Rescued] = []
 
-    init(database: DatabaseQueue?, files: OpenFiles?, lock: OwnerLock, key: SealingKey) {
+    init(database: Connection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey) {
       self.database = database
       self.files = files
       self.lock = lock
@@ -125,20 +127,18 @@ public final class SQLiteStore: Store {
   /// The database as it was at one moment, and what it is sealed under.
   private final class Snapshot: Sendable {
     private let path: String
-    private let database: DatabaseQueue
+    private let database: Connection
     private let sealer: Sealer
 
     init(_ path: String, _ sealer: Sealer) throws(StoreError) {
       self.path = path
       self.sealer = sealer
-      var configuration = Opening.looking
-      // The transaction that begins here is read in, and ends, elsewhere.
-      configuration.allowsUnsafeTransactions = true
       do {
-        database = try DatabaseQueue(path: path, configuration: configuration)
-        try database.inDatabase { db in
-          try db.beginTransaction(.deferred)
-          _ = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master")
+        database = try Connection(path: path, Opening.looking)
+        // The transaction that begins here is read in, and ends, elsewhere.
+        try database.use { db in
+          try db.begin(.deferred)
+          _ = try db.value("SELECT count(*) FROM sqlite_master")
         }
       } catch {
         throw .reading(error, at: path)
@@ -147,11 +147,11 @@ public final class SQLiteStore: Store {
 
     func read<Value: Sendable>(_ body: @Sendable (Database, Sealer) throws -> Value) throws(StoreError) -> Value {
       defer {
-        try? database.inDatabase { try $0.rollback() }
+        try? database.use { try $0.rollback() }
         try? database.close()
       }
       do {
-        return try database.inDatabase { try body($0, sealer) }
+        return try database.use { try body($0, sealer) }
       } catch {
         throw .reading(error, at: path)
       }
@@ -172,13 +172,13 @@ public final class SQLiteStore: Store {
   }
 
   public func countAccounts() async throws(StoreError) -> Int {
-    try await reading { db, _ in try Int.fetchOne(db, sql: "SELECT count(*) FROM grants") ?? 0 }
+    try await reading { db, _ in try db.number("SELECT count(*) FROM grants") }
   }
 
   /// Bytes of the database's pages that are in use.
   func databaseBytes() async throws(StoreError) -> Int {
     try await reading { db, _ in
-      func number(_ name: String) throws -> Int { try Int.fetchOne(db, sql: "PRAGMA \(name)") ?? 0 }
+      func number(_ name: String) throws -> Int { try db.number("PRAGMA \(name)") }
       return try (number("page_count") - number("freelist_count")) * number("page_size")
     }
   }
@@ -260,7 +260,7 @@ public final class SQLiteStore: Store {
   var sealer: Sealer { home.withLock { $0.sealer } }
 
   /// The open database; one that a rebuild could not open is opened now.
-  func database() throws(StoreError) -> DatabaseQueue {
+  func database() throws(StoreError) -> Connection {
     if let database = home.withLock({ $0.database }) { return database }
     try home.withLock { $0.files }?.examine()
     let database = try opening.reopened()
@@ -307,15 +307,12 @@ public final class SQLiteStore: Store {
     let rescued = home.withLock { $0.rescued }
     // Also what is taken back is in the log.
     defer { written(to: .log) }
-    try database.writeWithoutTransaction { db in
-      try db.inTransaction(.immediate) {
-        try put(rescued, in: db, sealer)
-        for commit in group {
-          for change in commit.changes { try change.apply(to: db, sealer: sealer) }
-        }
-        opening.onWritePoint?(.applied)
-        return .commit
+    try database.write { db in
+      try put(rescued, in: db, sealer)
+      for commit in group {
+        for change in commit.changes { try change.apply(to: db, sealer: sealer) }
       }
+      opening.onWritePoint?(.applied)
     }
     try home.withLock { $0.files }?.examine()
     try examineDatabase()
@@ -326,10 +323,10 @@ public final class SQLiteStore: Store {
 
   /// Takes the log into the database where it has grown. SQLite would do so within any commit, and what another program
   /// writes to the database during a commit could not be told from that.
-  private func takeLogIn(_ database: DatabaseQueue) {
-    guard opening.log.pages >= LogPages.limit else { return }
+  private func takeLogIn(_ database: Connection) {
+    guard opening.log.pages >= Self.logLimit else { return }
     // Where the disk is full, or somebody reads, the log goes on growing, and it is tried again.
-    _ = try? database.writeWithoutTransaction { try $0.checkpoint(.passive) }
+    try? database.use { try $0.checkpoint(.passive) }
     written(to: .all)
   }
 
@@ -341,13 +338,13 @@ public final class SQLiteStore: Store {
     }
     // What is committed is safe in the WAL where this fails; the next start takes it from there.
     if let files, (try? files.examine()) != nil, (try? files.examineContents(.init(in: opening.folder))) != nil {
-      _ = try? database?.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+      try? database?.use { try $0.checkpoint(.truncate) }
       try? database?.close()
     } else {
       // What another program wrote there does not get into the database: the last to close it would put it there, unless
       // it may only read.
-      let reader = try? DatabaseQueue(path: location, configuration: Opening.looking)
-      _ = try? reader?.read { try Row.fetchOne($0, sql: "SELECT * FROM sqlite_master") }
+      let reader = try? Connection(path: location, Opening.looking)
+      _ = try? reader?.read { try $0.value("SELECT 1 FROM sqlite_master LIMIT 1") }
       try? database?.close()
       try? reader?.close()
     }

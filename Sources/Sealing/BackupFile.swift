@@ -1,6 +1,6 @@
 import Crypto
 import CryptoExtras
-public import Foundation
+public import FoundationEssentials
 public import OAuth
 
 /// The form of a backup: a header in the clear, then the body in chunks of AES-256-GCM (NIST SP 800-38D).

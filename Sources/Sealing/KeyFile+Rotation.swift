@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 
 // The key is changed while a store serves. The new one is on disk before anything is sealed under it, and the old one

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Glibc
 
 /// A file that a key is kept in: of this process's user, closed to all others. During a rotation the next key is in a
@@ -12,7 +12,7 @@ public struct KeyFile: Sendable, Equatable {
   public var next: String { path + ".next" }
 
   /// That the file is in.
-  var folder: String { Self.parent(of: path).isEmpty ? "." : Self.parent(of: path) }
+  var folder: String { PrivateFiles.folder(of: path) }
 
   /// The key in the file, which is made at the first start: whole or not at all, on disk, and one key for all who start
   /// at once. With what an interrupted rotation left beside it.
@@ -54,7 +54,7 @@ public struct KeyFile: Sendable, Equatable {
     if has(key, in: path) { return path }
     if has(key, in: next) { return next }
     if access(path, F_OK) != 0 {
-      guard Self.standard(Self.parent(of: path)) == Self.standard(folder), restores else { return nil }
+      guard Self.steps(of: self.folder) == Self.steps(of: folder), restores else { return nil }
       try create(key)
       if has(key, in: path) { return path }
     }
@@ -114,10 +114,16 @@ public struct KeyFile: Sendable, Equatable {
     PrivateFiles.create(next, contents: Self.contents(of: key)) && PrivateFiles.syncFolder(folder)
   }
 
-  /// A folder may be given with a slash at its end.
-  private static func standard(_ path: String) -> String { (path as NSString).standardizingPath }
-
-  private static func parent(of path: String) -> String { (path as NSString).deletingLastPathComponent }
+  /// The names that lead to a folder, which may be given with a slash at its end.
+  private static func steps(of folder: String) -> [String] {
+    folder.split(separator: "/").reduce(into: folder.hasPrefix("/") ? ["/"] : []) { steps, name in
+      switch name {
+      case ".": break
+      case ".." where steps.last.map { $0 != "/" && $0 != ".." } ?? false: steps.removeLast()
+      default: steps.append(String(name))
+      }
+    }
+  }
 
   /// Exposed to be written.
   private static func contents(of key: SealingKey) -> Data { Data("\(key.exposedText)\n".utf8) }

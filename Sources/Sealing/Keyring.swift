@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 
 /// The keys that a store is opened with, and which of them it is under.
 ///

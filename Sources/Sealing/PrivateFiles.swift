@@ -1,4 +1,4 @@
-public import Foundation
+public import FoundationEssentials
 import Glibc
 
 /// Files and folders that are closed to all but this process's user.
@@ -25,7 +25,6 @@ public enum PrivateFiles {
   private static func make(_ path: String) -> Bool {
     if mkdir(path, 0o700) == 0 { return chmod(path, 0o700) == 0 }
     if errno == EEXIST { return true }
-    // Not by NSString, whose `deletingLastPathComponent` ends the process where a path has one character.
     guard errno == ENOENT, let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex,
       make(String(path[..<slash]))
     else { return false }
@@ -40,6 +39,12 @@ public enum PrivateFiles {
     defer { Glibc.close(descriptor) }
     let count = contents.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
     return count == contents.count && fchmod(descriptor, 0o600) == 0 && fsync(descriptor) == 0
+  }
+
+  /// The folder of a file; `.` for a name alone.
+  public static func folder(of path: String) -> String {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
   /// Makes the entries of a folder durable. False: `errno` has the reason.

@@ -1,5 +1,5 @@
 import Crypto
-public import Foundation
+public import FoundationEssentials
 
 /// Seals single columns with AES-256-GCM (NIST SP 800-38D).
 ///

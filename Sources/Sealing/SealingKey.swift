@@ -1,5 +1,5 @@
 import Crypto
-public import Foundation
+public import FoundationEssentials
 
 /// The 256-bit key that secrets are sealed under, and where it is from. Prints without the key.
 public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
@@ -67,8 +67,9 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
     guard contents.count <= 256, let text = String(data: contents, encoding: .utf8) else {
       throw .unusableKey(source: source, detail: "it has \(contents.count) bytes, not 32")
     }
-    let trimmed = text.trimmingCharacters(in: .whitespacesAndNewlines)
-    guard let bytes = hex(trimmed) ?? base64(trimmed), bytes.count == length else {
+    // One word, with white space around it.
+    let words = text.split(whereSeparator: \.isWhitespace).map(String.init)
+    guard words.count == 1, let bytes = hex(words[0]) ?? base64(words[0]), bytes.count == length else {
       throw .unusableKey(
         source: source, detail: "it is neither 32 bytes nor the hexadecimal or base64 text of 32 bytes")
     }
@@ -82,7 +83,7 @@ public struct SealingKey: Sendable, CustomStringConvertible, CustomReflectable {
   }
 
   private static func base64(_ text: String) -> Data? {
-    let standard = text.replacingOccurrences(of: "-", with: "+").replacingOccurrences(of: "_", with: "/")
+    let standard = text.replacing("-", with: "+").replacing("_", with: "/")
     return Data(base64Encoded: standard.hasSuffix("=") ? standard : standard + "=")
   }
 }

@@ -1,6 +1,6 @@
 #if DEBUG
-  import Foundation
   import Glibc
+  import Platform
   import SQLiteStore
   import Synchronization
 
@@ -9,7 +9,7 @@
   /// waited for the commit. The points are those of ``WritePoint``. A release build has none of it.
   enum CrashPoint {
     static func wanted() -> (@Sendable (WritePoint) -> Void)? {
-      guard let text = ProcessInfo.processInfo.environment["GRANTD_CRASH_AT"] else { return nil }
+      guard let text = Environment.own["GRANTD_CRASH_AT"] else { return nil }
       let parts = text.split(separator: ":")
       guard parts.count == 3, let nth = Int(parts[1]), nth > 0,
         let stall = UInt32(parts[2])

@@ -1,6 +1,6 @@
 import Broker
 import BrokerAPI
-import Foundation
+import FoundationEssentials
 import Glibc
 import GrantdConfiguration
 import Grants
@@ -9,6 +9,7 @@ import Hooks
 import Logging
 import Loopback
 import OAuth
+import Platform
 import Providers
 import SQLiteStore
 import Sealing
@@ -54,7 +55,7 @@ struct Daemon: Sendable {
     let loopback = LoopbackApplication(ForwardTransport(transport), now: Live.surroundings.now)
     loopback.configure(settings.loopback)
     let hooks = Hooks(
-      environment: ProcessInfo.processInfo.environment, uptime: { Live.uptime() }, logger: logger)
+      environment: Environment.own, uptime: { Live.uptime() }, logger: logger)
     let broker = await Broker(
       store: store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),

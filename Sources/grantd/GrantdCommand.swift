@@ -2,10 +2,11 @@ import ArgumentParser
 import Broker
 import BrokerAPI
 import CLinux
-import Foundation
+import FoundationEssentials
 import Glibc
 import GrantdConfiguration
 import Logging
+import Platform
 import Systemd
 
 /// The daemon's command line. All is read here once; what follows is ``Daemon``.
@@ -77,7 +78,7 @@ struct GrantdCommand: AsyncParsableCommand {
     do throws(PlaceError) {
       places = try Places(
         instance: instance, config: config, state: state, socket: socket, templates: templates,
-        environment: ProcessInfo.processInfo.environment)
+        environment: Environment.own)
     } catch {
       fail("grantd: \(error)", status: 78)
     }
@@ -136,7 +137,7 @@ struct GrantdCommand: AsyncParsableCommand {
 
   private func fail(_ message: String, status: Int32) -> Never {
     LogQueue.shared.flush()
-    FileHandle.standardError.write(Data((message + "\n").utf8))
+    Array((message + "\n").utf8).withUnsafeBytes { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     Self.exit(withStatus: status)
   }
 

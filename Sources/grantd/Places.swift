@@ -1,8 +1,9 @@
 import Broker
-import Foundation
+import FoundationEssentials
 import Glibc
 import GrantdConfiguration
 import Platform
+import Sealing
 import UnixSocket
 
 /// Where this instance has its files.
@@ -53,9 +54,11 @@ struct Places: Sendable {
   /// `PREFIX/share/grantd/providers.d` beside `PREFIX/bin/grantd`; for a build in the source tree, the tree's own.
   private static func shippedTemplates() -> [String] {
     guard let program = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe") else { return [] }
-    let folder = (program as NSString).deletingLastPathComponent
-    var folders = [(folder as NSString).deletingLastPathComponent + "/share/grantd/providers.d"]
-    if let build = program.range(of: "/.build") { folders.append(program[..<build.lowerBound] + "/config/providers.d") }
+    let folder = PrivateFiles.folder(of: program)
+    var folders = [PrivateFiles.folder(of: folder) + "/share/grantd/providers.d"]
+    if let build = program.firstRange(of: "/.build") {
+      folders.append(program[..<build.lowerBound] + "/config/providers.d")
+    }
     return folders
   }
 
@@ -101,7 +104,6 @@ struct Places: Sendable {
   /// several brokers in a folder.
   func credentialSocketPath(_ settings: Settings) -> String {
     let socket = socketPath(settings)
-    // Not by NSString, whose `deletingLastPathComponent` ends the process where a path has one character.
     let start = socket.utf8.lastIndex(of: UInt8(ascii: "/")).map { socket.utf8.index(after: $0) } ?? socket.startIndex
     let last = socket[start...]
     let name = last.lastIndex(of: ".").map { last[..<$0] } ?? last

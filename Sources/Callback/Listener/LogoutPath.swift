@@ -1,5 +1,3 @@
-import Foundation
-
 /// Where providers say that a person signed out there (OpenID Connect Back-Channel Logout §2.5): the prefix, then the
 /// provider's name in the configuration.
 enum LogoutPath {
@@ -14,13 +12,23 @@ enum LogoutPath {
 
   /// The name behind the prefix, percent-decoded (RFC 3986 §2.1). Nil: no provider can have it.
   static func provider(in path: Substring) -> String? {
-    let segment = path.utf8.dropFirst(prefix.utf8.count)
+    var rest = path.utf8.dropFirst(prefix.utf8.count)
     // An encoded character takes three.
-    guard leads(path), segment.count <= 3 * longestName, let text = String(segment),
-      let name = text.removingPercentEncoding, (1...longestName).contains(name.utf8.count),
-      name.utf8.allSatisfy(isNameByte)
-    else { return nil }
-    return name
+    guard leads(path), rest.count <= 3 * longestName else { return nil }
+    var name: [UInt8] = []
+    while var byte = rest.popFirst() {
+      if byte == UInt8(ascii: "%") {
+        guard let high = digit(rest.popFirst()), let low = digit(rest.popFirst()) else { return nil }
+        byte = high << 4 | low
+      }
+      guard isNameByte(byte) else { return nil }
+      name.append(byte)
+    }
+    return (1...longestName).contains(name.count) ? String(decoding: name, as: UTF8.self) : nil
+  }
+
+  private static func digit(_ byte: UInt8?) -> UInt8? {
+    byte.flatMap { Character(Unicode.Scalar($0)).hexDigitValue }.map(UInt8.init)
   }
 
   private static func isNameByte(_ byte: UInt8) -> Bool {

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import NIOCore
 
 /// The body of a request that is wanted, as it comes in. A class, so that many small pieces do not copy what is there.

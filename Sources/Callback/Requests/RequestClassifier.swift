@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import NIOHTTP1
 
 /// Decides what is done with a request, from its head alone (RFC 9110, RFC 9112 §3).
@@ -72,7 +72,8 @@ struct RequestClassifier {
   static func isForm(_ headers: HTTPHeaders) -> Bool {
     let types = headers["Content-Type"]
     guard types.count == 1, let type = types[0].split(separator: ";").first else { return false }
-    return type.trimmingCharacters(in: .whitespaces).lowercased() == "application/x-www-form-urlencoded"
+    // With white space around it (RFC 9110 §5.6.3).
+    return type.lowercased().split { $0 == " " || $0 == "\t" } == ["application/x-www-form-urlencoded"]
   }
 
   /// Bytes that a body is announced to have; 0 where nothing is said.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import OAuth
 
 /// Reads the private keys that sections name.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 extension Settings {
   /// What the configuration is read from.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import OAuth
 
 /// What a value may be: said once, so that errors and the reference say the same.

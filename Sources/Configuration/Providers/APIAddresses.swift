@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import OAuth
 
 /// Where authorised calls may go, as it is written, of whatever kind of provider.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import OAuth
 
 /// The shipped settings of a well-known provider: `google.toml` and the like. It holds the keys of a provider section,

@@ -1,8 +1,9 @@
 public import Broker
-import Foundation
-import GRDB
+import Dispatch
+import FoundationEssentials
 import Glibc
 import OAuth
+import SQLite
 import Sealing
 
 // A backup's body is a database of its own, so that an older one is migrated as any other, and a newer one refused. It

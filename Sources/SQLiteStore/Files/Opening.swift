@@ -1,22 +1,22 @@
 import Broker
-import Foundation
-import GRDB
+import FoundationEssentials
 import Glibc
 import Grants
 import OAuth
+import SQLite
 import Sealing
 
 /// How a store is opened: looked at without writing, then migrated.
 struct Opening {
   /// How long a statement waits for another program that reads or copies the database.
-  static let busyTimeout: TimeInterval = 5
+  static let patience: Duration = .seconds(5)
   /// What the WAL is cut to after a checkpoint.
   static let logLimit = 4 << 20
   /// Bytes of a database that is read whole before anything is answered: some thousand accounts.
   static let verifiedAtOnce = 8 << 20
   /// Accounts that are in memory at a time while they are sealed anew.
   private static let resealed = 1024
-  private static let magic = Data("SQLite format 3\0".utf8)
+  private static let magic = Array("SQLite format 3\0".utf8)
 
   let folder: StateFolder
   let keyring: Keyring
@@ -29,7 +29,7 @@ struct Opening {
   var onStep: (@Sendable (Int) -> Void)?
 
   struct Opened {
-    let database: DatabaseQueue
+    let database: Connection
     let keys: Keyring.Settled
   }
 
@@ -46,11 +46,11 @@ struct Opening {
     let found = try look()
     try folder.protect(folder.database)
     do {
-      let database = try DatabaseQueue(path: folder.database, configuration: writing)
+      let database = try Connection(path: folder.database, writing)
       try Schema.migrate(database, onStep: onStep, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
-        try database.inTransaction(.immediate) { try Self.putKeyNote(in: $0, keyring.key.sealer) }
+        try database.write { try Self.putKeyNote(in: $0, keyring.key.sealer) }
         return Opened(database: database, keys: keyring.settledNew)
       case .store(let under):
         return try settled(database, under)
@@ -61,7 +61,7 @@ struct Opening {
   }
 
   /// The database says which key is the right one: what is left of a change to it is done, or taken back.
-  private func settled(_ database: DatabaseQueue, _ under: Keyring.Under) throws -> Opened {
+  private func settled(_ database: Connection, _ under: Keyring.Under) throws -> Opened {
     if case .previous(let old) = under {
       do {
         try reseal(database, from: old.sealer, to: keyring.key.sealer)
@@ -91,20 +91,20 @@ struct Opening {
   /// Writes a new database into a file that is there and empty.
   static func write(
     _ state: StoredState, _ accounts: [any PackedAccount], under key: SealingKey, to path: String,
-    _ configuration: Configuration
+    _ options: Connection.Options
   ) throws {
     let sealer = key.sealer
     var status = stat()
     // The file was made just now.
     let now = Timestamp(seconds: stat(path, &status) == 0 ? Int64(status.st_mtim.tv_sec) : 0)
-    let database = try DatabaseQueue(path: path, configuration: configuration)
+    let database = try Connection(path: path, options)
     try Schema.migrate(database)
-    try database.inTransaction(.immediate) { db in
+    try database.write { db in
       for change in state.changes { try change.apply(to: db, sealer: sealer) }
       for account in accounts { try readable(account, at: now).put(in: db, sealer: sealer) }
-      return try putKeyNote(in: db, sealer)
+      try putKeyNote(in: db, sealer)
     }
-    _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+    try database.use { try $0.checkpoint(.truncate) }
     try database.close()
   }
 
@@ -118,9 +118,9 @@ struct Opening {
   }
 
   /// Opens what a rebuild put in place.
-  func reopened() throws(StoreError) -> DatabaseQueue {
+  func reopened() throws(StoreError) -> Connection {
     do {
-      return try DatabaseQueue(path: folder.database, configuration: writing)
+      return try Connection(path: folder.database, writing)
     } catch {
       throw .writing(error, at: folder.database)
     }
@@ -139,10 +139,10 @@ struct Opening {
     }
     try checkHeader()
     do {
-      var configuration = Self.looking
+      var options = Self.looking
       // The first start ended while it turned the log on: SQLite reads nothing before that is taken back.
-      configuration.readonly = folder.size(of: folder.database + "-journal") == 0
-      let database = try DatabaseQueue(path: folder.database, configuration: configuration)
+      options.isReadOnly = folder.size(of: folder.database + "-journal") == 0
+      let database = try Connection(path: folder.database, options)
       defer { try? database.close() }
       return try database.read { try look(in: $0) }
     } catch {
@@ -151,25 +151,26 @@ struct Opening {
   }
 
   private func checkHeader() throws(StoreError) {
-    guard let file = FileHandle(forReadingAtPath: folder.database) else {
-      throw .unreadable(path: folder.database, detail: systemError(errno))
-    }
-    defer { try? file.close() }
-    guard (try? file.read(upToCount: Self.magic.count)) == Self.magic else {
+    let descriptor = Glibc.open(folder.database, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw .unreadable(path: folder.database, detail: systemError(errno)) }
+    defer { Glibc.close(descriptor) }
+    var start = [UInt8](repeating: 0, count: Self.magic.count)
+    guard Glibc.read(descriptor, &start, start.count) == start.count, start == Self.magic else {
       throw .corrupt(path: folder.database, detail: "it is no SQLite database")
     }
   }
 
   private func look(in db: Database) throws -> Found {
     let ofMigrations = "SELECT count(*) FROM sqlite_master WHERE tbl_name <> 'grdb_migrations'"
-    let tables = try Int.fetchOne(db, sql: ofMigrations) ?? 0
-    let application = try Int32.fetchOne(db, sql: "PRAGMA application_id")
-    // The first start ended after the file, or GRDB's list of migrations, was made and before the tables were.
+    let tables = try db.number(ofMigrations)
+    let application = try db.number("PRAGMA application_id")
+    // The first start ended after the file, or the list of migrations that earlier versions kept, was made and before the
+    // tables were.
     if tables == 0, application == 0 { return .nothing }
     guard application == Schema.applicationID else {
       throw StoreError.corrupt(path: folder.database, detail: "it is another program's database")
     }
-    let version = try Int.fetchOne(db, sql: "PRAGMA user_version") ?? 0
+    let version = try db.number("PRAGMA user_version")
     guard version <= Schema.version else {
       throw StoreError.newer(path: folder.database, found: version, known: Schema.version)
     }
@@ -181,7 +182,7 @@ struct Opening {
   /// Reads all of the database on a connection of its own.
   func verify() throws(StoreError) {
     do {
-      let database = try DatabaseQueue(path: folder.database, configuration: Self.looking)
+      let database = try Connection(path: folder.database, Self.looking)
       defer { try? database.close() }
       try database.read(verify)
     } catch {
@@ -190,7 +191,7 @@ struct Opening {
   }
 
   private func verify(_ db: Database) throws {
-    let check = try String.fetchOne(db, sql: "PRAGMA quick_check(1)")
+    let check = try db.value("PRAGMA quick_check(1)")?.text
     guard check == "ok" else {
       throw StoreError.corrupt(path: folder.database, detail: check ?? "its structure cannot be checked")
     }
@@ -198,7 +199,7 @@ struct Opening {
 
   private func checkKey(in db: Database) throws -> Found {
     let sql = "SELECT value FROM meta WHERE name = ?"
-    guard let note = try Data.fetchOne(db, sql: sql, arguments: [Keyring.noteName]) else {
+    guard let note = try db.value(sql, [.text(Keyring.noteName)])?.blob else {
       // The first start ended after the tables were made and before the key was noted; else it was removed.
       if try Schema.isEmpty(db) { return .nothing }
       throw StoreError.corrupt(path: folder.database, detail: "it does not say what key it is sealed under")
@@ -214,18 +215,17 @@ struct Opening {
 
   // MARK: Writing
 
-  private static func putKeyNote(in db: Database, _ sealer: Sealer) throws -> Database.TransactionCompletion {
+  private static func putKeyNote(in db: Database, _ sealer: Sealer) throws {
     try db.execute(
-      sql: "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
-      arguments: [Keyring.noteName, Keyring.note(under: sealer)])
-    return .commit
+      "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
+      [.text(Keyring.noteName), .blob(Keyring.note(under: sealer))])
   }
 
   /// All at once, so that the store is always under one key.
   func reseal(
-    _ database: DatabaseQueue, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
+    _ database: Connection, from old: Sealer, to new: Sealer, beforeCommit: () -> Void = {}
   ) throws {
-    try database.inTransaction(.immediate) { db in
+    try database.write { db in
       for change in try StoredState.readRest(db, sealer: old).changes { try change.apply(to: db, sealer: new) }
       let memory = PackedMemory()
       var page = try PackedRows.page(of: db, after: nil, most: Self.resealed, sealer: old, in: memory)
@@ -233,43 +233,42 @@ struct Opening {
         for account in page { try account.read(.whole).put(in: db, sealer: new) }
         page = try PackedRows.page(of: db, after: last.account, most: Self.resealed, sealer: old, in: memory)
       }
-      let completion = try Self.putKeyNote(in: db, new)
+      try Self.putKeyNote(in: db, new)
       beforeCommit()
-      return completion
     }
   }
 
   /// Takes the log in and empties it, so that nothing of before stays in it. False: somebody reads the database.
-  func cutLog(of database: DatabaseQueue) throws -> Bool {
-    _ = try database.writeWithoutTransaction { try $0.checkpoint(.truncate) }
+  func cutLog(of database: Connection) throws -> Bool {
+    try database.use { try $0.checkpoint(.truncate) }
     return folder.size(of: folder.log) == 0
   }
 
   // MARK: Connections
 
-  static var looking: Configuration {
-    var configuration = Configuration()
-    configuration.readonly = true
-    configuration.busyMode = .timeout(busyTimeout)
-    configuration.prepareDatabase { try $0.execute(sql: "PRAGMA trusted_schema = OFF") }
-    return configuration
+  static var looking: Connection.Options {
+    var options = Connection.Options()
+    options.isReadOnly = true
+    options.patience = patience
+    options.preparations = [{ try $0.execute("PRAGMA trusted_schema = OFF") }]
+    return options
   }
 
-  private var writing: Configuration {
-    var configuration = Self.writing("grantd.store", more: pageLimit.map { "PRAGMA max_page_count = \($0)" })
-    configuration.prepareDatabase { [log] in log.watch($0) }
-    return configuration
+  private var writing: Connection.Options {
+    var options = Self.writing
+    if let pageLimit { options.preparations.append { try $0.execute("PRAGMA max_page_count = \(pageLimit)") } }
+    options.preparations.append { [log] in try log.watch($0) }
+    return options
   }
 
   /// How each database of ours is written: whole transactions, on disk when they are answered.
-  static func writing(_ label: String, more: String? = nil) -> Configuration {
-    var configuration = Configuration()
-    configuration.label = label
-    configuration.busyMode = .timeout(busyTimeout)
-    configuration.foreignKeysEnabled = true
-    configuration.prepareDatabase { db in
-      try db.execute(
-        sql: """
+  static var writing: Connection.Options {
+    var options = Connection.Options()
+    options.patience = patience
+    options.preparations = [
+      { db in
+        try db.execute(
+          """
           PRAGMA trusted_schema = OFF;
           PRAGMA cell_size_check = ON;
           PRAGMA secure_delete = ON;
@@ -277,11 +276,16 @@ struct Opening {
           PRAGMA synchronous = FULL;
           PRAGMA journal_size_limit = \(logLimit);
           """)
-      if let more { try db.execute(sql: more) }
-      guard try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL") == "wal" else {
-        throw DatabaseError(resultCode: .SQLITE_CANTOPEN, message: "this file system has no shared memory for a WAL")
+        guard try db.value("PRAGMA journal_mode = WAL")?.text == "wal" else {
+          throw DatabaseError(.cannotOpen, message: "this file system has no shared memory for a WAL")
+        }
       }
-    }
-    return configuration
+    ]
+    return options
   }
+}
+
+extension Database {
+  /// The first column of the first row; 0 where there is none.
+  func number(_ sql: String) throws -> Int { Int(try value(sql)?.integer ?? 0) }
 }

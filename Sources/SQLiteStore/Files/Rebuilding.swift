@@ -1,6 +1,6 @@
 public import Broker
 import Dispatch
-import GRDB
+import SQLite
 import Sealing
 import Synchronization
 

@@ -1,9 +1,9 @@
 public import Broker
-import Foundation
-import GRDB
+import FoundationEssentials
 import Glibc
 public import Grants
 import OAuth
+import SQLite
 import Sealing
 import Synchronization
 
@@ -81,7 +81,7 @@ extension SQLiteStore {
       state.take(rest)
       state.values[Rescued.value] = id
       do {
-        try Opening.write(state, all, under: key, to: draft, Opening.writing("grantd.rescue"))
+        try Opening.write(state, all, under: key, to: draft, Opening.writing)
       } catch {
         Self.remove(draft)
         throw .writing(error, at: path)
@@ -136,17 +136,16 @@ extension SQLiteStore {
   private func rescued(at path: String) throws(StoreError) -> Rescued {
     let database = try database()
     do {
-      let file = try DatabaseQueue(path: path, configuration: Opening.writing("grantd.rescue"))
+      let file = try Connection(path: path, Opening.writing)
       defer { try? file.close() }
-      let version = try file.read { try Int.fetchOne($0, sql: "PRAGMA user_version") ?? 0 }
+      let version = try file.read { try $0.number("PRAGMA user_version") }
       guard version <= Schema.version else {
         throw StoreError.newer(path: path, found: version, known: Schema.version)
       }
       try Schema.migrate(file)
       var unreadable: [AccountName] = []
       let (id, accounts, rest): (String, [StoredAccount], StoredState) = try file.read { db in
-        let note = try Data.fetchOne(
-          db, sql: "SELECT value FROM meta WHERE name = ?", arguments: [Keyring.noteName])
+        let note = try db.value("SELECT value FROM meta WHERE name = ?", [.text(Keyring.noteName)])?.blob
         let sealer = try self.sealer(of: note, at: path)
         var rest = try StoredState.readRest(db, sealer: sealer)
         let id = rest.values.removeValue(forKey: Rescued.value)
@@ -252,9 +251,8 @@ extension SQLiteStore {
   }
 
   private static func prepareFolder(of path: String) throws(StoreError) {
-    let folder = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
     do throws(SealingError) {
-      try PrivateFiles.prepareFolder(folder.isEmpty ? "/" : folder)
+      try PrivateFiles.prepareFolder(PrivateFiles.folder(of: path))
     } catch {
       throw StoreError(error)
     }
@@ -280,11 +278,12 @@ extension StoredState {
 extension StoredAccount {
   /// One whose secrets could not be read takes no place of sealed ones.
   fileprivate func isNewer(than db: Database) throws -> Bool {
-    let row = try Row.fetchOne(
-      db, sql: "SELECT generation, logged_in_at FROM grants WHERE account = ?", arguments: [grant.account.rawValue])
-    guard let row else { return true }
-    let generation: Int64 = row["generation"]
-    return isNewer(than: Timestamp(milliseconds: row["logged_in_at"]), generation)
+    let sql = "SELECT generation, logged_in_at FROM grants WHERE account = ?"
+    guard let row = try db.rows(sql, [.text(grant.account.rawValue)]).first else { return true }
+    guard let generation = row[0].integer, let loggedInAt = row[1].integer else {
+      throw DamagedRow(table: "grants", column: "generation")
+    }
+    return isNewer(than: Timestamp(milliseconds: loggedInAt), generation)
   }
 
   /// A later sign-in counts, whatever its generation: a database that was replaced by an older copy has an earlier one.

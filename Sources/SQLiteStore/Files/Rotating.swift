@@ -1,5 +1,5 @@
 public import Broker
-import GRDB
+import SQLite
 import Sealing
 import Synchronization
 
@@ -59,7 +59,7 @@ extension SQLiteStore {
   }
 
   /// As for a commit: looked at before and after, because what is written into a file that is gone is not saved.
-  private func openDatabase() throws(KeyRotationError) -> DatabaseQueue {
+  private func openDatabase() throws(KeyRotationError) -> Connection {
     do throws(StoreError) {
       let database = try database()
       try opening.folder.withdrawSuccessor()
@@ -73,7 +73,7 @@ extension SQLiteStore {
   }
 
   private func reseal(
-    _ database: DatabaseQueue, from old: SealingKey, to new: SealingKey, in file: KeyFile
+    _ database: Connection, from old: SealingKey, to new: SealingKey, in file: KeyFile
   ) throws(KeyRotationError) {
     var isCommitting = false
     do {
@@ -91,7 +91,7 @@ extension SQLiteStore {
 
   /// What an earlier rotation left: its key has its place by now, or the database must be seen not to need it.
   private func clearNext(
-    beside file: KeyFile, _ key: SealingKey, _ database: DatabaseQueue
+    beside file: KeyFile, _ key: SealingKey, _ database: Connection
   ) throws(KeyRotationError) {
     do throws(SealingError) {
       guard try file.finishRotation(to: key) else { return }
@@ -104,8 +104,8 @@ extension SQLiteStore {
     file.removeNext()
   }
 
-  private func count(_ database: DatabaseQueue) -> Int {
-    (try? database.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM grants") }) ?? 0
+  private func count(_ database: Connection) -> Int {
+    (try? database.read { try $0.number("SELECT count(*) FROM grants") }) ?? 0
   }
 
   private func report(_ step: RotationStep) { opening.onWritePoint?(.rotating(step)) }

@@ -1,5 +1,5 @@
 import Broker
-import Foundation
+import FoundationEssentials
 import Glibc
 import Sealing
 

@@ -1,5 +1,5 @@
-import GRDB
 import Glibc
+import SQLite
 import Synchronization
 
 /// Memory for packed accounts, apart from the heap. Among the heap's other pieces each account keeps a page in use whose
@@ -36,7 +36,7 @@ final class PackedMemory: Sendable {
     }
   }
 
-  /// - Throws: `SQLITE_NOMEM` where the kernel gives no memory.
+  /// - Throws: `outOfMemory` where the kernel gives no memory.
   func store(_ bytes: [UInt8]) throws(DatabaseError) -> Slot {
     let size = max(1, (bytes.count + Self.step - 1) / Self.step) * Self.step
     let found = open.withLock { open -> (Block, UInt32)? in
@@ -49,7 +49,7 @@ final class PackedMemory: Sendable {
       if block.isFull { open[size]?.removeLast() }
       return (block, index)
     }
-    guard let (block, index) = found else { throw DatabaseError(resultCode: .SQLITE_NOMEM) }
+    guard let (block, index) = found else { throw DatabaseError(.outOfMemory) }
     // Nobody else has this slot.
     bytes.withUnsafeBytes { block.slot(index).copyMemory(from: $0) }
     return Slot(self, block, index, count: bytes.count)

@@ -1,8 +1,7 @@
 import Broker
-import Foundation
-import GRDB
-import GRDBSQLite
+import FoundationEssentials
 import Grants
+import SQLite
 import Sealing
 
 /// The rows of one account as the database has them, in one slot of memory. Secrets stay sealed until they are read.
@@ -74,12 +73,12 @@ struct PackedColumns {
     bytes.append(UInt8(rest))
   }
 
-  mutating func append(_ value: DatabaseValue) {
-    switch value.storage {
+  mutating func append(_ value: ColumnValue) {
+    switch value {
     // No column of a STRICT table is of type REAL here.
-    case .null, .double: append(nil as Int64?)
-    case .int64(let integer): append(integer)
-    case .string(let text): Array(text.utf8).withUnsafeBytes { append($0, as: .text) }
+    case .null, .real: append(nil as Int64?)
+    case .integer(let integer): append(integer)
+    case .text(let text): Array(text.utf8).withUnsafeBytes { append($0, as: .text) }
     case .blob(let data): data.withUnsafeBytes { append($0, as: .blob) }
     }
   }
@@ -119,12 +118,12 @@ struct PackedColumns {
   }
 
   /// What was packed here can be read here.
-  mutating func next() -> DatabaseValue {
+  mutating func next() -> ColumnValue {
     switch take() {
     case .null: .null
-    case .integer(let integer): integer.databaseValue
-    case .text(let range): String(decoding: bytes[range], as: UTF8.self).databaseValue
-    case .blob(let range): Data(bytes[range]).databaseValue
+    case .integer(let integer): .integer(integer)
+    case .text(let range): .text(String(decoding: bytes[range], as: UTF8.self))
+    case .blob(let range): .blob(Data(bytes[range]))
     }
   }
 
@@ -205,8 +204,7 @@ extension PackedRows {
 /// for each account at a start.
 private struct RowScan {
   let types: [ColumnType]
-  private let cursor: RowCursor
-  fileprivate let row: SQLiteStatement
+  fileprivate let row: Cursor
   /// The cursor's row was not taken yet.
   private var isPending = false
   private var isAtEnd = false
@@ -215,18 +213,17 @@ private struct RowScan {
     types = Value.table.types
     let list = Value.table.columns.joined(separator: ", ")
     let limit = most.map { "LIMIT \($0)" } ?? ""
-    let statement = try db.cachedStatement(
-      sql: "SELECT \(list) FROM \(Value.table.name) WHERE account > ? ORDER BY account \(limit)")
-    row = statement.sqliteStatement
-    cursor = try Row.fetchCursor(statement, arguments: [account])
+    let statement = try db.statement(
+      "SELECT \(list) FROM \(Value.table.name) WHERE account > ? ORDER BY account \(limit)")
+    row = try Cursor(statement, [.text(account)])
   }
 
   /// The first column.
-  var account: String { String(decoding: bytes(of: 0), as: UTF8.self) }
+  var account: String { String(decoding: row.bytes(at: 0), as: UTF8.self) }
 
   mutating func next() throws -> Bool {
     guard !isAtEnd else { return false }
-    isAtEnd = try cursor.next() == nil
+    isAtEnd = try !row.next()
     return !isAtEnd
   }
 
@@ -237,17 +234,12 @@ private struct RowScan {
         guard try next() else { return false }
         isPending = true
       }
-      let (own, wanted) = (bytes(of: 0), other.bytes(of: 0))
+      let (own, wanted) = (row.bytes(at: 0), other.row.bytes(at: 0))
       if wanted.lexicographicallyPrecedes(own) { return false }
       isPending = false
       // One without a grant, which no foreign key lets be, is passed over.
       if own.elementsEqual(wanted) { return true }
     }
-  }
-
-  /// Of a text or a blob, until the next row is asked for.
-  func bytes(of column: Int32) -> UnsafeRawBufferPointer {
-    UnsafeRawBufferPointer(start: sqlite3_column_blob(row, column), count: Int(sqlite3_column_bytes(row, column)))
   }
 }
 
@@ -255,16 +247,15 @@ extension PackedColumns {
   fileprivate mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
 
   fileprivate mutating func append(_ scan: RowScan) {
-    for (index, type) in scan.types.enumerated() {
-      let column = Int32(index)
-      guard sqlite3_column_type(scan.row, column) != SQLITE_NULL else {
+    for (column, type) in scan.types.enumerated() {
+      guard !scan.row.isNull(at: column) else {
         append(nil as Int64?)
         continue
       }
       switch type {
-      case .integer: append(sqlite3_column_int64(scan.row, column))
-      case .text: append(scan.bytes(of: column), as: .text)
-      case .blob: append(scan.bytes(of: column), as: .blob)
+      case .integer: append(scan.row.integer(at: column))
+      case .text: append(scan.row.bytes(at: column), as: .text)
+      case .blob: append(scan.row.bytes(at: column), as: .blob)
       }
     }
   }

@@ -1,8 +1,9 @@
 import Broker
-import Foundation
-import GRDB
+import FoundationEssentials
+import Glibc
 import Grants
 import OAuth
+import SQLite
 import Sealing
 
 /// A row that cannot be what was written.
@@ -15,34 +16,46 @@ struct DamagedRow: Error, Equatable {
 
 /// SQLite's texts end at the first NUL here: it is shown instead, as in a terminal (U+2400).
 func plain(_ text: String) -> String {
-  text.utf8.contains(0) ? text.replacingOccurrences(of: "\0", with: "\u{2400}") : text
+  guard text.utf8.contains(0) else { return text }
+  return String(decoding: text.utf8.flatMap { $0 == 0 ? Array("\u{2400}".utf8) : [$0] }, as: UTF8.self)
 }
 
-/// Scopes are joined by a space (RFC 6749 §3.3). What a scope must not have and a stranger may still send is escaped.
+/// Scopes are joined by a space (RFC 6749 §3.3). What a scope must not have and a stranger may still send is escaped, by
+/// bytes: a space with a combining mark is another character to Swift.
 enum ScopeText {
+  private static let escapes: [(byte: UInt8, text: [UInt8])] = [
+    (0, Array("%00".utf8)), (0x20, Array("%20".utf8)), (0x25, Array("%25".utf8)),
+  ]
+
   static func join(_ scopes: [String]) -> String {
     scopes.map { scope in
       if scope.isEmpty { return "%" }
       guard scope.utf8.contains(where: { $0 == 0x20 || $0 == 0x25 || $0 == 0 }) else { return scope }
-      return scope.replacingOccurrences(of: "%", with: "%25").replacingOccurrences(of: " ", with: "%20")
-        .replacingOccurrences(of: "\0", with: "%00")
+      let escaped = scope.utf8.flatMap { byte in escapes.first { $0.byte == byte }?.text ?? [byte] }
+      return String(decoding: escaped, as: UTF8.self)
     }.joined(separator: " ")
   }
 
   static func split(_ text: String) -> [String] {
     let scopes = text.utf8.split(separator: 0x20).map { String(Substring($0)) }
     guard text.utf8.contains(0x25) else { return scopes }
-    return scopes.map { scope in
-      if scope == "%" { return "" }
-      return scope.replacingOccurrences(of: "%00", with: "\0").replacingOccurrences(of: "%20", with: " ")
-        .replacingOccurrences(of: "%25", with: "%")
+    return scopes.map { $0 == "%" ? "" : unescaped($0) }
+  }
+
+  private static func unescaped(_ scope: String) -> String {
+    var (bytes, rest): ([UInt8], Substring.UTF8View) = ([], scope.utf8[...])
+    while let first = rest.first {
+      let escape = escapes.first { rest.starts(with: $0.text) }
+      bytes.append(escape?.byte ?? first)
+      rest = rest.dropFirst(escape?.text.count ?? 1)
     }
+    return String(decoding: bytes, as: UTF8.self)
   }
 }
 
 /// Writes the columns of one row, in the table's order.
 struct RowWriter {
-  private(set) var values: [DatabaseValue] = []
+  private(set) var values: [ColumnValue] = []
   private let table: Table
   private let place: Place
   private let sealer: Sealer
@@ -54,35 +67,35 @@ struct RowWriter {
     values.reserveCapacity(table.columns.count)
   }
 
-  mutating func text(_ value: String?) { values.append(value.map(plain).databaseValue) }
-  mutating func scopes(_ value: [String]) { values.append(ScopeText.join(value).databaseValue) }
-  mutating func integer(_ value: Int64?) { values.append(value.databaseValue) }
+  mutating func text(_ value: String?) { values.append(ColumnValue(value.map(plain))) }
+  mutating func scopes(_ value: [String]) { values.append(.text(ScopeText.join(value))) }
+  mutating func integer(_ value: Int64?) { values.append(ColumnValue(value)) }
   mutating func time(_ value: Timestamp?) { integer(value?.milliseconds) }
 
   mutating func json(_ value: (some Encodable)?) throws {
     guard let value else { return values.append(.null) }
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    values.append(String(decoding: try encoder.encode(value), as: UTF8.self).databaseValue)
+    values.append(.text(String(decoding: try encoder.encode(value), as: UTF8.self)))
   }
 
   /// Exposed here and nowhere else in the store, to be sealed.
   mutating func sealed(_ value: Secret?) throws {
     let column = table.columns[values.count]
     let sealed = try value?.withExposedBytes { try sealer.seal($0, at: place, column: column) }
-    values.append(sealed.databaseValue)
+    values.append(ColumnValue(sealed))
   }
 
   mutating func sealed(_ value: Data?) throws {
     let column = table.columns[values.count]
-    values.append(try value.map { try sealer.seal($0, at: place, column: column) }.databaseValue)
+    values.append(ColumnValue(try value.map { try sealer.seal($0, at: place, column: column) }))
   }
 }
 
 /// Reads the columns of one row, in the table's order.
 struct RowReader {
   private enum Source {
-    case row(Row)
+    case row(Cursor)
     case packed(PackedColumns)
   }
 
@@ -93,7 +106,7 @@ struct RowReader {
   private var place: [String] = []
   private var index = 0
 
-  init(_ row: Row, of table: Table, sealer: Sealer) {
+  init(_ row: Cursor, of table: Table, sealer: Sealer) {
     source = .row(row)
     self.table = table
     self.sealer = sealer
@@ -143,8 +156,8 @@ struct RowReader {
     try required(Number(exactly: integer()))
   }
 
-  mutating func optionalText() throws -> String? { try next(String.fromDatabaseValue) }
-  mutating func optionalInteger() throws -> Int64? { try next(Int64.fromDatabaseValue) }
+  mutating func optionalText() throws -> String? { try next(\.text) }
+  mutating func optionalInteger() throws -> Int64? { try next(\.integer) }
 
   mutating func optionalJSON<Value: Decodable>(_: Value.Type) throws -> Value? {
     guard let text = try optionalText() else { return nil }
@@ -161,7 +174,7 @@ struct RowReader {
 
   mutating func optionalSealedData() throws -> Data? {
     guard depth == .whole else { return skip() ? Data() : nil }
-    guard let sealed = try next(Data.fromDatabaseValue) else { return nil }
+    guard let sealed = try next(\.blob) else { return nil }
     let column = table.columns[index - 1]
     do throws(Sealer.Failure) {
       return try sealer.open(sealed, at: Place(table: table.name, row: place), column: column)
@@ -171,15 +184,15 @@ struct RowReader {
   }
 
   /// Nil is NULL; another type than the column's is damage.
-  private mutating func next<Value>(_ convert: (DatabaseValue) -> Value?) throws -> Value? {
+  private mutating func next<Value>(_ convert: (ColumnValue) -> Value?) throws -> Value? {
     let value = nextValue()
     return value.isNull ? nil : try required(convert(value))
   }
 
-  private mutating func nextValue() -> DatabaseValue {
+  private mutating func nextValue() -> ColumnValue {
     defer { index += 1 }
     switch source {
-    case .row(let row): return row[index]
+    case .row(let row): return row.value(at: index)
     case .packed(var columns):
       // Moved, so that nothing of it is copied.
       source = .packed(PackedColumns())

@@ -1,11 +1,11 @@
-import GRDB
+import SQLite
 
 /// The tables, as they came to be. A migration that was released never changes; a new one raises ``version``.
 ///
 /// Times are milliseconds since 1970. Columns of type BLOB are sealed. Scopes are joined by a space.
 enum Schema {
   /// Says to `file` and to SQLite whose database it is: "grnt".
-  static let applicationID: Int32 = 0x6772_6e74
+  static let applicationID = 0x6772_6e74
   /// `user_version` of what this program writes.
   static let version = 6
 
@@ -14,38 +14,30 @@ enum Schema {
   /// - Parameter onStep: called before each migration, with the schema version that it leads to. One may take seconds for each
   ///   million accounts.
   static func migrate(
-    _ database: DatabaseQueue, onStep: (@Sendable (Int) -> Void)? = nil,
+    _ database: Connection, onStep: (@Sendable (Int) -> Void)? = nil,
     onWritePoint: (@Sendable (WritePoint) -> Void)? = nil
   ) throws {
-    let migrator = migrator(onStep, onWritePoint)
-    // Even a migrator that has nothing to do writes.
-    if try database.read(migrator.hasCompletedMigrations) { return }
-    try migrator.migrate(database)
+    let found = try database.read { try $0.number("PRAGMA user_version") }
+    for (version, sql) in zip(1..., migrations) where version > found {
+      try database.write { db in
+        onStep?(version)
+        try db.execute(sql)
+        if version == 1 { try db.execute("PRAGMA application_id = \(applicationID)") }
+        try db.execute("PRAGMA user_version = \(version)")
+        onWritePoint?(.migrated(to: version))
+      }
+    }
   }
 
   /// Whether nothing was ever committed.
   static func isEmpty(_ db: Database) throws -> Bool {
     // Of whatever version: a process that ended within the first migrations left the earlier tables.
     try ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"].allSatisfy {
-      try !db.tableExists($0) || Int.fetchOne(db, sql: "SELECT count(*) FROM \($0)") == 0
+      try !db.hasTable($0) || db.number("SELECT count(*) FROM \($0)") == 0
     }
   }
 
-  private static func migrator(
-    _ onStep: (@Sendable (Int) -> Void)?, _ onWritePoint: (@Sendable (WritePoint) -> Void)?
-  ) -> DatabaseMigrator {
-    var migrator = DatabaseMigrator()
-    for (version, sql) in zip(1..., [v1, v2, v3, v4, v5, v6]) {
-      migrator.registerMigration("v\(version)") { db in
-        onStep?(version)
-        try db.execute(sql: sql)
-        if version == 1 { try db.execute(sql: "PRAGMA application_id = \(applicationID)") }
-        try db.execute(sql: "PRAGMA user_version = \(version)")
-        onWritePoint?(.migrated(to: version))
-      }
-    }
-    return migrator
-  }
+  private static let migrations = [v1, v2, v3, v4, v5, v6]
 
   /// How old the refresh token is, and whether people were told that it will end.
   private static let v2 = """

@@ -1,6 +1,6 @@
 import Broker
-import GRDB
 import Grants
+import SQLite
 import Sealing
 
 /// A table's statements, made once. A row's columns are written and read in this order.
@@ -49,13 +49,13 @@ extension StoredRow {
   func put(in db: Database, sealer: Sealer) throws {
     var row = RowWriter(table: Self.table, boundTo: sealedWith, sealer: sealer)
     try write(to: &row)
-    try db.cachedStatement(sql: Self.table.put).execute(arguments: StatementArguments(row.values))
+    try db.statement(Self.table.put).run(row.values)
   }
 
   static func all(in db: Database, sealer: Sealer) throws -> [Self] {
     var rows: [Self] = []
-    let cursor = try Row.fetchCursor(db.cachedStatement(sql: table.select))
-    while let row = try cursor.next() {
+    let row = try Cursor(db.statement(table.select))
+    while try row.next() {
       var reader = RowReader(row, of: table, sealer: sealer)
       rows.append(try Self(from: &reader))
     }
@@ -99,7 +99,7 @@ extension Change {
     case .removeTokens(let account): try Self.delete("DELETE FROM tokens WHERE account = ?", account.rawValue, in: db)
     case .removeToken(let account, let key):
       let sql = "DELETE FROM tokens WHERE account = ? AND scope = ? AND resource = ?"
-      try db.cachedStatement(sql: sql).execute(arguments: [account.rawValue, key.scope, key.resource])
+      try db.statement(sql).run([.text(account.rawValue), .text(key.scope), .text(key.resource)])
     case .putIntent(let intent): try intent.put(in: db, sealer: sealer)
     case .removeIntent(let account):
       try Self.delete("DELETE FROM refresh_intents WHERE account = ?", account.rawValue, in: db)
@@ -115,6 +115,6 @@ extension Change {
   }
 
   private static func delete(_ sql: String, _ key: String, in db: Database) throws {
-    try db.cachedStatement(sql: sql).execute(arguments: [key])
+    try db.statement(sql).run([.text(key)])
   }
 }

@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import Sealing
 import Testing
 
@@ -79,8 +79,8 @@ struct BackupFileTests {
     func changed(_ sql: String) throws -> [UInt8] {
       let path = folder.path + "/changed.db"
       try folder.write(Data(body[start...]), to: path)
-      let database = try DatabaseQueue(path: path)
-      try database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA journal_mode = DELETE; \(sql)") }
+      let database = try Connection(path: path)
+      try database.use { try $0.execute("PRAGMA journal_mode = DELETE; \(sql)") }
       try database.close()
       return try BackupFile.seal(body[..<start] + folder.contents(path), with: .key(Array(Sample.keyText.utf8)))
     }
@@ -94,7 +94,7 @@ struct BackupFileTests {
       """
       ALTER TABLE logins DROP COLUMN progress; ALTER TABLE revocations DROP COLUMN context;
       ALTER TABLE grants DROP COLUMN source_fingerprint; ALTER TABLE tokens DROP COLUMN reports;
-      DELETE FROM grdb_migrations WHERE identifier IN ('v4', 'v5', 'v6'); PRAGMA user_version = 3
+      PRAGMA user_version = 3
       """)
     let state = try await store.unpack(old, with: Self.key).state
     var grants = Sample.state.grants

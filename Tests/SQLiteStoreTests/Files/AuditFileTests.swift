@@ -1,8 +1,8 @@
 import Broker
 import BrokerAPI
 import Foundation
-import GRDB
 import OAuth
+import SQLite
 import SQLiteStore
 import Testing
 
@@ -184,24 +184,24 @@ struct AuditFileTests {
   @Test("of the first version gets the shares; refusals of that time count as of callers that no rule names")
   func upgrade() async throws {
     try FileManager.default.createDirectory(atPath: folder.state, withIntermediateDirectories: true)
-    let old = try DatabaseQueue(path: folder.state + "/audit.db")
-    try await old.write { db in
+    let old = try Connection(path: folder.state + "/audit.db")
+    try old.write { db in
       try db.execute(
-        sql: """
-          CREATE TABLE audit (id INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
-            count INTEGER NOT NULL, action TEXT NOT NULL, method TEXT NOT NULL, account TEXT, provider TEXT, uid INTEGER,
-            pid INTEGER, unit TEXT, user_unit TEXT, exe TEXT, scopes TEXT, generation INTEGER, rule TEXT,
-            result TEXT NOT NULL, detail TEXT) STRICT;
-          CREATE INDEX audit_by_account ON audit (account, id);
-          CREATE INDEX audit_by_end ON audit (last);
-          PRAGMA application_id = \(0x6772_6e61); PRAGMA user_version = 1;
-          """)
-      for id in 1...200 {
+        """
+        CREATE TABLE audit (id INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
+          count INTEGER NOT NULL, action TEXT NOT NULL, method TEXT NOT NULL, account TEXT, provider TEXT, uid INTEGER,
+          pid INTEGER, unit TEXT, user_unit TEXT, exe TEXT, scopes TEXT, generation INTEGER, rule TEXT,
+          result TEXT NOT NULL, detail TEXT) STRICT;
+        CREATE INDEX audit_by_account ON audit (account, id);
+        CREATE INDEX audit_by_end ON audit (last);
+        PRAGMA application_id = \(0x6772_6e61); PRAGMA user_version = 1;
+        """)
+      for id in Int64(1)...200 {
         try db.execute(
-          sql: """
-            INSERT INTO audit (id, first, last, count, action, method, uid, result)
-            VALUES (?, ?, ?, 1, 'release', 'token.get', 7, ?)
-            """, arguments: [id, id * 1000, id * 1000, id > 50 ? "not_permitted" : "ok"])
+          """
+          INSERT INTO audit (id, first, last, count, action, method, uid, result)
+          VALUES (?, ?, ?, 1, 'release', 'token.get', 7, ?)
+          """, [.integer(id), .integer(id * 1000), .integer(id * 1000), .text(id > 50 ? "not_permitted" : "ok")])
       }
     }
     try old.close()
@@ -217,15 +217,15 @@ struct AuditFileTests {
     let first = try file()
     try await first.write([record(1)], most: 1000)
     await first.close()
-    let queue = try DatabaseQueue(path: first.path)
-    try await queue.write { try $0.execute(sql: "PRAGMA user_version = 99") }
+    let queue = try Connection(path: first.path)
+    try queue.write { try $0.execute("PRAGMA user_version = 99") }
     try queue.close()
     let second = try file()
     let error = await #expect(throws: StoreError.self) { try await second.write([record(2)], most: 1000) }
     #expect(error == .newer(path: second.path, found: 99, known: 2))
     await second.close()
-    let after = try DatabaseQueue(path: first.path)
-    #expect(try await after.read { try Int.fetchOne($0, sql: "SELECT count(*) FROM audit") } == 1)
+    let after = try Connection(path: first.path)
+    #expect(try after.read { try $0.value("SELECT count(*) FROM audit")?.integer } == 1)
   }
 
   @Test("that is damaged is put aside, and the next write begins a new one")

@@ -1,7 +1,7 @@
 import Broker
 import Dispatch
 import Foundation
-import GRDB
+import SQLite
 import SQLiteStore
 import Synchronization
 import Testing
@@ -150,10 +150,8 @@ struct DiskTests {
   func locked() async throws {
     let store = try folder.open()
     try await store.commit([.putValue("x", "1")])
-    var configuration = Configuration()
-    configuration.allowsUnsafeTransactions = true
-    let other = try DatabaseQueue(path: folder.database, configuration: configuration)
-    try await other.writeWithoutTransaction { try $0.execute(sql: "BEGIN EXCLUSIVE") }
+    let other = try Connection(path: folder.database)
+    try other.use { try $0.execute("BEGIN EXCLUSIVE") }
     let error = await #expect(throws: StoreError.self) { try await store.commit([.putValue("x", "2")]) }
     guard case .unwritable(folder.database, let detail) = error else {
       Issue.record("\(String(describing: error))")
@@ -162,7 +160,7 @@ struct DiskTests {
     #expect(detail == "it was locked by another program for 5 s")
     #expect(try await store.load().values == ["x": "1"])
     try await store.examine()
-    try await other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
+    try other.use { try $0.execute("ROLLBACK") }
     try await store.commit([.putValue("x", "3")])
     #expect(try await store.load().values == ["x": "3"])
     try other.close()

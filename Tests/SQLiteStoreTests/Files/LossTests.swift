@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import SQLiteStore
 import Sealing
 import Synchronization
@@ -236,8 +236,8 @@ struct LossTests {
     let store = try folder.open()
     try await store.commit(Sample.everything)
     let older = try folder.contents(folder.database)
-    let other = try DatabaseQueue(path: folder.database)
-    try await other.writeWithoutTransaction { _ = try $0.checkpoint(.full) }
+    let other = try Connection(path: folder.database)
+    try other.use { try $0.execute("PRAGMA wal_checkpoint(FULL)") }
     try other.close()
     if byCopy {
       // Into the same file, of the same size or a smaller one that was made larger.
@@ -328,8 +328,8 @@ struct LossTests {
       try handle.write(contentsOf: Data(repeating: 0xa5, count: size - (what == .log ? 0 : 4096)))
       try handle.close()
     case .rows:
-      let other = try DatabaseQueue(path: folder.database)
-      try await other.write { try $0.execute(sql: "UPDATE grants SET created_at = created_at + 1") }
+      let other = try Connection(path: folder.database)
+      try other.write { try $0.execute("UPDATE grants SET created_at = created_at + 1") }
       try other.close()
     }
     if commits { try? await store.commit([.putValue("store.tried", "1")]) }
@@ -488,8 +488,8 @@ struct LossTests {
         return store.pack(StoredAccount(grant: grant, tokens: [], intent: nil))
       }
       try await store.rescue(accounts, to: path, id: "\(stop)")
-      try await DatabaseQueue(path: path).write {
-        try $0.execute(sql: "UPDATE grants SET refresh_token = x'00112233' WHERE account <> 'b'")
+      try Connection(path: path).write {
+        try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account <> 'b'")
       }
       let taken = try await store.takeRescued(from: path)
       #expect(taken.accounts == [accounts[1].account] && taken.unreadable == [accounts[0].account])
@@ -497,8 +497,8 @@ struct LossTests {
     }
     let kept = [""] + (2...9).map { ".\($0)" }
     for (age, suffix) in kept.enumerated() {
-      let stop = try await DatabaseQueue(path: path + ".unreadable" + suffix).read {
-        try String.fetchOne($0, sql: "SELECT account FROM grants WHERE account <> 'b'")
+      let stop = try Connection(path: path + ".unreadable" + suffix).read {
+        try $0.value("SELECT account FROM grants WHERE account <> 'b'")?.text
       }
       #expect(stop == "a\(12 - age)")
     }
@@ -515,8 +515,8 @@ struct LossTests {
     }
     try await store.rescue(accounts, to: path, id: "1")
     await store.close()
-    try await DatabaseQueue(path: path).write {
-      try $0.execute(sql: "UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
+    try Connection(path: path).write {
+      try $0.execute("UPDATE grants SET refresh_token = x'00112233' WHERE account = 'a'")
     }
     let full = try SQLiteStore.open(folder: folder.state, key: Sample.key, pageLimit: 1, onWritePoint: nil)
     let taken = try await full.takeRescued(from: path)
@@ -524,8 +524,8 @@ struct LossTests {
     #expect(!FileManager.default.fileExists(atPath: path + ".unreadable"))
     try await full.rescue([], to: path, id: "2")
     await full.close()
-    let kept = try await DatabaseQueue(path: path + ".unreadable").read {
-      try String.fetchAll($0, sql: "SELECT account FROM grants")
+    let kept = try Connection(path: path + ".unreadable").read {
+      try $0.rows("SELECT account FROM grants").compactMap { $0[0].text }
     }
     #expect(kept.contains("a"))
     let again = try folder.open()

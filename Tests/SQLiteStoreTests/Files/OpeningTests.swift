@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import SQLiteStore
 import Sealing
 import Testing
@@ -12,8 +12,8 @@ struct OpeningTests {
   let folder = TemporaryFolder()
 
   private func sql(_ sql: String) throws {
-    let database = try DatabaseQueue(path: folder.database)
-    try database.writeWithoutTransaction { try $0.execute(sql: sql) }
+    let database = try Connection(path: folder.database)
+    try database.use { try $0.execute(sql) }
     try database.close()
   }
 
@@ -115,20 +115,17 @@ struct OpeningTests {
   func hotJournal() async throws {
     let source = folder.path + "/source.db"
     try folder.write(Data(), to: source)
-    let database = try DatabaseQueue(path: source)
-    try await database.writeWithoutTransaction {
+    let database = try Connection(path: source)
+    try database.use {
       // Without waiting for the disk the journal counts from its first page on.
-      try $0.execute(sql: "PRAGMA synchronous = OFF; CREATE TABLE t (a); DROP TABLE t")
+      try $0.execute("PRAGMA synchronous = OFF; CREATE TABLE t (a); DROP TABLE t")
     }
     // As a kill would leave them: a page that is in the journal, and a transaction without an end.
-    let files = try await database.writeWithoutTransaction { db in
-      var files: [Data] = []
-      try db.inTransaction {
-        try db.execute(sql: "PRAGMA user_version = 7")
-        files = try [source, source + "-journal"].map { try Data(contentsOf: URL(fileURLWithPath: $0)) }
-        return .rollback
-      }
-      return files
+    let files = try database.use { db in
+      try db.begin(.immediate)
+      defer { try? db.rollback() }
+      try db.execute("PRAGMA user_version = 7")
+      return try [source, source + "-journal"].map { try Data(contentsOf: URL(fileURLWithPath: $0)) }
     }
     try folder.write(files[0], to: folder.database)
     try folder.write(files[1], to: folder.database + "-journal")

@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import SQLiteStore
 import Testing
 
@@ -76,9 +76,9 @@ struct ProcessTests {
     _ = try writer.lines(5)
     writer.end(SIGKILL)
     // Another connection keeps the log from being taken in when the first one closes.
-    let reader = try DatabaseQueue(path: folder.database)
-    let database = try DatabaseQueue(path: folder.database)
-    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA user_version = 7") }
+    let reader = try Connection(path: folder.database)
+    let database = try Connection(path: folder.database)
+    try database.use { try $0.execute("PRAGMA user_version = 7") }
     let contents = try folder.contents(folder.database)
     let log = try folder.contents(folder.database + "-wal")
     #expect(throws: StoreError.newer(path: folder.database, found: 7, known: 6)) { try folder.open() }

@@ -1,8 +1,8 @@
 import Broker
 import Dispatch
 import Foundation
-import GRDB
 import Grants
+import SQLite
 import SQLiteStore
 import Synchronization
 import Testing

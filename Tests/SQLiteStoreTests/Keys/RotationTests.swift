@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import SQLiteStore
 import Sealing
 import Testing
@@ -21,9 +21,9 @@ struct RotationTests {
 
   /// What each value under the store's key begins with: a version and the key's name.
   private func mark() throws -> Data {
-    let database = try DatabaseQueue(path: folder.database)
+    let database = try Connection(path: folder.database)
     defer { try? database.close() }
-    let value = try database.read { try Data.fetchOne($0, sql: "SELECT value FROM meta") }
+    let value = try database.read { try $0.value("SELECT value FROM meta")?.blob }
     return try #require(value).prefix(5)
   }
 
@@ -203,9 +203,9 @@ struct RotationTests {
     let store = try opened()
     try await store.commit([.putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b"))])
     await store.close()
-    let other = try DatabaseQueue(path: folder.database)
-    let value = try await other.read { try Data.fetchOne($0, sql: "SELECT id_token FROM grants WHERE account = 'b'") }
-    try await other.write { try $0.execute(sql: "UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
+    let other = try Connection(path: folder.database)
+    let value = try other.read { try $0.value("SELECT id_token FROM grants WHERE account = 'b'")?.blob }
+    try other.write { try $0.execute("UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
     try other.close()
     let damaged = try opened()
     let (before, text) = (try mark(), try folder.contents(folder.key))
@@ -218,9 +218,9 @@ struct RotationTests {
     #expect(try folder.contents(folder.key) == text)
     #expect(!FileManager.default.fileExists(atPath: next))
     await damaged.close()
-    let mending = try DatabaseQueue(path: folder.database)
-    try await mending.write {
-      try $0.execute(sql: "UPDATE grants SET id_token = ? WHERE account = 'b'", arguments: [value])
+    let mending = try Connection(path: folder.database)
+    try mending.write {
+      try $0.execute("UPDATE grants SET id_token = ? WHERE account = 'b'", [ColumnValue(value)])
     }
     try mending.close()
     let mended = try opened()
@@ -235,11 +235,11 @@ struct RotationTests {
     try await store.rebuild(from: Sample.state)
     let aside = try #require(folder.aside().first)
     let before = try mark()
-    var reading = Configuration()
-    reading.readonly = true
-    let other = try DatabaseQueue(path: folder.database, configuration: reading)
-    let remains = try await other.read { db in
-      _ = try Int.fetchOne(db, sql: "SELECT count(*) FROM grants")
+    var reading = Connection.Options()
+    reading.isReadOnly = true
+    let other = try Connection(path: folder.database, reading)
+    let remains = try other.read { db in
+      _ = try db.value("SELECT count(*) FROM grants")?.integer
       return try await_ { try await store.rotateKey().remains }
     }
     #expect(remains.count == 2)
@@ -314,8 +314,8 @@ struct RotationTests {
     let store = try opened()
     try await store.commit([.putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b"))])
     await store.close()
-    let other = try DatabaseQueue(path: folder.database)
-    try await other.write { try $0.execute(sql: "UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
+    let other = try Connection(path: folder.database)
+    try other.write { try $0.execute("UPDATE grants SET id_token = x'01' WHERE account = 'b'") }
     try other.close()
     let old = try #require(try KeyFile(folder.key).load())
     for _ in 0..<2 {

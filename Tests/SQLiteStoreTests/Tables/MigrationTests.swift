@@ -1,7 +1,7 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
+import SQLite
 import SQLiteStore
 import Testing
 
@@ -14,15 +14,15 @@ struct MigrationTests {
     let dump = (#filePath as NSString).deletingLastPathComponent + "/../../Support/Stores/v1.sql"
     try FileManager.default.createDirectory(
       atPath: folder.state, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
-    let database = try DatabaseQueue(path: folder.database)
-    try database.writeWithoutTransaction { try $0.execute(sql: String(contentsOfFile: dump, encoding: .utf8)) }
+    let database = try Connection(path: folder.database)
+    try database.use { try $0.execute(String(contentsOfFile: dump, encoding: .utf8)) }
     try database.close()
   }
 
-  private func version() throws -> Int? {
-    let database = try DatabaseQueue(path: folder.database)
+  private func version() throws -> Int64? {
+    let database = try Connection(path: folder.database)
     defer { try? database.close() }
-    return try database.read { try Int.fetchOne($0, sql: "PRAGMA user_version") }
+    return try database.read { try $0.value("PRAGMA user_version")?.integer }
   }
 
   /// What it holds: what later versions added is unknown.
@@ -79,7 +79,9 @@ struct MigrationTests {
     let migrating = try Fixture("die-migrating", folder)
     #expect(migrating.wait() == SIGKILL)
     #expect(try version() == 1)
-    let columns = try await DatabaseQueue(path: folder.database).read { try $0.columns(in: "grants").map(\.name) }
+    let columns = try Connection(path: folder.database).read {
+      try $0.rows("SELECT name FROM pragma_table_info('grants')").compactMap { $0[0].text }
+    }
     #expect(!columns.contains("refresh_token_issued_at"))
     let store = try folder.open()
     #expect(try await store.load() == state)
@@ -89,10 +91,10 @@ struct MigrationTests {
   @Test("is taken over where the process ended before anything was in it")
   func empty() async throws {
     try makeVersion1()
-    let database = try DatabaseQueue(path: folder.database)
-    try await database.write { db in
+    let database = try Connection(path: folder.database)
+    try database.write { db in
       for table in ["meta", "tokens", "refresh_intents", "grants", "logins", "revocations", "settings"] {
-        try db.execute(sql: "DELETE FROM \(table)")
+        try db.execute("DELETE FROM \(table)")
       }
     }
     try database.close()

@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import Testing
 
 @testable import SQLiteStore
@@ -90,11 +90,10 @@ import Testing
       .putGrant(Sample.grant("a", refresh: "refresh-token-of-a")),
       .putGrant(Sample.grant("b", refresh: "refresh-token-of-b")),
     ])
-    let database = try DatabaseQueue(path: folder.database)
-    try await database.write {
+    let database = try Connection(path: folder.database)
+    try database.write {
       try $0.execute(
-        sql:
-          "UPDATE grants SET refresh_token = (SELECT refresh_token FROM grants WHERE account = 'b') WHERE account = 'a'"
+        "UPDATE grants SET refresh_token = (SELECT refresh_token FROM grants WHERE account = 'b') WHERE account = 'a'"
       )
     }
     try database.close()

@@ -1,8 +1,8 @@
 import Broker
 import Foundation
-import GRDB
 import Grants
 import OAuth
+import SQLite
 import SQLiteStore
 import Testing
 
@@ -37,8 +37,8 @@ struct SealedColumnTests {
       .putGrant(Sample.fullGrant("a")), .putGrant(Sample.fullGrant("b")), .putToken(Sample.token("a")),
       .putToken(Sample.token("b")), .putLogin(Sample.login("l", full: true)), .putRevocation(Sample.revocation("r")),
     ])
-    let database = try DatabaseQueue(path: folder.database)
-    try await database.writeWithoutTransaction { try $0.execute(sql: "PRAGMA foreign_keys = OFF; \(sql)") }
+    let database = try Connection(path: folder.database)
+    try database.use { try $0.execute("PRAGMA foreign_keys = OFF; \(sql)") }
     try database.close()
     try await expectDamage()
   }
@@ -46,9 +46,9 @@ struct SealedColumnTests {
   @Test("with any one byte changed are refused", arguments: [0, 1, 4, 5, 16, 17, 20, -1])
   func flipped(offset: Int) async throws {
     try await folder.fill([.putGrant(Sample.grant("a", refresh: "refresh-token-of-a"))])
-    let database = try DatabaseQueue(path: folder.database)
+    let database = try Connection(path: folder.database)
     let sealed = try #require(
-      try await database.read { try Data.fetchOne($0, sql: "SELECT refresh_token FROM grants") })
+      try database.read { try $0.value("SELECT refresh_token FROM grants")?.blob })
     try database.close()
     var contents = try folder.contents(folder.database)
     let range = try #require(contents.range(of: sealed))
@@ -96,9 +96,9 @@ struct SealedColumnTests {
   func freshNonces() async throws {
     func sealed() async throws -> Data? {
       try await folder.fill([.putGrant(Sample.grant("a", refresh: "the same"))])
-      let database = try DatabaseQueue(path: folder.database)
+      let database = try Connection(path: folder.database)
       defer { try? database.close() }
-      return try await database.read { try Data.fetchOne($0, sql: "SELECT refresh_token FROM grants") }
+      return try database.read { try $0.value("SELECT refresh_token FROM grants")?.blob }
     }
     #expect(try await sealed() != sealed())
   }

@@ -1,0 +1,63 @@
+import CSQLite
+import Synchronization
+
+/// A connection to a database. Calls from several threads take turns.
+///
+/// - Note: unchecked, because ``Database`` is not `Sendable`. A caller has it only while it has `turn`, and no result
+///   of a call can hold it: results are `Sendable`.
+public final class Connection: @unchecked Sendable {
+  public struct Options: Sendable {
+    public var isReadOnly = false
+    /// How long a statement waits for another connection.
+    public var patience: Duration = .zero
+    /// Run on the open connection before all else.
+    public var preparations: [@Sendable (Database) throws -> Void] = []
+
+    public init() {}
+  }
+
+  private let database: Database
+  private let turn = Mutex(())
+
+  /// Makes the file where it is missing, unless the connection is read-only.
+  ///
+  /// - Throws: `DatabaseError`, also where the file is no database; and what a preparation throws.
+  public init(path: String, _ options: Options = Options()) throws {
+    // No mutex of SQLite's: `turn` is one.
+    let access = options.isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+    var handle: OpaquePointer?
+    let code = sqlite3_open_v2(path, &handle, access | SQLITE_OPEN_NOMUTEX, nil)
+    guard code == SQLITE_OK, let handle else {
+      defer { sqlite3_close(handle) }
+      throw DatabaseError(code, in: handle)
+    }
+    // Closes it where a preparation fails.
+    database = Database(handle)
+    sqlite3_extended_result_codes(handle, 1)
+    let (seconds, attoseconds) = options.patience.components
+    sqlite3_busy_timeout(handle, Int32(clamping: seconds * 1000 + attoseconds / 1_000_000_000_000_000))
+    csqlite_forbid_quoted_texts(handle)
+    try database.execute("PRAGMA foreign_keys = ON")
+    for prepare in options.preparations { try prepare(database) }
+    // SQLite looks at the file only now.
+    _ = try database.value("SELECT 1 FROM sqlite_master LIMIT 1")
+  }
+
+  /// Without a transaction but those that `body` begins.
+  public func use<Value: Sendable>(_ body: (Database) throws -> Value) rethrows -> Value {
+    try turn.withLock { _ in try body(database) }
+  }
+
+  /// In one transaction, so that all is read of the same moment.
+  public func read<Value: Sendable>(_ body: (Database) throws -> Value) throws -> Value {
+    try use { try $0.transaction(.deferred, body) }
+  }
+
+  /// In one transaction, which has the right to write from its beginning.
+  public func write<Value: Sendable>(_ body: (Database) throws -> Value) throws -> Value {
+    try use { try $0.transaction(.immediate, body) }
+  }
+
+  /// Ends a transaction that was left open, and closes. Where a statement is still read, it stays open.
+  public func close() throws { try use { try $0.close() } }
+}

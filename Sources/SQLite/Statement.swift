@@ -1,0 +1,108 @@
+import CSQLite
+import FoundationEssentials
+
+/// A compiled statement.
+public final class Statement {
+  fileprivate let handle: OpaquePointer
+
+  /// Nil where there is nothing but white space and comments.
+  ///
+  /// - Parameter rest: where the next statement begins.
+  init?(_ sql: UnsafePointer<CChar>, in database: OpaquePointer, rest: inout UnsafePointer<CChar>?) throws {
+    var handle: OpaquePointer?
+    let code = sqlite3_prepare_v2(database, sql, -1, &handle, &rest)
+    guard code == SQLITE_OK else { throw DatabaseError(code, in: database) }
+    guard let handle else { return nil }
+    self.handle = handle
+  }
+
+  deinit { sqlite3_finalize(handle) }
+
+  var isBusy: Bool { sqlite3_stmt_busy(handle) != 0 }
+
+  /// Runs it to its end.
+  public func run(_ arguments: [ColumnValue] = []) throws {
+    defer { reset() }
+    try bind(arguments)
+    while try step() {}
+  }
+
+  fileprivate func bind(_ arguments: [ColumnValue]) throws {
+    for (offset, argument) in arguments.enumerated() {
+      let index = Int32(offset + 1)
+      let code =
+        switch argument {
+        case .null: sqlite3_bind_null(handle, index)
+        case .integer(let value): sqlite3_bind_int64(handle, index, value)
+        case .real(let value): sqlite3_bind_double(handle, index, value)
+        case .text(let value): csqlite_bind_text(handle, index, value)
+        case .blob(let value):
+          value.withUnsafeBytes { csqlite_bind_blob(handle, index, $0.baseAddress, Int32($0.count)) }
+        }
+      guard code == SQLITE_OK else { throw failure(code) }
+    }
+  }
+
+  /// False: it has ended.
+  fileprivate func step() throws -> Bool {
+    switch sqlite3_step(handle) {
+    case SQLITE_ROW: true
+    case SQLITE_DONE: false
+    case let code: throw failure(code)
+    }
+  }
+
+  /// Ready for the next time, without a secret of this one.
+  fileprivate func reset() {
+    sqlite3_reset(handle)
+    sqlite3_clear_bindings(handle)
+  }
+
+  private func failure(_ code: Int32) -> DatabaseError { DatabaseError(code, in: sqlite3_db_handle(handle)) }
+}
+
+/// The rows of a statement, one after the other. A row is gone with the next one.
+public final class Cursor {
+  private let statement: Statement
+
+  public init(_ statement: Statement, _ arguments: [ColumnValue] = []) throws {
+    self.statement = statement
+    try statement.bind(arguments)
+  }
+
+  /// Ends what it read, which would keep a log from being taken in.
+  deinit { statement.reset() }
+
+  /// False: there are no more.
+  public func next() throws -> Bool { try statement.step() }
+
+  public func isNull(at column: Int) -> Bool { sqlite3_column_type(statement.handle, Int32(column)) == SQLITE_NULL }
+
+  public func integer(at column: Int) -> Int64 { sqlite3_column_int64(statement.handle, Int32(column)) }
+
+  /// Of a text or a blob, until the next row is asked for.
+  public func bytes(at column: Int) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(
+      start: sqlite3_column_blob(statement.handle, Int32(column)),
+      count: Int(sqlite3_column_bytes(statement.handle, Int32(column))))
+  }
+
+  public func value(at column: Int) -> ColumnValue {
+    switch sqlite3_column_type(statement.handle, Int32(column)) {
+    case SQLITE_INTEGER: .integer(integer(at: column))
+    case SQLITE_FLOAT: .real(sqlite3_column_double(statement.handle, Int32(column)))
+    case SQLITE_TEXT: .text(String(decoding: bytes(at: column), as: UTF8.self))
+    case SQLITE_BLOB: .blob(Data(bytes(at: column)))
+    default: .null
+    }
+  }
+
+  var names: [String: Int] {
+    var names: [String: Int] = [:]
+    for column in 0..<sqlite3_column_count(statement.handle) {
+      guard let name = sqlite3_column_name(statement.handle, column) else { continue }
+      names[String(cString: name)] = Int(column)
+    }
+    return names
+  }
+}
