@@ -42,7 +42,7 @@ class Mailbox:
                     if not text:
                         say("+ ")
                         text = file.readline().decode().strip()
-                    found = re.search(rb"auth=Bearer ([^\1]*)\1", base64.b64decode(text))
+                    found = re.search(rb"auth=Bearer ([^\x01]*)\x01", base64.b64decode(text))
                     token = found[1].decode() if found else ""
                     self.seen.append(token)
                     if not self.provider.is_alive(token):

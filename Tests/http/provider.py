@@ -201,6 +201,13 @@ class Connection(http.server.BaseHTTPRequestHandler):
             answer["refresh_token"] = token
         return self.json(answer)
 
+    def do_GET(self):
+        """/alive/TOKEN, for servers that are programs of their own."""
+        token = self.path.removeprefix("/alive/")
+        self.send_response(204 if self.server.is_alive(token) else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def json(self, value, status=200):
         body = json.dumps(value).encode()
         self.send_response(status)
