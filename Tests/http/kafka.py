@@ -55,7 +55,8 @@ class Kafka:
             if self.provider.is_alive(token):
                 return struct.pack(">hhi", 0, -1, 0) + (struct.pack(">q", 0) if version else b"")
             words = b'{"status":"invalid_token"}'
-            return struct.pack(">hh", 58, len(words)) + words + struct.pack(">i", 0) + (struct.pack(">q", 0) if version else b"")
+            return struct.pack(">hh", 58, len(words)) + words + struct.pack(">i", 0) + (struct.pack(">q", 0) if version
+                                                                                        else b"")
         return struct.pack(">i", 0) * 8
 
     @staticmethod

@@ -25,12 +25,14 @@ def command(uid, source, *arguments, inside=()):
     """Where the suite's folder cannot be entered by others, the program comes by the command line."""
     program = SYSTEM_PYTHON if os.access(SYSTEM_PYTHON, os.X_OK) else sys.executable
     wire = (HERE / "wire.py").read_text()
-    start = f"import sys, types\nwire = types.ModuleType('wire')\nsys.modules['wire'] = wire\nexec({wire!r}, wire.__dict__)\n"
+    start = "import sys, types\nwire = types.ModuleType('wire')\nsys.modules['wire'] = wire\n"
+    start += f"exec({wire!r}, wire.__dict__)\n"
     return [*as_user(uid), *inside, program, "-c", start + source, *map(str, arguments)]
 
 
 def run(uid, source, *arguments, inside=(), seconds=RUN_SECONDS):
-    done = subprocess.run(command(uid, source, *arguments, inside=inside), capture_output=True, text=True, timeout=seconds,
+    done = subprocess.run(command(uid, source, *arguments, inside=inside), capture_output=True, text=True,
+                          timeout=seconds,
                           cwd="/", env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise RuntimeError(f"as {uid}: {done.stderr[-600:]}")
@@ -55,7 +57,8 @@ def ask(uid, place, method, target, body=None, fields=(), inside=()):
 def curl(uid, *arguments, inside=()):
     """Status and body, by curl."""
     done = subprocess.run(
-        [*as_user(uid), *inside, shutil.which("curl", path="/usr/bin:/bin"), "-q", "-sS", "--noproxy", "*", "-m", "20", "-w",
+        [*as_user(uid), *inside, shutil.which("curl", path="/usr/bin:/bin"), "-q", "-sS", "--noproxy", "*", "-m", "20",
+         "-w",
          "\n%{http_code}", *map(str, arguments)], capture_output=True, text=True, timeout=RUN_SECONDS, cwd="/",
         env={"PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL)
     text, _, status = done.stdout.rpartition("\n")

@@ -1,4 +1,4 @@
-"""An authorization server of the test's own, whose tokens it can end: opaque ones, JWTs, and those that are bound to a key.
+"""An authorization server of the test's own, whose tokens it can end: opaque ones, JWTs, and those bound to a key.
 
 An account is known by the path of the token endpoint, `/NAME/token`, and by its refresh token, `rt-NAME`.
 """
@@ -80,7 +80,8 @@ class Provider(http.server.ThreadingHTTPServer):
         number = next(self.count)
         value = f"tok-{name}-{number}-{hashlib.sha256(str((number, now)).encode()).hexdigest()[:24]}"
         if section in self.jwt:
-            claims = {"iss": self.url, "sub": name, "aud": "test", "iat": int(now), "exp": int(now + seconds), "jti": value}
+            claims = {"iss": self.url, "sub": name, "aud": "test", "iat": int(now), "exp": int(now + seconds),
+                      "jti": value}
             value = f"{encoded({'alg': 'RS256', 'typ': 'JWT'})}.{encoded(claims)}.{encoded(b's' * 64)}"
         with self.lock:
             self.tokens[value] = Token(name, scope, now + seconds, thumbprint, resource)
@@ -196,7 +197,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
             return self.json({"error": "invalid_dpop_proof", "error_description": str(error)}, 400)
         scope = form.get("scope", "a b")
         value, seconds = server.issue(section, name, scope, thumbprint, form.get("resource"))
-        answer = {"access_token": value, "token_type": "DPoP" if proof else "Bearer", "expires_in": seconds, "scope": scope}
+        answer = {"access_token": value, "token_type": "DPoP" if proof else "Bearer", "expires_in": seconds,
+                  "scope": scope}
         if token:
             answer["refresh_token"] = token
         return self.json(answer)

@@ -29,7 +29,8 @@ class Broker(CommandedDaemon):
     """grantd with a listener whose port the kernel chooses."""
 
     def __init__(self, programs, folder, sections, instance="user"):
-        super().__init__(programs, folder, free_ports()[0], f'[http]\nlisten = "127.0.0.1:0"\nunix = "http.sock"\n{sections}')
+        super().__init__(programs, folder, free_ports()[0],
+                         f'[http]\nlisten = "127.0.0.1:0"\nunix = "http.sock"\n{sections}')
         self.instance, self.unix, self.address = instance, folder / "http.sock", None
 
     def start(self):
@@ -43,7 +44,8 @@ class Broker(CommandedDaemon):
         return f"http://127.0.0.1:{self.address}"
 
     def must(self, *words, text=None):
-        done = subprocess.run([self.products / "grantctl", "--socket", self.socket, *words], input=text, capture_output=True,
+        done = subprocess.run([self.products / "grantctl", "--socket", self.socket, *words], input=text,
+                              capture_output=True,
                               text=True, timeout=COMMAND_SECONDS)
         must(done.returncode == 0, f"grantctl {' '.join(words)}: {done.stderr}")
         return done.stdout
@@ -123,7 +125,8 @@ class Scene:
 
     def clouds(self):
         return ('[[cloud]]\nkind = "gcp"\naccount = "google"\nproject = "my-project"\nemail = "me@example.com"\n'
-                '[[cloud]]\nkind = "azure"\nname = "prod"\naccount = "entra"\nresource = "https://management.azure.com/"\n'
+                '[[cloud]]\nkind = "azure"\nname = "prod"\naccount = "entra"\n'
+                'resource = "https://management.azure.com/"\n'
                 + self.sts.section())
 
     def account(self, section="p", lifetime=LIFETIME_SECONDS):
@@ -171,7 +174,8 @@ class Scene:
 
     def run(self, *command, seconds=COMMAND_SECONDS, text=None, cwd=None, **more):
         given = {"stdin": subprocess.DEVNULL} if text is None else {"input": text.encode()}
-        done = subprocess.run([str(word) for word in command], capture_output=True, timeout=seconds, cwd=cwd or self.home,
+        done = subprocess.run([str(word) for word in command], capture_output=True, timeout=seconds,
+                              cwd=cwd or self.home,
                               env=self.environment(**more), **given)
         return Ran(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), 0)
 
@@ -204,7 +208,8 @@ class Scene:
                 ["-subj", "/CN=test authority", "-addext", "basicConstraints=critical,CA:TRUE",
                  "-addext", "keyUsage=critical,keyCertSign", "-keyout", authority, "-out", self.ca],
                 ["-CA", self.ca, "-CAkey", authority, "-subj", f"/CN={HOST}", "-addext", "basicConstraints=CA:FALSE",
-                 "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1", "-addext", "extendedKeyUsage=serverAuth,clientAuth",
+                 "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1", "-addext",
+                 "extendedKeyUsage=serverAuth,clientAuth",
                  "-keyout", self.key, "-out", self.chain]):
             subprocess.run(["openssl", "req", "-x509", *key, *arguments], check=True, capture_output=True)
 

@@ -47,13 +47,15 @@ class Connection(http.server.BaseHTTPRequestHandler):
         if action == "GetCallerIdentity":
             signed = "Credential=ASIATEST/" in self.headers.get("Authorization", "")
             session = self.headers.get("X-Amz-Security-Token") == SESSION_TOKEN
-            return self.xml(200, action, f"<Account>{'123456789012' if signed and session else 'unsigned'}</Account>")
+            account = "123456789012" if signed and session else "unsigned"
+            return self.xml(200, action, f"<Account>{account}</Account>")
         code = self.server.fault
         if not code and not self.server.provider.is_alive(form.get("WebIdentityToken", "")):
             code = "InvalidIdentityToken"
         if code:
             return self.reply(400, f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>Sender</Type><Code>{code}</Code>'
-                              "<Message>not &lt;this&gt; token</Message></Error><RequestId>1</RequestId></ErrorResponse>")
+                              "<Message>not &lt;this&gt; token</Message></Error><RequestId>1</RequestId>"
+                              "</ErrorResponse>")
         seconds = self.server.lifetime or int(form["DurationSeconds"])
         end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
         return self.xml(200, action, "<Credentials><AccessKeyId>ASIATEST</AccessKeyId><SecretAccessKey>"

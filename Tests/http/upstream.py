@@ -1,4 +1,4 @@
-"""A resource server whose every byte the test decides: one thread for each connection, a function for each first segment.
+"""A resource server whose every byte the test decides: a thread for each connection, a function for each first segment.
 
 What it takes of a request is strict, so that what a broker makes of an odd one is seen.
 """
@@ -7,6 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import json
+import re
 import socket
 import ssl
 import threading
@@ -51,6 +52,8 @@ class Exchange:
         lengths = [value for name, value in self.fields if name == "content-length"]
         if len(codings) + len(lengths) > 1 or codings not in ([], ["chunked"]):
             raise Broken(f"codings {codings}, lengths {lengths}")
+        if not all(re.fullmatch("[0-9]{1,18}", value) for value in lengths):
+            raise Broken(f"lengths {lengths}")
         if codings:
             for piece in self.reader.chunks():
                 if isinstance(piece, list):
@@ -75,7 +78,8 @@ class Exchange:
             extra = [("DPoP-Nonce", nonce)] if nonce else []
             error = "use_dpop_nonce" if reason == "nonce" else "invalid_token"
             scheme = "DPoP" if nonce else "Bearer"
-            self.reply(401, json.dumps({"why": reason}), [("WWW-Authenticate", f'{scheme} realm="x", error="{error}"'), *extra])
+            self.reply(401, json.dumps({"why": reason}), [
+                       ("WWW-Authenticate", f'{scheme} realm="x", error="{error}"'), *extra])
         return bool(reason)
 
     def send(self, data):

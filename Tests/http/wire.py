@@ -77,7 +77,10 @@ class Reader:
     def chunks(self):
         """Of a body, and then a list: its trailers."""
         while True:
-            size = int(self.until(b"\r\n").partition(b";")[0].strip(), 16)
+            line = self.until(b"\r\n").partition(b";")[0].strip(b" \t")
+            if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", line):
+                raise Broken(f"no size of a chunk: {line!r}")
+            size = int(line, 16)
             if not size:
                 break
             yield self.exactly(size)
@@ -181,8 +184,12 @@ def ask(place, method, target, body=None, fields=(), seconds=READ_SECONDS):
         return Reader(stream, seconds).answer(method)
 
 
-def raw(place, data, seconds=READ_SECONDS, quiet=0.3):
-    """All answers to these bytes until the other side closes, or is silent for `quiet`; and whether it closed."""
+def raw(place, data, seconds=READ_SECONDS, quiet=0.3, first=None):
+    """All answers to these bytes until the other side closes, or is silent for `quiet`; and whether it closed.
+
+    `first`: how long the first answer may take, where there may be none. Of HEAD only the first request may be.
+    """
+    is_head = data.lstrip().startswith(b"HEAD ")
     answers, end = [], time.monotonic() + seconds
     with dial(place, seconds) as stream:
         try:
@@ -191,12 +198,12 @@ def raw(place, data, seconds=READ_SECONDS, quiet=0.3):
             pass
         reader = Reader(stream, seconds)
         while time.monotonic() < end:
-            reader.stream.settimeout(quiet if answers else seconds)
+            stream.settimeout(quiet if answers else first or seconds)
             try:
                 if not reader.kept and not reader.more():
                     return answers, True
-                reader.stream.settimeout(seconds)
-                answers.append(reader.answer())
+                stream.settimeout(seconds)
+                answers.append(reader.answer("HEAD" if is_head and not answers else "GET"))
             except TimeoutError:
                 return answers, False
             except Broken:

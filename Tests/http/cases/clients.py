@@ -23,7 +23,8 @@ PUSH_BYTES = 3 << 20
 
 def guarded(scene, name, body="up 1\n", kind="text/plain"):
     """What only a live token gets; the tokens."""
-    return scene.upstream.route(name, lambda exchange: exchange.refused() or exchange.reply(200, body, [("Content-Type", kind)]))
+    return scene.upstream.route(name, lambda exchange: exchange.refused() or exchange.reply(200, body,
+                                                                                            [("Content-Type", kind)]))
 
 
 def none_refused(scene, name):
@@ -57,7 +58,8 @@ scrape_configs:
 """)
     (port,) = free_ports()
     program = Program(["prometheus", f"--config.file={config}", f"--storage.tsdb.path={scene.folder / 'tsdb'}",
-                       f"--web.listen-address=127.0.0.1:{port}"], scene.folder / "prometheus.log", env=scene.environment())
+                       f"--web.listen-address=127.0.0.1:{port}"], scene.folder / "prometheus.log",
+                      env=scene.environment())
     try:
         wait_until(lambda: len(seen) > 3, WAIT_SECONDS, "scrapes", PAUSE_SECONDS)
     finally:
@@ -81,14 +83,16 @@ token = {token}
 
 @case("token.rclone", "rclone")
 def rclone(scene):
-    seen = guarded(scene, "drive", json.dumps({"id": "1", "members": [], "nmembers": 0, "type": "dir"}), "application/json")
+    seen = guarded(scene, "drive", json.dumps({"id": "1", "members": [], "nmembers": 0, "type": "dir"}),
+                   "application/json")
     path = rclone_configuration(scene, "work")
     scene.run("rclone", "--config", path, "lsd", "drive:").ok()
     must(seen and seen[-1].token in scene.provider.of("work"), f"{seen}")
     none_refused(scene, "drive")
     (line,) = [line for line in path.read_text().splitlines() if line.startswith("token = ")]
     must(json.loads(line[8:])["refresh_token"] == "work", f"the handle is gone: {line}")
-    done = scene.run("rclone", "--config", rclone_configuration(scene, "unheard-of"), "--low-level-retries", "1", "lsd", "drive:")
+    done = scene.run("rclone", "--config", rclone_configuration(scene, "unheard-of"), "--low-level-retries", "1",
+                     "lsd", "drive:")
     has(done.fails().err, "invalid_client")
 
 
@@ -141,7 +145,8 @@ def kafka(scene):
     server = Kafka(scene.provider)
     try:
         python = scene.python("confluent_kafka")
-        program = subprocess.Popen([python, "-c", KAFKA, server.place, f"{scene.broker.url}/token"], stdout=subprocess.PIPE,
+        program = subprocess.Popen([python, "-c", KAFKA, server.place, f"{scene.broker.url}/token"],
+                                   stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, env=scene.environment(), text=True)
         try:
             wait_until(lambda: server.seen or program.poll() is not None, WAIT_SECONDS, "a sign-in", PAUSE_SECONDS)
@@ -149,7 +154,8 @@ def kafka(scene):
             program.kill()
             said = program.communicate()[0]
         must(server.seen, f"nothing came: {said[-600:]}")
-        must(server.seen[0] in scene.provider.of("jwt") and scene.provider.is_alive(server.seen[0]), f"{server.seen} {said[-600:]}")
+        must(server.seen[0] in scene.provider.of("jwt") and scene.provider.is_alive(server.seen[0]),
+             f"{server.seen} {said[-600:]}")
     finally:
         server.close()
 
@@ -160,12 +166,14 @@ def aerc(scene):
     server = Mailbox(scene.provider, upstream.tls(scene.chain, scene.key))
     query = urllib.parse.urlencode({"client_id": "any", "client_secret": "any", "scope": "a",
                                     "token_endpoint": f"{scene.broker.url}/token"})
-    path = scene.file(".config/aerc/accounts.conf", f"[work]\nsource = imaps+oauthbearer://ada%40example.com:work@localhost:"
+    path = scene.file(".config/aerc/accounts.conf",
+                      f"[work]\nsource = imaps+oauthbearer://ada%40example.com:work@localhost:"
                       f"{server.port}?{query}\nfrom = <ada@example.com>\n")
     path.chmod(0o600)
     terminal, other = pty.openpty()
     program = subprocess.Popen(
-        ["sh", "-c", 'exec "$@" <>"$0" >&0 2>&0', os.ttyname(other), find("aerc")], start_new_session=True, cwd=scene.home,
+        ["sh", "-c", 'exec "$@" <>"$0" >&0 2>&0', os.ttyname(other), find("aerc")], start_new_session=True,
+        cwd=scene.home,
         env=scene.environment(TERM="xterm", SSL_CERT_FILE=str(scene.ca), XDG_CONFIG_HOME=str(scene.home / ".config")))
     shown, end = b"", time.monotonic() + WAIT_SECONDS
     try:
@@ -224,8 +232,10 @@ def git(scene):
     scene.run("git", "-C", root, "config", "http.receivepack", "true").ok()
 
     def run(*words, cwd=home):
-        return scene.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", f"url.{scene.broker.url}/forward/{account}/git/"
-                         ".insteadOf=https://git.example.com/", *words, cwd=cwd, GIT_TERMINAL_PROMPT="0", GIT_CONFIG_NOSYSTEM="1")
+        return scene.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c",
+                         f"url.{scene.broker.url}/forward/{account}/git/"
+                         ".insteadOf=https://git.example.com/", *words, cwd=cwd, GIT_TERMINAL_PROMPT="0",
+                         GIT_CONFIG_NOSYSTEM="1")
     run("clone", "-q", "https://git.example.com/r.git", "work").ok()
     for number, size in enumerate((10, PUSH_BYTES)):
         (home / "work" / "file").write_bytes(os.urandom(size))
@@ -254,7 +264,8 @@ def mcp(scene):
     try:
         with scene.another(scene.section("mcp", f'api_base = "http://127.0.0.1:{port}"')) as broker:
             broker.imported("mcp", account)
-            wait_until(lambda: "running" in log.read_text() or server.poll(), WAIT_SECONDS, "the server runs", PAUSE_SECONDS)
+            wait_until(lambda: "running" in log.read_text() or server.poll(), WAIT_SECONDS, "the server runs",
+                       PAUSE_SECONDS)
             client = subprocess.Popen(
                 [python, CLIENT, f"{broker.url}/forward/{account}/mcp", str(CALLS)], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=scene.environment())

@@ -44,14 +44,17 @@ def aws_credentials(scene):
     answer = aws(scene)
     must(answer.status == 200 and answer.get("content-type", "").startswith("application/json"), f"{answer}")
     value = json.loads(answer.body)
-    must((value["AccessKeyId"], value["SecretAccessKey"], value["Token"]) == ("ASIATEST", SECRET_KEY, SESSION_TOKEN), f"{value}")
-    end = datetime.datetime.strptime(value["Expiration"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.timezone.utc).timestamp()
+    must((value["AccessKeyId"], value["SecretAccessKey"], value["Token"]) == ("ASIATEST", SECRET_KEY, SESSION_TOKEN),
+         f"{value}")
+    end = datetime.datetime.strptime(value["Expiration"],
+                                     "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.timezone.utc).timestamp()
     must(abs(end - time.time() - 3600) < 30, f"Expiration {value['Expiration']}")
     must(value.get("AccountId", "123456789012") == "123456789012", f"{value}")
     (form,) = assumed(scene)
     must(form["RoleArn"] == ROLE and form["RoleSessionName"] == "grantd-test" and form["DurationSeconds"] == "3600"
          and form["Version"] == "2011-06-15" and form["WebIdentityToken"] in scene.provider.of("jwt"), f"{form}")
-    must(not any("authorization" in {name.lower() for name in fields} for _, fields in scene.sts.asked), "it was signed")
+    must(not any("authorization" in {name.lower() for name in fields} for _, fields in scene.sts.asked),
+         "it was signed")
     for _ in range(5):
         must(json.loads(aws(scene, fields=[("Authorization", "anything")]).body) == value, "other credentials")
     must(len(assumed(scene)) == 1, "they were not kept")
@@ -68,7 +71,8 @@ def aws_lifetime(scene):
     try:
         forget(scene)
         for count in (1, 2):
-            must(aws(scene).status == 200 and len(assumed(scene)) == count, f"{len(assumed(scene))} exchanges, not {count}")
+            must(aws(scene).status == 200 and len(assumed(scene)) == count,
+                 f"{len(assumed(scene))} exchanges, not {count}")
         scene.sts.lifetime = 16 * 60 + 4
         aws(scene)
         aws(scene)
@@ -135,7 +139,8 @@ def boto3(scene):
 
 @case("cloud.aws_command", "aws")
 def aws_command(scene):
-    done = scene.run(find("aws"), "sts", "get-caller-identity", "--output", "text", "--query", "Account", **aws_environment(scene))
+    done = scene.run(find("aws"), "sts", "get-caller-identity", "--output", "text", "--query", "Account",
+                     **aws_environment(scene))
     must(done.ok().out.strip() == "123456789012", done.text)
 
 
@@ -154,7 +159,8 @@ def gcp(scene):
     must(answer.status == 200 and answer.get("metadata-flavor") == "Google", f"/: {answer}")
     answer = get(f"{ACCOUNTS}/default/?recursive=true")
     value = json.loads(answer.body)
-    must(value["email"] == "me@example.com" and "default" in value["aliases"] and isinstance(value["scopes"], list), f"{value}")
+    must(value["email"] == "me@example.com" and "default" in value["aliases"] and isinstance(value["scopes"], list),
+         f"{value}")
     for name in ("default", "me@example.com", "me%40example.com"):
         answer = get(f"{ACCOUNTS}/{name}/token")
         must(answer.status == 200, f"{name}: {answer}")
@@ -165,12 +171,14 @@ def gcp(scene):
     must(scene.provider.tokens[value["access_token"]].scope == "a", "the scope was not asked for")
     must(json.loads(get(f"{ACCOUNTS}/default/token?scopes=a,b").body)["access_token"], "both scopes")
     for path in (f"{ACCOUNTS}/default/token", f"{METADATA}/project/project-id", f"{ACCOUNTS}/default/?recursive=true"):
-        for fields in ([], [("Metadata-Flavor", "google")], [("Metadata-Flavor", "Other")], [("X-Metadata-Flavor", "Google")]):
+        for fields in ([], [("Metadata-Flavor", "google")], [("Metadata-Flavor", "Other")],
+                       [("X-Metadata-Flavor", "Google")]):
             answer = get(path, fields)
             must(answer.status == 403 and b"tok-" not in answer.body, f"{path} {fields}: {answer.status}")
     answer = get(f"{ACCOUNTS}/default/token", [*FLAVOR, ("X-Forwarded-For", "1.2.3.4")])
     must(answer.status in (200, 403), "Google's own refuses it")
-    for path in (f"{METADATA}/universe/universe-domain", f"{ACCOUNTS}/other@example.com/token", f"{METADATA}/instance/zone"):
+    for path in (f"{METADATA}/universe/universe-domain", f"{ACCOUNTS}/other@example.com/token",
+                 f"{METADATA}/instance/zone"):
         must(get(path).status in (200, 404), f"{path}: {get(path).status}")
     must(get(f"{ACCOUNTS}/other@example.com/token").status == 404, "the token of another service account")
 
@@ -200,7 +208,8 @@ def google_auth(scene):
         must("compute_engine" in module and project == "my-project", f"{module} {project}")
         must(token in scene.provider.of("google"), token)
     token, email, seconds = scene.run(python, "-W", "ignore", "-c", BY_HOST, GCE_METADATA_HOST=place).ok().out.split()
-    must(token in scene.provider.of("google") and email == "me@example.com" and 0 < float(seconds) <= 3600, f"{email} {seconds}")
+    must(token in scene.provider.of("google") and email == "me@example.com" and 0 < float(seconds) <= 3600,
+         f"{email} {seconds}")
 
 
 # ---- Azure
@@ -229,7 +238,8 @@ def azure(scene):
     for path, fields, statuses in (
             (AZURE, [], (400, 401, 403)), (AZURE, IDENTITY[1:], (400, 401, 403)), (IMDS + MANAGEMENT, [], (400, 403)),
             (IMDS + MANAGEMENT, [("Metadata", "false")], (400, 403)),
-            ("/azure/prod?api-version=2019-08-01", IDENTITY, (400,)), ("/azure/unheard-of" + AZURE[11:], IDENTITY, (400, 404)),
+            ("/azure/prod?api-version=2019-08-01", IDENTITY, (400,)), ("/azure/unheard-of" + AZURE[11:], IDENTITY,
+                                                                       (400, 404)),
             (IMDS, IDENTITY, (400,))):
         answer = scene.ask("GET", path, fields=fields)
         must(answer.status in statuses and b"tok-" not in answer.body, f"{path} {fields}: {answer.status}")
@@ -250,7 +260,8 @@ def azure_identity(scene):
     for kind in ("ManagedIdentityCredential", "DefaultAzureCredential"):
         token = scene.run(python, "-c", AZURE_SDK, kind, **service).ok().out.strip()
         must(token in scene.provider.of("entra"), f"{kind}: {token}")
-    token = scene.run(python, "-c", AZURE_SDK, "ManagedIdentityCredential", AZURE_POD_IDENTITY_AUTHORITY_HOST=scene.broker.url)
+    token = scene.run(python, "-c", AZURE_SDK, "ManagedIdentityCredential",
+                      AZURE_POD_IDENTITY_AUTHORITY_HOST=scene.broker.url)
     must(token.ok().out.strip() in scene.provider.of("entra"), token.text)
 
 
@@ -276,9 +287,11 @@ def ended(scene):
             has(answer.body.decode(), hints["entra"])
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             place = f"127.0.0.1:{broker.address}"
-            first = pool.submit(scene.run, scene.python("google.auth", "requests"), "-c", GOOGLE, GCE_METADATA_HOST=place,
+            first = pool.submit(scene.run, scene.python("google.auth", "requests"), "-c", GOOGLE,
+                                GCE_METADATA_HOST=place,
                                 GCE_METADATA_IP=place)
-            second = pool.submit(scene.run, scene.python("azure.identity"), "-c", AZURE_SDK, "ManagedIdentityCredential",
+            second = pool.submit(scene.run, scene.python("azure.identity"), "-c", AZURE_SDK,
+                                 "ManagedIdentityCredential",
                                  IDENTITY_ENDPOINT=f"{broker.url}/azure/prod", IDENTITY_HEADER="x")
             has(first.result().fails().text, hints["google"])
             has(second.result().fails().text, hints["entra"])
@@ -297,7 +310,8 @@ def outage(scene):
     try:
         scene.broker.imported("p", "google")
         scene.provider.faults["google"] = 503
-        wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of("google"))), WAIT_SECONDS, "the token ends")
+        wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of("google"))), WAIT_SECONDS,
+                   "the token ends")
         answer = scene.ask("GET", f"{ACCOUNTS}/default/token", fields=FLAVOR)
         must(answer.status == 503, f"{answer}")
     finally:

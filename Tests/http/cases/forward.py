@@ -37,11 +37,13 @@ def live(exchange, status=200, body=b"", fields=()):
 
 @case("forward.request")
 def sends(scene):
-    value = echoed(forward(scene, "POST", "/echo/a%20b/%2F?q=1&q=%ff;x&y=a+b", b"\0\xffbody", [("X-A", "1"), ("x-a", "2")]))
+    value = echoed(forward(scene, "POST", "/echo/a%20b/%2F?q=1&q=%ff;x&y=a+b", b"\0\xffbody",
+                           [("X-A", "1"), ("x-a", "2")]))
     must(value["target"] == "/echo/a%20b/%2F?q=1&q=%ff;x&y=a+b", f"target {value['target']}")
     must(value["method"] == "POST" and value["body"] == "\0\xffbody", f"{value}")
     fields = [tuple(field) for field in value["fields"]]
-    must([field for field in fields if field[0] == "x-a"] in ([("x-a", "1"), ("x-a", "2")], [("x-a", "1, 2")]), f"{fields}")
+    must([field for field in fields if field[0] == "x-a"] in ([("x-a", "1"), ("x-a", "2")], [("x-a", "1, 2")]),
+         f"{fields}")
     must(dict(fields)["host"] == scene.upstream.place, f"{fields}")
     must(scene.upstream.seen["echo"][-1].token in scene.provider.of("work"), "another token")
     for path in ("/echo", "/echo?", "/echo/?a", "/echo/~!$&'()*+,;=:@/x", "/echo//x", "/echo/x/"):
@@ -49,9 +51,10 @@ def sends(scene):
     for method in ("GET", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT", "PROPFIND", "M-SEARCH"):
         must(echoed(forward(scene, method, "/echo"))["method"] == method, method)
     # A request without a body has none there.
-    must(not {"transfer-encoding", "content-length"} & {name for name, _ in echoed(forward(scene, "GET", "/echo"))["fields"]},
-         "a body of nobody's")
-    must(dict(map(tuple, echoed(forward(scene, "POST", "/echo", b""))["fields"])).get("content-length") == "0", "no length 0")
+    there = {name for name, _ in echoed(forward(scene, "GET", "/echo"))["fields"]}
+    must(not {"transfer-encoding", "content-length"} & there, "a body of nobody's")
+    must(dict(map(tuple, echoed(forward(scene, "POST", "/echo", b""))["fields"])).get("content-length") == "0",
+         "no length 0")
 
 
 @case("forward.fields")
@@ -60,8 +63,10 @@ def fields_of_requests(scene):
     gone = {"Authorization": "Bearer stolen", "Cookie": "a=b", "Proxy-Authorization": "Basic eDp5", "DPoP": "x.y.z",
             "Keep-Alive": "timeout=5", "Proxy-Connection": "keep-alive", "TE": "trailers", "Upgrade": "websocket",
             "Range": "bytes=0-1", "If-Range": '"x"', "X-Named": "1", "X-Other": "2"}
-    kept = {"Accept": "text/event-stream", "Mcp-Session-Id": "s", "MCP-Protocol-Version": "2025-06-18", "Last-Event-ID": "7",
-            "Content-Type": "application/x-git-upload-pack-request", "Content-Encoding": "gzip", "Git-Protocol": "version=2",
+    kept = {"Accept": "text/event-stream", "Mcp-Session-Id": "s", "MCP-Protocol-Version": "2025-06-18",
+            "Last-Event-ID": "7",
+            "Content-Type": "application/x-git-upload-pack-request", "Content-Encoding": "gzip",
+            "Git-Protocol": "version=2",
             "If-None-Match": '"x"', "User-Agent": "me/1", "X-Forwarded-For": "1.2.3.4", "Accept-Language": "de"}
     sent = [*gone.items(), *kept.items(), ("Connection", "x-named"), ("Connection", "keep-alive, X-Other, Upgrade")]
     sent += [("Accept-Encoding", "gzip, br"), ("AUTHORIZATION", "Bearer other")]
@@ -73,14 +78,16 @@ def fields_of_requests(scene):
         must(there.get(name.lower()) == text, f"{name}: {there.get(name.lower())}")
     must([text for name, text in value["fields"] if name == "accept-encoding"] == ["identity"], f"{there}")
     seen = scene.upstream.seen["echo"][-1]
-    must(len(seen.all("authorization")) == 1 and seen.token in scene.provider.of("work"), f"{seen.all('authorization')}")
+    must(len(seen.all("authorization")) == 1 and seen.token in scene.provider.of("work"),
+         f"{seen.all('authorization')}")
     must(there.get("connection", "keep-alive").lower() in ("keep-alive", "close"), f"{there}")
 
 
 @case("forward.fields_of_answers")
 def fields_of_answers(scene):
     scene.upstream.route("answer", lambda exchange: live(exchange, 299, "x", [
-        ("Set-Cookie", "a=b"), ("Set-Cookie", "c=d"), ("X-A", "1"), ("X-A", "2"), ("ETag", '"v"'), ("Mcp-Session-Id", "s"),
+        ("Set-Cookie", "a=b"), ("Set-Cookie", "c=d"), ("X-A", "1"), ("X-A", "2"), ("ETag", '"v"'),
+        ("Mcp-Session-Id", "s"),
         ("Keep-Alive", "timeout=99"), ("X-Named", "n"), ("Connection", "X-Named"), ("Content-Type", "a/b"),
         ("Content-Encoding", "gzip"), ("Proxy-Authenticate", "Basic"), ("Link", "</x>; rel=next")]))
     answer = forward(scene, "GET", "/answer")
@@ -96,8 +103,10 @@ def fields_of_answers(scene):
 @case("forward.statuses")
 def statuses(scene):
     """Answers as they are, whatever their status; without a body where there is none."""
-    scene.upstream.route("status", lambda exchange: live(exchange, int(exchange.target.split("/")[2]), b"text", [("X", "y")]))
-    for status in (200, 201, 202, 203, 206, 300, 400, 402, 403, 404, 405, 409, 410, 412, 418, 422, 429, 500, 501, 503, 599):
+    scene.upstream.route("status", lambda exchange: live(exchange, int(exchange.target.split("/")[2]), b"text",
+                                                         [("X", "y")]))
+    for status in (200, 201, 202, 203, 206, 300, 400, 402, 403, 404, 405, 409, 410, 412, 418, 422, 429, 500, 501, 503,
+                   599):
         answer = forward(scene, "GET", f"/status/{status}")
         must((answer.status, answer.body, answer.get("x")) == (status, b"text", "y"), f"{status}: {answer}")
     for status in (204, 304):
@@ -105,7 +114,8 @@ def statuses(scene):
         must((answer.status, answer.body, answer.all("transfer-encoding")) == (status, b"", []), f"{status}: {answer}")
     with dial(scene.broker.address) as stream:
         reader = Reader(stream)
-        for method, path in (("HEAD", "/status/200"), ("GET", "/status/204"), ("GET", "/status/304"), ("HEAD", "/status/404"),
+        for method, path in (("HEAD", "/status/200"), ("GET", "/status/204"), ("GET", "/status/304"),
+                             ("HEAD", "/status/404"),
                              ("GET", "/status/200")):
             stream.sendall(request(method, f"/forward/work{path}", scene.broker.address, close=False))
             answer = reader.answer(method)
@@ -114,7 +124,8 @@ def statuses(scene):
                 must(answer.get("content-length") == "4", f"HEAD: {answer.fields}")
         must(answer.body == b"text", "the connection is out of step")
     # With the length that a GET would have had (RFC 9110 §8.6).
-    scene.upstream.route("length", lambda exchange: exchange.refused() or exchange.head(304, [("Content-Length", "1000")]))
+    scene.upstream.route("length", lambda exchange: exchange.refused() or exchange.head(304,
+                                                                                        [("Content-Length", "1000")]))
     answers, _ = raw(scene.broker.address, request("GET", "/forward/work/length", scene.broker.address))
     must([answer.status for answer in answers] == [304], f"{answers}")
     answer = forward(scene, "GET", "/status/401")
@@ -133,7 +144,8 @@ def interim(scene):
     for method in ("GET", "POST"):
         answer = forward(scene, method, "/interim", b"x" if method == "POST" else None)
         must((answer.status, answer.body) == (200, b"done"), f"{answer}")
-    scene.upstream.route("switching", lambda exchange: exchange.head(101, [("Upgrade", "x"), ("Connection", "upgrade")]))
+    scene.upstream.route("switching", lambda exchange: exchange.head(101,
+                                                                     [("Upgrade", "x"), ("Connection", "upgrade")]))
     own_error(forward(scene, "GET", "/switching", fields=[("Upgrade", "x"), ("Connection", "upgrade")]), 502)
 
 
@@ -188,9 +200,11 @@ def refused_token(scene):
         scene.provider.kill(account)
         before = len(scene.upstream.seen["echo"])
         value = echoed(forward(scene, method, "/echo", body, account=account))
-        must(value["body"].encode("latin-1") == (body or b"") and value["method"] == method, f"{method}: another request")
+        must(value["body"].encode("latin-1") == (body or b"") and value["method"] == method,
+             f"{method}: another request")
         seen = scene.upstream.seen["echo"][before:]
-        must(len(seen) == 2 and seen[0].token != seen[1].token and seen[0].target == seen[1].target, f"{method}: {len(seen)} times")
+        must(len(seen) == 2 and seen[0].token != seen[1].token and seen[0].target == seen[1].target,
+             f"{method}: {len(seen)} times")
     scene.provider.kill(account)
     head = request("POST", f"/forward/{account}/echo", scene.broker.address, fields=[("Transfer-Encoding", "chunked")])
     answers, _ = raw(scene.broker.address, head + b"3\r\nabc\r\n0\r\n\r\n")
@@ -265,7 +279,8 @@ def origins(scene):
     must(echoed(forward(scene, "GET", f"/@{scene.upstream.place}/echo"))["target"] == "/echo", "the first by its name")
     evil = scene.foreign.place
     for path in (f"/@{evil}/echo", "/@evil.example/x", f"/@{place}@{evil}/echo", f"/@{evil}%2f{place}/echo", "/@/echo",
-                 f"/@{place}.evil.example/echo", f"/@127.0.0.1/@{evil}/echo", f"/@user@{place}/echo", f"/@{place}:1/echo",
+                 f"/@{place}.evil.example/echo", f"/@127.0.0.1/@{evil}/echo", f"/@user@{place}/echo",
+                 f"/@{place}:1/echo",
                  f"/@{place}%00/echo", f"/%40{evil}/echo", f"/@{evil}"):
         answer = forward(scene, "GET", path)
         must(answer.status in (400, 403, 404), f"{path}: {answer.status}")
@@ -273,7 +288,8 @@ def origins(scene):
     for path in (f"//{evil}/echo", f"/\\{evil}/echo", f"/http://{evil}/echo", "/..", "/echo/../../x"):
         forward(scene, "GET", path)
         must(not scene.foreign.seen["echo"], f"{path}: the token went to a foreign host")
-    for target in ("/forward", "/forward/", "/forward/unheard-of/echo", "/forward//echo", "/forward/%2e%2e/echo", "/forward/work\0/x"):
+    for target in ("/forward", "/forward/", "/forward/unheard-of/echo", "/forward//echo", "/forward/%2e%2e/echo",
+                   "/forward/work\0/x"):
         answers, _ = raw(scene.broker.address, request("GET", target, scene.broker.address))
         must(answers and answers[0].status in (400, 404), f"{target!r}: {answers}")
     # Without a path: the origin's root.
@@ -285,21 +301,27 @@ def redirects(scene):
     upstream, second = scene.upstream, scene.second
 
     def action(exchange):
-        live(exchange, int(exchange.target.split("/")[2][:3]), "moved", [("Location", places[exchange.target.split("/")[3]])])
+        live(exchange, int(exchange.target.split("/")[2][:3]), "moved",
+             [("Location", places[exchange.target.split("/")[3]])])
     places = {
-        "path": "/echo/x?y#z", "own": f"{upstream.url}/echo/x?y", "relative": "../echo", "schemeless": f"//{upstream.place}/echo",
-        "upper": f"HTTP://{upstream.place}/echo", "foreign": f"{scene.foreign.url}/echo", "other": "https://evil.example/x",
-        "downgrade": f"https://{upstream.place}/echo", "foreign-schemeless": f"//{scene.foreign.place}/x", "script": "javascript:alert(1)",
+        "path": "/echo/x?y#z", "own": f"{upstream.url}/echo/x?y", "relative": "../echo",
+        "schemeless": f"//{upstream.place}/echo",
+        "upper": f"HTTP://{upstream.place}/echo", "foreign": f"{scene.foreign.url}/echo",
+        "other": "https://evil.example/x",
+        "downgrade": f"https://{upstream.place}/echo", "foreign-schemeless": f"//{scene.foreign.place}/x",
+        "script": "javascript:alert(1)",
         "backslash": f"/\\{scene.foreign.place}/x", "user": f"http://{upstream.place}@{scene.foreign.place}/x",
         "tab": f"/\t/{scene.foreign.place}/x", "second": f"{second.url}/echo"}
     upstream.route("moved", action)
     for status in (301, 302, 303, 307, 308):
         answer = forward(scene, "GET", f"/moved/{status}/path")
-        must((answer.status, answer.get("location")) == (status, "/forward/work/echo/x?y#z"), f"{answer.status} {answer.fields}")
+        must((answer.status, answer.get("location")) == (status, "/forward/work/echo/x?y#z"),
+             f"{answer.status} {answer.fields}")
     for name in ("own", "schemeless", "upper"):
         answer = forward(scene, "GET", f"/moved/302/{name}")
         wanted = f"/forward/work{'/echo/x?y' if name == 'own' else '/echo'}"
-        must(answer.status == 302 and (answer.get("location") or "").removeprefix(scene.broker.url) == wanted, f"{name}: {answer}")
+        must(answer.status == 302 and (answer.get("location") or "").removeprefix(scene.broker.url) == wanted,
+             f"{name}: {answer}")
     answer = forward(scene, "GET", "/moved/302/relative")
     # Relative to /forward/work/moved/302/relative, or already resolved.
     must(answer.get("location") in ("../echo", "/forward/work/moved/echo"), f"relative: {answer.fields}")
@@ -308,7 +330,8 @@ def redirects(scene):
         own_error(answer, 502)
         must(not answer.all("location"), f"{name}: {answer.fields}")
     answer = forward(scene, "GET", "/moved/307/second")
-    must(answer.status == 502 or answer.get("location") == f"/forward/work/@{second.place}/echo", f"second: {answer.status} {answer.fields}")
+    must(answer.status == 502 or answer.get("location") == f"/forward/work/@{second.place}/echo",
+         f"second: {answer.status} {answer.fields}")
     # 201 names what was made, and is no redirect.
     answer = forward(scene, "GET", "/moved/201/own")
     must(answer.status == 201, f"201: {answer.status}")
@@ -319,12 +342,14 @@ def redirects(scene):
 @case("forward.dpop")
 def dpop(scene):
     value = echoed(forward(scene, "POST", "/echo/p?q=1", b"x", account="bound"))
-    must(value["target"] == "/echo/p?q=1" and scene.upstream.seen["echo"][-1].token in scene.provider.of("bound"), f"{value}")
+    must(value["target"] == "/echo/p?q=1" and scene.upstream.seen["echo"][-1].token in scene.provider.of("bound"),
+         f"{value}")
     # The server wants a nonce, and then another (RFC 9449 §9).
     for nonce in ("first", "second"):
         seen = scene.upstream.route("nonce", lambda exchange: exchange.refused(nonce) or exchange.reply(200, "ok"))
         answer = forward(scene, "POST", "/nonce", b"body", account="bound")
-        must((answer.status, answer.body) == (200, b"ok") and [one.body for one in seen] == [b"body"] * 2, f"{nonce}: {answer}")
+        must((answer.status, answer.body) == (200, b"ok") and [one.body for one in seen] == [b"body"] * 2,
+             f"{nonce}: {answer}")
     asked = len(scene.provider.asked["bound"])
     scene.provider.kill("bound")
     echoed(forward(scene, "GET", "/echo", account="bound"))
@@ -336,7 +361,8 @@ def dpop(scene):
                        [("Content-Type", "application/x-www-form-urlencoded")])
     must(answer.status in (200, 400), f"{answer}")
     if answer.status == 200:
-        must(json.loads(answer.body)["token_type"] == "DPoP", f"a bound token as {json.loads(answer.body)['token_type']}")
+        must(json.loads(answer.body)["token_type"] == "DPoP",
+             f"a bound token as {json.loads(answer.body)['token_type']}")
 
 
 @case("forward.certificate")
@@ -358,6 +384,7 @@ def audit(scene):
     echoed(forward(scene, "GET", "/echo", account=account))
 
     def rows():
-        return [row for row in scene.broker.json("audit", "--account", account)["records"] if row["action"] in ("use", "release")]
+        records = scene.broker.json("audit", "--account", account)["records"]
+        return [row for row in records if row["action"] in ("use", "release")]
     found = wait_until(rows, 10, "the trail has the use")
     must(all("uid" in row for row in found) and all(row["action"] == "use" for row in found), f"{found}")

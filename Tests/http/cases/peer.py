@@ -36,8 +36,9 @@ def browser(scene):
     before = len(scene.upstream.seen["echo"])
     for fields in (
             [("Origin", f"http://127.0.0.1:{address}")], [("Origin", "https://evil.example")], [("Origin", "null")],
-            [("Origin", "")], [("Sec-Fetch-Site", "none")], [("Sec-Fetch-Mode", "navigate")], [("sec-fetch-dest", "image")],
-            [("SEC-FETCH-USER", "?1")], [("Sec-Fetch-Storage-Access", "x")], [("Sec-Fetch-Site", "same-origin")]):
+            [("Origin", "")], [("Sec-Fetch-Site", "none")], [("Sec-Fetch-Mode", "navigate")],
+            [("sec-fetch-dest", "image")], [("SEC-FETCH-USER", "?1")], [("Sec-Fetch-Storage-Access", "x")],
+            [("Sec-Fetch-Site", "same-origin")]):
         is_refused(address, fields, 403)
         is_refused(scene.broker.unix, fields, 403)
     must(len(scene.upstream.seen["echo"]) == before, "something was sent on")
@@ -53,13 +54,15 @@ def hosts(scene):
     table = {
         200: [f"127.0.0.1:{address}", f"localhost:{address}", f"[::1]:{address}", f"LOCALHOST:{address}"],
         421: ["evil.example", f"evil.example:{address}", "127.0.0.1", "localhost", f"127.0.0.1:{address + 1}",
-              f"127.0.0.2:{address}", f"localhost.evil.example:{address}", f"127.0.0.1.nip.io:{address}", f"0.0.0.0:{address}", f"[::]:{address}",
+              f"127.0.0.2:{address}", f"localhost.evil.example:{address}", f"127.0.0.1.nip.io:{address}",
+              f"0.0.0.0:{address}", f"[::]:{address}",
               f"2130706433:{address}", f"0x7f.1:{address}", f"localhost.:{address}"]}
     for status, names in table.items():
         for name in names:
             answer = scene.ask("POST", "/token", BODY, [*FORM, ("Host", name)])
             must(answer.status == status, f"Host {name}: {answer.status}, not {status}")
-    for name in ("", "a b", f"127.0.0.1:{address}/x", f"u@127.0.0.1:{address}", f"127.0.0.1:{address},evil.example", "[::1",
+    for name in ("", "a b", f"127.0.0.1:{address}/x", f"u@127.0.0.1:{address}", f"127.0.0.1:{address},evil.example",
+                 "[::1",
                  f"127.0.0.1:0{address}", f"127.0.0.1: {address}"):
         answer = scene.ask("POST", "/token", BODY, [*FORM, ("Host", name)])
         must(answer.status in (400, 421), f"Host {name}: {answer.status}")
@@ -109,7 +112,8 @@ def users(scene):
     broker = scene.system
     for place in (broker.address, broker.unix):
         status, text = people.ask(USER, place, *POST)
-        must(status == 200 and json.loads(text)["access_token"] in scene.provider.of("work"), f"{place}: {status} {text}")
+        must(status == 200 and json.loads(text)["access_token"] in scene.provider.of("work"),
+             f"{place}: {status} {text}")
         status, text = people.ask(OTHER, place, *POST)
         must(status == 400 and json.loads(text)["error"] == "unauthorized_client", f"{place}: {status} {text}")
         has(json.loads(text)["error_description"], "rule")
@@ -123,7 +127,7 @@ def users(scene):
 
     def found():
         rows = broker.json("audit", "--account", "work")["records"]
-        return all(any(row.get("uid") == uid and row["result"] == result for row in rows) for uid, result in wanted.items())
+        return wanted.items() <= {(row.get("uid"), row["result"]) for row in rows}
     wait_until(found, WAIT_SECONDS, "the trail names both users")
 
 
@@ -149,8 +153,10 @@ def requests(scene):
     status, text = people.ask(SENDER, broker.address, *POST)
     must(status == 400 and json.loads(text)["error"] == "unauthorized_client", f"a token: {status} {text}")
     table = [
-        ("GET", "/allowed/x", 200), ("GET", "/allowed/x?q=/other", 200), ("GET", "/allowed/", 200), ("POST", "/allowed/x", 403),
-        ("HEAD", "/allowed/x", 403), ("GET", "/allowed", 403), ("GET", "/other", 403), ("GET", "/other?/allowed/x", 403),
+        ("GET", "/allowed/x", 200), ("GET", "/allowed/x?q=/other", 200), ("GET", "/allowed/", 200),
+        ("POST", "/allowed/x", 403),
+        ("HEAD", "/allowed/x", 403), ("GET", "/allowed", 403), ("GET", "/other", 403),
+        ("GET", "/other?/allowed/x", 403),
         ("POST", f"/@{place}/both/x", 200), ("POST", "/both/x", 403), ("GET", f"/@{place}/both/x", 403),
         ("PUT", "/exact", 200), ("DELETE", "/exact", 200), ("PUT", "/exact/x", 403), ("GET", "/exactly", 403)]
     for method, target, expected in table:
@@ -276,7 +282,8 @@ def many_users(scene):
     text = """
 import json, sys
 port, body, count = json.loads(sys.argv[1])
-data = wire.request("POST", "/token", port, body.encode(), [("Content-Type", "application/x-www-form-urlencoded")], False)
+fields = [("Content-Type", "application/x-www-form-urlencoded")]
+data = wire.request("POST", "/token", port, body.encode(), fields, False)
 found = set()
 with wire.dial(port) as stream:
     reader = wire.Reader(stream)
@@ -285,7 +292,8 @@ with wire.dial(port) as stream:
         found.add(reader.answer().status)
 print(json.dumps(sorted(found)))
 """
-    programs = [subprocess.Popen(people.command(uid, text, json.dumps([broker.address, BODY, 300])), stdout=subprocess.PIPE,
+    programs = [subprocess.Popen(people.command(uid, text, json.dumps([broker.address, BODY, 300])),
+                                 stdout=subprocess.PIPE,
                                  text=True, cwd="/", stdin=subprocess.DEVNULL) for uid in (USER, OTHER) * 3]
     found = [json.loads(program.communicate(timeout=60)[0]) for program in programs]
     must(found == [[200], [400]] * 3, f"{found} after {time.monotonic() - begun:.1f} s")

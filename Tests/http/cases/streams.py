@@ -169,9 +169,11 @@ def upload_by_curl(scene):
     scene.upstream.route("count", action)
     path = scene.file("large", "x" * (5 << 20))
     url = f"{scene.broker.url}/forward/work/count"
-    for words in (["-T", path], ["--data-binary", f"@{path}"], ["-T", "-"], ["-H", "Transfer-Encoding: chunked", "-d", "@" + str(path)]):
+    for words in (["-T", path], ["--data-binary", f"@{path}"], ["-T", "-"], ["-H", "Transfer-Encoding: chunked", "-d",
+                                                                             "@" + str(path)]):
         begun = time.monotonic()
-        done = scene.run("curl", "-q", "-sS", "-f", "-H", "Expect: 100-continue", "--expect100-timeout", "10", *words, url,
+        done = scene.run("curl", "-q", "-sS", "-f", "-H", "Expect: 100-continue", "--expect100-timeout", "10", *words,
+                         url,
                          text="x" * (5 << 20) if "-" in words else None).ok()
         must(done.out == f"{5 << 20} None", f"{words[:2]}: {done.out}")
         must(time.monotonic() - begun < 5, f"{words[:2]}: curl waited for 100")
@@ -187,7 +189,8 @@ def slow_upstream(scene):
         exchange.reply(200, str(sum(map(len, exchange.pieces()))))
     scene.upstream.route("slow", action)
     with Watch(scene) as watch, dial(scene.broker.address) as stream:
-        stream.sendall(request("POST", "/forward/work/slow", scene.broker.address, fields=[("Content-Length", str(UPLOAD_BYTES))]))
+        stream.sendall(request("POST", "/forward/work/slow", scene.broker.address,
+                               fields=[("Content-Length", str(UPLOAD_BYTES))]))
         stream.settimeout(1.5)
         sent = 0
         with contextlib.suppress(TimeoutError):
@@ -263,7 +266,8 @@ def client_leaves(scene):
             taken.append(("cut", str(error)[:80]))
         exchange.closes = True
     scene.upstream.route("upload", upload)
-    for field, data in ((("Content-Length", "1000"), b"x" * 400), (("Transfer-Encoding", "chunked"), b"190\r\n" + b"x" * 400)):
+    for field, data in ((("Content-Length", "1000"), b"x" * 400), (("Transfer-Encoding", "chunked"),
+                                                                   b"190\r\n" + b"x" * 400)):
         count = len(taken)
         with dial(scene.broker.address) as stream:
             stream.sendall(request("POST", "/forward/work/upload", scene.broker.address, fields=[field]) + data)
@@ -320,7 +324,8 @@ def echoed_token(scene):
         answer = forward(scene, "GET", "/many")
         must(answer.is_whole and token.encode() not in answer.body, "a token among many")
     scene.upstream.route("until-close", lambda exchange: (
-        exchange.head(200, [("Connection", "close")]), exchange.send(f"a{exchange.token}b"), setattr(exchange, "closes", True)))
+        exchange.head(200, [("Connection", "close")]), exchange.send(f"a{exchange.token}b"),
+        setattr(exchange, "closes", True)))
     answer = forward(scene, "GET", "/until-close")
     must(token.encode() not in answer.body and answer.body[:1] == b"a" and answer.body[-1:] == b"b", f"{answer.body}")
     answer = forward(scene, "HEAD", "/reflect")
@@ -354,10 +359,12 @@ def partial_event(scene):
 def bad_servers(scene):
     """Before the answer began: 502. Afterwards the connection is cut, so that nobody takes it for whole."""
     table = {
-        "nothing": b"", "no HTTP": b"SSH-2.0-x\r\n\r\n", "no status": b"HTTP/1.1 \r\n\r\n", "HTTP/2": b"HTTP/2 200 OK\r\n\r\n",
+        "nothing": b"", "no HTTP": b"SSH-2.0-x\r\n\r\n", "no status": b"HTTP/1.1 \r\n\r\n",
+        "HTTP/2": b"HTTP/2 200 OK\r\n\r\n",
         "HTTP/0.9": b"<html>", "half a head": b"HTTP/1.1 200 OK\r\nContent-Le", "status 99": b"HTTP/1.1 099 x\r\n\r\n",
         "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
-        "a bad length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nxx", "a plus": b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nxx",
+        "a bad length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nxx",
+        "a plus": b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nxx",
         "length and coding": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "two codings": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         "a space before the colon": b"HTTP/1.1 200 OK\r\nX : y\r\nContent-Length: 0\r\n\r\n",
@@ -397,7 +404,8 @@ def bad_servers(scene):
         for path, wanted in (("/bad", b"fine"), ("/part", None), ("/bad", b"fine")):
             stream.sendall(request("GET", f"/forward/work{path}", scene.broker.address, close=False))
             answer = reader.answer()
-            must(answer.status in (200, 404) and answer.body in (wanted, answer.body if wanted is None else wanted), f"{path}: {answer}")
+            must(answer.status in (200, 404) and answer.body in (wanted, answer.body if wanted is None else wanted),
+                 f"{path}: {answer}")
             must(answer.body != b"other", "an answer of nobody's")
     must(forward(scene, "GET", "/echo").status == 200, "others are served")
 
@@ -418,7 +426,8 @@ def unreachable(scene):
 def stalled(scene):
     """A server that never answers: 504, and until then nobody waits."""
     event = threading.Event()
-    scene.upstream.route("stalled", lambda exchange: (exchange.body(), event.wait(WAIT_SECONDS * 20), setattr(exchange, "closes", True)))
+    scene.upstream.route("stalled", lambda exchange: (exchange.body(), event.wait(WAIT_SECONDS * 20),
+                                                      setattr(exchange, "closes", True)))
     with dial(scene.broker.address) as stream:
         stream.sendall(request("GET", "/forward/work/stalled", scene.broker.address))
         begun = time.monotonic()

@@ -33,7 +33,8 @@ def credentials(scene, name, **form):
 
 
 def is_uncached(answer):
-    must("no-store" in answer.get("cache-control", "") and answer.get("pragma") == "no-cache", f"fields {answer.fields}")
+    must("no-store" in answer.get("cache-control", "") and answer.get("pragma") == "no-cache",
+         f"fields {answer.fields}")
     must(answer.get("content-type", "").startswith("application/json"), f"fields {answer.fields}")
 
 
@@ -66,11 +67,13 @@ def client_credentials(scene):
     again = granted(scene, credentials(scene, "metrics"))
     must(again["access_token"] == value["access_token"], "the handle has another token than its account")
     form = {"grant_type": "client_credentials"}
-    for fields in (basic("work"), basic("work", ""), [("authorization", basic("work")[0][1].replace("Basic", "basic"))]):
+    for fields in (basic("work"), basic("work", ""),
+                   [("authorization", basic("work")[0][1].replace("Basic", "basic"))]):
         granted(scene, post(scene, form, fields))
     granted(scene, post(scene, form | {"client_id": "work"}, basic("work")))
     granted(scene, post(scene, form | {"client_id": "work", "unknown": "x", "audience": "y"}))
-    granted(scene, post(scene, form | {"client_id": "work"}, [("Accept", "text/html"), ("Connection", "keep-alive, x")]))
+    granted(scene, post(scene, form | {"client_id": "work"},
+                        [("Accept", "text/html"), ("Connection", "keep-alive, x")]))
 
 
 @case("token.refresh_token")
@@ -81,7 +84,8 @@ def refresh_token(scene):
     narrow = granted(scene, post(scene, form | {"refresh_token": "narrow"}))
     must(narrow["scope"] == "a", f"scope {narrow['scope']}")
     refused(post(scene, form | {"refresh_token": "unheard-of"}), 401, "invalid_client")
-    must(not [one for one in scene.provider.asked["work"] if one.form.get("refresh_token") != "rt-work"], "a handle was sent on")
+    must(not [one for one in scene.provider.asked["work"] if one.form.get("refresh_token") != "rt-work"],
+         "a handle was sent on")
 
 
 @case("token.names")
@@ -106,7 +110,8 @@ def scopes(scene):
         must(set(granted(scene, credentials(scene, "work", scope=scope))["scope"].split()) == {"a", "b"}, scope)
     granted(scene, credentials(scene, "work", scope=""))
     value = granted(scene, credentials(scene, "there"))
-    must(scene.provider.tokens[value["access_token"]].resource == "https://there.example.com/", "the resource was not asked for")
+    must(scene.provider.tokens[value["access_token"]].resource == "https://there.example.com/",
+         "the resource was not asked for")
 
 
 @case("token.invalid_scope")
@@ -137,15 +142,18 @@ def errors(scene):
         "no refresh token": "grant_type=refresh_token&client_id=work",
         "a parameter twice": "grant_type=client_credentials&client_id=work&client_id=work",
         "a grant twice": "grant_type=client_credentials&grant_type=refresh_token&client_id=work&refresh_token=work",
-        "a bad escape": "grant_type=client_credentials&client_id=%zz", "no UTF-8": "grant_type=client_credentials&client_id=%ff",
+        "a bad escape": "grant_type=client_credentials&client_id=%zz",
+        "no UTF-8": "grant_type=client_credentials&client_id=%ff",
         "JSON": json.dumps(form)}
     for what, body in table.items():
         answer = post(scene, body)
         must(answer.status in (400, 401), f"{what}: status {answer.status}")
         error = json.loads(answer.body)["error"]
         must(error in ("invalid_request", "invalid_client"), f"{what}: {error}")
-    refused(scene.ask("POST", "/token", json.dumps(form), [("Content-Type", "application/json")]), 400, "invalid_request")
-    refused(post(scene, {"grant_type": "client_credentials", "client_id": "work"}, basic("metrics")), 400, "invalid_request")
+    refused(scene.ask("POST", "/token", json.dumps(form), [("Content-Type", "application/json")]), 400,
+            "invalid_request")
+    refused(post(scene, {"grant_type": "client_credentials", "client_id": "work"}, basic("metrics")), 400,
+            "invalid_request")
     for value in ("Basic", "Basic !!!", "Basic " + base64.b64encode(b"nocolon").decode(), "Bearer x", "Basic \u00ff"):
         answer = post(scene, {"grant_type": "client_credentials"}, [("Authorization", value)])
         must(answer.status in (400, 401) and json.loads(answer.body)["error"] in ("invalid_request", "invalid_client"),
@@ -156,7 +164,8 @@ def errors(scene):
 def methods(scene):
     for method in ("GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "FOO"):
         answer = scene.ask(method, "/token")
-        must(answer.status in (405, 501) and (answer.status == 501 or "POST" in answer.get("allow", "")), f"{method}: {answer}")
+        must(answer.status in (405, 501) and (answer.status == 501 or "POST" in answer.get("allow", "")),
+             f"{method}: {answer}")
     for target in ("/token/", "/Token", "/tokens", "/", "/oauth/token", "//token", "/%74oken", "/x/../token"):
         answer = scene.ask("POST", target, "grant_type=client_credentials&client_id=work", FORM)
         must(answer.status in (400, 404, 405) and b"access_token" not in answer.body, f"{target}: {answer.status}")
@@ -191,7 +200,8 @@ def outage(scene):
     account = scene.account("down", SHORT_SECONDS)
     for fault in (503, "close"):
         scene.provider.faults[account] = fault
-        wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of(account))), WAIT_SECONDS, "the token ends")
+        wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of(account))), WAIT_SECONDS,
+                   "the token ends")
         answer = credentials(scene, account)
         refused(answer, 503, "temporarily_unavailable")
         must(answer.get("retry-after", "").isdigit(), f"Retry-After: {answer.get('retry-after')}")
@@ -204,7 +214,8 @@ def askers(scene):
     """Fifty ask for a token that has ended; the provider answers late, and once."""
     account = scene.account(lifetime=SHORT_SECONDS)
     event = scene.provider.hold(account)
-    wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of(account))), WAIT_SECONDS, "the token ends")
+    wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of(account))), WAIT_SECONDS,
+               "the token ends")
     # The broker may have asked by itself.
     before = [one for one in scene.provider.asked[account] if one.at < time.monotonic() - SHORT_SECONDS]
     scene.provider.lifetimes[account] = 3600
@@ -245,7 +256,8 @@ def audit(scene):
     refused(credentials(scene, account, scope="z"), 400, "invalid_scope")
 
     def rows():
-        return [row for row in scene.broker.json("audit", "--account", account)["records"] if row["action"] == "release"]
+        return [row for row in scene.broker.json("audit", "--account", account)["records"]
+                if row["action"] == "release"]
     found = wait_until(rows, WAIT_SECONDS, "the trail has the release")
     must(any(row.get("uid") == os.getuid() and row["result"] == "ok" for row in found), f"{found}")
     must(all(token not in json.dumps(found) for token in scene.provider.of(account)), "a token is in the trail")
