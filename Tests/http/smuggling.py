@@ -139,7 +139,8 @@ COMPARED = {
     "HTTP/1.0, and another": get(line=b"GET @/x HTTP/1.0", rest=HIDDEN),
     "HTTP/1.0 with keep-alive": get(b"Connection: keep-alive", line=b"GET @/x HTTP/1.0", rest=HIDDEN),
     "an upgrade with a body":
-        post(CL5, b"Upgrade: h2c", b"Connection: Upgrade, HTTP2-Settings", b"HTTP2-Settings: x", body=b"hello" + HIDDEN),
+        post(CL5, b"Upgrade: h2c", b"Connection: Upgrade, HTTP2-Settings", b"HTTP2-Settings: x",
+             body=b"hello" + HIDDEN),
     "a websocket, and another": get(b"Upgrade: websocket", b"Connection: Upgrade", rest=HIDDEN),
     "an expectation": post(CL5, b"Expect: 100-continue", body=b"hello" + HIDDEN),
     "another expectation": post(CL5, b"Expect: x", body=b"hello" + HIDDEN),
@@ -210,7 +211,7 @@ def second_reader(scene):
 
 
 def taken(h11, data):
-    """What h11 takes the bytes for: requests that are whole, whether another has begun, and whether it refuses the rest."""
+    """What h11 takes the bytes for: whole requests, whether another has begun, and whether it refuses the rest."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 24)
     connection.receive_data(data)
     found, begun, body = [], None, b""
