@@ -250,7 +250,7 @@ def git(scene):
 
 # ---- MCP
 
-SERVER = pathlib.Path(__file__).resolve().parents[1] / "mcp_server.py"
+SERVER = pathlib.Path(__file__).resolve().parents[2] / "clients" / "mcp_server.py"
 CLIENT = pathlib.Path(__file__).resolve().parents[1] / "mcp_client.py"
 CALLS = 12
 

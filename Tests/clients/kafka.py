@@ -7,13 +7,14 @@ import threading
 
 READ_SECONDS = 20
 LIMIT_BYTES = 1 << 20
-HANDSHAKE, VERSIONS, AUTHENTICATE = 17, 18, 36
+METADATA, HANDSHAKE, VERSIONS, AUTHENTICATE = 3, 17, 18, 36
 UNSUPPORTED_VERSION = 35
 MECHANISM = b"OAUTHBEARER"
 
 
 class Kafka:
     def __init__(self, provider):
+        """`provider` says which tokens are alive."""
         self.provider, self.seen = provider, []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.place = f"127.0.0.1:{self.listener.getsockname()[1]}"
@@ -41,7 +42,7 @@ class Kafka:
             if version > 0:
                 # The client asks again, in version 0.
                 return struct.pack(">hihhh", UNSUPPORTED_VERSION, 1, VERSIONS, 0, 0)
-            rows = [(0, 0, 7), (1, 0, 10), (3, 0, 7), (HANDSHAKE, 0, 1), (VERSIONS, 0, 0), (AUTHENTICATE, 0, 1)]
+            rows = [(0, 0, 7), (1, 0, 10), (METADATA, 0, 0), (HANDSHAKE, 0, 1), (VERSIONS, 0, 0), (AUTHENTICATE, 0, 1)]
             return struct.pack(">hi", 0, len(rows)) + b"".join(struct.pack(">hhh", *row) for row in rows)
         if key == HANDSHAKE:
             return struct.pack(">hih", 0, 1, len(MECHANISM)) + MECHANISM
@@ -57,7 +58,9 @@ class Kafka:
             words = b'{"status":"invalid_token"}'
             return struct.pack(">hh", 58, len(words)) + words + struct.pack(">i", 0) + (struct.pack(">q", 0) if version
                                                                                         else b"")
-        return struct.pack(">i", 0) * 8
+        # METADATA: one broker, this one, and no topics.
+        name, _, port = self.place.partition(":")
+        return struct.pack(">iih", 1, 0, len(name)) + name.encode() + struct.pack(">ii", int(port), 0)
 
     @staticmethod
     def token(response):
