@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -19,6 +20,8 @@ from wire import ask
 
 START_SECONDS = 20
 COMMAND_SECONDS = 60
+# Of grantctl: its status.
+LOGIN_REQUIRED = 3
 PAUSE_SECONDS = 0.05
 SECRET = "secret"
 # Of the rules of the system's broker: who may use accounts, who nothing, and who only sends requests.
@@ -50,6 +53,12 @@ class Broker(CommandedDaemon):
         must(done.returncode == 0, f"grantctl {' '.join(words)}: {done.stderr}")
         return done.stdout
 
+    def lost(self, account):
+        """A server refuses the token, and so does the provider the grant: the person must sign in again."""
+        generation = self.json("show", account)["generation"]
+        self.ctl("call", "token.report_rejected", json.dumps({"account": account, "generation": generation}))
+        wait_until(lambda: self.ctl("token", account).returncode == LOGIN_REQUIRED, START_SECONDS, "login_required")
+
     def imported(self, section, account):
         self.must("import", account, "--provider", section, text=f"rt-{account}\n")
         return account
@@ -79,7 +88,7 @@ class Scene:
 
     def launch(self):
         self.broker.start()
-        for section, account in {"p": "work", "dpop": "bound", "mtls": "cert"}.items():
+        for section, account in {"p": "work", "mtls": "cert"}.items():
             self.broker.imported(section, account)
         for account in ("google", "entra"):
             self.broker.imported("p", account)
@@ -109,6 +118,8 @@ class Scene:
     def sections(self):
         return "\n".join([
             self.plain(), self.section("dpop", "dpop = true", f'api_base = "{self.upstream.url}"'),
+            # Known to the provider by its section: no refresh token is imported without its key.
+            '[account.bound]\nprovider = "dpop"\ngrant = "client_credentials"\n',
             self.section("mtls", f'api_base = "{self.secure.url}"', f'tls_ca_file = "{self.ca}"',
                          f'tls_certificate_file = "{self.chain}"', f'tls_key_file = "{self.key}"'),
             self.plain("down"), self.robot(), self.handles(), self.clouds()])

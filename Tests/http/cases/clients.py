@@ -121,7 +121,7 @@ def google_auth(scene):
     scene.provider.kill(account)
     scene.provider.faults[account] = "invalid_grant"
     try:
-        scene.broker.ctl("refresh", account)
+        scene.broker.lost(account)
         done = run(account).fails()
         has(done.err, "invalid_grant")
         has(done.err, f"grantctl login p {account}")

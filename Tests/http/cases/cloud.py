@@ -274,7 +274,7 @@ def ended(scene):
     for account in hints:
         scene.provider.kill(account)
         scene.provider.faults[account] = "invalid_grant"
-        wait_until(lambda: broker.ctl("refresh", account).returncode == 3, WAIT_SECONDS, "login_required")
+        broker.lost(account)
     try:
         google = scene.ask("GET", f"{ACCOUNTS}/default/token", fields=FLAVOR)
         must(google.status >= 400 and google.get("metadata-flavor") == "Google", f"{google}")

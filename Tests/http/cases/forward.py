@@ -342,7 +342,7 @@ def redirects(scene):
 @case("forward.dpop")
 def dpop(scene):
     value = echoed(forward(scene, "POST", "/echo/p?q=1", b"x", account="bound"))
-    must(value["target"] == "/echo/p?q=1" and scene.upstream.seen["echo"][-1].token in scene.provider.of("bound"),
+    must(value["target"] == "/echo/p?q=1" and scene.upstream.seen["echo"][-1].token in scene.provider.of("dpop"),
          f"{value}")
     # The server wants a nonce, and then another (RFC 9449 §9).
     for nonce in ("first", "second"):
@@ -350,10 +350,10 @@ def dpop(scene):
         answer = forward(scene, "POST", "/nonce", b"body", account="bound")
         must((answer.status, answer.body) == (200, b"ok") and [one.body for one in seen] == [b"body"] * 2,
              f"{nonce}: {answer}")
-    asked = len(scene.provider.asked["bound"])
-    scene.provider.kill("bound")
+    asked = len(scene.provider.asked["dpop"])
+    scene.provider.kill("dpop")
     echoed(forward(scene, "GET", "/echo", account="bound"))
-    must(len(scene.provider.asked["bound"]) == asked + 1, "not one refresh")
+    must(len(scene.provider.asked["dpop"]) == asked + 1, "not one refresh")
     value = echoed(forward(scene, "GET", "/echo", fields=[("DPoP", "a.b.c")], account="bound"))
     must(len([1 for name, _ in value["fields"] if name == "dpop"]) == 1, "two proofs")
     # A token alone is of no use to a client that cannot make proofs.

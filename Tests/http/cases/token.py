@@ -164,8 +164,9 @@ def errors(scene):
 def methods(scene):
     for method in ("GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "FOO"):
         answer = scene.ask(method, "/token")
-        must(answer.status in (405, 501) and (answer.status == 501 or "POST" in answer.get("allow", "")),
-             f"{method}: {answer}")
+        # A method that is unknown may be none of HTTP to a parser.
+        must(answer.status in (405, 501) + (400,) * (method == "FOO"), f"{method}: {answer}")
+        must(answer.status != 405 or "POST" in answer.get("allow", ""), f"{method}: Allow: {answer.get('allow')}")
     for target in ("/token/", "/Token", "/tokens", "/", "/oauth/token", "//token", "/%74oken", "/x/../token"):
         answer = scene.ask("POST", target, "grant_type=client_credentials&client_id=work", FORM)
         must(answer.status in (400, 404, 405) and b"access_token" not in answer.body, f"{target}: {answer.status}")
@@ -184,7 +185,7 @@ def ended(scene):
     scene.provider.faults[account] = "invalid_grant"
     try:
         scene.provider.kill(account)
-        scene.broker.ctl("refresh", account)
+        scene.broker.lost(account)
         for form in ({"grant_type": "client_credentials", "client_id": account},
                      {"grant_type": "refresh_token", "refresh_token": account}):
             has(refused(post(scene, form), 400, "invalid_grant"), f"grantctl login p {account}")
