@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ ROUNDS, LONG_ROUNDS = 400, 10_000
 CURL_USER = 4714
 # A refusal counts as ten requests (`refusal_cost`): not so many that the user is held back.
 ASKED = 100
+UNITS_SECONDS = 120
 DATA = ["-d", "grant_type=client_credentials", "-d", "client_id=work"]
 
 
@@ -275,6 +277,25 @@ def namespace(scene):
     words = ["curl", "-q", "-sS", "-m", "5", *DATA, f"{scene.broker.url}/token"]
     done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False)
     must(done.returncode == 7, f"{done}")
+
+
+@case("peer.units", "systemd-run", "curl")
+def units(scene):
+    """Rules on units, under a real systemd in a boot of its own."""
+    top = pathlib.Path(__file__).resolve().parents[3]
+    boot = top / "Tests" / "Support" / "with-systemd"
+    done = subprocess.run([boot, "--check"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skip(done.stderr)
+    # A debug build takes the Swift runtime from the toolchain, which may be a mount of its own.
+    listed = subprocess.run(["ldd", scene.programs / "grantd"], capture_output=True, text=True, check=False).stdout
+    found = {pathlib.Path(line.split()[2]).resolve().parent for line in listed.splitlines() if "=> /" in line}
+    folders = [folder for folder in found if not str(folder).startswith(("/lib", "/usr/lib"))]
+    words = [word for folder in (top, scene.programs, *folders) for word in ("--ro", folder)]
+    done = subprocess.run(
+        [boot, *words, "--", people.SYSTEM_PYTHON, top / "Tests" / "http" / "units.py", scene.programs],
+        capture_output=True, text=True, timeout=UNITS_SECONDS, check=False, stdin=subprocess.DEVNULL)
+    must(done.stdout.splitlines()[-1:] == ["ok"], f"{done.stdout[-1500:]} {done.stderr[-1500:]}")
 
 
 @case("peer.many_users", "setpriv")
