@@ -31,20 +31,22 @@ USER, OTHER, SENDER = 4711, 4712, 4713
 class Broker(CommandedDaemon):
     """grantd with a listener whose port the kernel chooses."""
 
-    def __init__(self, programs, folder, sections, instance="user"):
+    def __init__(self, programs, folder, sections, instance="user", host="127.0.0.1"):
         super().__init__(programs, folder, free_ports()[0],
-                         f'[http]\nlisten = "127.0.0.1:0"\nunix = "http.sock"\n{sections}')
+                         f'[http]\nlisten = "{host}:0"\nunix = "http.sock"\n{sections}')
+        self.host = host
         self.instance, self.unix, self.address = instance, folder / "http.sock", None
 
     def start(self):
-        before = len(self.lines("serving HTTP"))
+        words = ("serving HTTP", f"{self.host}:")
+        before = len(self.lines(*words))
         super().start()
-        wait_until(lambda: len(self.lines("serving HTTP", "127.0.0.1:")) > before, START_SECONDS, "the listener serves")
-        self.address = int(re.search(r"127\.0\.0\.1:(\d+)", self.lines("serving HTTP", "127.0.0.1:")[-1])[1])
+        wait_until(lambda: len(self.lines(*words)) > before, START_SECONDS, "the listener serves")
+        self.address = int(re.search(rf"{re.escape(self.host)}:(\d+)", self.lines(*words)[-1])[1])
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.address}"
+        return f"http://{self.host}:{self.address}"
 
     def must(self, *words, text=None):
         done = subprocess.run([self.products / "grantctl", "--socket", self.socket, *words], input=text,
@@ -147,11 +149,11 @@ class Scene:
         return self.broker.imported(section, name)
 
     @contextlib.contextmanager
-    def another(self, sections, instance="user"):
+    def another(self, sections, instance="user", **more):
         """A broker of the case's own, where others can go."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="grantd-http-"))
         folder.chmod(0o755)
-        broker = Broker(self.programs, folder, sections, instance)
+        broker = Broker(self.programs, folder, sections, instance, **more)
         try:
             broker.start()
             yield broker

@@ -98,6 +98,20 @@ def loopback_only(scene):
         must(False, f"the port is open at {address}")
 
 
+@case("peer.addresses", "curl")
+def addresses(scene):
+    """The other loopback address, and none that others can reach."""
+    with scene.another(scene.plain(), host="[::1]") as broker:
+        broker.imported("p", "work")
+        done = scene.run("curl", "-q", "-sS", "-g", *DATA, f"{broker.url}/token").ok()
+        must(json.loads(done.out)["access_token"] in scene.provider.of("work"), done.out)
+    for address in ("0.0.0.0:7817", "[::]:7817", "192.168.1.1:7817", "8.8.8.8:80", "example.com:80", "127.0.0.1", ":7817",
+                    "127.0.0.1:99999", "[::ffff:8.8.8.8]:80", "127.0.0.1.example.com:80"):
+        path = scene.file("listen.toml", f'[http]\nlisten = "{address}"\n')
+        done = scene.run(scene.programs / "grantd", "--user", "--config", path, "--check-config")
+        must(done.status != 0 and "listen" in done.text, f"{address}: {done.status} {done.text}")
+
+
 @case("peer.socket")
 def by_socket(scene):
     answer = ask(scene.broker.unix, *POST)
