@@ -105,7 +105,8 @@ def addresses(scene):
         broker.imported("p", "work")
         done = scene.run("curl", "-q", "-sS", "-g", *DATA, f"{broker.url}/token").ok()
         must(json.loads(done.out)["access_token"] in scene.provider.of("work"), done.out)
-    for address in ("0.0.0.0:7817", "[::]:7817", "192.168.1.1:7817", "8.8.8.8:80", "example.com:80", "127.0.0.1", ":7817",
+    for address in ("0.0.0.0:7817", "[::]:7817", "192.168.1.1:7817", "8.8.8.8:80", "example.com:80", "127.0.0.1",
+                    ":7817",
                     "127.0.0.1:99999", "[::ffff:8.8.8.8]:80", "127.0.0.1.example.com:80"):
         path = scene.file("listen.toml", f'[http]\nlisten = "{address}"\n')
         done = scene.run(scene.programs / "grantd", "--user", "--config", path, "--check-config")
