@@ -54,7 +54,6 @@ REFUSED = {
     "a length of forty digits": post(b"Content-Length: " + b"9" * 40),
     "a length and VT": post(b"Content-Length: 5\x0b"),
     "a length with a point": post(b"Content-Length: 5.0"),
-    "a length of 2^63": post(b"Content-Length: 9223372036854775808"),
     "a space before the colon": post(b"Transfer-Encoding : chunked", body=EMPTY + HIDDEN),
     "a tab before the colon": post(b"Content-Length\t: 5"),
     "a line that begins with a space": post(b" " + TE, CL5),
@@ -97,7 +96,6 @@ REFUSED = {
     "a size of no digits": chunks(b"G\r\nhello\r\n" + EMPTY),
     "a size of 17 digits": chunks(b"F" * 17 + b"\r\nhello"),
     "a size of 2^64 + 5": chunks(b"10000000000000005\r\nhello\r\n" + EMPTY),
-    "a size of 2^63": chunks(b"8000000000000000\r\nhello"),
     "a size behind a space": chunks(b" 5\r\nhello\r\n" + EMPTY),
     "a chunk that is longer": chunks(b"4\r\nhello\r\n" + EMPTY),
     "a chunk that is shorter": chunks(b"6\r\nhello\r\n" + EMPTY),
@@ -112,6 +110,8 @@ REFUSED = {
 
 # Where another reader is more or less strict: never two requests where it sees one, and each as it sees it.
 COMPARED = {
+    "a size of 2^63": chunks(b"8000000000000000\r\nhello"),
+    "a length of 2^63": post(b"Content-Length: 9223372036854775808"),
     "one": get(),
     "two": get() * 2,
     "three of three kinds": get() + post(CL5) + chunks(WORD),
@@ -137,7 +137,6 @@ COMPARED = {
     "Connection: close, and another": get(b"Connection: close", rest=HIDDEN),
     "close among others": get(b"Connection: x, CLOSE", rest=HIDDEN),
     "HTTP/1.0, and another": get(line=b"GET @/x HTTP/1.0", rest=HIDDEN),
-    "HTTP/1.0 with keep-alive": get(b"Connection: keep-alive", line=b"GET @/x HTTP/1.0", rest=HIDDEN),
     "an upgrade with a body":
         post(CL5, b"Upgrade: h2c", b"Connection: Upgrade, HTTP2-Settings", b"HTTP2-Settings: x",
              body=b"hello" + HIDDEN),
@@ -146,10 +145,6 @@ COMPARED = {
     "another expectation": post(CL5, b"Expect: x", body=b"hello" + HIDDEN),
     "HEAD, and another": get(line=b"HEAD @/x HTTP/1.1", rest=HIDDEN),
     "DELETE with a body": post(CL5, line=b"DELETE @/x HTTP/1.1", body=b"hello" + HIDDEN),
-    "CRLF before": b"\r\n" + get(),
-    "two CRLF before": b"\r\n\r\n" + get(),
-    "CRLF between": post(CL5, body=b"hello\r\n" + HIDDEN),
-    "LF before": b"\n" + get(),
     "LF in the head": get().replace(b"\r\n", b"\n"),
     "LF in one line": post(b"X-A: y\nContent-Length: 5"),
     "LF at the end": b"GET @/x HTTP/1.1\r\nHOST\r\n\n" + HIDDEN,
@@ -191,6 +186,14 @@ COMPARED = {
     "HTTP/2.0": get(line=b"GET @/x HTTP/2.0"),
     "DEL in a value": get(b"X-A: \x7f"),
     "BEL in a value": get(b"X-A: \x07"),
+}
+
+# h11 takes no empty line before a request, which servers should ignore (RFC 9112 §2.2): it gets them without.
+EMPTY_LINES = {
+    "CRLF before": b"\r\n" + get(),
+    "two CRLF before": b"\r\n\r\n" + get(),
+    "CRLF between": post(CL5, body=b"hello\r\n" + HIDDEN),
+    "LF before": b"\n" + get(),
 }
 
 
@@ -236,6 +239,10 @@ def taken(h11, data):
                 return found, False, False
         else:
             return found, begun is not None, False
+
+
+def without_empty_lines(data):
+    return re.sub(rb"(^|(?<=hello))[\r\n]+(?=[A-Z])", b"", data)
 
 
 def path_of(target, prefix):

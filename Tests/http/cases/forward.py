@@ -89,15 +89,24 @@ def fields_of_answers(scene):
         ("Set-Cookie", "a=b"), ("Set-Cookie", "c=d"), ("X-A", "1"), ("X-A", "2"), ("ETag", '"v"'),
         ("Mcp-Session-Id", "s"),
         ("Keep-Alive", "timeout=99"), ("X-Named", "n"), ("Connection", "X-Named"), ("Content-Type", "a/b"),
-        ("Content-Encoding", "gzip"), ("Proxy-Authenticate", "Basic"), ("Link", "</x>; rel=next")]))
+        ("Proxy-Authenticate", "Basic"), ("Link", "</x>; rel=next")]))
     answer = forward(scene, "GET", "/answer")
     must(answer.status == 299 and answer.body == b"x", f"{answer}")
     found = {name for name, _ in answer.fields}
     must(not found & {"set-cookie", "keep-alive", "x-named"}, f"{found}")
     must(answer.all("x-a") in (["1", "2"], ["1, 2"]), f"{answer.all('x-a')}")
-    for name, text in (("etag", '"v"'), ("mcp-session-id", "s"), ("content-type", "a/b"), ("content-encoding", "gzip"),
-                       ("link", "</x>; rel=next")):
+    for name, text in (("etag", '"v"'), ("mcp-session-id", "s"), ("content-type", "a/b"), ("link", "</x>; rel=next")):
         must(answer.get(name) == text, f"{name}: {answer.get(name)}")
+
+
+@case("forward.unreadable_answers")
+def unreadable(scene):
+    """What was not asked for, and could hide the token: compressed, or a part."""
+    for status, field in ((200, ("Content-Encoding", "gzip")), (206, ("Content-Range", "bytes 0-3/9"))):
+        scene.upstream.route("unreadable", lambda exchange: live(exchange, status, "text", [field]))
+        own_error(forward(scene, "GET", "/unreadable"), 502)
+    scene.upstream.route("unreadable", lambda exchange: live(exchange, 200, "text", [("Content-Encoding", "identity")]))
+    must(forward(scene, "GET", "/unreadable").body == b"text", "identity is no coding")
 
 
 @case("forward.statuses")
@@ -105,7 +114,7 @@ def statuses(scene):
     """Answers as they are, whatever their status; without a body where there is none."""
     scene.upstream.route("status", lambda exchange: live(exchange, int(exchange.target.split("/")[2]), b"text",
                                                          [("X", "y")]))
-    for status in (200, 201, 202, 203, 206, 300, 400, 402, 403, 404, 405, 409, 410, 412, 418, 422, 429, 500, 501, 503,
+    for status in (200, 201, 202, 203, 300, 400, 402, 403, 404, 405, 409, 410, 412, 418, 422, 429, 500, 501, 503,
                    599):
         answer = forward(scene, "GET", f"/status/{status}")
         must((answer.status, answer.body, answer.get("x")) == (status, b"text", "y"), f"{status}: {answer}")
@@ -149,17 +158,19 @@ def interim(scene):
     own_error(forward(scene, "GET", "/switching", fields=[("Upgrade", "x"), ("Connection", "upgrade")]), 502)
 
 
+def in_chunks(exchange):
+    body = exchange.body()
+    if not exchange.refused():
+        exchange.head(200, [("Transfer-Encoding", "chunked"), ("Trailer", "X-Sum")])
+        for piece in (b"a", body or b"-", b"b" * 70000):
+            exchange.chunk(piece)
+        exchange.send(b"0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\n\r\n")
+
+
 @case("forward.chunked")
 def chunked(scene):
     """Both ways in chunks, with extensions and trailers."""
-    def action(exchange):
-        body = exchange.body()
-        if not exchange.refused():
-            exchange.head(200, [("Transfer-Encoding", "chunked"), ("Trailer", "X-Sum")])
-            for piece in (b"a", body, b"b" * 70000):
-                exchange.chunk(piece)
-            exchange.send(b"0\r\nX-Sum: 1\r\nSet-Cookie: a=b\r\n\r\n")
-    scene.upstream.route("chunks", action)
+    scene.upstream.route("chunks", in_chunks)
     head = request("POST", "/forward/work/chunks", scene.broker.address, fields=[("Transfer-Encoding", "chunked")])
     for body in (b"3\r\nabc\r\n0\r\n\r\n", b'003;x="\\"y";z\r\nabc\r\n0;q\r\nX-Trailer: 1\r\n\r\n',
                  b"1\r\na\r\n1\r\nb\r\n1\r\nc\r\n000\r\n\r\n", b"3;" + b"e" * 4000 + b"\r\nabc\r\n0\r\n\r\n"):
@@ -181,6 +192,7 @@ def until_close(scene):
             exchange.head(200, [("Connection", "close")])
             exchange.send(b"x" * 100_000)
     scene.upstream.route("close", action)
+    scene.upstream.route("chunks", in_chunks)
     answer = forward(scene, "GET", "/close")
     must(answer.body == b"x" * 100_000 and answer.is_whole, f"{len(answer.body)} bytes")
     for path in ("/close", "/chunks"):
@@ -190,13 +202,25 @@ def until_close(scene):
         must(not answers[0].all("transfer-encoding"), "chunks for HTTP/1.0")
 
 
+@case("forward.upgrade", "curl")
+def upgrade(scene):
+    """An upgrade is not passed on, and the connection is of use afterwards: curl offers h2c by itself."""
+    url = f"{scene.broker.url}/forward/work/echo"
+    for words in (["--http2"], ["-H", "Connection: Upgrade", "-H", "Upgrade: websocket"],
+                  ["-H", "Connection: Upgrade", "-H", "Upgrade: x", "-d", "hello"]):
+        done = scene.run("curl", "-q", "-sS", "-m", "10", *words, url, url)
+        must(done.status == 0 and done.out.count('"method"') == 2, f"{words}: {done.status} {done.text[-300:]}")
+        must("upgrade" not in done.out, f"{words}: {done.out}")
+
+
 # ---- tokens that are refused
 
 @case("forward.refused_token")
 def refused_token(scene):
     """A new token, and the same request once more."""
-    account = scene.account()
     for method, body in (("GET", None), ("POST", b"x" * 10), ("PUT", b"y" * KEPT_BYTES), ("DELETE", b"")):
+        # Each of its own: a user's tokens of one account are replaced three times without a pause.
+        account = scene.account()
         scene.provider.kill(account)
         before = len(scene.upstream.seen["echo"])
         value = echoed(forward(scene, method, "/echo", body, account=account))
@@ -230,7 +254,9 @@ def refused_large(scene):
     scene.upstream.route("early", early)
     scene.provider.kill(account)
     answer = forward(scene, "POST", "/early", body, account=account)
-    own_error(answer, 502)
+    # It may have kept all that it had sent by then.
+    if answer.status != 200:
+        own_error(answer, 502)
     answer = forward(scene, "POST", "/early", body, account=account)
     must((answer.status, answer.body) == (200, str(len(body)).encode()), f"{answer}")
 

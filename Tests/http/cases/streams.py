@@ -447,9 +447,9 @@ def many(scene):
     def action(exchange):
         if not exchange.refused():
             exchange.head(200, [("Transfer-Encoding", "chunked")])
-            exchange.chunk(b"first")
+            exchange.chunk(b"first\n")
             event.wait(WAIT_SECONDS)
-            exchange.chunk(b"last")
+            exchange.chunk(b"last\n")
             exchange.send(b"0\r\n\r\n")
     scene.upstream.route("held", action)
     with contextlib.ExitStack() as stack:
@@ -463,7 +463,7 @@ def many(scene):
             status, _, _ = reader.answer_head()
             must(status == 200, f"status {status} of one of {count}")
             streams.append(reader.chunks())
-            must(next(streams[-1]) == b"first", "the first of it")
+            must(next(streams[-1]) == b"first\n", "the first of it")
         must(forward(scene, "GET", "/echo").status == 200, "another request waits")
         event.set()
-        must(all(next(stream) == b"last" for stream in streams), "the last of it")
+        must(all(next(stream) == b"last\n" for stream in streams), "the last of it")
