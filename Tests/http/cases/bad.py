@@ -14,7 +14,8 @@ from cases.token import FORM, credentials, granted
 from grantd_testing import wait_until
 from rig import case, must
 from scene import OTHER, USER
-from smuggling import COMPARED, EMPTY_LINES, REFUSED, chunks, filled, get, path_of, post, second_reader, taken, without_empty_lines
+from smuggling import (
+    COMPARED, EMPTY_LINES, REFUSED, chunks, filled, get, path_of, post, second_reader, taken, without_empty_lines)
 from wire import Broken, Reader, ask, dial, raw, request
 
 WORKERS = 8
