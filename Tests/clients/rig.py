@@ -368,7 +368,9 @@ class Issuer(Handler):
 
     def do_POST(self):
         self.body()
-        part = base64.urlsafe_b64encode(json.dumps({"n": len(self.server.seen)}).encode()).rstrip(b"=").decode()
+        now = int(time.time())
+        claims = {"n": len(self.server.seen), "sub": ROBOT, "iat": now, "exp": now + ACCESS_SECONDS}
+        part = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
         token = f"eyJhbGciOiJub25lIn0.{part}.c2ln"
         self.server.seen.append(token)
         self.json({"access_token": token, "token_type": "Bearer", "expires_in": ACCESS_SECONDS})

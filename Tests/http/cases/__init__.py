@@ -1,0 +1,3 @@
+"""The cases; importing one registers it."""
+
+from cases import bad, clients, cloud, forward, peer, streams, token  # noqa: F401

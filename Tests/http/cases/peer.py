@@ -1,0 +1,338 @@
+"""Who calls: browsers, names of other hosts, the socket, other users, and ports that are used again."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import people
+from cases.token import FORM, WAIT_SECONDS, credentials, granted
+from grantd_testing import wait_until
+from rig import Skip, case, has, must
+from scene import OTHER, SENDER, USER
+from wire import ask, raw
+
+BODY = "grant_type=client_credentials&client_id=work"
+POST = ("POST", "/token", BODY, FORM)
+ROUNDS, LONG_ROUNDS = 400, 10_000
+CURL_USER = 4714
+# A refusal counts as ten requests (`refusal_cost`): not so many that the user is held back.
+ASKED = 100
+UNITS_SECONDS = 120
+DATA = ["-d", "grant_type=client_credentials", "-d", "client_id=work"]
+
+
+def is_refused(place, fields, status):
+    for method, target, body in (("POST", "/token", BODY), ("GET", "/forward/work/echo", None), ("GET", "/", None),
+                                 ("GET", "/computeMetadata/v1/project/project-id", None), ("OPTIONS", "/token", None)):
+        answer = ask(place, method, target, body, [*FORM, *fields])
+        must(answer.status == status, f"{method} {target} {fields}: {answer.status}, not {status}")
+        must(b"tok-" not in answer.body, f"{fields}: a token")
+        must(not any(name.startswith("access-control") for name, _ in answer.fields), f"{answer.fields}")
+
+
+@case("peer.browser")
+def browser(scene):
+    address = scene.broker.address
+    before = len(scene.upstream.seen["echo"])
+    for fields in (
+            [("Origin", f"http://127.0.0.1:{address}")], [("Origin", "https://evil.example")], [("Origin", "null")],
+            [("Origin", "")], [("Sec-Fetch-Site", "none")], [("Sec-Fetch-Mode", "navigate")],
+            [("sec-fetch-dest", "image")], [("SEC-FETCH-USER", "?1")], [("Sec-Fetch-Storage-Access", "x")],
+            [("Sec-Fetch-Site", "same-origin")]):
+        is_refused(address, fields, 403)
+        is_refused(scene.broker.unix, fields, 403)
+    must(len(scene.upstream.seen["echo"]) == before, "something was sent on")
+    # Before anything else: neither its rest nor its account are looked at.
+    answers, _ = raw(address, f"POST /forward/unheard-of/x HTTP/1.1\r\nHost: 127.0.0.1:{address}\r\nOrigin: x\r\n"
+                     "Content-Length: 5\r\n\r\nhello".encode())
+    must([answer.status for answer in answers] == [403], f"{answers}")
+
+
+@case("peer.hosts")
+def hosts(scene):
+    address = scene.broker.address
+    table = {
+        200: [f"127.0.0.1:{address}", f"localhost:{address}", f"[::1]:{address}", f"LOCALHOST:{address}"],
+        421: ["evil.example", f"evil.example:{address}", "127.0.0.1", "localhost", f"127.0.0.1:{address + 1}",
+              f"127.0.0.2:{address}", f"localhost.evil.example:{address}", f"127.0.0.1.nip.io:{address}",
+              f"0.0.0.0:{address}", f"[::]:{address}",
+              f"2130706433:{address}", f"0x7f.1:{address}", f"localhost.:{address}"]}
+    for status, names in table.items():
+        for name in names:
+            answer = scene.ask("POST", "/token", BODY, [*FORM, ("Host", name)])
+            must(answer.status == status, f"Host {name}: {answer.status}, not {status}")
+    for name in ("", "a b", f"127.0.0.1:{address}/x", f"u@127.0.0.1:{address}", f"127.0.0.1:{address},evil.example",
+                 "[::1",
+                 f"127.0.0.1:0{address}", f"127.0.0.1: {address}"):
+        answer = scene.ask("POST", "/token", BODY, [*FORM, ("Host", name)])
+        must(answer.status in (400, 421), f"Host {name}: {answer.status}")
+    ours = f"127.0.0.1:{address}"
+    for lines, accepted in (
+            ([], (400,)), ([ours, ours], (400,)), ([ours, "evil.example"], (400,)), (["evil.example", ours], (400,))):
+        text = "".join(f"Host: {line}\r\n" for line in lines)
+        answers, _ = raw(address, f"POST /token HTTP/1.1\r\n{text}{FORM[0][0]}: {FORM[0][1]}\r\n"
+                         f"Content-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
+        must(len(answers) == 1 and answers[0].status in accepted, f"Host {lines}: {answers}")
+    # RFC 9112 §3.2.2: the absolute form wins over the field.
+    for target, status in ((f"http://{ours}/token", (200, 400)), ("http://evil.example/token", (400, 421))):
+        answer = scene.ask("POST", target, BODY, FORM)
+        must(answer.status in status, f"{target}: {answer.status}")
+    answers, _ = raw(address, f"CONNECT {ours} HTTP/1.1\r\nHost: {ours}\r\n\r\n".encode())
+    must(answers[0].status in (400, 404, 405, 421, 501), f"CONNECT: {answers}")
+
+
+@case("peer.loopback_only")
+def loopback_only(scene):
+    """The port is on 127.0.0.1 alone, and other addresses of this machine do not lead to it."""
+    found = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=False).stdout
+    addresses = [word.partition("/")[0] for line in found.splitlines() for word in line.split() if "/" in word]
+    for address in {*addresses, "127.0.0.2"} - {"127.0.0.1"}:
+        try:
+            socket.create_connection((address, scene.broker.address), 2).close()
+        except OSError:
+            continue
+        must(False, f"the port is open at {address}")
+
+
+@case("peer.addresses", "curl")
+def addresses(scene):
+    """The other loopback address, and none that others can reach."""
+    with scene.another(scene.plain(), host="[::1]") as broker:
+        broker.imported("p", "work")
+        done = scene.run("curl", "-q", "-sS", "-g", *DATA, f"{broker.url}/token").ok()
+        must(json.loads(done.out)["access_token"] in scene.provider.of("work"), done.out)
+    for address in ("0.0.0.0:7817", "[::]:7817", "192.168.1.1:7817", "8.8.8.8:80", "example.com:80", "127.0.0.1",
+                    ":7817",
+                    "127.0.0.1:99999", "[::ffff:8.8.8.8]:80", "127.0.0.1.example.com:80"):
+        path = scene.file("listen.toml", f'[http]\nlisten = "{address}"\n')
+        done = scene.run(scene.programs / "grantd", "--user", "--config", path, "--check-config")
+        must(done.status != 0 and "listen" in done.text, f"{address}: {done.status} {done.text}")
+
+
+@case("peer.socket")
+def by_socket(scene):
+    answer = ask(scene.broker.unix, *POST)
+    granted(scene, answer)
+    # A name says nothing there: curl sends that of the address that it was given.
+    done = scene.run("curl", "-q", "-sS", "--unix-socket", scene.broker.unix, *DATA, "http://localhost/token").ok()
+    has(done.out, "access_token")
+    answer = ask(scene.broker.unix, "GET", "/forward/work/echo/x")
+    must(answer.status == 200 and json.loads(answer.body)["target"] == "/echo/x", f"{answer}")
+
+
+# ---- other users
+
+@case("peer.users", "setpriv", "curl")
+def users(scene):
+    broker = scene.system
+    for place in (broker.address, broker.unix):
+        status, text = people.ask(USER, place, *POST)
+        must(status == 200 and json.loads(text)["access_token"] in scene.provider.of("work"),
+             f"{place}: {status} {text}")
+        status, text = people.ask(OTHER, place, *POST)
+        must(status == 400 and json.loads(text)["error"] == "unauthorized_client", f"{place}: {status} {text}")
+        has(json.loads(text)["error_description"], "rule")
+        must(people.ask(0, place, *POST)[0] == 200, "root")
+        status, text = people.ask(OTHER, place, "GET", "/forward/work/echo")
+        must(status == 403, f"/forward: {status} {text}")
+        must(set(json.loads(text)) >= {"error", "message", "hint"}, text)
+    status, text = people.curl(USER, *DATA, f"{broker.url}/token")
+    must(status == 200, f"{status} {text}")
+    wanted = {USER: "ok", OTHER: "not_permitted"}
+
+    def found():
+        rows = broker.json("audit", "--account", "work")["records"]
+        return wanted.items() <= {(row.get("uid"), row["result"]) for row in rows}
+    wait_until(found, WAIT_SECONDS, "the trail names both users")
+
+
+@case("peer.executable", "setpriv", "curl")
+def executable(scene):
+    """A rule with `exe` is for the socket alone, where the kernel tells the process."""
+    broker = scene.system
+    status, text = people.curl(CURL_USER, "--unix-socket", broker.unix, *DATA, "http://localhost/token")
+    must(status == 200, f"curl by the socket: {status} {text}")
+    status, text = people.curl(CURL_USER, *DATA, f"{broker.url}/token")
+    must(status == 400, f"curl by TCP: {status} {text}")
+    status, text = people.ask(CURL_USER, broker.unix, *POST)
+    must(status == 400, f"Python by the socket: {status} {text}")
+
+
+@case("peer.requests", "setpriv")
+def requests(scene):
+    """A rule with `requests` allows these, and no token."""
+    broker, place = scene.system, scene.second.place
+    for one in (scene.upstream, scene.second):
+        for name in ("allowed", "both", "exact", "other"):
+            one.route(name, lambda exchange: exchange.refused() or exchange.reply(200, exchange.target))
+    status, text = people.ask(SENDER, broker.address, *POST)
+    must(status == 400 and json.loads(text)["error"] == "unauthorized_client", f"a token: {status} {text}")
+    table = [
+        ("GET", "/allowed/x", 200), ("GET", "/allowed/x?q=/other", 200), ("GET", "/allowed/", 200),
+        ("POST", "/allowed/x", 403),
+        ("HEAD", "/allowed/x", 403), ("GET", "/allowed", 403), ("GET", "/other", 403),
+        ("GET", "/other?/allowed/x", 403),
+        ("POST", f"/@{place}/both/x", 200), ("POST", "/both/x", 403), ("GET", f"/@{place}/both/x", 403),
+        ("PUT", "/exact", 200), ("DELETE", "/exact", 200), ("PUT", "/exact/x", 403), ("GET", "/exactly", 403)]
+    for method, target, expected in table:
+        body = "x" if method in ("POST", "PUT") else None
+        status, text = people.ask(SENDER, broker.address, method, f"/forward/work{target}", body)
+        must(status == expected, f"{method} {target}: {status}, not {expected}: {text[:200]}")
+    # What a server may take as a way out of the allowed path.
+    for path in ("/allowed/../other", "/allowed/..%2fother", "/allowed/%2e%2e/other", "/allowed/.%2E/other",
+                 "/allowed//../../other", "/allowed/..;/other", "/allowed/..\\other", "/allowed/%2e%2e%2fother",
+                 "/%61llowed/../other", "/other/%2e%2e/allowed/x", "/allowed/..", "/allowed/x/../../other",
+                 "/allowed/%252e%252e/other", "/allowed/.%00./other"):
+        count = len(scene.upstream.seen["allowed"]) + len(scene.upstream.seen["other"])
+        status, text = people.ask(SENDER, broker.address, "GET", f"/forward/work{path}")
+        arrived = len(scene.upstream.seen["allowed"]) + len(scene.upstream.seen["other"]) - count
+        # Twice encoded, it is no way out before somebody decodes it twice.
+        if "%25" not in path:
+            must(status in (400, 403, 404) and not arrived, f"{path}: {status}, {arrived} requests arrived")
+
+
+# ---- ports that are used again
+
+VICTIM = """
+import json, os, signal, socket, struct, sys
+port, source, body = json.loads(sys.argv[1])
+head = (f"POST /token HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nContent-Type: application/x-www-form-urlencoded\\r\\n"
+        f"Content-Length: {len(body)}\\r\\n\\r\\n").encode()
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        try:
+            made.bind(("127.0.0.1", source))
+            made.settimeout(5)
+            made.connect(("127.0.0.1", port))
+            # Every other time its end comes before the rest of what it asks.
+            whole = head + body.encode()
+            made.sendall(whole if int(line) % 2 else whole[:-3])
+        except OSError as error:
+            os.write(2, str(error).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    print("done", flush=True)
+"""
+
+THIEF = """
+import json, os, socket, struct, sys
+port, source, body = json.loads(sys.argv[1])
+head = (f"POST /token HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nContent-Type: application/x-www-form-urlencoded\\r\\n"
+        f"Content-Length: {len(body)}\\r\\nConnection: close\\r\\n\\r\\n").encode()
+for line in sys.stdin:
+    made, text = socket.socket(), b""
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    made.settimeout(5)
+    try:
+        made.bind(("127.0.0.1", source))
+        made.connect(("127.0.0.1", port))
+        # Now and then it only listens for what was meant for another.
+        made.sendall(head + body.encode() if int(line) % 3 else head[:5])
+        while int(line) % 3 and (piece := made.recv(65536)):
+            text += piece
+        if not int(line) % 3:
+            made.settimeout(0.002)
+            text = made.recv(65536)
+    except OSError as error:
+        text += b"!" + str(error).encode()
+    made.close()
+    print(json.dumps(text.decode("latin-1")), flush=True)
+"""
+
+
+@case("peer.reused_ports", "setpriv")
+def reused_ports(scene):
+    """A user dies, and another connects from the same port: never with the first one's token."""
+    broker = scene.system
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        source = free.getsockname()[1]
+    rounds = LONG_ROUNDS if scene.is_long else ROUNDS
+    programs = []
+    try:
+        for uid, text in ((USER, VICTIM), (OTHER, THIEF)):
+            programs.append(subprocess.Popen(
+                people.command(uid, text, json.dumps([broker.address, source, BODY])), stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, text=True, cwd="/", env={"PATH": os.environ["PATH"]}))
+        counts = {"refused": 0, "none": 0}
+        for number in range(rounds):
+            answers = []
+            for program in programs:
+                program.stdin.write(f"{number}\n")
+                program.stdin.flush()
+                answers.append(program.stdout.readline())
+            text = json.loads(answers[1])
+            must("tok-" not in text and "200 OK" not in text, f"round {number}: {text}")
+            counts["refused" if "unauthorized_client" in text else "none"] += 1
+    finally:
+        for program in programs:
+            program.send_signal(signal.SIGKILL)
+            program.wait()
+    # Otherwise nothing was tried.
+    must(counts["refused"] > rounds / 3, f"{counts}")
+    must(people.ask(USER, broker.address, *POST)[0] == 200, "the first user is served no more")
+
+
+@case("peer.namespace", "unshare", "setpriv")
+def namespace(scene):
+    """A network of one's own has no way in by the port."""
+    inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    done = subprocess.run([*inside, "true"], capture_output=True, check=False)
+    if done.returncode:
+        raise Skip("no network namespace can be made")
+    words = ["curl", "-q", "-sS", "-m", "5", *DATA, f"{scene.broker.url}/token"]
+    done = subprocess.run([*inside, *words], capture_output=True, text=True, check=False)
+    must(done.returncode == 7, f"{done}")
+
+
+@case("peer.units", "systemd-run", "curl")
+def units(scene):
+    """Rules on units, under a real systemd in a boot of its own."""
+    top = pathlib.Path(__file__).resolve().parents[3]
+    boot = top / "Tests" / "Support" / "with-systemd"
+    done = subprocess.run([boot, "--check"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Skip(done.stderr)
+    # A debug build takes the Swift runtime from the toolchain, which may be a mount of its own.
+    listed = subprocess.run(["ldd", scene.programs / "grantd"], capture_output=True, text=True, check=False).stdout
+    found = {pathlib.Path(line.split()[2]).resolve().parent for line in listed.splitlines() if "=> /" in line}
+    folders = [folder for folder in found if not str(folder).startswith(("/lib", "/usr/lib"))]
+    words = [word for folder in (top, scene.programs, *folders) for word in ("--ro", folder)]
+    done = subprocess.run(
+        [boot, *words, "--", people.SYSTEM_PYTHON, top / "Tests" / "http" / "units.py", scene.programs],
+        capture_output=True, text=True, timeout=UNITS_SECONDS, check=False, stdin=subprocess.DEVNULL)
+    must(done.stdout.splitlines()[-1:] == ["ok"], f"{done.stdout[-1500:]} {done.stderr[-1500:]}")
+
+
+@case("peer.many_users", "setpriv")
+def many_users(scene):
+    """Two users at once, on connections that stay: each gets what is theirs."""
+    broker, begun = scene.system, time.monotonic()
+    text = """
+import json, sys
+port, body, count = json.loads(sys.argv[1])
+fields = [("Content-Type", "application/x-www-form-urlencoded")]
+data = wire.request("POST", "/token", port, body.encode(), fields, False)
+found = set()
+with wire.dial(port) as stream:
+    reader = wire.Reader(stream)
+    for _ in range(count):
+        stream.sendall(data)
+        found.add(reader.answer().status)
+print(json.dumps(sorted(found)))
+"""
+    programs = [subprocess.Popen(people.command(uid, text, json.dumps([broker.address, BODY, ASKED])),
+                                 stdout=subprocess.PIPE,
+                                 text=True, cwd="/", stdin=subprocess.DEVNULL) for uid in (USER, OTHER) * 3]
+    found = [json.loads(program.communicate(timeout=60)[0]) for program in programs]
+    must(found == [[200], [400]] * 3, f"{found} after {time.monotonic() - begun:.1f} s")
+    granted(scene, credentials(scene, "work"))
