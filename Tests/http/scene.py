@@ -57,8 +57,10 @@ class Broker(CommandedDaemon):
 
     def lost(self, account):
         """A server refuses the token, and so does the provider the grant: the person must sign in again."""
-        generation = self.json("show", account)["generation"]
-        self.ctl("call", "token.report_rejected", json.dumps({"account": account, "generation": generation}))
+        # The grant first, as its owner wishes: of reports that cost a token a caller has few.
+        self.ctl("refresh", account)
+        held = json.loads(self.must("call", "token.get", json.dumps({"account": account})))
+        self.ctl("call", "token.report_rejected", json.dumps({"account": account, "generation": held["generation"]}))
         wait_until(lambda: self.ctl("token", account).returncode == LOGIN_REQUIRED, START_SECONDS, "login_required")
 
     def imported(self, section, account):

@@ -74,7 +74,6 @@ REFUSED = {
     "a name beyond ASCII": get(b"X\xffA: y"),
     "a name in parentheses": get(b"X(A): y"),
     "a space before all": b" " + get(),
-    "two spaces": get(line=b"GET  @/x HTTP/1.1"),
     "a tab for a space": get(line=b"GET\t@/x HTTP/1.1"),
     "a space in a target": get(line=b"GET @/x y HTTP/1.1"),
     "no version": get(line=b"GET @/x"),

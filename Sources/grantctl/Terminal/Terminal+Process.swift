@@ -37,7 +37,11 @@ extension Terminal {
     guard ChildProgram(command, environment: Environment.list(Environment.own)).start(&pid) == 0 else { return false }
     let end = ContinuousClock.now + settling
     while clinux_has_ended(pid) == 0 {
-      guard ContinuousClock.now < end else { return true }
+      guard ContinuousClock.now < end else {
+        // Whenever it ends: nobody else takes its status.
+        _ = OwnThread.start("opened") { [pid] in _ = ChildProgram.reap(pid) }
+        return true
+      }
       try? await Task.sleep(for: pause)
     }
     return (ChildProgram.reap(pid) ?? 0) == 0

@@ -14,8 +14,9 @@ import Testing
   /// After a word on a request.
   private func allowed(_ question: Releases.Question, for span: Duration?, calls: Int?) -> Releases {
     var releases = Releases()
-    #expect(releases.begin("a", question, of: caller, rule: "r", from: .zero, until: .seconds(60)))
-    #expect(releases.take(true, on: "a", for: span, calls: calls, from: person, at: .zero) == .taken)
+    let hasBegun = releases.begin("a", question, of: caller, rule: "r", from: .zero, until: .seconds(60))
+    let taken = releases.take(true, on: "a", for: span, calls: calls, from: person, at: .zero)
+    #expect(hasBegun && taken == .taken)
     return releases
   }
 
@@ -23,30 +24,38 @@ import Testing
   func bound() {
     let asked = question("POST https://api.example.com/pay", "d1")
     var releases = allowed(asked, for: .seconds(600), calls: nil)
-    #expect(releases.word(on: asked, of: caller, at: .seconds(1))?.isAllowed == true)
+    let word1 = releases.word(on: asked, of: caller, at: .seconds(1))
+    #expect(word1?.isAllowed == true)
     for other in [
       question("POST https://api.example.com/pay", "d2"), question("POST https://api.example.com/pay"),
       question("PUT https://api.example.com/pay", "d1"), question("POST https://api.example.com/other", "d1"),
       Releases.Question(account: "work", method: RequestSend.name),
       Releases.Question(account: "work", method: TokenGet.name),
-    ] { #expect(releases.word(on: other, of: caller, at: .seconds(1)) == nil) }
+    ] {
+      let word = releases.word(on: other, of: caller, at: .seconds(1))
+      #expect(word == nil)
+    }
   }
 
   @Test("A word for a number of calls is used up by them")
   func counted() {
     let asked = question("GET https://api.example.com/x")
     var releases = allowed(asked, for: nil, calls: 2)
-    #expect(releases.words(at: .seconds(1)) { $0.wholeSeconds }.map(\.calls_left) == [2])
-    #expect(releases.word(on: asked, of: caller, at: .seconds(1)) != nil)
-    #expect(releases.word(on: asked, of: caller, at: .seconds(2)) != nil)
-    #expect(releases.word(on: asked, of: caller, at: .seconds(3)) == nil)
-    #expect(releases.words(at: .seconds(3)) { $0.wholeSeconds }.isEmpty)
+    #expect(releases.words(at: .seconds(1)) { $0.components.seconds }.map(\.calls_left) == [2])
+    let word1 = releases.word(on: asked, of: caller, at: .seconds(1))
+    #expect(word1 != nil)
+    let word2 = releases.word(on: asked, of: caller, at: .seconds(2))
+    #expect(word2 != nil)
+    let word3 = releases.word(on: asked, of: caller, at: .seconds(3))
+    #expect(word3 == nil)
+    #expect(releases.words(at: .seconds(3)) { $0.components.seconds }.isEmpty)
   }
 
   @Test("A word on a token is a word on every request")
   func token() {
     var releases = allowed(
       Releases.Question(account: "work", method: TokenGet.name), for: .seconds(60), calls: nil)
-    #expect(releases.word(on: question("GET https://api.example.com/x"), of: caller, at: .seconds(1)) != nil)
+    let word1 = releases.word(on: question("GET https://api.example.com/x"), of: caller, at: .seconds(1))
+    #expect(word1 != nil)
   }
 }

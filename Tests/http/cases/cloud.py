@@ -308,7 +308,7 @@ def outage(scene):
     scene.provider.lifetimes["google"] = SHORT_SECONDS
     scene.provider.kill("google")
     try:
-        scene.broker.imported("p", "google")
+        scene.broker.must("refresh", "google")
         scene.provider.faults["google"] = 503
         wait_until(lambda: not any(map(scene.provider.is_alive, scene.provider.of("google"))), WAIT_SECONDS,
                    "the token ends")
@@ -317,4 +317,4 @@ def outage(scene):
     finally:
         del scene.provider.lifetimes["google"]
         scene.provider.faults.pop("google", None)
-        scene.broker.imported("p", "google")
+        scene.broker.must("refresh", "google")
