@@ -213,8 +213,9 @@ def taken(h11, data):
     """What h11 takes the bytes for: whole requests, whether another has begun, and whether it refuses the rest."""
     found = []
     while True:
-        # It takes no empty line before a request, which servers should ignore (RFC 9112 §2.2).
-        data = data.lstrip(b"\r\n")
+        # It takes no empty line before a request, which servers should ignore (RFC 9112 §2.2), and no second space
+        # behind the method, which they may (§3).
+        data = re.sub(rb"\A([A-Z]+) +(?=[^ ])", rb"\1 ", data.lstrip(b"\r\n"))
         request, state, data = first(h11, data)
         if request:
             found.append(request)
