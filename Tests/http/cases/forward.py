@@ -322,6 +322,35 @@ def origins(scene):
     must(forward(scene, "GET", "").status in (200, 301, 302, 307, 308, 404), "no path")
 
 
+@case("forward.base_path")
+def base_path(scene):
+    """What is behind the account is below the base's path, and does not leave it."""
+    upstream = scene.upstream
+    place = f"/forward/work/@{upstream.place}"
+    moved = {"/base/v1/moved": f"{upstream.url}/base/v1/x?y", "/base/v1/up": "/other/x",
+             "/base/v1/side": f"{upstream.url}/base/v10"}
+    upstream.route("base", lambda exchange: live(
+        exchange, 302 if exchange.target in moved else 200, exchange.target,
+        [("Location", moved[exchange.target])] if exchange.target in moved else []))
+    upstream.route("other", lambda exchange: live(exchange, 200, exchange.target))
+    with scene.another(scene.section("p", f'api_base = "{upstream.url}/base/v1"')) as broker:
+        broker.imported("p", "work")
+
+        def get(path):
+            return ask(broker.address, "GET", path)
+        for path, wanted in (("/x?y", "/base/v1/x?y"), ("/", "/base/v1/"), ("//x", "/base/v1//x")):
+            must(get(f"/forward/work{path}").body == wanted.encode(), f"{path}: {get(f'/forward/work{path}')}")
+        must(get(f"{place}/other/x").body == b"/other/x", "the whole path at the origin")
+        for path in ("/../../other/x", "/%2e%2e/%2e%2e/other/x", "/..%2f..%2fother/x", "/x/../../../other/x"):
+            answer = get(f"/forward/work{path}")
+            must(answer.status in (400, 403, 404) and answer.body != b"/other/x", f"{path}: {answer}")
+        for path, wanted in (("/moved", "/forward/work/x?y"), ("/up", f"{place}/other/x"),
+                             ("/side", f"{place}/base/v10")):
+            location = (get(f"/forward/work{path}").get("location") or "").removeprefix(broker.url)
+            must(location in (wanted, f"{place}{moved['/base/v1' + path].removeprefix(upstream.url)}"),
+                 f"{path}: {location}")
+
+
 @case("forward.redirects")
 def redirects(scene):
     upstream, second = scene.upstream, scene.second
