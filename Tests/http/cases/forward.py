@@ -1,5 +1,6 @@
 """/forward: what is sent on, what comes back, tokens that are refused, and redirects."""
 
+import concurrent.futures
 import json
 
 from grantd_testing import wait_until
@@ -7,6 +8,7 @@ from rig import case, hasnt, must
 from wire import Reader, ask, dial, raw, request
 
 KEPT_BYTES = 1 << 20
+TOGETHER = 40
 
 
 def forward(scene, method, path, body=None, fields=(), account="work", **more):
@@ -235,6 +237,21 @@ def refused_token(scene):
     must(len(answers) == 1 and echoed(answers[0])["body"] == "abc", f"{answers}")
 
 
+@case("forward.refused_together")
+def refused_together(scene):
+    """Many requests find out at once that the token is dead: one refresh, and all of them work."""
+    account = scene.account()
+    asked = len(scene.provider.asked[account])
+    scene.provider.kill(account)
+    with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+        found = list(pool.map(lambda number: forward(scene, "POST", "/echo", b"x" * number, account=account),
+                              range(TOGETHER)))
+    must({answer.status for answer in found} == {200}, f"{[answer.status for answer in found]}")
+    must([len(json.loads(answer.body)["body"]) for answer in found] == list(range(TOGETHER)), "bodies were mixed up")
+    count = len(scene.provider.asked[account]) - asked
+    must(count == 1, f"{count} refreshes")
+
+
 @case("forward.refused_large")
 def refused_large(scene):
     """What is longer than what is kept: the client is told to try again, and then it works."""
@@ -318,6 +335,9 @@ def origins(scene):
                    "/forward/work\0/x"):
         answers, _ = raw(scene.broker.address, request("GET", target, scene.broker.address))
         must(answers and answers[0].status in (400, 404), f"{target!r}: {answers}")
+    name = scene.broker.imported("p", "you@x+y.z")
+    for written in (name, "you%40x%2By.z", "you@x%2by.z"):
+        must(echoed(forward(scene, "GET", "/echo", account=written))["target"] == "/echo", written)
     # Without a path: the origin's root.
     must(forward(scene, "GET", "").status in (200, 301, 302, 307, 308, 404), "no path")
 
