@@ -24,8 +24,9 @@ COMMAND_SECONDS = 60
 LOGIN_REQUIRED = 3
 PAUSE_SECONDS = 0.05
 SECRET = "secret"
-# Of the rules of the system's broker: who may use accounts, who nothing, and who only sends requests.
-USER, OTHER, SENDER = 4711, 4712, 4713
+# Of the rules of the system's broker: who may use accounts, who nothing, who only sends requests, who gets a part of
+# the scopes, and for whom a person is asked.
+USER, OTHER, SENDER, CAPPED, ASKING = 4711, 4712, 4713, 4715, 4716
 
 
 class Broker(CommandedDaemon):
@@ -179,7 +180,10 @@ class Scene:
         return (f'[[rule]]\nuid = {USER}\naccounts = ["work", "robot"]\naccess = ["use"]\n'
                 f'[[rule]]\nuid = {SENDER}\naccounts = ["work"]\naccess = ["use"]\n'
                 f'requests = ["GET /allowed/*", "POST {self.second.place}/both/*", "* /exact"]\n'
-                '[[rule]]\nuid = 4714\nexe = "/usr/bin/curl"\naccounts = ["work"]\naccess = ["use"]\n')
+                '[[rule]]\nuid = 4714\nexe = "/usr/bin/curl"\naccounts = ["work"]\naccess = ["use"]\n'
+                f'[[rule]]\nuid = {CAPPED}\naccounts = ["work"]\naccess = ["use"]\nscopes = ["a"]\n'
+                f'[[rule]]\nuid = {ASKING}\naccounts = ["work"]\naccess = ["use"]\nconfirm = true\n'
+                'confirm_timeout = "10s"\n')
 
     # ---- programs
 

@@ -109,6 +109,10 @@ REFUSED = {
 
 # Where another reader is more or less strict: never two requests where it sees one, and each as it sees it.
 COMPARED = {
+    "CRLF before": b"\r\n" + get(),
+    "two CRLF before": b"\r\n\r\n" + get(),
+    "CRLF between": post(CL5, body=b"hello\r\n" + HIDDEN),
+    "LF before": b"\n" + get(),
     "a size of 2^63": chunks(b"8000000000000000\r\nhello"),
     "a length of 2^63": post(b"Content-Length: 9223372036854775808"),
     "one": get(),
@@ -187,14 +191,6 @@ COMPARED = {
     "BEL in a value": get(b"X-A: \x07"),
 }
 
-# h11 takes no empty line before a request, which servers should ignore (RFC 9112 §2.2): it gets them without.
-EMPTY_LINES = {
-    "CRLF before": b"\r\n" + get(),
-    "two CRLF before": b"\r\n\r\n" + get(),
-    "CRLF between": post(CL5, body=b"hello\r\n" + HIDDEN),
-    "LF before": b"\n" + get(),
-}
-
 
 def filled(data, port, prefix):
     place = b"127.0.0.1:%d" % port
@@ -214,34 +210,45 @@ def second_reader(scene):
 
 def taken(h11, data):
     """What h11 takes the bytes for: whole requests, whether another has begun, and whether it refuses the rest."""
+    found = []
+    while True:
+        # It takes no empty line before a request, which servers should ignore (RFC 9112 §2.2), and no second space
+        # behind the method, which they may (§3).
+        data = re.sub(rb"\A([A-Z]+) +(?=[^ ])", rb"\1 ", data.lstrip(b"\r\n"))
+        request, state, data = first(h11, data)
+        if request:
+            found.append(request)
+        if state != "again":
+            return found, state in ("begun", "broken"), state in ("refused", "broken")
+
+
+def first(h11, data):
+    """The first request, what comes behind it (`again`, `end`, `begun`, `broken`, `refused`), and the rest."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 24)
     connection.receive_data(data)
-    found, begun, body = [], None, b""
+    begun, body = None, b""
     while True:
         try:
             event = connection.next_event()
         except h11.RemoteProtocolError:
-            return found, begun is not None, True
+            return None, "broken" if begun else "refused", b""
         if isinstance(event, h11.Request):
-            begun, body = event, b""
+            begun = event
         elif isinstance(event, h11.Data):
             body += event.data
         elif isinstance(event, h11.EndOfMessage):
             fields = [(name.decode(), value.decode("latin-1")) for name, value in begun.headers if name[:2] == b"x-"]
-            found.append((begun.method.decode(), begun.target.decode("latin-1"), body, fields))
-            begun = None
+            made = begun.method.decode(), begun.target.decode("latin-1"), body, fields
+            rest = connection.trailing_data[0]
             try:
                 connection.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
                 connection.send(h11.EndOfMessage())
                 connection.start_next_cycle()
             except h11.LocalProtocolError:
-                return found, False, False
+                return made, "end", b""
+            return made, "again", rest
         else:
-            return found, begun is not None, False
-
-
-def without_empty_lines(data):
-    return re.sub(rb"(^|(?<=hello))[\r\n]+(?=[A-Z])", b"", data)
+            return None, "begun" if begun else "end", b""
 
 
 def path_of(target, prefix):

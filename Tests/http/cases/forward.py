@@ -1,5 +1,6 @@
 """/forward: what is sent on, what comes back, tokens that are refused, and redirects."""
 
+import concurrent.futures
 import json
 
 from grantd_testing import wait_until
@@ -7,6 +8,7 @@ from rig import case, hasnt, must
 from wire import Reader, ask, dial, raw, request
 
 KEPT_BYTES = 1 << 20
+TOGETHER = 40
 
 
 def forward(scene, method, path, body=None, fields=(), account="work", **more):
@@ -235,6 +237,21 @@ def refused_token(scene):
     must(len(answers) == 1 and echoed(answers[0])["body"] == "abc", f"{answers}")
 
 
+@case("forward.refused_together")
+def refused_together(scene):
+    """Many requests find out at once that the token is dead: one refresh, and all of them work."""
+    account = scene.account()
+    asked = len(scene.provider.asked[account])
+    scene.provider.kill(account)
+    with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+        found = list(pool.map(lambda number: forward(scene, "POST", "/echo", b"x" * number, account=account),
+                              range(TOGETHER)))
+    must({answer.status for answer in found} == {200}, f"{[answer.status for answer in found]}")
+    must([len(json.loads(answer.body)["body"]) for answer in found] == list(range(TOGETHER)), "bodies were mixed up")
+    count = len(scene.provider.asked[account]) - asked
+    must(count == 1, f"{count} refreshes")
+
+
 @case("forward.refused_large")
 def refused_large(scene):
     """What is longer than what is kept: the client is told to try again, and then it works."""
@@ -318,8 +335,40 @@ def origins(scene):
                    "/forward/work\0/x"):
         answers, _ = raw(scene.broker.address, request("GET", target, scene.broker.address))
         must(answers and answers[0].status in (400, 404), f"{target!r}: {answers}")
+    name = scene.broker.imported("p", "you@x+y.z")
+    for written in (name, "you%40x%2By.z", "you@x%2by.z"):
+        must(echoed(forward(scene, "GET", "/echo", account=written))["target"] == "/echo", written)
     # Without a path: the origin's root.
     must(forward(scene, "GET", "").status in (200, 301, 302, 307, 308, 404), "no path")
+
+
+@case("forward.base_path")
+def base_path(scene):
+    """What is behind the account is below the base's path, and does not leave it."""
+    upstream = scene.upstream
+    place = f"/forward/work/@{upstream.place}"
+    moved = {"/base/v1/moved": f"{upstream.url}/base/v1/x?y", "/base/v1/up": "/other/x",
+             "/base/v1/side": f"{upstream.url}/base/v10"}
+    upstream.route("base", lambda exchange: live(
+        exchange, 302 if exchange.target in moved else 200, exchange.target,
+        [("Location", moved[exchange.target])] if exchange.target in moved else []))
+    upstream.route("other", lambda exchange: live(exchange, 200, exchange.target))
+    with scene.another(scene.section("p", f'api_base = "{upstream.url}/base/v1"')) as broker:
+        broker.imported("p", "work")
+
+        def get(path):
+            return ask(broker.address, "GET", path)
+        for path, wanted in (("/x?y", "/base/v1/x?y"), ("/", "/base/v1/"), ("//x", "/base/v1//x")):
+            must(get(f"/forward/work{path}").body == wanted.encode(), f"{path}: {get(f'/forward/work{path}')}")
+        must(get(f"{place}/other/x").body == b"/other/x", "the whole path at the origin")
+        for path in ("/../../other/x", "/%2e%2e/%2e%2e/other/x", "/..%2f..%2fother/x", "/x/../../../other/x"):
+            answer = get(f"/forward/work{path}")
+            must(answer.status in (400, 403, 404) and answer.body != b"/other/x", f"{path}: {answer}")
+        for path, wanted in (("/moved", "/forward/work/x?y"), ("/up", f"{place}/other/x"),
+                             ("/side", f"{place}/base/v10")):
+            location = (get(f"/forward/work{path}").get("location") or "").removeprefix(broker.url)
+            must(location in (wanted, f"{place}{moved['/base/v1' + path].removeprefix(upstream.url)}"),
+                 f"{path}: {location}")
 
 
 @case("forward.redirects")

@@ -1,5 +1,6 @@
 """Who calls: browsers, names of other hosts, the socket, other users, and ports that are used again."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -12,7 +13,7 @@ import people
 from cases.token import FORM, WAIT_SECONDS, credentials, granted
 from grantd_testing import wait_until
 from rig import Skip, case, has, must
-from scene import OTHER, SENDER, USER
+from scene import ASKING, CAPPED, OTHER, SENDER, USER
 from wire import ask, raw
 
 BODY = "grant_type=client_credentials&client_id=work"
@@ -193,6 +194,79 @@ def requests(scene):
         # Twice encoded, it is no way out before somebody decodes it twice.
         if "%25" not in path:
             must(status in (400, 403, 404) and not arrived, f"{path}: {status}, {arrived} requests arrived")
+
+
+@case("peer.capped", "setpriv")
+def capped(scene):
+    """A rule with `scopes` is a cap for what is sent on as well."""
+    broker = scene.system
+    status, text = people.ask(CAPPED, broker.address, *POST)
+    must(status == 200 and json.loads(text)["scope"] == "a", f"{status} {text}")
+    must(scene.provider.tokens[json.loads(text)["access_token"]].scope == "a", "the token has more")
+    status, text = people.ask(CAPPED, broker.address, "POST", "/token", f"{BODY}&scope=b", FORM)
+    must(status == 400 and json.loads(text)["error"] in ("invalid_scope", "unauthorized_client"), f"{status} {text}")
+    seen = scene.upstream.route("capped", lambda exchange: exchange.refused() or exchange.reply(200, "ok"))
+    status, text = people.ask(CAPPED, broker.address, "GET", "/forward/work/capped")
+    if status == 200:
+        must(scene.provider.tokens[seen[-1].token].scope == "a", "a request with a token of more scopes")
+    else:
+        must(status == 403, f"{status} {text}")
+
+
+@case("peer.confirmed", "setpriv")
+def confirmed(scene):
+    """A person is asked, once for each answer."""
+    broker = scene.system
+
+    def asked(words, answer):
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(people.ask, ASKING, broker.address, *words)
+            waiting = wait_until(lambda: broker.json("approve").get("waiting"), WAIT_SECONDS, "somebody waits")
+            broker.must("approve", str(waiting[0]["id"]), *answer)
+            return running.result()
+    for words, good, bad in ((POST, 200, 400), (("GET", "/forward/work/echo"), 200, 403)):
+        status, text = asked(words, [])
+        must(status == good, f"{words}: {status} {text}")
+        status, text = asked(words, ["--deny"])
+        must(status == bad, f"{words}, denied: {status} {text}")
+
+
+@case("peer.reload", "setpriv")
+def reload(scene):
+    """A rule that is gone holds for the next request on a connection that is open."""
+    broker = scene.system
+    text = """
+import json, sys
+port, body = json.loads(sys.argv[1])
+fields = [("Content-Type", "application/x-www-form-urlencoded")]
+data = wire.request("POST", "/token", port, body.encode(), fields, False)
+with wire.dial(port) as stream:
+    reader = wire.Reader(stream)
+    for line in sys.stdin:
+        stream.sendall(data)
+        print(reader.answer().status, flush=True)
+"""
+    program = subprocess.Popen(people.command(USER, text, json.dumps([broker.address, BODY])), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True, cwd="/", env={"PATH": os.environ["PATH"]})
+
+    def status():
+        program.stdin.write("\n")
+        program.stdin.flush()
+        return program.stdout.readline().strip()
+    whole = broker.config.read_text()
+    try:
+        must(status() == "200", "the first")
+        broker.config.write_text(whole.replace(f"uid = {USER}\n", f"uid = {USER + 1000}\n"))
+        broker.must("reload")
+        must(status() == "400", "after the reload")
+        broker.config.write_text(whole)
+        broker.must("reload")
+        must(status() == "200", "with the rule again")
+    finally:
+        program.kill()
+        program.communicate()
+        broker.config.write_text(whole)
+        broker.ctl("reload")
 
 
 # ---- ports that are used again

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import signal
 import statistics
 import threading
 import time
@@ -13,6 +14,8 @@ from rig import case, must
 from wire import Broken, Reader, ask, dial, request
 
 WAIT_SECONDS = 20
+# What running requests get, and a little.
+SHUTDOWN_SECONDS = 20
 UPLOAD_BYTES = 100 << 20
 PIECE = b"p" * (64 << 10)
 # Above what it takes idle.
@@ -330,6 +333,63 @@ def echoed_token(scene):
     must(token.encode() not in answer.body and answer.body[:1] == b"a" and answer.body[-1:] == b"b", f"{answer.body}")
     answer = forward(scene, "HEAD", "/reflect")
     must(token not in json.dumps(answer.fields), f"HEAD: {answer.fields}")
+
+
+@case("forward.echoed_elsewhere")
+def echoed_elsewhere(scene):
+    """Where nobody looks for a token: none of it in any byte that comes back."""
+    token, place = scene.broker.token("work"), scene.upstream.url
+    fine = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    table = {
+        "the reason": b"HTTP/1.1 200 TOKEN\r\nContent-Length: 2\r\n\r\nok",
+        "a name": b"HTTP/1.1 200 OK\r\nX-TOKEN: y\r\nContent-Length: 2\r\n\r\nok",
+        "an interim answer": b"HTTP/1.1 103 Early TOKEN\r\nLink: <TOKEN>\r\n\r\n" + fine,
+        "a trailer": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: TOKEN\r\n\r\n",
+        "an extension": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;TOKEN\r\nok\r\n0;TOKEN\r\n\r\n",
+        "a redirect": b"HTTP/1.1 302 Found\r\nLocation: %b/x?t=TOKEN\r\nContent-Length: 0\r\n\r\n" % place.encode(),
+        "a foreign redirect": b"HTTP/1.1 302 No\r\nLocation: https://x.example/?t=TOKEN\r\nContent-Length: 0\r\n\r\n",
+        "an error": b"HTTP/1.1 400 No\r\nContent-Length: 250\r\n\r\n" + b"TOKEN".ljust(300),
+        "no HTTP": b"TOKEN TOKEN\r\n\r\n", "a bad field": b"HTTP/1.1 200 OK\r\nTOKEN\r\n\r\n",
+        "a challenge": b'HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer x="TOKEN"\r\nContent-Length: 5\r\n\r\nTOKEN'}
+    data = [b""]
+
+    def action(exchange):
+        exchange.body()
+        exchange.closes = True
+        exchange.send(data[0].replace(b"TOKEN", (exchange.token or "none").encode()))
+    scene.upstream.route("elsewhere", action)
+    for what, data[0] in table.items():
+        found = b""
+        with dial(scene.broker.address) as stream:
+            stream.sendall(request("GET", "/forward/work/elsewhere", scene.broker.address))
+            while piece := stream.recv(1 << 16):
+                found += piece
+        must(found.startswith(b"HTTP/1.1 ") and b"tok-work" not in found and token.encode() not in found,
+             f"{what}: {found}")
+
+
+@case("forward.shutdown")
+def shutdown(scene):
+    """The broker ends though a stream does not, and what is under way by then is cut, not completed."""
+    scene.upstream.route("events", events)
+    with scene.another(scene.plain()) as broker:
+        broker.imported("p", "work")
+        with dial(broker.address) as stream:
+            stream.sendall(request("GET", "/forward/work/events", broker.address))
+            reader = Reader(stream, SHUTDOWN_SECONDS)
+            reader.answer_head()
+            chunks = reader.chunks()
+            next(chunks)
+            begun = time.monotonic()
+            status = broker.end(signal.SIGTERM)
+            must(status == 0 and time.monotonic() - begun < SHUTDOWN_SECONDS,
+                 f"{status}: {time.monotonic() - begun:.0f} s")
+            try:
+                must(not isinstance(next(chunks), list), "a stream that was cut looks whole")
+            except Broken:
+                pass
+        broker.start()
+        must(ask(broker.address, "GET", "/forward/work/echo").status == 200, "after the restart")
 
 
 @case("forward.partial_event")
