@@ -32,6 +32,12 @@ struct ForwardEndpoint: Sendable {
           .badRequest, error: "bad_request", "the path has steps upwards, or is too long",
           hint: "Write it without \"..\", in 8,000 bytes at most."))
     }
+    // The parser puts this in the place of bytes that are no UTF-8, so the header would be another.
+    guard !head.headers.contains(where: { $0.value.utf8.contains(0xEF) && $0.value.contains("\u{FFFD}") }) else {
+      return .refuse(
+        HTTPReply(
+          .badRequest, error: "bad_request", "a header has bytes that are no UTF-8", hint: "Write it in UTF-8, or in ASCII."))
+    }
     // RFC 9110 §9.3.8: the answer to TRACE is the request, credentials and all.
     guard head.method != .TRACE, head.method != .CONNECT else {
       return .refuse(
@@ -176,7 +182,8 @@ struct ForwardEndpoint: Sendable {
     }
     var filter = TokenFilter(sent.secrets)
     var headers = HTTPHeaders(
-      ForwardHeaders.answer(answer.headers).map { ($0.name, filter.cleaned($0.value)) })
+      ForwardHeaders.answer(answer.headers).filter { filter.cleaned($0.name) == $0.name }
+        .map { ($0.name, filter.cleaned($0.value)) })
     if let location = answer.headers.first(where: { $0.name.lowercased() == "location" })?.value {
       let own = target.redirect(location, of: sent)
       // Elsewhere it names what was made, and nobody goes there by itself.
