@@ -16,6 +16,7 @@ from grantd_testing import Program, environment, wait_until
 WARM_UP = 5
 OIDC_PROGRAMS = ("oidc-agent", "oidc-gen", "oidc-token")
 START_SECONDS, COMMAND_SECONDS = 10, 30
+EXEC_INFO = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}'
 
 
 class Issuer(http.server.BaseHTTPRequestHandler):
@@ -103,6 +104,10 @@ def measure(binaries, folder, broker_socket, account, rounds):
         programs = {
             "/bin/true": (["/bin/true"], own),
             "grantctl token": ([str(front), *ask], own),
+            # One that reads nothing from its standard input.
+            "grantctl helper": (
+                [str(front), "helper", "kubectl", "--socket", str(broker_socket), "--account", account],
+                own | {"KUBERNETES_EXEC_INFO": EXEC_INFO}),
             "the full program": ([str(full), *ask], own)}
         if surroundings:
             programs["oidc-token"] = ([shutil.which("oidc-token"), "bench"], surroundings)

@@ -18,7 +18,7 @@ BODY = "x" * 1000
 GIGABYTE = 1 << 30
 
 NGINX = """
-worker_processes 1; daemon off; pid {folder}/{name}.pid; error_log {folder}/{name}.log;
+{user} worker_processes 1; daemon off; pid {folder}/{name}.pid; error_log {folder}/{name}.log;
 events {{ worker_connections 1024; }}
 http {{
   access_log off; keepalive_requests 1000000000; client_body_temp_path {folder}/{name}-body;
@@ -44,7 +44,8 @@ class Web:
 
     def nginx(self, name, rest):
         path = self.folder / f"{name}.conf"
-        path.write_text(NGINX.format(folder=self.folder, name=name, rest=rest))
+        path.write_text(NGINX.format(
+            folder=self.folder, name=name, rest=rest, user="user root;" if os.geteuid() == 0 else ""))
         return Program(["nginx", "-p", str(self.folder), "-c", str(path)], self.folder / f"{name}.out")
 
     def run(self):
@@ -80,6 +81,9 @@ provider = "p"
 grant = "client_credentials"
 [http]
 listen = "127.0.0.1:{port}"
+[limits]
+requests_per_second = 1000000
+burst = 10000000
 """)
         try:
             broker.start()
