@@ -47,6 +47,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   private var isStopping = false
   private var isInRead = false
   private var hasAnswerBegun = false
+  /// What a request is answered when its answer has not begun by then.
+  private var late: (due: NIODeadline, reply: HTTPReply)?
   /// What came behind the request that is being answered.
   private var waiting = CircularBuffer<Item>()
   private var isTaking = false
@@ -197,6 +199,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     guard let context else { return }
     self.head = head
     hasAnswerBegun = false
+    late = nil
     // The decoder reads nothing behind such a request, as another protocol could follow.
     isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
     let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
@@ -212,7 +215,8 @@ final class ConnectionHandler: ChannelInboundHandler {
       state = .collecting(head, ByteBuffer(), limit: limit)
       deadline = .now() + TimeAmount(connections.limits.stall)
       goOn(head)
-    case .stream:
+    case .stream(let time, let reply):
+      late = (.now() + TimeAmount(time), reply)
       let source = BodySource(
         want: { [bound = NIOLoopBound(self, eventLoop: context.eventLoop), loop = context.eventLoop] in
           loop.execute { bound.value.wantsBody() }
@@ -392,6 +396,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   // MARK: Time and the end
 
   func checkTime(_ now: NIODeadline) {
+    if let late, now >= late.due, !hasAnswerBegun, let exchange { return reply(late.reply, to: exchange) }
     guard let deadline, now >= deadline else { return }
     switch state {
     case .inHead:

@@ -35,8 +35,8 @@ extension HTTPConversation {
 public enum HTTPIntake: Sendable {
   /// Read the body, of no more bytes than this, and then have it answered.
   case whole(atMost: Int)
-  /// Have it answered while the body comes in.
-  case stream
+  /// Have it answered while the body comes in; where its answer has not begun by then, answer this.
+  case stream(within: Duration, else: HTTPReply)
   /// Answer this, and do not read the body.
   case refuse(HTTPReply)
 }

@@ -158,7 +158,7 @@ private final class Echo: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.uri {
     case "/whole": .whole(atMost: 1024)
-    case "/stream": .stream
+    case "/stream": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, error: "not_found", "nothing is here"))
     }
   }

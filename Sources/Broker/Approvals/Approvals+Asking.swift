@@ -13,6 +13,11 @@ extension Approvals {
     _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session, bodyDigest: String? = nil
   ) async throws(RPCError) -> (M.Params, Permission) {
     guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
+    // Nearly always nobody is asked, and what about is not worked out.
+    guard permission.confirmation != nil else {
+      if params.usesWholeToken { try authorizer.checkWhole(permission) }
+      return (params, permission)
+    }
     var question = try question(method, params)
     if let bodyDigest { question.request?.bodyDigest = bodyDigest }
     if params.usesWholeToken { try authorizer.checkWhole(permission) }

@@ -10,15 +10,23 @@ public struct Policy: Sendable, Equatable {
   public var instance: Instance
   /// The uid that the broker runs as.
   public var owner: UInt32
-  public var rules: [Rule] { didSet { asksSomebody = rules.contains { $0.confirm != nil } } }
+  public var rules: [Rule] {
+    didSet { (asksSomebody, limitsRequests) = Self.traits(of: rules) }
+  }
   /// Who needs no rule is held by one that asks: they must be looked at then.
-  private var asksSomebody: Bool
+  private(set) var asksSomebody: Bool
+  /// Whether it matters which request is sent to a provider's API.
+  private(set) var limitsRequests: Bool
 
   public init(instance: Instance, owner: UInt32, rules: [Rule]) {
     self.instance = instance
     self.owner = owner
     self.rules = rules
-    asksSomebody = rules.contains { $0.confirm != nil }
+    (asksSomebody, limitsRequests) = Self.traits(of: rules)
+  }
+
+  private static func traits(of rules: [Rule]) -> (asks: Bool, limits: Bool) {
+    (rules.contains { $0.confirm != nil }, rules.contains { $0.requests != nil })
   }
 
   /// Whether the caller may do everything, without a rule.

@@ -19,12 +19,15 @@ extension Router: LoopbackBroker {
   }
 
   public func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
+    guard broker.authorizer.policy.asksSomebody else { return false }
     let url = (try? await broker.calls.url(of: forward)) ?? forward.target
     let request = await broker.calls.apiRequest(forward.method, url, of: forward.account)
     return broker.authorizer.inForce.permission(
       principal, .use, RequestSend.name, forward.account, request: request)?.confirmation != nil
   }
 
+  /// On the broker's actor as a whole: its steps are many and short.
+  @BrokerActor
   public func authorize(
     _ forward: ForwardRequest, session: any Session
   ) async -> Result<AuthorizedRequest, RPCError> {
@@ -35,9 +38,10 @@ extension Router: LoopbackBroker {
     do throws(RPCError) {
       // Who may not use the account learns nothing of it: where it cannot go is said after that.
       let url: Result<String, RPCError>
-      do throws(RPCError) { url = .success(try await broker.calls.url(of: forward)) } catch { url = .failure(error) }
-      let request = await broker.calls.apiRequest(
-        forward.method, (try? url.get()) ?? forward.target, of: forward.account)
+      do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
+      let request =
+        broker.authorizer.policy.limitsRequests
+        ? broker.calls.apiRequest(forward.method, (try? url.get()) ?? forward.target, of: forward.account) : nil
       let permission = try broker.authorizer.authorize(
         session.principal, .use, RequestSend.name, account: forward.account, request: request)
       let asked = RequestSend.Params(account: forward.account, method: forward.method, url: try url.get())

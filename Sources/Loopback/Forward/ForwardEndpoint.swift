@@ -12,6 +12,8 @@ import Synchronization
 struct ForwardEndpoint: Sendable {
   /// From the request to the head of its answer.
   static let headTime = Duration.seconds(600)
+  /// Bytes of an answer that is handed on as a whole.
+  private static let shortAnswer = 16 << 10
   /// Bytes of a refusal that are read to see what was refused.
   private static let longestRefusal = 64 << 10
 
@@ -36,7 +38,8 @@ struct ForwardEndpoint: Sendable {
     guard !head.headers.contains(where: { $0.value.utf8.contains(0xEF) && $0.value.contains("\u{FFFD}") }) else {
       return .refuse(
         HTTPReply(
-          .badRequest, error: "bad_request", "a header has bytes that are no UTF-8", hint: "Write it in UTF-8, or in ASCII."))
+          .badRequest, error: "bad_request", "a header has bytes that are no UTF-8",
+          hint: "Write it in UTF-8, or in ASCII."))
     }
     // RFC 9110 §9.3.8: the answer to TRACE is the request, credentials and all.
     guard head.method != .TRACE, head.method != .CONNECT else {
@@ -45,7 +48,12 @@ struct ForwardEndpoint: Sendable {
           .notImplemented, error: "not_implemented", "\(head.method.rawValue) is not sent with a token",
           hint: "Use another method."))
     }
-    return .stream
+    return .stream(
+      within: Self.headTime,
+      else: HTTPReply(
+        .gatewayTimeout, error: "timeout", "the provider's API does not answer",
+        hint: "See whether it works: grantctl doctor tells how the provider is."
+      ).last())
   }
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
@@ -103,14 +111,10 @@ struct ForwardEndpoint: Sendable {
   ) async throws {
     let hasBegun = Flag()
     let outcome = Mutex(Outcome.answered)
-    let timer = Timer(Self.headTime)
     do {
-      try await timer.limit {
-        try await upstream.exchange(sent.request, over: sent.pool, body: body) { answer in
-          timer.stop()
-          let came = try await take(answer, sent, head, target, exchange, hasBegun, isLast: isLast)
-          outcome.withLock { $0 = came }
-        }
+      try await upstream.exchange(sent.request, over: sent.pool, body: body) { answer in
+        let came = try await take(answer, sent, head, target, exchange, hasBegun, isLast: isLast)
+        outcome.withLock { $0 = came }
       }
     } catch let error as HTTPBodyError {
       guard !hasBegun.isSet else { throw error }
@@ -121,7 +125,7 @@ struct ForwardEndpoint: Sendable {
         ).last())
     } catch {
       guard !hasBegun.isSet else { throw error }
-      return exchange.reply(Self.failed(error, isLate: timer.isLate, sent).last())
+      return exchange.reply(Self.failed(error, sent).last())
     }
     switch outcome.withLock({ $0 }) {
     case .answered: return
@@ -199,6 +203,19 @@ struct ForwardEndpoint: Sendable {
     if !headers.contains(name: "Content-Length"), !hasNoBody, head.version == .http1_1 {
       headers.add(name: "Transfer-Encoding", value: "chunked")
     }
+    // A short one in one piece.
+    if let length = headers.first(name: "Content-Length").flatMap({ Int($0) }), (1...Self.shortAnswer).contains(length),
+      !hasNoBody
+    {
+      var body = ByteBuffer()
+      try await answer.parts { part in
+        if var rest = filter.pass(part) { body.writeBuffer(&rest) }
+      }
+      if var rest = filter.end() { body.writeBuffer(&rest) }
+      hasBegun.set()
+      exchange.reply(HTTPReply(HTTPResponseStatus(statusCode: answer.status), headers, body: body))
+      return .answered
+    }
     hasBegun.set()
     try await exchange.begin(
       HTTPResponseHead(
@@ -219,10 +236,9 @@ struct ForwardEndpoint: Sendable {
     return HTTPResponse(status: answer.status, headers: answer.headers, body: .init([0])).unsearchable
   }
 
-  private static func failed(_ error: any Error, isLate: Bool, _ sent: AuthorizedRequest) -> HTTPReply {
+  private static func failed(_ error: any Error, _ sent: AuthorizedRequest) -> HTTPReply {
     let host = sent.request.url.host() ?? "the provider's API"
     let hint = "See whether the provider's API works, and api_base and api_origins in its section."
-    if isLate { return HTTPReply(.gatewayTimeout, error: "timeout", "\(host) does not answer", hint: hint) }
     guard let error = error as? TransportError else {
       return HTTPReply(.badGateway, error: "bad_gateway", "\(host) gave no answer that can be read", hint: hint)
     }
