@@ -22,7 +22,8 @@ WORKERS = 8
 FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.25
 FUZZ, LONG_FUZZ, SEED = 600, 30_000, 35
 IDLE, LONG_IDLE = 4000, 10_000
-PROMPT_SECONDS = 3
+# With the start of a program of that user, and connections that are tried again since too many came at once.
+PROMPT_SECONDS = 8
 # In which a head, or a body of which nothing comes, is given up.
 STOPPED_SECONDS = 95
 ERRORS = {400, 405, 408, 411, 413, 414, 417, 421, 426, 431, 501, 505}

@@ -202,7 +202,7 @@ def backend(scene, exchange):
              "CONTENT_TYPE": exchange.get("content-type", ""), "GIT_PROTOCOL": exchange.get("git-protocol", ""),
              "HTTP_CONTENT_ENCODING": exchange.get("content-encoding", "")}
     process = subprocess.Popen(["git", "http-backend"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               env=scene.environment(**names))
+                               stderr=subprocess.DEVNULL, env=scene.environment(**names))
 
     def feed():
         with process.stdin:

@@ -271,11 +271,11 @@ def azure_identity(scene):
 def ended(scene):
     """What each tool shows says which command to run."""
     broker, hints = scene.broker, {"google": "grantctl login p google", "entra": "grantctl login p entra"}
-    for account in hints:
-        scene.provider.kill(account)
-        scene.provider.faults[account] = "invalid_grant"
-        broker.lost(account)
     try:
+        for account in hints:
+            scene.provider.kill(account)
+            scene.provider.faults[account] = "invalid_grant"
+            broker.lost(account)
         google = scene.ask("GET", f"{ACCOUNTS}/default/token", fields=FLAVOR)
         must(google.status >= 400 and google.get("metadata-flavor") == "Google", f"{google}")
         has(google.body.decode(), hints["google"])
@@ -297,7 +297,7 @@ def ended(scene):
             has(second.result().fails().text, hints["entra"])
     finally:
         for account in hints:
-            del scene.provider.faults[account]
+            scene.provider.faults.pop(account, None)
             broker.imported("p", account)
     must(scene.ask("GET", f"{ACCOUNTS}/default/token", fields=FLAVOR).status == 200, "after the sign-in")
 

@@ -16,6 +16,7 @@ from wire import Broken, Reader, ask, dial, request
 WAIT_SECONDS = 20
 # What running requests get, and a little.
 SHUTDOWN_SECONDS = 20
+STALLED_SECONDS = 660
 UPLOAD_BYTES = 100 << 20
 PIECE = b"p" * (64 << 10)
 # Above what it takes idle.
@@ -484,9 +485,9 @@ def unreachable(scene):
 
 @case("forward.stalled")
 def stalled(scene):
-    """A server that never answers: 504, and until then nobody waits."""
+    """A server that never answers: 504 after ten minutes, and until then nobody waits."""
     event = threading.Event()
-    scene.upstream.route("stalled", lambda exchange: (exchange.body(), event.wait(WAIT_SECONDS * 20),
+    scene.upstream.route("stalled", lambda exchange: (exchange.body(), event.wait(STALLED_SECONDS),
                                                       setattr(exchange, "closes", True)))
     with dial(scene.broker.address) as stream:
         stream.sendall(request("GET", "/forward/work/stalled", scene.broker.address))
@@ -495,7 +496,7 @@ def stalled(scene):
             must(forward(scene, "GET", "/echo").status == 200, "others are served")
         must(time.monotonic() - begun < 5, "others wait")
         if scene.is_long:
-            own_error(Reader(stream, WAIT_SECONDS * 20).answer(), 504)
+            own_error(Reader(stream, STALLED_SECONDS).answer(), 504)
     event.set()
 
 
