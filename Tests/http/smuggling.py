@@ -213,8 +213,8 @@ def taken(h11, data):
     found = []
     while True:
         # It takes no empty line before a request, which servers should ignore (RFC 9112 §2.2), and no second space
-        # behind the method, which they may (§3).
-        data = re.sub(rb"\A([A-Z]+) +(?=[^ ])", rb"\1 ", data.lstrip(b"\r\n"))
+        # in its line, which they may (§3).
+        data = re.sub(rb"\A([A-Z]+) +([^ \r\n]+) +(?=HTTP/)", rb"\1 \2 ", data.lstrip(b"\r\n"))
         request, state, data = first(h11, data)
         if request:
             found.append(request)
