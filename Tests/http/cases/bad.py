@@ -71,7 +71,8 @@ def compared(h11, prefix, data, statuses, closed, whole, seen):
         return f"{len(seen)} requests began: {state}"
     if len(statuses) > count + 1 or any(status == 500 for status in statuses):
         return f"other answers: {state}"
-    if len(whole) + len(skipped) < len(wanted) and not closed and not (statuses and statuses[-1] in ERRORS | {403, 404, 502}):
+    is_error = bool(statuses) and statuses[-1] in ERRORS | {403, 404, 502}
+    if len(whole) + len(skipped) < len(wanted) and not closed and not is_error:
         return f"no answer, and no end: {state}"
     return None
 
