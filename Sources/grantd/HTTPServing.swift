@@ -14,7 +14,7 @@ struct HTTPServing: Sendable {
 
   init(_ places: Places, logger: Logger) {
     self.places = places
-    metrics = LocalServing("metrics", key: "[metrics] listen", limits: .metrics, logger: logger)
+    metrics = LocalServing("metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, logger: logger)
     port = LocalServing("HTTP", key: "[http] listen", logger: logger)
     var limits = HTTPServer.Limits()
     // As for the broker's own socket: the policy decides, by what the kernel says of the caller.

@@ -12,6 +12,8 @@ actor LocalServing {
   /// What is served, for people, and where it is configured.
   private let name: String
   private let key: String
+  /// What a person opens there.
+  private let path: String
   private let limits: HTTPServer.Limits
   private let logger: Logger
   private var application: (any HTTPApplication)?
@@ -25,7 +27,8 @@ actor LocalServing {
   /// - Parameters:
   ///   - name: such as `metrics`.
   ///   - key: such as `[metrics] listen`.
-  init(_ name: String, key: String, limits: HTTPServer.Limits = .init(), logger: Logger) {
+  init(_ name: String, key: String, path: String = "", limits: HTTPServer.Limits = .init(), logger: Logger) {
+    self.path = path
     self.name = name
     self.key = key
     self.limits = limits
@@ -73,7 +76,8 @@ actor LocalServing {
       application: application)
     do throws(HTTPServerError) {
       let place = try await new.start()
-      logger.notice("serving \(name)", metadata: ["address": "\(place)"])
+      let isSocket = if case .unix = address { true } else { false }
+      logger.notice("serving \(name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(path)")"])
       server = new
       return nil
     } catch {
