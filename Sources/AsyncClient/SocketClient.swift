@@ -40,7 +40,7 @@ public final class SocketClient: Sendable {
   ///   - timeout: how long the broker's queue of new connections may be full, and how long the broker may take to read a
   ///     request.
   ///   - isExpected: whether the server may be of this user, as the kernel names them. Asked before anything is sent; nil:
-  ///     whoever it is.
+  ///     any user.
   public static func connect(
     path: String, timeout: Duration = .seconds(10), from isExpected: (@Sendable (UInt32) -> Bool)? = nil
   ) async throws(SocketClientError) -> SocketClient {

@@ -25,6 +25,8 @@ struct Loader {
   private var files: [TokenFile.Place: Place] = [:]
   private var handles: [String: Place] = [:]
   private var clouds: [String: Place] = [:]
+  /// The tables of each section that may be there several times, in the files read so far.
+  private var counts: [String: Int] = [:]
   private var publicURL: Place?
   private var accounts = DeclaredAccounts()
   /// The tables of all files, in their order: what one says may depend on another.
@@ -135,116 +137,97 @@ struct Loader {
     section.read(table, into: &settings[keyPath: member], title: section.header, report: &report)
   }
 
-  private mutating func readRules(_ item: Item) {
+  /// The tables of a section that may be there several times, such as `[[rule]]`.
+  ///
+  /// - Parameters:
+  ///   - plural: what they are called.
+  ///   - noun: what of them there are too many of.
+  private mutating func readEach<Draft>(
+    _ item: Item, _ section: Section<Draft>, as plural: String, atMost most: Int = .max, noun: String? = nil,
+    _ empty: Draft, _ take: (inout Loader, Draft, [String: Item], Place) -> Void
+  ) {
     guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
-      return report.problem("rules are written as [[rule]], with two brackets", at: item.place)
+      return report.problem("\(plural) are written as \(section.header), with two brackets", at: item.place)
     }
-    for item in items {
+    for (index, item) in items.enumerated() {
+      guard counts[section.header, default: 0] + index < most else {
+        report.problem("there are more than \(most) \(noun ?? section.header)", at: item.place)
+        break
+      }
       let table = item.table ?? [:]
-      var draft = RuleDraft()
-      Sections.rule.read(table, into: &draft, title: "[[rule]]", report: &report)
-      if let rule = draft.rule(table, at: item.place, sources: sources, report: &report) { settings.rules.append(rule) }
+      var draft = empty
+      section.read(table, into: &draft, title: section.header, report: &report)
+      take(&self, draft, table, item.place)
+    }
+    counts[section.header, default: 0] += items.count
+  }
+
+  /// Reports what is there for a second time.
+  private mutating func checkFirst<Key: Hashable>(
+    _ key: Key, in known: WritableKeyPath<Loader, [Key: Place]>, _ title: String, at place: Place
+  ) {
+    guard let first = self[keyPath: known].updateValue(place, forKey: key) else { return }
+    report.problem("\(title) is there twice", at: place, suggestion: "the first is at \(first)")
+  }
+
+  private mutating func readRules(_ item: Item) {
+    readEach(item, Sections.rule, as: "rules", RuleDraft()) { loader, draft, table, place in
+      if let rule = draft.rule(table, at: place, sources: loader.sources, report: &loader.report) {
+        loader.settings.rules.append(rule)
+      }
     }
   }
 
   private mutating func readHooks(_ item: Item) {
-    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
-      return report.problem("hooks are written as [[on_event]], with two brackets", at: item.place)
-    }
-    for item in items {
-      guard settings.hooks.count < Sections.mostHooks else {
-        return report.problem("there are more than \(Sections.mostHooks) [[on_event]] hooks", at: item.place)
-      }
-      let table = item.table ?? [:]
-      var draft = HookDraft()
-      Sections.onEvent.read(table, into: &draft, title: Sections.onEvent.header, report: &report)
-      if let hook = draft.hook(table, at: item.place, report: &report) { settings.hooks.append(hook) }
+    readEach(
+      item, Sections.onEvent, as: "hooks", atMost: Sections.mostHooks, noun: "[[on_event]] hooks", HookDraft()
+    ) { loader, draft, table, place in
+      if let hook = draft.hook(table, at: place, report: &loader.report) { loader.settings.hooks.append(hook) }
     }
   }
 
   private mutating func readCredentials(_ item: Item) {
-    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
-      return report.problem("credentials are written as [[credential]], with two brackets", at: item.place)
-    }
-    for item in items {
-      guard settings.credentials.offers.count < Sections.mostCredentials else {
-        return report.problem("there are more than \(Sections.mostCredentials) [[credential]]", at: item.place)
-      }
-      let table = item.table ?? [:]
-      var draft = CredentialDraft()
-      Sections.credential.read(table, into: &draft, title: Sections.credential.header, report: &report)
-      guard let offer = draft.offer(table, at: item.place, report: &report) else { continue }
-      if let first = credentials.updateValue(item.place, forKey: offer.id) {
-        report.problem(
-          "[[credential]] with id \(quoted(offer.id)) is there twice", at: item.place,
-          suggestion: "the first is at \(first)")
-      }
-      settings.credentials.offers.append(offer)
+    readEach(
+      item, Sections.credential, as: "credentials", atMost: Sections.mostCredentials, CredentialDraft()
+    ) { loader, draft, table, place in
+      guard let offer = draft.offer(table, at: place, report: &loader.report) else { return }
+      loader.checkFirst(offer.id, in: \.credentials, "[[credential]] with id \(quoted(offer.id))", at: place)
+      loader.settings.credentials.offers.append(offer)
     }
   }
 
   private mutating func readFiles(_ item: Item) {
-    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
-      return report.problem("token files are written as [[file]], with two brackets", at: item.place)
-    }
-    for item in items {
-      guard settings.tokenFiles.count < Sections.mostFiles else {
-        return report.problem("there are more than \(Sections.mostFiles) [[file]]", at: item.place)
-      }
-      let table = item.table ?? [:]
-      var draft = FileDraft()
-      Sections.file.read(table, into: &draft, title: Sections.file.header, report: &report)
-      guard let file = draft.file(table, at: item.place, sources: sources, report: &report) else { continue }
-      if let first = files.updateValue(item.place, forKey: file.place) {
-        report.problem(
-          "[[file]] with path \(quoted(file.name)) is there twice", at: item.place,
-          suggestion: "the first is at \(first)")
-      }
-      settings.tokenFiles.append(file)
+    readEach(
+      item, Sections.file, as: "token files", atMost: Sections.mostFiles, FileDraft()
+    ) { loader, draft, table, place in
+      guard let file = draft.file(table, at: place, sources: loader.sources, report: &loader.report) else { return }
+      loader.checkFirst(file.place, in: \.files, "[[file]] with path \(quoted(file.name))", at: place)
+      loader.settings.tokenFiles.append(file)
     }
   }
 
   private mutating func readHandles(_ item: Item) {
-    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
-      return report.problem("handles are written as [[handle]], with two brackets", at: item.place)
-    }
-    for item in items {
-      guard settings.loopback.handles.count < Sections.mostHandles else {
-        return report.problem("there are more than \(Sections.mostHandles) [[handle]]", at: item.place)
-      }
-      let table = item.table ?? [:]
-      var draft = HandleDraft()
-      Sections.handle.read(table, into: &draft, title: Sections.handle.header, report: &report)
-      guard let handle = draft.handle(table, at: item.place, report: &report) else { continue }
-      if let first = handles.updateValue(item.place, forKey: handle.name) {
-        report.problem(
-          "[[handle]] with name \(quoted(handle.name)) is there twice", at: item.place,
-          suggestion: "the first is at \(first)")
-      }
-      settings.loopback.handles.append(handle)
+    readEach(
+      item, Sections.handle, as: "handles", atMost: Sections.mostHandles, HandleDraft()
+    ) { loader, draft, table, place in
+      guard let handle = draft.handle(table, at: place, report: &loader.report) else { return }
+      loader.checkFirst(handle.name, in: \.handles, "[[handle]] with name \(quoted(handle.name))", at: place)
+      loader.settings.loopback.handles.append(handle)
     }
   }
 
   private mutating func readClouds(_ item: Item) {
-    guard case .list(let items) = item.value, items.allSatisfy({ $0.table != nil }) else {
-      return report.problem("clouds are written as [[cloud]], with two brackets", at: item.place)
-    }
-    for item in items {
-      guard settings.loopback.clouds.count < Sections.mostClouds else {
-        return report.problem("there are more than \(Sections.mostClouds) [[cloud]]", at: item.place)
-      }
-      let table = item.table ?? [:]
-      var draft = CloudDraft()
-      Sections.cloud.read(table, into: &draft, title: Sections.cloud.header, report: &report)
-      guard let cloud = draft.cloud(table, at: item.place, report: &report) else { continue }
+    readEach(
+      item, Sections.cloud, as: "clouds", atMost: Sections.mostClouds, CloudDraft()
+    ) { loader, draft, table, place in
+      guard let cloud = draft.cloud(table, at: place, report: &loader.report) else { return }
       let kind = draft.kind?.rawValue ?? ""
       // Of the metadata servers the first serves whose account the caller may use.
-      if kind != "gcp", let first = clouds.updateValue(item.place, forKey: "\(kind)/\(cloud.name)") {
-        report.problem(
-          "[[cloud]] of kind \(kind) with name \(quoted(cloud.name)) is there twice", at: item.place,
-          suggestion: "the first is at \(first)")
+      if kind != "gcp" {
+        let title = "[[cloud]] of kind \(kind) with name \(quoted(cloud.name))"
+        loader.checkFirst("\(kind)/\(cloud.name)", in: \.clouds, title, at: place)
       }
-      settings.loopback.clouds.append(cloud)
+      loader.settings.loopback.clouds.append(cloud)
     }
   }
 

@@ -14,7 +14,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     case failure(HTTPParserError)
   }
 
-  private enum State {
+  enum State {
     /// Between requests.
     case idle
     /// A part of a head came.
@@ -30,29 +30,29 @@ final class ConnectionHandler: ChannelInboundHandler {
   }
 
   /// What is dropped of a request after its answer, and for how long.
-  private static let lingering = (bytes: 16 << 20, time: TimeAmount.seconds(5))
+  static let lingering = (bytes: 16 << 20, time: TimeAmount.seconds(5))
 
-  private let connections: Connections
+  let connections: Connections
   private let conversation: any HTTPConversation
   private let caller: Caller?
-  private let peer: LoopbackPeer?
-  private var state = State.idle
-  private var context: ChannelHandlerContext?
-  private var exchange: HTTPExchange?
-  private var head: HTTPRequestHead?
+  let peer: LoopbackPeer?
+  var state = State.idle
+  var context: ChannelHandlerContext?
+  var exchange: HTTPExchange?
+  var head: HTTPRequestHead?
   /// When the connection is closed; nil: it may take its time.
-  private var deadline: NIODeadline?
-  private(set) var since = NIODeadline.now()
+  var deadline: NIODeadline?
+  var since = NIODeadline.now()
   private var dropped = 0
-  private var isStopping = false
-  private var isInRead = false
-  private var hasAnswerBegun = false
+  var isStopping = false
+  var isInRead = false
+  var hasAnswerBegun = false
   /// What a request is answered when its answer has not begun by then.
   private var late: (due: NIODeadline, reply: HTTPReply)?
   /// What came behind the request that is being answered.
   private var waiting = CircularBuffer<Item>()
   private var isTaking = false
-  private var isPaused = false
+  var isPaused = false
 
   init(_ connections: Connections, _ conversation: any HTTPConversation, caller: Caller?, peer: LoopbackPeer?) {
     self.connections = connections
@@ -110,7 +110,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     if isBusy { pause() }
   }
 
-  private func takeWaiting() {
+  func takeWaiting() {
     guard !isTaking else { return }
     isTaking = true
     while !isBusy, let item = waiting.popFirst() { handle(item) }
@@ -127,7 +127,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     setAutoRead(false)
   }
 
-  private func goOnReading() {
+  func goOnReading() {
     guard isPaused else { return }
     isPaused = false
     setAutoRead(true)
@@ -266,133 +266,6 @@ final class ConnectionHandler: ChannelInboundHandler {
     write(reply)
   }
 
-  // MARK: The answer
-
-  /// The whole answer of an exchange; nothing where it was answered already.
-  func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
-    guard exchange === self.exchange, !hasAnswerBegun else { return }
-    var reply = reply
-    if case .streaming(let source) = state {
-      // The rest of the body is not wanted.
-      source.finish(HTTPBodyError.cut)
-      reply.isLast = true
-    }
-    write(reply)
-  }
-
-  private func write(_ reply: HTTPReply) {
-    guard let context, isStillCaller() else { return close() }
-    hasAnswerBegun = true
-    let isLast = reply.isLast || isStopping || !(head?.isKeepAlive ?? false)
-    var headers = reply.headers
-    headers.replaceOrAdd(name: "Content-Length", value: String(reply.body.readableBytes))
-    addConnection(&headers, isLast: isLast)
-    context.write(
-      wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: reply.status, headers: headers))),
-      promise: nil)
-    if head?.method != .HEAD, reply.body.readableBytes > 0 {
-      context.write(wrapOutboundOut(.body(.byteBuffer(reply.body))), promise: nil)
-    }
-    exchange?.ended()
-    exchange = nil
-    finish(isLast: isLast, trailers: nil)
-  }
-
-  private func addConnection(_ headers: inout HTTPHeaders, isLast: Bool) {
-    if isLast {
-      headers.replaceOrAdd(name: "Connection", value: "close")
-    } else if head?.version == .http1_0 {
-      headers.replaceOrAdd(name: "Connection", value: "keep-alive")
-    }
-  }
-
-  private func finish(isLast: Bool, trailers: HTTPHeaders?) {
-    guard let context else { return }
-    // Before the end is written, with which the next request may be handed over at once.
-    state = isLast ? .ending : .idle
-    since = .now()
-    deadline = since + (isLast ? Self.lingering.time : TimeAmount(connections.limits.idle))
-    head = nil
-    let end = wrapOutboundOut(.end(trailers))
-    guard isLast else {
-      context.write(end, promise: nil)
-      if !isInRead { context.flush() }
-      return takeWaiting()
-    }
-    isPaused = true
-    goOnReading()
-    let written = context.eventLoop.makePromise(of: Void.self)
-    written.futureResult.assumeIsolated().whenComplete { [self] result in
-      guard case .ending = state, case .success = result else { return close() }
-      self.context?.close(mode: .output, promise: nil)
-    }
-    context.writeAndFlush(end, promise: written)
-  }
-
-  /// Asked again before each answer: what is handed out goes to the socket that was identified, and to no other
-  /// that got its addresses.
-  private func isStillCaller() -> Bool {
-    guard let peer, let channel = context?.channel else { return true }
-    return Connections.peer(of: channel) == peer
-  }
-
-  // MARK: An answer in parts
-
-  func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) -> EventLoopFuture<Void> {
-    guard let context else { return exchange.channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel) }
-    guard exchange === self.exchange, !hasAnswerBegun, isStillCaller() else {
-      close()
-      return context.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
-    }
-    hasAnswerBegun = true
-    var answer = answer
-    var isLast = isStopping || !(head?.isKeepAlive ?? false)
-    // HTTP/1.0 knows no chunks: the connection's end is the answer's.
-    if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
-    exchange.isLast = isLast
-    addConnection(&answer.headers, isLast: isLast)
-    return tracked(context.writeAndFlush(wrapOutboundOut(.head(answer))))
-  }
-
-  func write(_ bytes: ByteBuffer, of exchange: HTTPExchange) -> EventLoopFuture<Void> {
-    guard let context, exchange === self.exchange, hasAnswerBegun else {
-      return exchange.channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
-    }
-    guard head?.method != .HEAD else { return context.eventLoop.makeSucceededVoidFuture() }
-    return tracked(context.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(bytes)))))
-  }
-
-  func end(_ exchange: HTTPExchange) {
-    guard exchange === self.exchange, hasAnswerBegun else { return }
-    self.exchange = nil
-    exchange.ended()
-    if case .streaming = state {
-      // The client still sends: what it sends is read on only to be dropped.
-      return finish(isLast: true, trailers: nil)
-    }
-    settle(isLast: exchange.isLast)
-  }
-
-  private func settle(isLast: Bool = false) {
-    finish(isLast: isLast || isStopping, trailers: nil)
-  }
-
-  /// An answer that cannot be completed: the client must see that it is cut.
-  func abort(_ exchange: HTTPExchange) {
-    guard exchange === self.exchange else { return }
-    close()
-  }
-
-  /// While bytes wait for a client that does not read, its time runs.
-  private func tracked(_ written: EventLoopFuture<Void>) -> EventLoopFuture<Void> {
-    let isAnswering = if case .answering = state { true } else { false }
-    if isAnswering { deadline = .now() + TimeAmount(connections.limits.stall) }
-    written.assumeIsolated().whenComplete { [self] _ in
-      if case .answering = state { deadline = nil }
-    }
-    return written
-  }
-
   // MARK: Time and the end
 
   func checkTime(_ now: NIODeadline) {
@@ -428,40 +301,5 @@ final class ConnectionHandler: ChannelInboundHandler {
     context = nil
     exchange?.ended()
     exchange = nil
-  }
-}
-
-/// Feeds a request's body to who reads it.
-final class BodySource {
-  let sequence: HTTPRequestBody.Producer
-  private let source: HTTPRequestBody.Producer.Source
-  private var isOver = false
-
-  init(want: @escaping @Sendable () -> Void) {
-    let new = NIOThrowingAsyncSequenceProducer.makeSequence(
-      elementType: ByteBuffer.self, failureType: (any Error).self,
-      backPressureStrategy: NIOAsyncSequenceProducerBackPressureStrategies.HighLowWatermark(
-        lowWatermark: 1, highWatermark: 4),
-      finishOnDeinit: false, delegate: BodyDemand(want: want, end: {}))
-    sequence = new.sequence
-    source = new.source
-    self.want = want
-  }
-
-  private let want: @Sendable () -> Void
-
-  func yield(_ bytes: ByteBuffer) {
-    guard !isOver else { return }
-    switch source.yield(bytes) {
-    case .produceMore: want()
-    case .stopProducing: break
-    case .dropped: isOver = true
-    }
-  }
-
-  func finish(_ error: (any Error)?) {
-    guard !isOver else { return }
-    isOver = true
-    if let error { source.finish(error) } else { source.finish() }
   }
 }

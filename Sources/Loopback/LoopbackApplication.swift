@@ -109,7 +109,7 @@ final class LoopbackConversation: HTTPConversation {
 /// Of a caller whom the kernel does not tell: nothing.
 private final class NobodysConversation: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
-    .refuse(HTTPReply(.forbidden, error: "forbidden", "the kernel does not tell who asks").last())
+    .refuse(HTTPReply(.forbidden, error: "forbidden", "the kernel does not identify the caller").last())
   }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {}

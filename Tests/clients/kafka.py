@@ -3,7 +3,8 @@
 import contextlib
 import socket
 import struct
-import threading
+
+from grantd_testing import StreamServer
 
 READ_SECONDS = 20
 LIMIT_BYTES = 1 << 20
@@ -12,21 +13,11 @@ UNSUPPORTED_VERSION = 35
 MECHANISM = b"OAUTHBEARER"
 
 
-class Kafka:
+class Kafka(StreamServer):
     def __init__(self, provider):
         """`provider` says which tokens are alive."""
         self.provider, self.seen = provider, []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.place = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                stream, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(stream,), daemon=True).start()
+        super().__init__()
 
     def serve(self, stream):
         stream.settimeout(READ_SECONDS)

@@ -4,25 +4,16 @@ import base64
 import contextlib
 import re
 import socket
-import threading
+
+from grantd_testing import StreamServer
 
 READ_SECONDS = 30
 
 
-class Mailbox:
+class Mailbox(StreamServer):
     def __init__(self, provider, context):
         self.provider, self.context, self.seen = provider, context, []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                stream, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(stream,), daemon=True).start()
+        super().__init__()
 
     def serve(self, plain):
         plain.settimeout(READ_SECONDS)

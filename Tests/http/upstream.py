@@ -10,8 +10,8 @@ import json
 import re
 import socket
 import ssl
-import threading
 
+from grantd_testing import StreamServer
 from wire import Broken, Reader
 
 READ_SECONDS = 60
@@ -102,31 +102,20 @@ class Exchange:
         self.send(b"%x\r\n%b\r\n" % (len(data), data))
 
 
-class Upstream:
+class Upstream(StreamServer):
     def __init__(self, provider, context=None):
         self.provider, self.context = provider, context
         self.seen, self.refused, self.broken = collections.defaultdict(list), [], []
         self.routes = {"echo": echo}
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port = self.listener.getsockname()[1]
-        self.place = f"127.0.0.1:{self.port}"
-        self.url = f"{'https' if context else 'http'}://{self.place}"
         self.certificates = []
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__(backlog=256)
+        self.url = f"{'https' if context else 'http'}://{self.place}"
 
     def route(self, name, action):
         """What is done with requests for /NAME/…, of which none was seen yet."""
         self.routes[name] = action
         self.seen[name] = []
         return self.seen[name]
-
-    def accept(self):
-        while True:
-            try:
-                stream, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(stream,), daemon=True).start()
 
     def serve(self, stream):
         with contextlib.suppress(OSError, TimeoutError), contextlib.ExitStack() as stack:

@@ -30,7 +30,7 @@ extension Sections {
     header: "[[cloud]]",
     meaning:
       "An account as a cloud's SDKs find it on a machine of that cloud, over `[http]` (see [HTTP](http.md#the-clouds)). A "
-      + "[[rule]] must allow whoever asks to use the account.",
+      + "[[rule]] must allow the caller to use the account.",
     keys: [
       Key(
         "kind", .word(CloudDraft.Kind.allCases), \.kind,

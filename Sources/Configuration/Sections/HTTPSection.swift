@@ -16,16 +16,16 @@ extension Sections {
   static let http = Section<Settings.HTTPSettings>(
     header: "[http]",
     meaning:
-      "Where programs are served that speak HTTP and nothing else: `POST /token` (see [HTTP](http.md)). The kernel says who "
-      + "asks, and the same rules hold as on the socket; browsers are refused.",
+      "Where programs are served that speak HTTP and nothing else: `POST /token` (see [HTTP](http.md)). The kernel identifies "
+      + "the caller, and the same rules hold as on the socket; browsers are refused.",
     keys: [
       Key(
         "listen", loopbackPort, \.listen, standard: "nowhere",
-        "A port of the loopback interface. Of who asks there the user and the unit are known: rules on `exe` and on groups "
+        "A port of the loopback interface. The caller's user and unit are known there: rules on `exe` and on groups "
           + "match nobody."),
       Key(
         "unix", socketPath, \.unix, standard: "nowhere",
-        "A Unix socket, where all is known of who asks. A path that does not begin with `/` is beside grantd's own socket, "
+        "A Unix socket, where everything about the caller is known. A path that does not begin with `/` is beside grantd's own socket, "
           + "for a system instance in `/run/grantd`."),
     ])
 
@@ -33,7 +33,7 @@ extension Sections {
     header: "[[handle]]",
     meaning:
       "A name by which programs ask the token endpoint for an account, as their client id or their refresh token. It is no "
-      + "secret: a [[rule]] must allow whoever asks. An account's own name is a handle too.",
+      + "secret: a [[rule]] must allow the caller. An account's own name is a handle too.",
     keys: [
       Key("name", .handleName, \.name, "Required. What the program sends."),
       Key("account", .accountName, \.account, "Required. The account whose access token it gets."),

@@ -3,7 +3,7 @@ import OAuth
 
 /// A request to the token endpoint, as far as it matters here: which account is meant, and for what.
 struct TokenRequest: Equatable {
-  /// The client id, or the refresh token: whichever the grant is by. The kernel says who asks, so there is no secret.
+  /// The client id, or the refresh token: whichever the grant is by. The kernel identifies the caller, so there is no secret.
   var handle: String
   /// Nil: the client did not say.
   var scopes: [String]?

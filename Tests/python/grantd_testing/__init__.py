@@ -12,9 +12,10 @@ from .errors import Gone, Refused, Wrong
 from .loopback import get, http, redirected
 from .places import free_ports, products, temporary_folder
 from .program import Program, environment
+from .stream_server import StreamServer
 from .waiting import until, wait_until
 
 __all__ = [
     "BlockingClient", "BlockingDemo", "Checks", "CommandedDaemon", "Connection", "Daemon", "DaemonProcess", "Demo", "Gone",
-    "Program", "Refused", "Wrong", "environment", "free_ports", "get", "http", "line", "message", "products",
+    "Program", "Refused", "StreamServer", "Wrong", "environment", "free_ports", "get", "http", "line", "message", "products",
     "redirected", "temporary_folder", "until", "wait_until"]

@@ -1,0 +1,128 @@
+import BrokerAPI
+import Callers
+import NIOCore
+import NIOHTTP1
+
+// The answer to the request that is being handled: as a whole, or in parts.
+extension ConnectionHandler {
+  /// The whole answer of an exchange; nothing where it was answered already.
+  func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
+    guard exchange === self.exchange, !hasAnswerBegun else { return }
+    var reply = reply
+    if case .streaming(let source) = state {
+      // The rest of the body is not wanted.
+      source.finish(HTTPBodyError.cut)
+      reply.isLast = true
+    }
+    write(reply)
+  }
+
+  func write(_ reply: HTTPReply) {
+    guard let context, isStillCaller() else { return close() }
+    hasAnswerBegun = true
+    let isLast = reply.isLast || isStopping || !(head?.isKeepAlive ?? false)
+    var headers = reply.headers
+    headers.replaceOrAdd(name: "Content-Length", value: String(reply.body.readableBytes))
+    addConnection(&headers, isLast: isLast)
+    context.write(
+      wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: reply.status, headers: headers))),
+      promise: nil)
+    if head?.method != .HEAD, reply.body.readableBytes > 0 {
+      context.write(wrapOutboundOut(.body(.byteBuffer(reply.body))), promise: nil)
+    }
+    exchange?.ended()
+    exchange = nil
+    finish(isLast: isLast)
+  }
+
+  private func addConnection(_ headers: inout HTTPHeaders, isLast: Bool) {
+    if isLast {
+      headers.replaceOrAdd(name: "Connection", value: "close")
+    } else if head?.version == .http1_0 {
+      headers.replaceOrAdd(name: "Connection", value: "keep-alive")
+    }
+  }
+
+  private func finish(isLast: Bool) {
+    guard let context else { return }
+    // Before the end is written, with which the next request may be handed over at once.
+    state = isLast ? .ending : .idle
+    since = .now()
+    deadline = since + (isLast ? Self.lingering.time : TimeAmount(connections.limits.idle))
+    head = nil
+    let end = wrapOutboundOut(.end(nil))
+    guard isLast else {
+      context.write(end, promise: nil)
+      if !isInRead { context.flush() }
+      return takeWaiting()
+    }
+    isPaused = true
+    goOnReading()
+    let written = context.eventLoop.makePromise(of: Void.self)
+    written.futureResult.assumeIsolated().whenComplete { [self] result in
+      guard case .ending = state, case .success = result else { return close() }
+      self.context?.close(mode: .output, promise: nil)
+    }
+    context.writeAndFlush(end, promise: written)
+  }
+
+  /// Asked again before each answer: what is handed out goes to the socket that was identified, and to no other
+  /// that got its addresses.
+  private func isStillCaller() -> Bool {
+    guard let peer, let channel = context?.channel else { return true }
+    return Connections.peer(of: channel) == peer
+  }
+
+  // MARK: An answer in parts
+
+  func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) -> EventLoopFuture<Void> {
+    guard let context else { return exchange.channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel) }
+    guard exchange === self.exchange, !hasAnswerBegun, isStillCaller() else {
+      close()
+      return context.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
+    }
+    hasAnswerBegun = true
+    var answer = answer
+    var isLast = isStopping || !(head?.isKeepAlive ?? false)
+    // HTTP/1.0 knows no chunks: the connection's end is the answer's.
+    if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
+    exchange.isLast = isLast
+    addConnection(&answer.headers, isLast: isLast)
+    return tracked(context.writeAndFlush(wrapOutboundOut(.head(answer))))
+  }
+
+  func write(_ bytes: ByteBuffer, of exchange: HTTPExchange) -> EventLoopFuture<Void> {
+    guard let context, exchange === self.exchange, hasAnswerBegun else {
+      return exchange.channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
+    }
+    guard head?.method != .HEAD else { return context.eventLoop.makeSucceededVoidFuture() }
+    return tracked(context.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(bytes)))))
+  }
+
+  func end(_ exchange: HTTPExchange) {
+    guard exchange === self.exchange, hasAnswerBegun else { return }
+    self.exchange = nil
+    exchange.ended()
+    if case .streaming = state {
+      // The client still sends: what it sends is read on only to be dropped.
+      return finish(isLast: true)
+    }
+    finish(isLast: exchange.isLast || isStopping)
+  }
+
+  /// An answer that cannot be completed: the client must see that it is cut.
+  func abort(_ exchange: HTTPExchange) {
+    guard exchange === self.exchange else { return }
+    close()
+  }
+
+  /// While bytes wait for a client that does not read, its time runs.
+  private func tracked(_ written: EventLoopFuture<Void>) -> EventLoopFuture<Void> {
+    let isAnswering = if case .answering = state { true } else { false }
+    if isAnswering { deadline = .now() + TimeAmount(connections.limits.stall) }
+    written.assumeIsolated().whenComplete { [self] _ in
+      if case .answering = state { deadline = nil }
+    }
+    return written
+  }
+}
