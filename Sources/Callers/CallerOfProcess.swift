@@ -22,7 +22,8 @@ extension Caller {
     let (uids, gids) = (numbers("Uid"), numbers("Gid"))
     guard uids.count > 1, gids.count > 1 else { return nil }
     let alive = { clinux_pidfd_alive(pidfd) == 1 }
-    guard let origin = try? CallerOrigin(pid: pid, isAlive: alive) else { return nil }
+    // Asked last: until then the number could have become another's.
+    guard let origin = try? CallerOrigin(pid: pid, isAlive: alive), alive() else { return nil }
     self.init(
       uid: uids[1], gid: gids[1], groups: numbers("Groups"), pid: pid, unit: origin.unit, userUnit: origin.userUnit,
       executable: origin.executable)

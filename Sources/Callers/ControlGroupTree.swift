@@ -17,10 +17,18 @@ struct ControlGroupTree {
     self.folder = folder
   }
 
-  /// - Returns: the path below the tree's root, as `/proc/PID/cgroup` has it.
-  func path(of id: UInt64) -> String? {
+  enum Search: Equatable {
+    /// The path below the tree's root, as `/proc/PID/cgroup` has it.
+    case found(String)
+    case absent
+    /// Not all of it could be looked at now.
+    case incomplete
+  }
+
+  func search(for id: UInt64) -> Search {
     var status = stat()
-    if stat(folder, &status) == 0, UInt64(status.st_ino) == id { return "/" }
+    if stat(folder, &status) == 0, UInt64(status.st_ino) == id { return .found("/") }
+    var isComplete = true
     // Breadth first: units are near the root.
     var level = [""]
     var counts: [String: Int] = [:]
@@ -28,19 +36,25 @@ struct ControlGroupTree {
     while !level.isEmpty {
       var next: [String] = []
       for path in level {
-        for child in Self.folders(in: folder + path) {
+        guard let children = Self.folders(in: folder + path) else {
+          isComplete = false
+          continue
+        }
+        for child in children {
           let below = "\(path)/\(child.name)"
-          if child.inode == id { return below }
+          if child.inode == id { return .found(below) }
           let owner = Self.owner(of: below)
+          // One who has more takes nothing of what the others may have.
+          guard counts[owner, default: 0] < Self.mostOfOne else { continue }
           counts[owner, default: 0] += 1
           all += 1
-          guard all < Self.most else { return nil }
-          if counts[owner, default: 0] < Self.mostOfOne { next.append(below) }
+          guard all < Self.most else { return .incomplete }
+          next.append(below)
         }
       }
       level = next
     }
-    return nil
+    return isComplete ? .absent : .incomplete
   }
 
   /// What a directory counts for: the unit that it is below, or the slice of its user.
@@ -51,8 +65,9 @@ struct ControlGroupTree {
     return components[..<min(end + 1, components.endIndex)].joined(separator: "/")
   }
 
-  private static func folders(in path: String) -> [(name: String, inode: UInt64)] {
-    guard let stream = opendir(path) else { return [] }
+  /// Nil where there is no descriptor or memory to look with. One that is gone has none.
+  private static func folders(in path: String) -> [(name: String, inode: UInt64)]? {
+    guard let stream = opendir(path) else { return Peer.Failure.exhausted(by: errno) == nil ? [] : nil }
     defer { closedir(stream) }
     var found: [(String, UInt64)] = []
     while let entry = readdir(stream) {
@@ -72,11 +87,16 @@ extension ControlGroups {
   func find(_ group: UInt64) -> CGroup? {
     guard group != 0 else { return nil }
     if let known = self[group] { return known }
-    guard !isLost(group), let path = ControlGroupTree()?.path(of: group), let place = CGroup("0::\(path)") else {
-      lose(group)
-      return nil
+    guard !isLost(group) else { return nil }
+    switch ControlGroupTree()?.search(for: group) {
+    case .found(let path)?:
+      guard let place = CGroup("0::\(path)") else { break }
+      learn(group, place)
+      return place
+    case .incomplete?: return nil
+    case .absent?, nil: break
     }
-    learn(group, place)
-    return place
+    lose(group)
+    return nil
   }
 }

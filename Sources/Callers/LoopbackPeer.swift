@@ -58,6 +58,9 @@ package final class LoopbackCallers: Sendable {
   /// The same with a look at the tree of control groups, which blocks for milliseconds.
   package func find(_ peer: LoopbackPeer) -> Caller { caller(peer, groups.find(peer.group)) }
 
+  /// The caller, where its unit cannot be looked for now: no rule on units matches.
+  package func withoutUnit(_ peer: LoopbackPeer) -> Caller { caller(peer, nil) }
+
   /// The holder, before the unit is known.
   package func holder(of peer: LoopbackPeer) -> Holder { Holder(uid: peer.uid, slice: nil, unit: nil) }
 

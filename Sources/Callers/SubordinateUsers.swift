@@ -46,23 +46,40 @@ public final class SubordinateUsers: Sendable {
     self.users = users
   }
 
-  /// Whose this user id is; nil: nobody's but its own.
+  /// Whose this user id is; nil: nobody's but its own. While the files cannot be read each is taken for its own owner's,
+  /// so that no rule on a group matches it by mistake.
   public func owner(of uid: UInt32) -> UInt32? {
     guard uid >= Self.lowest else { return nil }
     return state.withLock { state in
       let stamp = FileStamp(file)
       if stamp != state.seen {
-        state.ranges = read()
+        if stamp == nil {
+          state.ranges = []
+        } else if let ranges = read() {
+          state.ranges = ranges
+        } else {
+          return uid
+        }
         state.seen = stamp
       }
       return state.ranges.first { $0.contains(uid) }?.owner
     }
   }
 
-  private func read() -> [Range] {
-    guard let text = try? CallerOrigin.contents(of: file, atMost: Self.longest) else { return [] }
-    let names = (try? CallerOrigin.contents(of: users, atMost: Self.longest)).map(Self.uids) ?? [:]
-    return Self.ranges(text, names)
+  /// Nil where they cannot be read now: there is no descriptor, or one is too long.
+  private func read() -> [Range]? {
+    do throws(Peer.Failure) {
+      guard let text = try text(of: file) else { return nil }
+      let names = try CallerOrigin.contents(of: users, atMost: Self.longest).map(Self.uids) ?? [:]
+      return Self.ranges(text, names)
+    } catch {
+      return nil
+    }
+  }
+
+  /// An empty file has a text too.
+  private func text(of file: String) throws(Peer.Failure) -> String? {
+    FileStamp(file)?.size == 0 ? "" : try CallerOrigin.contents(of: file, atMost: Self.longest)
   }
 
   /// `name:first:count` or `uid:first:count` in a line. Ranges of a name that is not known stay one holder's: the range's

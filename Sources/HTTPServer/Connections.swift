@@ -72,20 +72,25 @@ final class Connections {
     try identify(peer, channel)
   }
 
-  private func identify(_ peer: LoopbackPeer, _ channel: any Channel) throws {
-    if let caller = callers.known(peer) { return try begin(channel, caller, of: caller.holder, peer: peer) }
+  /// - Parameter isSearched: its unit was looked for. Where that could not be done, it has none.
+  private func identify(_ peer: LoopbackPeer, _ channel: any Channel, isSearched: Bool = false) throws {
+    if let caller = callers.known(peer) ?? (isSearched ? callers.withoutUnit(peer) : nil) {
+      return try begin(channel, caller, of: caller.holder, peer: peer)
+    }
     // Who has many waiting for that has them looked for one after the other; they wait in their places.
     guard takePlace(callers.holder(of: peer)) else { return channel.close(promise: nil) }
     let holder = callers.holder(of: peer)
-    let again = { [self] in
-      shares.giveBack(of: holder)
-      do { try identify(peer, channel) } catch { channel.close(promise: nil) }
+    func again(isSearched: Bool) -> () -> Void {
+      { [self] in
+        shares.giveBack(of: holder)
+        do { try identify(peer, channel, isSearched: isSearched) } catch { channel.close(promise: nil) }
+      }
     }
     if lookups[peer.uid] != nil {
-      lookups[peer.uid]?.append(again)
+      lookups[peer.uid]?.append(again(isSearched: false))
       return
     }
-    lookups[peer.uid] = [again]
+    lookups[peer.uid] = [again(isSearched: true)]
     let callers = self.callers
     NIOThreadPool.singleton.runIfActive(eventLoop: loop) { _ = callers.find(peer) }.assumeIsolated().whenComplete {
       [self] _ in

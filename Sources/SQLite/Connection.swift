@@ -4,7 +4,7 @@ import Synchronization
 /// A connection to a database. Calls from several threads take turns.
 ///
 /// - Note: unchecked, because ``Database`` is not `Sendable`. A caller has it only while it has `turn`, and no result
-///   of a call can hold it: results are `Sendable`.
+///   of a call can hold it: results are `Sendable`, and no `body` keeps it.
 public final class Connection: @unchecked Sendable {
   public struct Options: Sendable {
     public var isReadOnly = false

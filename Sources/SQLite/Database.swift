@@ -17,12 +17,14 @@ public final class Database {
     case truncate = 3
   }
 
-  /// Statements that are kept ready: more than this project has.
+  /// Statements that are kept ready. Some are made anew for each question, and give way.
   private static let keptStatements = 100
 
   /// Nil: it is closed.
   private var open: OpaquePointer?
   private var kept: [String: Statement] = [:]
+  /// What SQLite calls after each commit.
+  var watcher: LogPages?
 
   init(_ handle: OpaquePointer) { open = handle }
 
@@ -62,13 +64,14 @@ public final class Database {
 
   /// A statement that is kept for the next time. One that is being read is made a second time.
   public func statement(_ sql: String) throws -> Statement {
-    if let statement = kept[sql], !statement.isBusy { return statement }
+    if let statement = kept[sql], !statement.isTaken { return statement }
     var rest: UnsafePointer<CChar>?
     let database = try handle
     guard let statement = try sql.withCString({ try Statement($0, in: database, rest: &rest) }) else {
       throw DatabaseError(.misuse, message: "no statement")
     }
-    if kept.count < Self.keptStatements, kept[sql] == nil { kept[sql] = statement }
+    if kept.count >= Self.keptStatements { kept = kept.filter(\.value.isTaken) }
+    if kept[sql] == nil { kept[sql] = statement }
     return statement
   }
 
@@ -80,9 +83,12 @@ public final class Database {
 
   public func rows(_ sql: String, _ arguments: [ColumnValue] = []) throws -> [Row] {
     let cursor = try Cursor(statement(sql), arguments)
-    let names = cursor.names
     var rows: [Row] = []
-    while try cursor.next() { rows.append(Row(names, (0..<names.count).map { cursor.value(at: $0) })) }
+    var names: [String: Int] = [:]
+    while try cursor.next() {
+      if rows.isEmpty { names = cursor.names }
+      rows.append(Row(names, (0..<cursor.columnCount).map { cursor.value(at: $0) }))
+    }
     return rows
   }
 

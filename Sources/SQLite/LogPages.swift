@@ -13,6 +13,7 @@ public final class LogPages: Sendable {
 
   /// Counts on this connection, which keeps this value for as long as it is open.
   public func watch(_ database: Database) throws {
+    database.watcher = self
     sqlite3_wal_hook(
       try database.handle,
       { pages, _, _, count in

@@ -18,16 +18,23 @@ public final class Statement {
 
   deinit { sqlite3_finalize(handle) }
 
-  var isBusy: Bool { sqlite3_stmt_busy(handle) != 0 }
+  /// From its binding to its reset: what is bound or read must not become another's.
+  fileprivate(set) var isTaken = false
 
   /// Runs it to its end.
   public func run(_ arguments: [ColumnValue] = []) throws {
+    isTaken = true
     defer { reset() }
     try bind(arguments)
     while try step() {}
   }
 
+  /// - Throws: also where there are fewer arguments than parameters: SQLite would take the others for NULL.
   fileprivate func bind(_ arguments: [ColumnValue]) throws {
+    let count = Int(sqlite3_bind_parameter_count(handle))
+    guard arguments.count == count else {
+      throw DatabaseError(.misuse, message: "\(arguments.count) arguments for \(count) parameters")
+    }
     for (offset, argument) in arguments.enumerated() {
       let index = Int32(offset + 1)
       let code =
@@ -37,7 +44,10 @@ public final class Statement {
         case .real(let value): sqlite3_bind_double(handle, index, value)
         case .text(let value): csqlite_bind_text(handle, index, value)
         case .blob(let value):
-          value.withUnsafeBytes { csqlite_bind_blob(handle, index, $0.baseAddress, Int32($0.count)) }
+          value.withUnsafeBytes { bytes in
+            guard let length = Int32(exactly: bytes.count) else { return SQLITE_TOOBIG }
+            return csqlite_bind_blob(handle, index, bytes.baseAddress, length)
+          }
         }
       guard code == SQLITE_OK else { throw failure(code) }
     }
@@ -56,6 +66,7 @@ public final class Statement {
   fileprivate func reset() {
     sqlite3_reset(handle)
     sqlite3_clear_bindings(handle)
+    isTaken = false
   }
 
   private func failure(_ code: Int32) -> DatabaseError { DatabaseError(code, in: sqlite3_db_handle(handle)) }
@@ -67,6 +78,7 @@ public final class Cursor {
 
   public init(_ statement: Statement, _ arguments: [ColumnValue] = []) throws {
     self.statement = statement
+    statement.isTaken = true
     try statement.bind(arguments)
   }
 
@@ -97,6 +109,10 @@ public final class Cursor {
     }
   }
 
+  /// Known from the first row on: a statement that was kept is compiled anew there, where the schema has changed.
+  var columnCount: Int { Int(sqlite3_column_count(statement.handle)) }
+
+  /// As ``columnCount``.
   var names: [String: Int] {
     var names: [String: Int] = [:]
     for column in 0..<sqlite3_column_count(statement.handle) {

@@ -28,9 +28,9 @@ import Testing
       "/system.slice/fetch.service", "/user.slice/user-1000.slice/user@1000.service/app.slice/mail.service/payload",
     ]
     try tree(folders) { tree, id in
-      for folder in folders { #expect(tree.path(of: id(folder)) == folder) }
-      #expect(tree.path(of: id("")) == "/")
-      #expect(tree.path(of: 1) == nil)
+      for folder in folders { #expect(tree.search(for: id(folder)) == .found(folder)) }
+      #expect(tree.search(for: id("")) == .found("/"))
+      #expect(tree.search(for: 1) == .absent)
       let place = try #require(CGroup("0::\(folders[1])"))
       #expect(place.unit == "user@1000.service" && place.userUnit == "mail.service" && place.userSlice == 1000)
     }
@@ -40,9 +40,9 @@ import Testing
   func crowded() throws {
     let mine = (0..<ControlGroupTree.mostOfOne + 50).map { "/user.slice/user-1000.slice/user@1000.service/g\($0)/a" }
     try tree(mine + ["/system.slice/z.service/deep/er"]) { tree, id in
-      #expect(tree.path(of: id("/system.slice/z.service/deep/er")) == "/system.slice/z.service/deep/er")
+      #expect(tree.search(for: id("/system.slice/z.service/deep/er")) == .found("/system.slice/z.service/deep/er"))
       // Of one's own so many are looked into: 53 of them are not.
-      #expect(mine.contains { tree.path(of: id($0)) == nil })
+      #expect(mine.contains { tree.search(for: id($0)) == .absent })
     }
   }
 }
