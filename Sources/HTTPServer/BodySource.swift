@@ -11,7 +11,7 @@ final class BodySource {
       elementType: ByteBuffer.self, failureType: (any Error).self,
       backPressureStrategy: NIOAsyncSequenceProducerBackPressureStrategies.HighLowWatermark(
         lowWatermark: 1, highWatermark: 4),
-      finishOnDeinit: false, delegate: BodyDemand(want: want, end: {}))
+      finishOnDeinit: true, delegate: BodyDemand(want: want, end: {}))
     sequence = new.sequence
     source = new.source
     self.want = want

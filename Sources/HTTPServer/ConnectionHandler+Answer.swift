@@ -103,7 +103,8 @@ extension ConnectionHandler {
     guard exchange === self.exchange, hasAnswerBegun else { return }
     self.exchange = nil
     exchange.ended()
-    if case .streaming = state {
+    if case .streaming(let source) = state {
+      source.finish(HTTPBodyError.cut)
       // The client still sends: what it sends is read on only to be dropped.
       return finish(isLast: true)
     }
@@ -118,10 +119,11 @@ extension ConnectionHandler {
 
   /// While bytes wait for a client that does not read, its time runs.
   private func tracked(_ written: EventLoopFuture<Void>) -> EventLoopFuture<Void> {
-    let isAnswering = if case .answering = state { true } else { false }
-    if isAnswering { deadline = .now() + TimeAmount(connections.limits.stall) }
+    unwritten += 1
+    if unwritten == 1 { writeDeadline = .now() + TimeAmount(connections.limits.stall) }
     written.assumeIsolated().whenComplete { [self] _ in
-      if case .answering = state { deadline = nil }
+      unwritten -= 1
+      writeDeadline = unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
     }
     return written
   }

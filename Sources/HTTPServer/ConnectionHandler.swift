@@ -42,6 +42,9 @@ final class ConnectionHandler: ChannelInboundHandler {
   var head: HTTPRequestHead?
   /// When the connection is closed; nil: it may take its time.
   var deadline: NIODeadline?
+  /// When it is closed because its client does not read; nil: nothing waits for that.
+  var writeDeadline: NIODeadline?
+  var unwritten = 0
   var since = NIODeadline.now()
   private var dropped = 0
   var isStopping = false
@@ -148,7 +151,6 @@ final class ConnectionHandler: ChannelInboundHandler {
       state = .closed
       body.writeBuffer(&bytes)
       state = .collecting(head, body, limit: limit)
-      deadline = .now() + TimeAmount(connections.limits.stall)
     case (.end, .collecting(let head, let body, _)):
       state = .answering
       deadline = nil
@@ -222,6 +224,7 @@ final class ConnectionHandler: ChannelInboundHandler {
           loop.execute { bound.value.wantsBody() }
         })
       state = .streaming(source)
+      deadline = Self.hasBody(head) ? .now() + TimeAmount(connections.limits.stall) : nil
       goOn(head)
       let length =
         Self.hasBody(head) ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
@@ -270,6 +273,7 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   func checkTime(_ now: NIODeadline) {
     if let late, now >= late.due, !hasAnswerBegun, let exchange { return reply(late.reply, to: exchange) }
+    if let writeDeadline, now >= writeDeadline { return close() }
     guard let deadline, now >= deadline else { return }
     switch state {
     case .inHead:

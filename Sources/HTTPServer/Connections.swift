@@ -18,12 +18,12 @@ final class Connections {
   private let address: LocalListener
   private let logger: Logger
   private let loop: any EventLoop
-  private let callers = LoopbackCallers()
-  private let groups = ControlGroups()
+  private let groups: ControlGroups
+  private let callers: LoopbackCallers
   private var open: [ObjectIdentifier: Open] = [:]
   private var shares: Shares
   /// Connections whose caller is looked for, by user: one look at a time, so that one user keeps one thread at most.
-  private var lookups: [UInt32: [() -> Void]] = [:]
+  private var lookups: [Holder: [() -> Void]] = [:]
   private var tick: RepeatedTask?
   private var stopped: EventLoopPromise<Void>?
 
@@ -36,6 +36,8 @@ final class Connections {
     self.address = address
     self.logger = logger
     self.loop = loop
+    groups = ControlGroups()
+    callers = LoopbackCallers(groups: groups)
     shares = Shares(all: limits.connections, perHolder: limits.connectionsPerHolder)
   }
 
@@ -77,7 +79,7 @@ final class Connections {
     if let caller = callers.known(peer) ?? (isSearched ? callers.withoutUnit(peer) : nil) {
       return try begin(channel, caller, of: caller.holder, peer: peer)
     }
-    // Who has many waiting for that has them looked for one after the other; they wait in their places.
+    // Of one holder's connections one is looked up at a time. The others wait, and have their places already.
     guard takePlace(callers.holder(of: peer)) else { return channel.close(promise: nil) }
     let holder = callers.holder(of: peer)
     func again(isSearched: Bool) -> () -> Void {
@@ -86,15 +88,15 @@ final class Connections {
         do { try identify(peer, channel, isSearched: isSearched) } catch { channel.close(promise: nil) }
       }
     }
-    if lookups[peer.uid] != nil {
-      lookups[peer.uid]?.append(again(isSearched: false))
+    if lookups[holder] != nil {
+      lookups[holder]?.append(again(isSearched: false))
       return
     }
-    lookups[peer.uid] = [again(isSearched: true)]
+    lookups[holder] = [again(isSearched: true)]
     let callers = self.callers
     NIOThreadPool.singleton.runIfActive(eventLoop: loop) { _ = callers.find(peer) }.assumeIsolated().whenComplete {
       [self] _ in
-      for again in lookups.removeValue(forKey: peer.uid) ?? [] { again() }
+      for again in lookups.removeValue(forKey: holder) ?? [] { again() }
     }
   }
 
@@ -162,7 +164,7 @@ final class Connections {
           leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)),
       handler,
     ])
-    // Else the handler does it: to ask for a read before the channel is registered would be the last that it hears of it.
+    // Else the handler does it when the channel becomes active: NIO drops a read that is asked for before.
     if channel.isActive { try channel.syncOptions?.setOption(.autoRead, value: true) }
     if tick == nil {
       let own = NIOLoopBound(self, eventLoop: loop)

@@ -18,10 +18,12 @@ public final class LoopbackApplication: Sendable {
 
   let upstream: any Upstream
   let roles: AWSRoles
+  let now: @Sendable () -> Timestamp
 
   /// - Parameter now: the wall clock.
   public init(_ upstream: any Upstream, now: @escaping @Sendable () -> Timestamp) {
     self.upstream = upstream
+    self.now = now
     roles = AWSRoles(upstream, now: now)
   }
 

@@ -7,7 +7,7 @@ import Testing
   func claims() throws {
     // {"iss":"https://i","sub":"s-1"}
     let identity = try #require(JWTClaims.identity(of: "e30.eyJpc3MiOiJodHRwczovL2kiLCJzdWIiOiJzLTEifQ.x"))
-    #expect(identity.issuer == "https://i" && identity.subject == "s-1")
+    #expect(identity == .init(issuer: "https://i", subject: "s-1"))
     for text in ["", "opaque", "a.b", "e30.!!.x", "e30.W10"] { #expect(JWTClaims.identity(of: text) == nil) }
   }
 

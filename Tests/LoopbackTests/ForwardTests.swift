@@ -37,6 +37,7 @@ import Testing
     let headers: HTTPHeaders = [
       "Authorization": "Bearer x", "cookie": "a=b", "DPoP": "p", "Connection": "x-own, keep-alive", "X-Own": "1",
       "TE": "trailers", "Host": "h", "Content-Length": "1", "Range": "bytes=0-1", "Accept": "a/b", "Last-Event-ID": "7",
+      "X-HTTP-Method-Override": "DELETE", "X-Original-URL": "/admin",
     ]
     #expect(ForwardHeaders.request(headers).map(\.name) == ["Accept", "Last-Event-ID"])
   }

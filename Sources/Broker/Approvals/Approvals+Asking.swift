@@ -10,7 +10,8 @@ extension Approvals {
 
   /// Lets a release go on: at once, or when a person has allowed it. The parameters come back with the time that is left.
   func clear<M: TokenRelease>(
-    _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session, bodyDigest: String? = nil
+    _ method: M.Type, _ params: M.Params, _ permission: Permission, _ session: any Session,
+    body: ForwardRequest.Body? = nil
   ) async throws(RPCError) -> (M.Params, Permission) {
     guard accounts[try accountName(params.account)] != nil else { throw unknownAccount(params.account) }
     // Nearly always nobody is asked, and what about is not worked out.
@@ -19,7 +20,17 @@ extension Approvals {
       return (params, permission)
     }
     var question = try question(method, params)
-    if let bodyDigest { question.request?.bodyDigest = bodyDigest }
+    switch body {
+    case nil: break
+    case .digest(let digest)?: question.request?.bodyDigest = digest
+    case .unread?:
+      if self.confirmation(question, permission) != nil {
+        // The rules changed since the request came, and its body is on its way already.
+        throw RPCError(
+          .temporarilyUnavailable, "a person has to allow this request since now", hint: "Send it again.",
+          retryAfter: 1)
+      }
+    }
     if params.usesWholeToken { try authorizer.checkWhole(permission) }
     guard let confirmation = confirmation(question, permission) else { return (params, permission) }
     try checkPossible(params, question, permission)

@@ -128,7 +128,7 @@ struct Releases {
   ) -> Taken {
     guard let release = byID[id], release.phase == .waiting, now < release.until else { return .nothing }
     // What cannot be told apart counts as the same: of processes of other namespaces the kernel says 0.
-    guard !isAllowed || (approver.pid != release.caller.pid && approver.pid != 0) else { return .own }
+    guard !isAllowed || !(approver.pid == 0 || Self.isOwn(approver, release.caller)) else { return .own }
     if span != nil || calls != nil {
       words.removeAll { $0.until <= now || $0.left == 0 }
       guard Asker(release.caller).isMoreThanUser else { return .unknownAsker }
@@ -140,6 +140,15 @@ struct Releases {
     }
     byID[id]?.phase = isAllowed ? .approved : .denied
     return .taken
+  }
+
+  /// Whether it is the process that asked. Of a caller over TCP no process is known, but which service it is.
+  private static func isOwn(_ approver: Caller, _ asker: Caller) -> Bool {
+    guard asker.pid == 0 else { return approver.pid == asker.pid }
+    guard approver.uid == asker.uid, approver.unit == asker.unit, approver.userUnit == asker.userUnit else {
+      return false
+    }
+    return (asker.userUnit ?? asker.unit)?.hasSuffix(".service") ?? false
   }
 
   mutating func abandon(_ id: String) {

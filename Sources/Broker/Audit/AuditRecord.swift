@@ -52,8 +52,11 @@ public struct AuditEntry: Sendable, Hashable {
         uid: caller.uid, unit: caller.unit, userUnit: caller.userUnit, executable: caller.executable)
     }
 
-    /// Whether programs of the user can be told apart by it.
-    var isMoreThanUser: Bool { unit != nil || executable != nil }
+    /// Whether programs of the user can be told apart by it: all of a session are in one scope.
+    var isMoreThanUser: Bool {
+      let unit = userUnit ?? unit
+      return executable != nil || unit.map { $0.hasSuffix(".service") && !$0.hasPrefix("user@") } ?? false
+    }
   }
 
   /// The results that are refusals, and that of what was not handed over.

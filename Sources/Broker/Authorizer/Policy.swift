@@ -11,22 +11,16 @@ public struct Policy: Sendable, Equatable {
   /// The uid that the broker runs as.
   public var owner: UInt32
   public var rules: [Rule] {
-    didSet { (asksSomebody, limitsRequests) = Self.traits(of: rules) }
+    didSet { asksSomebody = rules.contains { $0.confirm != nil } }
   }
   /// Who needs no rule is held by one that asks: they must be looked at then.
   private(set) var asksSomebody: Bool
-  /// Whether it matters which request is sent to a provider's API.
-  private(set) var limitsRequests: Bool
 
   public init(instance: Instance, owner: UInt32, rules: [Rule]) {
     self.instance = instance
     self.owner = owner
     self.rules = rules
-    (asksSomebody, limitsRequests) = Self.traits(of: rules)
-  }
-
-  private static func traits(of rules: [Rule]) -> (asks: Bool, limits: Bool) {
-    (rules.contains { $0.confirm != nil }, rules.contains { $0.requests != nil })
+    asksSomebody = rules.contains { $0.confirm != nil }
   }
 
   /// Whether the caller may do everything, without a rule.

@@ -13,8 +13,14 @@ public struct ForwardRequest: Sendable {
   public var host: String?
   /// What is passed on of the client's headers.
   public var headers: [HTTPRequest.Header]
-  /// Stands for the body, where a person is to be asked about the request.
-  public var bodyDigest: String?
+  /// What is known of the body, about which a person may have to be asked.
+  public var body = Body.unread
+
+  public enum Body: Sendable, Equatable {
+    case unread
+    /// Of ``bodyDigest(of:)``; nil: there is no body.
+    case digest(String?)
+  }
 
   public init(
     account: String, method: String, target: String, host: String?, headers: [HTTPRequest.Header]
@@ -45,6 +51,13 @@ public struct AuthorizedRequest: Sendable {
   let token: SavedToken
   let permission: Permission
   let params: RequestSend.Params
+  /// What was renewed for it already.
+  var renewed = Renewed()
+
+  struct Renewed: Sendable {
+    var nonce = false
+    var token = false
+  }
 }
 
 /// What is to be done about an answer of a provider's API.
@@ -97,14 +110,15 @@ extension AuthorizedCalls {
   ///
   /// - Parameters:
   ///   - response: its status, its headers, and of the body what an error has.
-  ///   - isLast: it was sent once more already.
   func verdict(
-    on response: HTTPResponse, to sent: AuthorizedRequest, isLast: Bool
+    on response: HTTPResponse, to sent: AuthorizedRequest
   ) async throws(RPCError) -> ForwardVerdict {
     let needsNonce = sent.target.connection.noteNonce(response, to: sent.request)
-    if needsNonce, !isLast {
-      return .again(
-        try signed(sent.unsigned, sent.token, sent.target, sent.question, sent.permission, sent.params))
+    if needsNonce, !sent.renewed.nonce {
+      var next = try signed(sent.unsigned, sent.token, sent.target, sent.question, sent.permission, sent.params)
+      next.renewed = sent.renewed
+      next.renewed.nonce = true
+      return .again(next)
     }
     switch sent.target.provider.verdict(on: response) {
     case .passed: return .passed
@@ -121,7 +135,7 @@ extension AuthorizedCalls {
           .providerError, "provider \(sent.question.name): \(message)",
           hint: "Ask the provider why; signing in again does not help."))
     case .tokenRefused(let message, _):
-      guard !isLast else {
+      guard !sent.renewed.token else {
         return .refused(
           RPCError(
             .providerError,
@@ -150,20 +164,25 @@ extension AuthorizedCalls {
     let plain = HTTPRequest(
       purpose: .resource, method: sent.request.method, url: sent.request.url,
       headers: sent.unsigned.headers.filter { !["authorization", "dpop", "cookie"].contains($0.name.lowercased()) })
-    return try signed(
+    var next = try signed(
       target.provider.authorized(plain, by: token, of: saved), token, target, question, sent.permission, sent.params)
+    next.renewed = sent.renewed
+    next.renewed.token = true
+    return next
   }
 
-  /// Where a request goes, as `request.send` writes it.
+  /// Where a request goes. It stays there, whatever a reload changes meanwhile.
   func url(of forward: ForwardRequest) throws(RPCError) -> String {
-    guard let host = forward.host else { return forward.target }
-    let traits = try provider(of: accountName(forward.account)).apiTraits
+    let provider = try provider(of: accountName(forward.account))
+    guard let host = forward.host else { return try address(forward.target, provider).absoluteString }
+    let traits = provider.apiTraits
     let wanted = host.lowercased()
-    let origin = traits.origins.sorted().first { origin in
+    let origin = traits.origins.sorted(by: >).first { origin in
       let place = origin.drop { $0 != "/" }.drop { $0 == "/" }
       let standard = origin.hasPrefix("http:") ? ":80" : ":443"
       return place == wanted || place == wanted + standard
     }
+    // Sorted so that https comes first.
     guard let origin else {
       throw RPCError(
         .unsupportedByProvider, "the account's token must not go to \(host.printable(limit: 128))",

@@ -146,6 +146,8 @@ extension AuthorizedCalls {
     "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
     // An answer is searched for the token, which one that is compressed or cut may hide.
     "accept-encoding", "range", "if-range",
+    // With these a server may take the request for another one than was allowed.
+    "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
   ]
 
   /// A request as rules see it. One that has no place has no host, and is allowed by patterns without one alone.

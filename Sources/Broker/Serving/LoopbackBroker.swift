@@ -10,7 +10,7 @@ public protocol LoopbackBroker: Dispatcher {
   /// Whether a person has to allow such requests of the principal: then the digest of the body has to be known.
   func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
   /// Looks at an answer to a request that was sent.
-  func judge(_ response: HTTPResponse, to sent: AuthorizedRequest, isLast: Bool) async -> ForwardVerdict
+  func judge(_ response: HTTPResponse, to sent: AuthorizedRequest) async -> ForwardVerdict
 }
 
 extension Router: LoopbackBroker {
@@ -39,14 +39,13 @@ extension Router: LoopbackBroker {
       // Who may not use the account learns nothing of it: where it cannot go is said after that.
       let url: Result<String, RPCError>
       do throws(RPCError) { url = .success(try broker.calls.url(of: forward)) } catch { url = .failure(error) }
-      let request =
-        broker.authorizer.policy.limitsRequests
-        ? broker.calls.apiRequest(forward.method, (try? url.get()) ?? forward.target, of: forward.account) : nil
+      let request = broker.calls.apiRequest(
+        forward.method, (try? url.get()) ?? forward.target, of: forward.account)
       let permission = try broker.authorizer.authorize(
         session.principal, .use, RequestSend.name, account: forward.account, request: request)
       let asked = RequestSend.Params(account: forward.account, method: forward.method, url: try url.get())
       let (params, cleared) = try await broker.approvals.clear(
-        RequestSend.self, asked, permission, session, bodyDigest: forward.bodyDigest)
+        RequestSend.self, asked, permission, session, body: forward.body)
       let authorized = try await broker.calls.authorized(forward, params, cleared) { session.isReading }
       broker.audit.ended(
         RequestSend.self, account: forward.account, session.caller, rule: cleared.rule,
@@ -61,9 +60,9 @@ extension Router: LoopbackBroker {
     }
   }
 
-  public func judge(_ response: HTTPResponse, to sent: AuthorizedRequest, isLast: Bool) async -> ForwardVerdict {
+  public func judge(_ response: HTTPResponse, to sent: AuthorizedRequest) async -> ForwardVerdict {
     do throws(RPCError) {
-      return try await broker.calls.verdict(on: response, to: sent, isLast: isLast)
+      return try await broker.calls.verdict(on: response, to: sent)
     } catch {
       return .refused(error)
     }

@@ -73,12 +73,16 @@ actor AWSRoles {
     var cloud: String
     var role: LoopbackSettings.Cloud.Role
     /// Whose token it was: another person's credentials are others.
-    var issuer: String
-    var subject: String
+    var identity: JWTClaims.Identity
+    /// Another token of the same person may be worth less to STS.
+    var scopes: [String]
   }
 
   /// The SDKs ask again a quarter of an hour before the end.
   private static let margin: Int64 = 16 * 60
+
+  /// Seconds before the end from which they are not handed out: less where they are short anyway.
+  private static func margin(of role: LoopbackSettings.Cloud.Role) -> Int64 { min(margin, Int64(role.duration) / 2) }
   /// Kept at most.
   private static let most = 256
 
@@ -96,9 +100,11 @@ actor AWSRoles {
     _ cloud: String, _ role: LoopbackSettings.Cloud.Role, _ token: TokenGet.Result
   ) async -> Result<Credentials, Problem> {
     let text = token.access_token ?? ""
-    let (issuer, subject) = JWTClaims.identity(of: text) ?? (token.issuer ?? token.provider, text)
-    let key = Key(cloud: cloud, role: role, issuer: issuer, subject: subject)
-    if let credentials = known[key], now().seconds + Self.margin < credentials.until { return .success(credentials) }
+    let identity = JWTClaims.identity(of: text) ?? .init(issuer: token.issuer ?? token.provider, subject: text)
+    let key = Key(cloud: cloud, role: role, identity: identity, scopes: token.scope)
+    if let credentials = known[key], now().seconds + Self.margin(of: role) < credentials.until {
+      return .success(credentials)
+    }
     if let task = running[key] { return await task.value }
     let task = Task { await assume(role, text, token.provider) }
     running[key] = task
@@ -165,7 +171,13 @@ actor AWSRoles {
 
 /// The claims of a token that say whose it is (RFC 7519 §4.1). Nothing is verified: STS does that.
 enum JWTClaims {
-  static func identity(of token: String) -> (issuer: String, subject: String)? {
+  struct Identity: Hashable {
+    var issuer: String
+    var subject: String
+    var audience: [UInt8] = []
+  }
+
+  static func identity(of token: String) -> Identity? {
     let parts = token.split(separator: ".", omittingEmptySubsequences: false)
     guard parts.count == 3 else { return nil }
     var text = parts[1].replacing("-", with: "+").replacing("_", with: "/")
@@ -173,6 +185,8 @@ enum JWTClaims {
     guard let bytes = Data(base64Encoded: String(text)), let claims = try? BrokerAPI.JSON.parse(Array(bytes)) else {
       return nil
     }
-    return (claims["iss"]?.string ?? "", claims["sub"]?.string ?? "")
+    return Identity(
+      issuer: claims["iss"]?.string ?? "", subject: claims["sub"]?.string ?? "",
+      audience: claims["aud"]?.serialized() ?? [])
   }
 }

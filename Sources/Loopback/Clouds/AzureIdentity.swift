@@ -3,6 +3,7 @@ import BrokerAPI
 import Grants
 import HTTPServer
 import NIOHTTP1
+import OAuth
 
 /// A managed identity of Azure: of App Service (`IDENTITY_ENDPOINT`), and of virtual machines (IMDS).
 struct AzureIdentity {
@@ -35,6 +36,7 @@ struct AzureIdentity {
     }
     let isOwn = own.map { Self.isSame($0, resource) } ?? false
     let scope = (resource.hasSuffix("/") ? String(resource.dropLast()) : resource) + "/.default"
+    let now = requests.application.now
     requests.token(.init(account: cloud.account.rawValue, scopes: isOwn ? nil : [scope]), exchange) { outcome in
       switch outcome {
       case .failure(let error):
@@ -42,7 +44,8 @@ struct AzureIdentity {
       case .success(let token):
         var members: [(String, JSON)] = [
           ("access_token", .string(token.access_token ?? "")),
-          ("expires_on", .string(token.expires_at.map { String($0) } ?? "")), ("resource", .string(resource)),
+          ("expires_on", .string(String(token.expires_at ?? now().seconds + TokenEndpoint.longestLife))),
+          ("resource", .string(resource)),
           ("token_type", "Bearer"),
         ]
         if isMachine {

@@ -66,6 +66,7 @@ struct ForwardEndpoint: Sendable {
         // The answer was under way: the client must see that it is cut.
         exchange.abort()
       }
+      await retained.stop()
     }
     exchange.onEnd { task.cancel() }
   }
@@ -78,24 +79,35 @@ struct ForwardEndpoint: Sendable {
       target: target.target, host: target.host,
       headers: ForwardHeaders.request(head.headers))
     let session = HTTPSession(principal, exchange)
-    var first: UpstreamBody? = body.upstream
     if await broker.asksSomebody(request, principal) {
       // A person allows this body, and no other.
-      guard let whole = try await body.whole(), let again = body.again else {
+      let whole: [UInt8]?
+      do {
+        whole = try await body.whole()
+      } catch {
+        return exchange.reply(Self.stopped)
+      }
+      guard let whole else {
         return exchange.reply(
           HTTPReply(
             .payloadTooLarge, error: "body_too_large", "a person has to allow this request, and its body is too long",
             hint: "A rule asks for confirmation: bodies have 1 MiB at most then."
           ).last())
       }
-      if !whole.isEmpty { request.bodyDigest = bodyDigest(of: whole) }
-      first = again
+      request.body = .digest(whole.isEmpty ? nil : bodyDigest(of: whole))
     }
     switch await broker.authorize(request, session: session) {
     case .failure(let error): exchange.reply(HTTPReply(error))
     case .success(let authorized):
-      try await send(authorized, first, body, head, target, exchange, isLast: false)
+      try await send(authorized, body, head, target, exchange)
     }
+  }
+
+  private static var stopped: HTTPReply {
+    HTTPReply(
+      .requestTimeout, error: "timeout", "the request's body stopped before its end",
+      hint: "Send it without pauses of more than 30 seconds."
+    ).last()
   }
 
   /// What came of one sending.
@@ -106,23 +118,28 @@ struct ForwardEndpoint: Sendable {
   }
 
   private func send(
-    _ sent: AuthorizedRequest, _ body: UpstreamBody?, _ retained: RetainedBody, _ head: HTTPRequestHead,
-    _ target: ForwardTarget, _ exchange: HTTPExchange, isLast: Bool
+    _ sent: AuthorizedRequest, _ retained: RetainedBody, _ head: HTTPRequestHead, _ target: ForwardTarget,
+    _ exchange: HTTPExchange
   ) async throws {
+    guard let body = await retained.begin() else {
+      var reply = HTTPReply(
+        .badGateway, error: "token_refused",
+        "the token was refused and is renewed; the body is too long to be sent again", hint: "Send the request again.")
+      reply.headers.add(name: "Retry-After", value: "0")
+      return exchange.reply(reply.last())
+    }
     let hasBegun = Flag()
     let outcome = Mutex(Outcome.answered)
     do {
       try await upstream.exchange(sent.request, over: sent.pool, body: body) { answer in
-        let came = try await take(answer, sent, head, target, exchange, hasBegun, isLast: isLast)
+        // The HTTP client sends nothing more of a body that is refused.
+        if answer.status >= 300 { await retained.hold() }
+        let came = try await take(answer, sent, head, target, exchange, hasBegun)
         outcome.withLock { $0 = came }
       }
     } catch let error as HTTPBodyError {
       guard !hasBegun.isSet else { throw error }
-      return exchange.reply(
-        HTTPReply(
-          .requestTimeout, error: "timeout", "the request's body stopped before its end",
-          hint: "Send it without pauses of more than 30 seconds."
-        ).last())
+      return exchange.reply(Self.stopped)
     } catch {
       guard !hasBegun.isSet else { throw error }
       return exchange.reply(Self.failed(error, sent).last())
@@ -131,22 +148,14 @@ struct ForwardEndpoint: Sendable {
     case .answered: return
     case .reply(let reply): exchange.reply(reply)
     case .again(let next):
-      guard let again = retained.again else {
-        var reply = HTTPReply(
-          .badGateway, error: "token_refused",
-          "the token was refused and is renewed; the body is too long to be sent again", hint: "Send the request again."
-        )
-        reply.headers.add(name: "Retry-After", value: "0")
-        return exchange.reply(reply.last())
-      }
-      try await send(next, again, retained, head, target, exchange, isLast: true)
+      try await send(next, retained, head, target, exchange)
     }
   }
 
   /// Hands an answer on, or says what is to be done instead.
   private func take(
     _ answer: UpstreamAnswer, _ sent: AuthorizedRequest, _ head: HTTPRequestHead, _ target: ForwardTarget,
-    _ exchange: HTTPExchange, _ hasBegun: Flag, isLast: Bool
+    _ exchange: HTTPExchange, _ hasBegun: Flag
   ) async throws -> Outcome {
     var response = HTTPResponse(status: answer.status, headers: answer.headers, body: .init())
     if (400..<500).contains(answer.status) {
@@ -159,7 +168,7 @@ struct ForwardEndpoint: Sendable {
           }
         } catch is TooLong {}
       }
-      switch await broker.judge(response, to: sent, isLast: isLast) {
+      switch await broker.judge(response, to: sent) {
       case .again(let next): return .again(next)
       case .refused(let error): return .reply(HTTPReply(error, refused: true))
       case .passed where answer.status == 401:
@@ -169,7 +178,7 @@ struct ForwardEndpoint: Sendable {
       case .passed: break
       }
     } else {
-      _ = await broker.judge(response, to: sent, isLast: true)
+      _ = await broker.judge(response, to: sent)
     }
     guard answer.status >= 200 else {
       return .reply(

@@ -81,6 +81,8 @@ enum ForwardHeaders {
     "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect", "host",
     "content-length", "authorization", "proxy-authorization", "cookie", "cookie2", "dpop", "accept-encoding", "range",
     "if-range", "http2-settings",
+    // With these a server may take the request for another one than was allowed.
+    "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
   ]
   private static let droppedOfAnswer: Set<String> = [
     "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "set-cookie",

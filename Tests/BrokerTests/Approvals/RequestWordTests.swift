@@ -51,6 +51,30 @@ import Testing
     #expect(releases.words(at: .seconds(3)) { $0.components.seconds }.isEmpty)
   }
 
+  @Test("Of a caller over TCP its own service cannot allow it, and others of its user can")
+  func ownService() {
+    let asker = Caller(uid: 1000, gid: .max, groups: [], pid: 0, unit: "agent.service")
+    func answer(unit: String?) -> Releases.Taken {
+      var releases = Releases()
+      let hasBegun = releases.begin(
+        "a", question("GET https://h/"), of: asker, rule: "r", from: .zero, until: .seconds(9))
+      #expect(hasBegun)
+      let approver = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: unit)
+      return releases.take(true, on: "a", for: nil, from: approver, at: .zero)
+    }
+    #expect(answer(unit: "agent.service") == .own)
+    #expect(answer(unit: "session-3.scope") == .taken && answer(unit: nil) == .taken)
+  }
+
+  @Test("A word for some time is for one service, not for a whole session")
+  func sessions() {
+    for (unit, isTold) in [("agent.service", true), ("session-3.scope", false), ("user@1000.service", false)] {
+      #expect(AuditEntry.Who(uid: 1000, unit: unit).isMoreThanUser == isTold)
+    }
+    #expect(AuditEntry.Who(uid: 1000, unit: "user@1000.service", userUnit: "mail.service").isMoreThanUser)
+    #expect(AuditEntry.Who(uid: 1000, unit: "session-3.scope", executable: "/usr/bin/feed").isMoreThanUser)
+  }
+
   @Test("A word on a token is a word on every request")
   func token() {
     var releases = allowed(

@@ -30,12 +30,19 @@ import Testing
     arguments: [
       "/repos/../admin", "/repos/%2e%2e/admin", "/repos/.%2E/admin", "/repos/..%2fadmin", "/repos%2f..%2fadmin",
       "/repos/a/..;x/admin", "/repos/\\..\\admin", "/repos/%5c..%5cadmin", "/repos//admin", "/repos/%252e%252e/admin",
-      "/repos/.%00./admin", "/repos/%0d%0a", "/repos/%7f",
+      "/repos/%25%32%65%25%32%65/admin", "/repos/..%255cadmin", "/repos/.%00./admin", "/repos/%0d%0a", "/repos/%7f",
     ])
   func steps(_ path: String) throws {
     #expect(try matches("GET /repos/*", "GET", path) == false)
     #expect(try matches("* *", "GET", path) == false)
   }
+
+  @Test(
+    "An escape that leads nowhere else is a part of its path",
+    arguments: [
+      "/repos/a%20b", "/repos/a%2Fb", "/repos/%C3%A4", "/repos/100%", "/repos/a+b,c(d)", "/repos/...", "/repos/a/",
+    ])
+  func escapes(_ path: String) throws { #expect(try matches("GET /repos/*", "GET", path)) }
 
   @Test(
     "Other texts are no patterns", arguments: ["GET", "/x", "GET  /x", "GET x", "G T /x", "GET *.com/x", "GET /x?y"])

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import time
 
 from grantd_testing import wait_until
 from rig import case, hasnt, must
@@ -250,6 +251,53 @@ def refused_together(scene):
     must([len(json.loads(answer.body)["body"]) for answer in found] == list(range(TOGETHER)), "bodies were mixed up")
     count = len(scene.provider.asked[account]) - asked
     must(count == 1, f"{count} refreshes")
+
+
+@case("forward.early_answers")
+def early_answers(scene):
+    """An answer that is over before the request is: the request is cut, and nobody else notices."""
+    def action(exchange):
+        exchange.is_read, exchange.closes = True, True
+        exchange.head(413, [("Transfer-Encoding", "chunked")])
+        for _ in range(4):
+            exchange.chunk(b"too much" * 4000)
+        exchange.send(b"0\r\n\r\n")
+        # To close on what was not read would take the answer away.
+        time.sleep(0.3)
+    scene.upstream.route("over", action)
+    for fields in ([("Transfer-Encoding", "chunked")], [("Content-Length", "500000")]):
+        for _ in range(3):
+            with dial(scene.broker.address) as stream:
+                stream.sendall(request("POST", "/forward/work/over", scene.broker.address, fields=fields) + b"3\r\nabc\r\n")
+                answer = Reader(stream).answer("POST")
+                must(answer.status == 413 and len(answer.body) == 128_000, f"{answer.status} {len(answer.body)}")
+    must(echoed(forward(scene, "GET", "/echo"))["method"] == "GET", "another request")
+
+
+@case("forward.early_refusal")
+def early_refusal(scene):
+    """A 401 while the body still comes in: the whole of it is sent again, once, and each byte is there."""
+    def action(exchange):
+        if not scene.provider.is_alive(exchange.token):
+            exchange.is_read, exchange.closes = True, True
+            exchange.head(401, [("Content-Length", "0"), ("WWW-Authenticate", "Bearer")])
+        else:
+            exchange.reply(200, exchange.body())
+    scene.upstream.route("late", action)
+    pieces = [b"%04d" % number * 500 for number in range(20)]
+    for _ in range(2):
+        account = scene.account()
+        forward(scene, "GET", "/echo", account=account)
+        scene.provider.kill(account)
+        with dial(scene.broker.address) as stream:
+            stream.sendall(request("POST", f"/forward/{account}/late", scene.broker.address,
+                                   fields=[("Transfer-Encoding", "chunked")]))
+            for piece in pieces:
+                stream.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+                time.sleep(0.02)
+            stream.sendall(b"0\r\n\r\n")
+            answer = Reader(stream).answer("POST")
+        must(answer.status == 200 and answer.body == b"".join(pieces), f"{answer.status}: {len(answer.body)} bytes")
 
 
 @case("forward.refused_large")
