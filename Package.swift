@@ -26,6 +26,7 @@ let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
+let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 
@@ -99,12 +100,15 @@ let package = Package(
     room("Platform", ["CLinux"]),
     fastRoom("Callers", ["BrokerAPI", "CLinux"]),
     fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
-    room("HTTPTransport", ["Broker", "OAuth", "Platform", asyncHTTPClient, nioCore, nioPosix, nioHTTP1, nioSSL]),
+    room("HTTPTransport", ["Broker", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     room("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     room(
       "Loopback",
-      ["Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "OAuth", nioCore, nioHTTP1]),
+      [
+        "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "OAuth", nioCore,
+        nioHTTP1,
+      ]),
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
     room("TokenFiles", ["Broker", "BrokerAPI", "CLinux"]),

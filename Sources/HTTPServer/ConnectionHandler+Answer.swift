@@ -9,9 +9,9 @@ extension ConnectionHandler {
   func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
     guard exchange === self.exchange, !hasAnswerBegun else { return }
     var reply = reply
-    if case .streaming(let source) = state {
+    if case .streaming(let body) = state {
       // The rest of the body is not wanted.
-      source.finish(HTTPBodyError.cut)
+      body.finish(.cut)
       reply.isLast = true
     }
     write(reply)
@@ -32,6 +32,7 @@ extension ConnectionHandler {
     }
     exchange?.ended()
     exchange = nil
+    whenWritable = nil
     finish(isLast: isLast)
   }
 
@@ -75,12 +76,8 @@ extension ConnectionHandler {
 
   // MARK: An answer in parts
 
-  func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) -> EventLoopFuture<Void> {
-    guard let context else { return exchange.channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel) }
-    guard exchange === self.exchange, !hasAnswerBegun, isStillCaller() else {
-      close()
-      return context.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
-    }
+  func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) {
+    guard let context, exchange === self.exchange, !hasAnswerBegun, isStillCaller() else { return close() }
     hasAnswerBegun = true
     var answer = answer
     var isLast = isStopping || !(head?.isKeepAlive ?? false)
@@ -88,23 +85,33 @@ extension ConnectionHandler {
     if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
     exchange.isLast = isLast
     addConnection(&answer.headers, isLast: isLast)
-    return tracked(context.writeAndFlush(wrapOutboundOut(.head(answer))))
+    context.write(wrapOutboundOut(.head(answer)), promise: nil)
   }
 
-  func write(_ bytes: ByteBuffer, of exchange: HTTPExchange) -> EventLoopFuture<Void> {
-    guard let context, exchange === self.exchange, hasAnswerBegun else {
-      return exchange.channel.eventLoop.makeFailedFuture(ChannelError.ioOnClosedChannel)
-    }
-    guard head?.method != .HEAD else { return context.eventLoop.makeSucceededVoidFuture() }
-    return tracked(context.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(bytes)))))
+  func write(_ bytes: ByteBuffer, of exchange: HTTPExchange) {
+    guard let context, exchange === self.exchange, hasAnswerBegun, head?.method != .HEAD else { return }
+    let written = context.eventLoop.makePromise(of: Void.self)
+    context.write(wrapOutboundOut(.body(.byteBuffer(bytes))), promise: written)
+    track(written.futureResult)
+  }
+
+  func flush(_ exchange: HTTPExchange) {
+    guard let context, exchange === self.exchange, hasAnswerBegun else { return }
+    context.flush()
+  }
+
+  func onWritable(_ exchange: HTTPExchange, _ action: @escaping () -> Void) {
+    guard exchange === self.exchange else { return }
+    whenWritable = action
   }
 
   func end(_ exchange: HTTPExchange) {
     guard exchange === self.exchange, hasAnswerBegun else { return }
     self.exchange = nil
+    whenWritable = nil
     exchange.ended()
-    if case .streaming(let source) = state {
-      source.finish(HTTPBodyError.cut)
+    if case .streaming(let body) = state {
+      body.finish(.cut)
       // The client still sends: what it sends is read on only to be dropped.
       return finish(isLast: true)
     }
@@ -114,17 +121,17 @@ extension ConnectionHandler {
   /// An answer that cannot be completed: the client must see that it is cut.
   func abort(_ exchange: HTTPExchange) {
     guard exchange === self.exchange else { return }
+    context?.flush()
     close()
   }
 
   /// While bytes wait for a client that does not read, its time runs.
-  private func tracked(_ written: EventLoopFuture<Void>) -> EventLoopFuture<Void> {
+  private func track(_ written: EventLoopFuture<Void>) {
     unwritten += 1
     if unwritten == 1 { writeDeadline = .now() + TimeAmount(connections.limits.stall) }
     written.assumeIsolated().whenComplete { [self] _ in
       unwritten -= 1
       writeDeadline = unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
     }
-    return written
   }
 }

@@ -20,7 +20,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     /// A part of a head came.
     case inHead
     case collecting(HTTPRequestHead, ByteBuffer, limit: Int)
-    case streaming(BodySource)
+    case streaming(HTTPRequestBody)
     /// The request is read to its end.
     case answering
     /// The answer is written and the connection ends: what the client still sends is dropped, since closing on it would
@@ -56,6 +56,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   private var waiting = CircularBuffer<Item>()
   private var isTaking = false
   var isPaused = false
+  var whenWritable: (() -> Void)?
 
   init(_ connections: Connections, _ conversation: any HTTPConversation, caller: Caller?, peer: LoopbackPeer?) {
     self.connections = connections
@@ -95,7 +96,14 @@ final class ConnectionHandler: ChannelInboundHandler {
   func channelReadComplete(context: ChannelHandlerContext) {
     isInRead = false
     context.flush()
+    // A part of a chunk's head, or of TLS, is none of a body.
+    if case .streaming(let body) = state, body.isWanted { context.read() }
     context.fireChannelReadComplete()
+  }
+
+  func channelWritabilityChanged(context: ChannelHandlerContext) {
+    if context.channel.isWritable { whenWritable?() }
+    context.fireChannelWritabilityChanged()
   }
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -110,7 +118,6 @@ final class ConnectionHandler: ChannelInboundHandler {
       return takeWaiting()
     }
     handle(item)
-    if isBusy { pause() }
   }
 
   func takeWaiting() {
@@ -118,8 +125,11 @@ final class ConnectionHandler: ChannelInboundHandler {
     isTaking = true
     while !isBusy, let item = waiting.popFirst() { handle(item) }
     isTaking = false
-    if isBusy { pause() } else { goOnReading() }
+    // A connection that is read on tells of its end. What comes behind a request is no more than one read, then.
+    if isBusy, !waiting.isEmpty { pause() } else if !isBusy, !isStreaming { goOnReading() }
   }
+
+  private var isStreaming: Bool { if case .streaming = state { true } else { false } }
 
   /// Whether a request is read to its end and not answered.
   private var isBusy: Bool { if case .answering = state { true } else { false } }
@@ -155,13 +165,13 @@ final class ConnectionHandler: ChannelInboundHandler {
       state = .answering
       deadline = nil
       if let exchange { conversation.answer(head, body, exchange) }
-    case (.body(let bytes), .streaming(let source)):
+    case (.body(let bytes), .streaming(let body)):
       deadline = nil
-      source.yield(bytes)
-    case (.end, .streaming(let source)):
+      body.yield(bytes)
+    case (.end, .streaming(let body)):
       state = .answering
       deadline = nil
-      source.finish(nil)
+      body.finish(nil)
     case (.body(let bytes), .ending): drop(bytes.readableBytes)
     case (.head, _), (.body, _), (.end, _): break
     }
@@ -180,8 +190,8 @@ final class ConnectionHandler: ChannelInboundHandler {
       default: refuse(HTTPReply(.badRequest, error: "bad_request", "this is no HTTP/1.1 request").last())
       }
     // Framing that breaks in the middle of a body: nothing behind it is another request.
-    case .streaming(let source):
-      source.finish(HTTPBodyError.cut)
+    case .streaming(let body):
+      body.finish(.cut)
       guard !hasAnswerBegun else { return close() }
       refuse(HTTPReply(.badRequest, error: "bad_request", "the request's body is no HTTP/1.1").last())
     case .answering, .ending, .closed: break
@@ -219,19 +229,15 @@ final class ConnectionHandler: ChannelInboundHandler {
       goOn(head)
     case .stream(let time, let reply):
       late = (.now() + TimeAmount(time), reply)
-      let source = BodySource(
-        want: { [bound = NIOLoopBound(self, eventLoop: context.eventLoop), loop = context.eventLoop] in
-          loop.execute { bound.value.wantsBody() }
-        })
-      state = .streaming(source)
-      deadline = Self.hasBody(head) ? .now() + TimeAmount(connections.limits.stall) : nil
+      let hasBody = Self.hasBody(head)
+      let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
+      let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }
+      state = .streaming(body)
+      deadline = hasBody ? .now() + TimeAmount(connections.limits.stall) : nil
       goOn(head)
-      let length =
-        Self.hasBody(head) ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
-      // From now on it is read as it is wanted.
-      pause()
-      conversation.stream(head, HTTPRequestBody(sequence: source.sequence, length: length), exchange)
-      context.read()
+      // From now on it is read as it is wanted. Where there is none, its end is here already.
+      if hasBody { pause() }
+      conversation.stream(head, body, exchange)
     }
   }
 
@@ -280,8 +286,8 @@ final class ConnectionHandler: ChannelInboundHandler {
       refuse(HTTPReply(.requestTimeout, error: "timeout", "the request did not come in time").last())
     case .collecting:
       refuse(HTTPReply(.requestTimeout, error: "timeout", "the request's body did not come in time").last())
-    case .streaming(let source):
-      source.finish(HTTPBodyError.stalled)
+    case .streaming(let body):
+      body.finish(.stalled)
       self.deadline = nil
     case .idle, .answering, .ending, .closed: close()
     }
@@ -300,7 +306,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   func close() { context?.close(promise: nil) }
 
   private func end() {
-    if case .streaming(let source) = state { source.finish(HTTPBodyError.cut) }
+    if case .streaming(let body) = state { body.finish(.cut) }
     state = .closed
     context = nil
     exchange?.ended()

@@ -3,8 +3,8 @@ public import NIOCore
 public import NIOHTTP1
 import Synchronization
 
-/// One request and its answer. It may be answered from anywhere: at once with ``reply(_:)``, or in parts with
-/// ``begin(_:)``, ``write(_:)`` and ``end()``.
+/// One request and its answer. It may be answered at once from anywhere with ``reply(_:)``, or in parts on its event loop
+/// with ``begin(_:)``, ``write(_:)``, ``flush()`` and ``end()``.
 public final class HTTPExchange: Sendable {
   private struct State {
     var isOpen = true
@@ -50,20 +50,10 @@ public final class HTTPExchange: Sendable {
     channel.eventLoop.execute { self.handler.value.reply(reply, to: self) }
   }
 
-  /// Begins an answer, framed as its headers say: by `Content-Length`, by `Transfer-Encoding`, or to the end of the connection.
-  public func begin(_ answer: HTTPResponseHead) async throws {
-    try await channel.eventLoop.flatSubmit { self.handler.value.begin(answer, of: self) }.get()
+  /// Runs on the connection's event loop: at once where that is this one.
+  public func onLoop(_ action: @escaping @Sendable () -> Void) {
+    channel.eventLoop.inEventLoop ? action() : channel.eventLoop.execute(action)
   }
-
-  /// Returns when the client's side took it.
-  public func write(_ bytes: ByteBuffer) async throws {
-    try await channel.eventLoop.flatSubmit { self.handler.value.write(bytes, of: self) }.get()
-  }
-
-  public func end() { channel.eventLoop.execute { self.handler.value.end(self) } }
-
-  /// Cuts an answer off that cannot be completed.
-  public func abort() { channel.eventLoop.execute { self.handler.value.abort(self) } }
 
   func ended() {
     let actions = state.withLock { state in
@@ -73,4 +63,28 @@ public final class HTTPExchange: Sendable {
     }
     for action in actions { action() }
   }
+}
+
+// An answer in parts. All of it on the connection's event loop.
+extension HTTPExchange {
+  public var loop: any EventLoop { channel.eventLoop }
+
+  /// Begins an answer, framed as its headers say: by `Content-Length`, by `Transfer-Encoding`, or to the end of the connection.
+  public func begin(_ answer: HTTPResponseHead) { handler.value.begin(answer, of: self) }
+
+  public func write(_ bytes: ByteBuffer) { handler.value.write(bytes, of: self) }
+
+  /// Sends what was written.
+  public func flush() { handler.value.flush(self) }
+
+  /// Whether the client's side takes more now.
+  public var isWritable: Bool { channel.isWritable }
+
+  /// Runs each time the client's side takes more again, until the answer is over.
+  public func onWritable(_ action: @escaping () -> Void) { handler.value.onWritable(self, action) }
+
+  public func end() { handler.value.end(self) }
+
+  /// Cuts an answer off that cannot be completed.
+  public func abort() { handler.value.abort(self) }
 }

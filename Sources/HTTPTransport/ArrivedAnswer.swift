@@ -1,4 +1,3 @@
-import AsyncHTTPClient
 import Broker
 import FoundationEssentials
 import NIOCore
@@ -17,30 +16,23 @@ final class ArrivedAnswer: Sendable {
     self.limit = limit
   }
 
-  /// Reads it to its end, or to where it ends too early and is whole.
-  func read(_ response: HTTPClientResponse) async throws -> HTTPResponse {
-    let head = HTTPResponse(
-      status: Int(response.status.code), headers: response.headers.map { .init($0.name, $0.value) }, body: Data())
-    answer.withLock { $0 = head }
-    do {
-      for try await part in response.body { try add(part) }
-      return answer.withLock { $0 } ?? head
-    } catch let error as TransportError {
-      throw error
-    } catch {
-      guard let answer = whole else { throw error }
-      return answer
-    }
+  func begin(_ head: HTTPResponseHead) {
+    let begun = HTTPResponse(
+      status: Int(head.status.code), headers: head.headers.map { .init($0.name, $0.value) }, body: Data())
+    answer.withLock { $0 = begun }
   }
 
-  private func add(_ part: ByteBuffer) throws {
-    try answer.withLock { answer in
-      guard (answer?.body.count ?? 0) + part.readableBytes <= limit else {
-        throw TransportError(.tooLarge, "the answer is larger than \(limit) bytes")
-      }
+  func add(_ part: ByteBuffer) throws(TransportError) {
+    let fits = answer.withLock { answer in
+      guard (answer?.body.count ?? 0) + part.readableBytes <= limit else { return false }
       answer?.body.append(contentsOf: part.readableBytesView)
+      return true
     }
+    guard fits else { throw TransportError(.tooLarge, "the answer is larger than \(limit) bytes") }
   }
+
+  /// As it was at its end.
+  var ended: HTTPResponse? { answer.withLock { $0 } }
 
   /// Nil while it may go on.
   var whole: HTTPResponse? {

@@ -1,13 +1,13 @@
-import AsyncHTTPClient
 public import Broker
 import FoundationEssentials
-import NIOCore
+public import NIOCore
 import NIOHTTP1
 import NIOPosix
 public import OAuth
+import Synchronization
 
-/// Sends the broker's requests by AsyncHTTPClient: no redirects, every body and time bounded, and a client of its own for
-/// each pool of connections and choice of certificates.
+/// Sends requests by HTTP/1.1: no redirects, every body and time of the broker's own requests bounded, and connections that
+/// are shared by requests of the same pool and choice of certificates alone.
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
@@ -16,93 +16,143 @@ public final class HTTPTransport: Transport {
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
 
-  let clients: Clients
-  let names: NameLookups
+  private let all: AllUpstreams
+  private let loops = Array(MultiThreadedEventLoopGroup.singleton.makeIterator())
   private let userAgent: String
   private let deadline: Duration
 
   /// - Parameter deadline: from the request's first byte to the response's last.
   public convenience init(userAgent: String, deadline: Duration = HTTPTransport.deadline) {
-    self.init(userAgent: userAgent, deadline: deadline, clients: Clients(), names: NameLookups())
+    self.init(userAgent: userAgent, deadline: deadline, names: NameLookups())
   }
 
-  init(
-    userAgent: String, deadline: Duration = HTTPTransport.deadline, clients: Clients = Clients(), names: NameLookups
-  ) {
+  init(userAgent: String, deadline: Duration = HTTPTransport.deadline, names: NameLookups) {
     self.deadline = deadline
-    self.names = names
     self.userAgent = userAgent
-    self.clients = clients
+    all = AllUpstreams(names: names)
   }
+
+  /// The requests of one event loop. Called on it.
+  public func upstreams(on loop: any EventLoop) -> Upstreams { all.on(loop) }
 
   public func close() async {
-    await clients.close()
+    await all.close()
   }
 
   public func send(
     _ request: HTTPRequest, over pool: ConnectionPool, late: LateAnswer?
   ) async throws(TransportError) -> HTTPResponse {
-    var message = HTTPClientRequest(url: request.url.absoluteString)
-    message.method = .RAW(value: request.method)
-    for header in request.headers { message.headers.add(name: header.name, value: header.value) }
-    message.headers.replaceOrAdd(name: "User-Agent", value: userAgent)
-    if let body = request.body { message.body = .bytes(body) }
+    let host = request.url.host ?? "the provider"
+    let message = try message(request, over: pool)
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
-    let (sent, arrived) = (message, ArrivedAnswer(limit: Self.largestBody))
+    let arrived = ArrivedAnswer(limit: Self.largestBody)
+    let silence = TransportError(.timedOut, "\(host) did not answer in time", cause: .silence)
     do {
-      // The client's own deadline would also count time in which the process was stopped.
       return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
-        group.addTask { try await self.exchange(request, sent, over: pool, into: arrived) }
+        group.addTask { try await self.exchange(message, into: arrived) }
         group.addTask {
           try await RunningTime().sleep(for: limit)
           if let answer = arrived.whole { return answer }
           if let late {
-            late.isOverdue(TransportError(HTTPClientError.deadlineExceeded, request))
+            late.isOverdue(silence)
             try await RunningTime().sleep(for: late.limit - limit)
             if let answer = arrived.whole { return answer }
           }
-          throw HTTPClientError.deadlineExceeded
+          throw silence
         }
         defer { group.cancelAll() }
-        guard let response = try await group.next() else { throw HTTPClientError.cancelled }
+        guard let response = try await group.next() else { throw CancellationError() }
         return response
       }
     } catch let error as TransportError {
       throw error
     } catch {
-      throw TransportError(error, request)
+      throw TransportError(.lost, "the request to \(host) was given up before the answer")
     }
   }
 
-  /// Tries the addresses of the name in their order, until something was sent to one.
-  private func exchange(
-    _ request: HTTPRequest, _ message: HTTPClientRequest, over pool: ConnectionPool, into arrived: ArrivedAnswer
-  ) async throws -> HTTPResponse {
-    let places = try await places(of: request)
-    var first: TransportError?
-    for place in places {
-      let key = Clients.Key(pool: pool, tls: request.tls, place: place)
-      let client = try clients.take(key)
-      defer { clients.giveBack(key) }
-      do {
-        let response = try await arrived.read(client.execute(message, deadline: .distantFuture))
-        if let place { names.works(place.address, of: place.host) }
-        return response
-      } catch {
-        let failure = error as? TransportError ?? TransportError(error, request)
-        guard failure.isOfAddress else { throw failure }
-        // It speaks for all.
-        first = first ?? failure
+  private func message(
+    _ request: HTTPRequest, over pool: ConnectionPool
+  ) throws(TransportError) -> UpstreamRequest {
+    guard let server = UpstreamServer(request.url, over: pool, tls: request.tls) else {
+      throw TransportError(.notSent, "\(request.url.absoluteString.printable(limit: 256)) is no address of a server")
+    }
+    var headers: HTTPHeaders = ["Host": server.authority]
+    for header in request.headers {
+      guard header.value.utf8.allSatisfy({ $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) }) else {
+        throw TransportError(.notSent, "the header \(header.name) has control characters")
       }
+      headers.add(name: header.name, value: header.value)
     }
-    throw first ?? TransportError(.notSent, "no connection to \(request.url.host ?? "the provider")")
+    headers.replaceOrAdd(name: "User-Agent", value: userAgent)
+    // RFC 9110 §8.6: where a method has a body as a rule, none is said to be one of no bytes.
+    if request.body != nil || ["POST", "PUT", "PATCH"].contains(request.method) {
+      headers.replaceOrAdd(name: "Content-Length", value: String(request.body?.count ?? 0))
+    }
+    return UpstreamRequest(
+      server: server,
+      head: HTTPRequestHead(
+        version: .http1_1, method: HTTPMethod(rawValue: request.method), uri: request.url.requestTarget,
+        headers: headers),
+      body: request.body.map { .whole(ByteBuffer(bytes: $0)) } ?? .none,
+      // The broker has its own pace for trying again, and a GET of a provider's may begin a login.
+      isRepeatable: false)
   }
 
-  func places(of request: HTTPRequest) async throws(TransportError) -> [Clients.Key.Place?] {
-    let host = (request.url.host ?? "").filter { $0 != "[" && $0 != "]" }
-    // The client says what is wrong with an address without a name.
-    guard !host.isEmpty, !SystemResolver.isAddress(host) else { return [nil] }
-    let addresses = try await names.addresses(of: host)
-    return addresses.map { .init(host: host, address: $0, isOneOfMany: addresses.count > 1) }
+  /// Requests to one server are sent on one loop, so that they share its connections.
+  private func exchange(_ message: UpstreamRequest, into arrived: ArrivedAnswer) async throws -> HTTPResponse {
+    let loop = loops[Int(UInt(bitPattern: message.server.hashValue) % UInt(loops.count))]
+    let pending = Mutex<(isCancelled: Bool, exchange: NIOLoopBound<AnswerReader>?)>((false, nil))
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        loop.execute { [all] in
+          let reader = AnswerReader(arrived, continuation)
+          reader.exchange = all.on(loop).send(message, to: reader)
+          let bound = NIOLoopBound(reader, eventLoop: loop)
+          let isCancelled = pending.withLock { pending in
+            pending.exchange = bound
+            return pending.isCancelled
+          }
+          if isCancelled { reader.cancel() }
+        }
+      }
+    } onCancel: {
+      let reader = pending.withLock { pending in
+        pending.isCancelled = true
+        return pending.exchange
+      }
+      if let reader { loop.execute { reader.value.cancel() } }
+    }
+  }
+}
+
+/// Reads the answer to one of the broker's own requests. Lives on its loop.
+private final class AnswerReader: UpstreamReceiver {
+  private let arrived: ArrivedAnswer
+  private var continuation: CheckedContinuation<HTTPResponse, any Error>?
+  var exchange: UpstreamExchange?
+
+  init(_ arrived: ArrivedAnswer, _ continuation: CheckedContinuation<HTTPResponse, any Error>) {
+    self.arrived = arrived
+    self.continuation = continuation
+  }
+
+  func cancel() { end(.failure(CancellationError())) }
+
+  func upstreamBegan(_ head: HTTPResponseHead) { arrived.begin(head) }
+
+  func upstreamSent(_ part: ByteBuffer) {
+    do { try arrived.add(part) } catch { end(.failure(error)) }
+  }
+
+  func upstreamEnded() { end(arrived.ended.map { .success($0) } ?? .failure(CancellationError())) }
+
+  func upstreamFailed(_ error: TransportError) { end(arrived.whole.map { .success($0) } ?? .failure(error)) }
+
+  private func end(_ result: Result<HTTPResponse, any Error>) {
+    exchange?.cancel()
+    exchange = nil
+    continuation?.resume(with: result)
+    continuation = nil
   }
 }

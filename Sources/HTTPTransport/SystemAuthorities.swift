@@ -2,7 +2,7 @@ import Glibc
 import NIOSSL
 import Synchronization
 
-/// The system's certificate authorities. Each client would parse the bundle for itself, which costs a megabyte and 10 ms;
+/// The system's certificate authorities. Each context would parse the bundle for itself, which costs a megabyte and 10 ms;
 /// parsed once, all share them.
 enum SystemAuthorities {
   /// Where distributions have the bundle, and where further ones lie, each found by its name's hash when it is needed:
@@ -11,7 +11,7 @@ enum SystemAuthorities {
   private static let folder = "/etc/ssl/certs"
 
   /// What the bundle was when it was parsed.
-  private struct Stamp: Equatable {
+  struct Stamp: Equatable {
     var file: UInt64
     var size: Int64
     /// The time of its last change, as the kernel gives it. In a release build the compiler takes the members of
@@ -21,7 +21,7 @@ enum SystemAuthorities {
 
   private static let parsed = Mutex<(stamp: Stamp, certificates: [NIOSSLCertificate])?>(nil)
 
-  /// A client's settings that trust them. Where there is no bundle, the library looks for itself.
+  /// Settings that trust them. Where there is no bundle, the library looks for itself.
   static func configuration() -> TLSConfiguration {
     var tls = TLSConfiguration.makeClientConfiguration()
     guard let certificates = certificates() else { return tls }
@@ -35,7 +35,7 @@ enum SystemAuthorities {
     return tls
   }
 
-  /// Those of now: an update of the system's counts for the next client.
+  /// Those of now: an update of the system's counts for the next context.
   private static func certificates() -> [NIOSSLCertificate]? {
     for bundle in bundles {
       guard let stamp = stamp(of: bundle) else { continue }
@@ -45,6 +45,14 @@ enum SystemAuthorities {
         parsed = (stamp, certificates)
         return certificates
       }
+    }
+    return nil
+  }
+
+  /// What the bundle is now; nil: there is none.
+  static var stamp: Stamp? {
+    for bundle in bundles {
+      if let stamp = stamp(of: bundle) { return stamp }
     }
     return nil
   }

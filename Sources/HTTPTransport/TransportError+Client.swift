@@ -1,4 +1,3 @@
-import AsyncHTTPClient
 import Broker
 import FoundationEssentials
 import NIOCore
@@ -7,23 +6,13 @@ import NIOSSL
 import OAuth
 
 extension TransportError {
-  /// What the client's error means. Whether anything was sent is what matters: a request that was not may be repeated
+  /// What the error of a connection means. Whether anything was sent is what matters: a request that was not may be repeated
   /// freely. What stood in the way is for people.
-  init(_ error: any Error, _ request: HTTPRequest) {
-    let host = request.url.host ?? "the provider"
+  init(_ error: any Error, _ request: HTTPRequest) { self.init(error, host: request.url.host ?? "the provider") }
+
+  init(_ error: any Error, host: String) {
     switch error {
-    case let error as HTTPClientError where error == .connectTimeout:
-      self.init(.notSent, "no connection to \(host) in time", cause: .silence)
-    case let error as HTTPClientError where error == .deadlineExceeded || error == .readTimeout:
-      self.init(.timedOut, "\(host) did not answer in time", cause: .silence)
-    case let error as HTTPClientError where error == .getConnectionFromPoolTimeout || error == .alreadyShutdown:
-      self.init(.notSent, "no connection to \(host) was free")
-    case let error as HTTPClientError where error == .tlsHandshakeTimeout:
-      self.init(.notSent, "no secure connection to \(host) in time", cause: .tls)
-    case let error as HTTPClientError where error == .remoteConnectionClosed:
-      self.init(.lost, "\(host) closed the connection before it answered")
-    case is HTTPClientError:
-      self.init(.lost, "the connection to \(host) ended before the answer (\(error))")
+    case ChannelError.connectTimeout: self.init(.notSent, "no connection to \(host) in time", cause: .silence)
     case let error as NIOConnectionError: self.init(error, host: host)
     case is SocketAddressError:
       self.init(.notSent, "no connection to \(host): the name cannot be resolved", cause: .nameLookup)

@@ -1,7 +1,8 @@
 public import Broker
 public import BrokerAPI
 public import HTTPServer
-import NIOCore
+public import HTTPTransport
+public import NIOCore
 import NIOHTTP1
 public import OAuth
 import Synchronization
@@ -16,15 +17,21 @@ public final class LoopbackApplication: Sendable {
 
   private let state = Mutex(State())
 
-  let upstream: any Upstream
+  let upstreams: @Sendable (any EventLoop) -> Upstreams
   let roles: AWSRoles
   let now: @Sendable () -> Timestamp
 
-  /// - Parameter now: the wall clock.
-  public init(_ upstream: any Upstream, now: @escaping @Sendable () -> Timestamp) {
-    self.upstream = upstream
+  /// - Parameters:
+  ///   - transport: for what the broker asks clouds itself.
+  ///   - upstreams: for what is passed on, by the event loop of its connection.
+  ///   - now: the wall clock.
+  public init(
+    _ transport: any Transport, upstreams: @escaping @Sendable (any EventLoop) -> Upstreams,
+    now: @escaping @Sendable () -> Timestamp
+  ) {
+    self.upstreams = upstreams
     self.now = now
-    roles = AWSRoles(upstream, now: now)
+    roles = AWSRoles(transport, now: now)
   }
 
   /// Who answers; there is a broker only when the configuration was read.
@@ -83,7 +90,7 @@ final class LoopbackConversation: HTTPConversation {
     self.principal = principal
     tokens = TokenEndpoint(application, broker, principal)
     clouds = CloudRequests(application, broker, principal)
-    forward = ForwardEndpoint(broker: broker, upstream: application.upstream, principal: principal)
+    forward = ForwardEndpoint(broker, principal, application.upstreams)
   }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {

@@ -52,7 +52,8 @@ struct Daemon: Sendable {
     let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
     let http = HTTPServing(places, logger: logger)
-    let loopback = LoopbackApplication(ForwardTransport(transport), now: Live.surroundings.now)
+    let loopback = LoopbackApplication(
+      transport, upstreams: { transport.upstreams(on: $0) }, now: Live.surroundings.now)
     loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: Environment.own, uptime: { Live.uptime() }, logger: logger)

@@ -169,16 +169,18 @@ private final class Echo: HTTPConversation {
   }
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
-    Task {
-      do {
-        try await exchange.begin(
-          HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"]))
-        for try await part in body { try await exchange.write(part) }
-        exchange.end()
-      } catch {
-        exchange.abort()
+    exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"]))
+    body.receive { event in
+      switch event {
+      case .part(let part):
+        exchange.write(part)
+        exchange.flush()
+        body.want()
+      case .end: exchange.end()
+      case .failed: exchange.abort()
       }
     }
+    body.want()
   }
 }
 

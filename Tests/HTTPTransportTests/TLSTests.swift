@@ -204,42 +204,16 @@ struct TLSTests {
     await transport.close()
   }
 
-  @Test("Clients are few: the one that was unused the longest makes room, and one in use never goes")
-  func bounded() async throws {
-    let clients = Clients(most: 2)
-    let keys = [
-      Clients.Key(pool: .test), .init(pool: .test, tls: try choice(client: "client")),
-      .init(pool: .pool("b", .callers)),
-    ]
-    let first = try clients.take(keys[0])
-    _ = try clients.take(keys[1])
-    #expect(throws: TransportError(.notSent, "2 pools of connections are in use at once")) {
-      try clients.take(keys[2])
-    }
-    clients.giveBack(keys[0])
-    #expect(try clients.take(keys[0]) === first)
-    clients.giveBack(keys[0])
-    _ = try clients.take(keys[2])
-    #expect(clients.count == 2)
-    clients.giveBack(keys[1])
-    #expect(try clients.take(keys[0]) !== first)
-    await clients.close()
-    #expect(clients.count == 0)
-    #expect(throws: TransportError(.notSent, "the broker is ending")) { try clients.take(keys[0]) }
-  }
-
-  @Test("A client that nobody uses is closed after a time")
-  func closes() async throws {
-    let clients = Clients(idle: .milliseconds(20))
-    let choice = Clients.Key(pool: .test, tls: try choice())
-    let used = try clients.take(choice)
-    clients.giveBack(choice)
-    // Taken again before the time is over, or after: it stays as long as it is used.
-    let again = try clients.take(choice)
-    #expect(clients.count == 1)
-    clients.giveBack(choice)
-    _ = (used, again)
-    #expect(await eventually { clients.count == 0 })
-    await clients.close()
+  @Test("What secures connections is made once for each choice, and is gone with the last that chose it")
+  func shared() async throws {
+    let contexts = TLSContexts()
+    let (one, other) = (try choice(), try choice(client: "client"))
+    var first: NIOSSLContext? = try contexts.context(of: one)
+    #expect(try contexts.context(of: one) === first && contexts.context(of: other) !== first)
+    let plain = try contexts.context(of: nil)
+    #expect(try contexts.context(of: nil) === plain && plain !== first)
+    weak let kept = first
+    first = nil
+    #expect(kept == nil)
   }
 }

@@ -2,6 +2,7 @@ public import BrokerAPI
 public import FoundationEssentials
 import Grants
 public import OAuth
+import Synchronization
 
 /// A request that goes through the broker to a provider's API, as its client sent it.
 public struct ForwardRequest: Sendable {
@@ -35,20 +36,15 @@ public struct ForwardRequest: Sendable {
 
 /// A request with an account's token in it, to be sent once.
 public struct AuthorizedRequest: Sendable {
-  /// As it is sent. It has no body.
-  public let request: HTTPRequest
-  public let pool: ConnectionPool
-  /// Not to be repeated to the client, the longest first.
-  public let secrets: [String]
-  /// The origins that the token may go to.
-  public let origins: Set<String>
-  /// What the client's paths are relative to.
-  public let base: URL?
+  public let basis: AuthorizedBasis
+  public let method: String
+  /// Path and query, as they are sent.
+  public let target: String
+  /// As they are sent, without those of the connection and the body.
+  public let headers: [HTTPRequest.Header]
 
-  let unsigned: HTTPRequest
-  let question: AuthorizedCalls.Question
-  let target: ProviderEndpoints
-  let token: SavedToken
+  /// Before and after it was signed; nil: it has no signature.
+  let signing: (unsigned: HTTPRequest, signed: HTTPRequest)?
   let permission: Permission
   let params: RequestSend.Params
   /// What was renewed for it already.
@@ -57,6 +53,64 @@ public struct AuthorizedRequest: Sendable {
   struct Renewed: Sendable {
     var nonce = false
     var token = false
+  }
+
+  /// As it is sent. It has no body.
+  public var request: HTTPRequest {
+    signing?.signed ?? basis.request(method, target, headers)
+  }
+
+  /// Whether the broker has to see every answer, and not only errors.
+  public var isSigned: Bool { signing != nil }
+}
+
+/// What requests with one token to one server have in common.
+public final class AuthorizedBasis: Sendable {
+  public let server: UpstreamServer
+  /// Not to be repeated to the client, the longest first.
+  public let secrets: [String]
+  /// The origins that the token may go to.
+  public let origins: Set<String>
+  /// What the client's paths are relative to.
+  public let base: URL?
+
+  let question: AuthorizedCalls.Question
+  let target: ProviderEndpoints
+  let token: SavedToken
+  /// `https://api.example.com:8443`.
+  private let place: String
+  /// The token as event loops know it; it is withdrawn with whatever the token or its provider's settings depend on.
+  private let served = Mutex<TokenCache.Slot?>(nil)
+
+  init(
+    _ server: UpstreamServer, _ url: URL, secrets: [String], _ question: AuthorizedCalls.Question,
+    _ target: ProviderEndpoints, _ token: SavedToken
+  ) {
+    self.server = server
+    self.secrets = secrets
+    self.question = question
+    self.target = target
+    self.token = token
+    let traits = target.provider.apiTraits
+    origins = traits.origins
+    base = traits.base
+    place = "\(server.isSecure ? "https" : "http")://\(server.authority)"
+  }
+
+  func note(_ slot: TokenCache.Slot?) {
+    guard let slot, slot.entry.generation == token.generation else { return }
+    served.withLock { $0 = slot }
+  }
+
+  var slot: TokenCache.Slot? { served.withLock { $0 } }
+
+  func request(_ method: String, _ target: String, _ headers: [HTTPRequest.Header]) -> HTTPRequest {
+    var request = HTTPRequest(
+      purpose: .resource, method: method,
+      url: URL(string: place + target, encodingInvalidCharacters: false) ?? base ?? URL(filePath: "/"), headers: headers
+    )
+    request.tls = server.tls
+    return request
   }
 }
 
@@ -99,11 +153,17 @@ extension AuthorizedCalls {
     } catch {
       throw RPCError(.providerMisconfigured, error.description)
     }
-    let traits = target.provider.apiTraits
+    guard
+      let server = UpstreamServer(signed.url, over: target.connection.pool(.forwarded), tls: signed.tls),
+      signed.headers.allSatisfy({ $0.value.utf8.allSatisfy { $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) } })
+    else {
+      throw RPCError(
+        .providerMisconfigured, "the token of account \(question.account) is nothing that a header can hold")
+    }
+    let basis = AuthorizedBasis(server, signed.url, secrets: signed.secrets, question, target, token)
     return AuthorizedRequest(
-      request: signed, pool: target.connection.pool(.forwarded), secrets: signed.secrets, origins: traits.origins,
-      base: traits.base, unsigned: request, question: question, target: target, token: token, permission: permission,
-      params: params)
+      basis: basis, method: signed.method, target: signed.url.requestTarget, headers: signed.headers,
+      signing: request.signatures.isEmpty ? nil : (request, signed), permission: permission, params: params)
   }
 
   /// Looks at an answer. A token that was refused is refreshed, once.
@@ -113,34 +173,34 @@ extension AuthorizedCalls {
   func verdict(
     on response: HTTPResponse, to sent: AuthorizedRequest
   ) async throws(RPCError) -> ForwardVerdict {
-    let needsNonce = sent.target.connection.noteNonce(response, to: sent.request)
-    if needsNonce, !sent.renewed.nonce {
-      var next = try signed(sent.unsigned, sent.token, sent.target, sent.question, sent.permission, sent.params)
+    let (question, target) = (sent.basis.question, sent.basis.target)
+    if let (unsigned, request) = sent.signing, target.connection.noteNonce(response, to: request), !sent.renewed.nonce {
+      var next = try signed(unsigned, sent.basis.token, target, question, sent.permission, sent.params)
       next.renewed = sent.renewed
       next.renewed.nonce = true
       return .again(next)
     }
-    switch sent.target.provider.verdict(on: response) {
+    switch target.provider.verdict(on: response) {
     case .passed: return .passed
     case .loginRequired(let message):
       return .refused(
         RPCError(
-          .loginRequired, "provider \(sent.question.name): \(message)",
-          hint: accounts[sent.question.account].map {
+          .loginRequired, "provider \(question.name): \(message)",
+          hint: accounts[question.account].map {
             "\(accounts.loginHint($0.saved)) Ask for all scopes with --scope."
           }))
     case .blocked(let message):
       return .refused(
         RPCError(
-          .providerError, "provider \(sent.question.name): \(message)",
+          .providerError, "provider \(question.name): \(message)",
           hint: "Ask the provider why; signing in again does not help."))
     case .tokenRefused(let message, _):
       guard !sent.renewed.token else {
         return .refused(
           RPCError(
             .providerError,
-            "provider \(sent.question.name) refuses a fresh token of account \(sent.question.account) too: \(message)",
-            hint: accounts[sent.question.account].map {
+            "provider \(question.name) refuses a fresh token of account \(question.account) too: \(message)",
+            hint: accounts[question.account].map {
               "\(accounts.loginHint($0.saved)) Name the scopes that this needs with --scope."
             }))
       }
@@ -149,21 +209,21 @@ extension AuthorizedCalls {
   }
 
   private func refreshed(_ sent: AuthorizedRequest) async throws(RPCError) -> AuthorizedRequest {
-    var question = sent.question
+    var question = sent.basis.question
     question.deadline = uptime + Timeouts.standard
     // A fresh token would be another server's.
     try checkUnmoved(question)
     let account = question.account
-    if accounts[account]?.token?.accessToken == sent.token.accessToken {
+    if accounts[account]?.token?.accessToken == sent.basis.token.accessToken {
       _ = try await tokens.reportRejected(
-        .init(account: account.rawValue, generation: sent.token.generation, timeout: 30), by: question.asker,
+        .init(account: account.rawValue, generation: sent.basis.token.generation, timeout: 30), by: question.asker,
         isProvidersWord: false)
     }
     let (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
     try approvals.checkAgain(RequestSend.self, sent.params, sent.permission)
     let plain = HTTPRequest(
-      purpose: .resource, method: sent.request.method, url: sent.request.url,
-      headers: sent.unsigned.headers.filter { !["authorization", "dpop", "cookie"].contains($0.name.lowercased()) })
+      purpose: .resource, method: sent.method, url: sent.request.url,
+      headers: sent.headers.filter { !["authorization", "dpop", "cookie"].contains($0.name.lowercased()) })
     var next = try signed(
       target.provider.authorized(plain, by: token, of: saved), token, target, question, sent.permission, sent.params)
     next.renewed = sent.renewed

@@ -1,4 +1,5 @@
 public import BrokerAPI
+import Grants
 public import OAuth
 
 /// What programs that speak HTTP need of the broker, beside the socket's methods.
@@ -7,6 +8,8 @@ public protocol LoopbackBroker: Dispatcher {
   func mayUse(_ account: String, _ principal: Principal) -> Bool
   /// Decides whether a request may go to a provider's API, and puts the account's token in.
   func authorize(_ forward: ForwardRequest, session: any Session) async -> Result<AuthorizedRequest, RPCError>
+  /// What was decided for the requests of one connection. Lives on its event loop.
+  func forwardLane(for principal: Principal) -> ForwardLane
   /// Whether a person has to allow such requests of the principal: then the digest of the body has to be known.
   func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool
   /// Looks at an answer to a request that was sent.
@@ -17,6 +20,8 @@ extension Router: LoopbackBroker {
   public func mayUse(_ account: String, _ principal: Principal) -> Bool {
     broker.authorizer.inForce.permission(principal, .use, TokenGet.name, account) != nil
   }
+
+  public func forwardLane(for principal: Principal) -> ForwardLane { ForwardLane(broker, principal) }
 
   public func asksSomebody(_ forward: ForwardRequest, _ principal: Principal) async -> Bool {
     guard broker.authorizer.policy.asksSomebody else { return false }
@@ -51,6 +56,10 @@ extension Router: LoopbackBroker {
         RequestSend.self, account: forward.account, session.caller, rule: cleared.rule,
         .success(.init(status: 0, headers: [:])))
       broker.requests.answered(RequestSend.name, .success(.null))
+      // From now on the token is known on event loops, until it is another.
+      let account = authorized.basis.question.account
+      if !broker.cache.serves(account, authorized.basis.token.generation) { broker.accounts.serve(account) }
+      authorized.basis.note(broker.cache.slot(of: account))
       return .success(authorized)
     } catch {
       if error.reason == .notPermitted { broker.authorizer.rates.refused(who) }

@@ -96,6 +96,9 @@ public final class TokenCache: Sendable {
       epoch: permission.epoch)
   }
 
+  /// What is served of the account now, whoever may have it.
+  func slot(of account: AccountName) -> Slot? { state.withLock { $0.slots[account.rawValue] } }
+
   /// Whether nothing has changed since.
   func stillHolds(_ found: Found) -> Bool {
     !found.slot.isWithdrawn && inForce.epoch == found.epoch

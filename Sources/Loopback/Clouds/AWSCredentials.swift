@@ -86,13 +86,13 @@ actor AWSRoles {
   /// Kept at most.
   private static let most = 256
 
-  private let upstream: any Upstream
+  private let transport: any Transport
   private let now: @Sendable () -> Timestamp
   private var known: [Key: Credentials] = [:]
   private var running: [Key: Task<Result<Credentials, Problem>, Never>] = [:]
 
-  init(_ upstream: any Upstream, now: @escaping @Sendable () -> Timestamp) {
-    self.upstream = upstream
+  init(_ transport: any Transport, now: @escaping @Sendable () -> Timestamp) {
+    self.transport = transport
     self.now = now
   }
 
@@ -145,7 +145,7 @@ actor AWSRoles {
       body: Data(request.body.utf8))
     let response: HTTPResponse
     do throws(TransportError) {
-      response = try await upstream.send(message, over: pool)
+      response = try await transport.send(message, over: pool, late: nil)
     } catch {
       return .failure(Problem(message: "STS: \(error.message)"))
     }

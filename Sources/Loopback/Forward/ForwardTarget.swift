@@ -55,14 +55,14 @@ struct ForwardTarget: Equatable {
     guard location.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") }) else { return nil }
     guard let url = URL(string: location, relativeTo: sent.request.url)?.absoluteURL else { return nil }
     let origin = HTTPRequest(purpose: .resource, method: "GET", url: url).origin
-    guard sent.origins.contains(origin), url.user == nil, url.password == nil else { return nil }
+    guard sent.basis.origins.contains(origin), url.user == nil, url.password == nil else { return nil }
     let path = url.path(percentEncoded: true)
     var target = path.isEmpty ? "/" : path
     if let query = url.query(percentEncoded: true) { target += "?" + query }
     if let fragment = url.fragment(percentEncoded: true) { target += "#" + fragment }
     // All characters of an account's name stand for themselves in a path (RFC 3986 §3.3).
     let name = account
-    if let base = sent.base, HTTPRequest(purpose: .resource, method: "GET", url: base).origin == origin {
+    if let base = sent.basis.base, HTTPRequest(purpose: .resource, method: "GET", url: base).origin == origin {
       let own = base.path(percentEncoded: true)
       let prefix = own.hasSuffix("/") ? String(own.dropLast()) : own
       if target == prefix || target.hasPrefix(prefix + "/") || target.hasPrefix(prefix + "?") {
@@ -91,20 +91,29 @@ enum ForwardHeaders {
   ]
 
   static func request(_ headers: HTTPHeaders) -> [HTTPRequest.Header] {
-    let named = Set(headers[canonicalForm: "Connection"].map { $0.lowercased() })
+    let named = named(headers)
     return headers.compactMap { name, value in
       let lower = name.lowercased()
       return dropped.contains(lower) || named.contains(lower) ? nil : .init(name, value)
     }
   }
 
-  static func answer(_ headers: [HTTPRequest.Header]) -> [HTTPRequest.Header] {
-    let named = Set(
-      headers.filter { $0.name.lowercased() == "connection" }.flatMap { $0.value.split(separator: ",") }
-        .map { $0.split(separator: " ").joined().lowercased() })
-    return headers.filter { header in
-      let lower = header.name.lowercased()
-      return !droppedOfAnswer.contains(lower) && !named.contains(lower)
+  /// What of an answer's headers the client gets, without the token.
+  static func answer(_ headers: HTTPHeaders, _ filter: TokenFilter) -> HTTPHeaders {
+    let named = named(headers)
+    var passed = HTTPHeaders()
+    passed.reserveCapacity(headers.count + 1)
+    for (name, value) in headers {
+      let lower = name.lowercased()
+      guard !droppedOfAnswer.contains(lower), !named.contains(lower), filter.cleaned(name) == name else { continue }
+      passed.add(name: name, value: filter.cleaned(value))
     }
+    return passed
+  }
+
+  /// Those that Connection names.
+  private static func named(_ headers: HTTPHeaders) -> [String] {
+    guard headers.contains(name: "Connection") else { return [] }
+    return headers[canonicalForm: "Connection"].map { $0.lowercased() }
   }
 }

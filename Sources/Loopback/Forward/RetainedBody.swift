@@ -1,121 +1,86 @@
 import HTTPServer
 import NIOCore
-import Synchronization
 
-/// A request's body on its way to the server, kept as far as it could have to be sent again.
-///
-/// The HTTP client reads the body of a request in a task that may outlive the request. So the client's connection is read in
-/// one place, and each sending has a turn: one whose turn is over gets no further part.
-actor RetainedBody {
+/// A request's body on its way to the server, kept as far as it could have to be sent again. Lives on the event loop of its
+/// connection.
+final class RetainedBody {
   /// Bytes that are kept.
   static let longest = 1 << 20
 
-  /// Read by ``pull()`` alone, which runs once at a time.
-  private final class Source: @unchecked Sendable {
-    var iterator: HTTPRequestBody.AsyncIterator
-    init(_ body: HTTPRequestBody) { iterator = body.makeAsyncIterator() }
-    func next() async throws -> ByteBuffer? { try await iterator.next() }
+  enum Next {
+    case part(ByteBuffer)
+    case end
+    case failed(HTTPBodyError)
   }
 
-  nonisolated let length: Int?
-  private let source: Source
+  /// Bytes; 0: there is none; nil: unknown.
+  let length: Int?
+  private let source: HTTPRequestBody
   /// From the part number `offset` on.
   private var parts: [ByteBuffer] = []
   private var offset = 0
   private var bytes = 0
   private var isReplayable = true
-  private var end: Result<Void, any Error>?
-  private var turn = 0
-  private var reading: Task<Void, Never>?
-  /// The answer has begun and refuses the request: nothing more is sent.
-  private var isHeld = false
-  private var held: [CheckedContinuation<Void, Never>] = []
+  private var end: Next?
+  /// The part that is sent next.
+  private var index = 0
+  private var cameMore: (() -> Void)?
 
   init(_ body: HTTPRequestBody) {
-    source = Source(body)
+    source = body
     length = body.length
+    body.receive { [weak self] in self?.receive($0) }
   }
 
-  /// The body from its beginning, for the next sending; nil where more came than was kept.
-  ///
-  /// - Returns: `.some(nil)`: there is none.
-  func begin() -> UpstreamBody?? {
-    guard turn == 0 || isReplayable else { return nil }
-    nextTurn()
-    guard length != 0 else { return .some(nil) }
-    let own = turn
-    let index = Atomic(0)
-    return .some(
-      UpstreamBody(length: length) {
-        try await self.part(index.add(1, ordering: .relaxed).oldValue, turn: own)
-      })
+  /// - Parameter action: called each time more has come that was wanted.
+  func onMore(_ action: @escaping () -> Void) { cameMore = action }
+
+  /// Has ``next()`` begin with the first part again; false where more came than was kept.
+  func rewind() -> Bool {
+    guard index == 0 || isReplayable else { return false }
+    index = 0
+    return true
   }
 
-  /// All of it, where it is no longer than what is kept; nil: it is.
-  func whole() async throws -> [UInt8]? {
-    nextTurn()
-    var index = 0
-    while isReplayable, try await part(index, turn: turn) != nil { index += 1 }
-    return isReplayable ? parts.flatMap { Array($0.readableBytesView) } : nil
+  /// What is sent next; nil: it has not come.
+  func next() -> Next? {
+    guard index < offset + parts.count else { return end }
+    let part = parts[index - offset]
+    index += 1
+    if !isReplayable {
+      parts.removeFirst(index - offset)
+      offset = index
+    }
+    return .part(part)
   }
 
-  /// The server refuses the request before its end.
-  func hold() { isHeld = true }
+  func want() { source.want() }
+
+  /// All of it once it has come, where it is no longer than what is kept.
+  var whole: [UInt8]? {
+    guard case .end? = end, isReplayable else { return nil }
+    return parts.flatMap { Array($0.readableBytesView) }
+  }
+
+  var isTooLong: Bool { !isReplayable }
+  var failure: HTTPBodyError? { if case .failed(let error)? = end { error } else { nil } }
 
   /// The request is over.
   func stop() {
-    nextTurn()
+    cameMore = nil
     isReplayable = false
     parts = []
   }
 
-  private func nextTurn() {
-    turn += 1
-    isHeld = false
-    let waiting = held
-    held = []
-    for one in waiting { one.resume() }
-  }
-
-  private func part(_ index: Int, turn own: Int) async throws -> ByteBuffer? {
-    while own == turn {
-      if isHeld {
-        await withCheckedContinuation { held.append($0) }
-      } else if index < offset + parts.count {
-        let part = parts[index - offset]
-        if !isReplayable {
-          parts.removeFirst(index + 1 - offset)
-          offset = index + 1
-        }
-        return part
-      } else if let end {
-        try end.get()
-        return nil
-      } else {
-        await read()
-      }
+  private func receive(_ event: HTTPRequestBody.Event) {
+    switch event {
+    case .part(let part):
+      bytes += part.readableBytes
+      if bytes > Self.longest { isReplayable = false }
+      parts.append(part)
+    case .end: end = .end
+    case .failed(let error): end = .failed(error)
     }
-    throw CancellationError()
-  }
-
-  private func read() async {
-    let task = reading ?? Task { await pull() }
-    reading = task
-    await task.value
-  }
-
-  private func pull() async {
-    do {
-      if let part = try await source.next() {
-        bytes += part.readableBytes
-        if bytes > Self.longest { isReplayable = false }
-        parts.append(part)
-      } else {
-        end = .success(())
-      }
-    } catch {
-      end = .failure(error)
-    }
-    reading = nil
+    cameMore?()
   }
 }

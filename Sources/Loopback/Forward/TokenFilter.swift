@@ -1,4 +1,5 @@
 import CLinux
+import Glibc
 import NIOCore
 import OAuth
 
@@ -21,7 +22,7 @@ struct TokenFilter {
 
   /// What can be handed on of what has come; nothing where all may be the beginning of a secret.
   mutating func pass(_ part: ByteBuffer) -> ByteBuffer? {
-    guard !patterns.isEmpty else { return part }
+    guard !patterns.isEmpty, !held.isEmpty || part.withUnsafeReadableBytes(isSuspect) else { return part }
     var bytes = held + Array(part.readableBytesView)
     held = []
     for pattern in patterns { Self.cover(pattern, in: &bytes) }
@@ -37,7 +38,21 @@ struct TokenFilter {
     return held.isEmpty ? nil : ByteBuffer(bytes: held)
   }
 
+  /// Whether there is a secret in it, or the beginning of one at its end.
+  private func isSuspect(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    patterns.contains { pattern in
+      clinux_find(bytes.baseAddress, bytes.count, pattern, pattern.count) >= 0
+        || (1..<max(2, min(bytes.count + 1, pattern.count))).contains { length in
+          length <= bytes.count && bytes[bytes.count - length] == pattern[0]
+            && pattern.withUnsafeBytes {
+              memcmp(bytes.baseAddress! + bytes.count - length, $0.baseAddress!, length) == 0
+            }
+        }
+    }
+  }
+
   func cleaned(_ text: String) -> String {
+    guard let shortest = patterns.last?.count, text.utf8.count >= shortest else { return text }
     var bytes = Array(text.utf8)
     for pattern in patterns { Self.cover(pattern, in: &bytes) }
     return String(decoding: bytes, as: UTF8.self)

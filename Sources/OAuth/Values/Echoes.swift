@@ -41,14 +41,24 @@ extension HTTPResponse {
   public var unsearchable: String? {
     // As the answer to HEAD: there is nothing to search.
     guard !body.isEmpty else { return nil }
-    let coding = (header("Content-Encoding") ?? "identity").trimmed.lowercased()
+    return Self.unsearchable(status: status, coding: header("Content-Encoding"), type: header("Content-Type"))
+  }
+
+  /// The same, of an answer that has a body.
+  ///
+  /// - Parameters:
+  ///   - coding: its Content-Encoding.
+  ///   - type: its Content-Type.
+  public static func unsearchable(status: Int, coding: String?, type: String?) -> String? {
+    let coding = (coding ?? "identity").trimmed.lowercased()
     guard coding.isEmpty || coding == "identity" else {
       return "it is compressed although uncompressed data was requested"
     }
-    guard status != 206, mediaType != "multipart/byteranges" else {
+    let type = (type ?? "").lowercased()
+    guard status != 206, type.prefix(while: { $0 != ";" }).split(separator: " ").joined() != "multipart/byteranges"
+    else {
       return "it is a partial response to a request for all of it"
     }
-    let type = (header("Content-Type") ?? "").lowercased()
     guard !type.contains("utf-16"), !type.contains("utf-32"), !type.contains("utf-7") else {
       return "its text is not in UTF-8"
     }

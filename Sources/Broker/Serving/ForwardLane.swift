@@ -1,0 +1,136 @@
+import BrokerAPI
+import FoundationEssentials
+import Grants
+import OAuth
+
+/// Requests to providers' APIs as one connection sends them. The token and where it goes are kept from the request before,
+/// until the token, the provider's settings or the policy change; who may send what is decided for each request. Whatever
+/// takes more than a look is left to ``LoopbackBroker/authorize(_:session:)``. Lives on one event loop.
+public final class ForwardLane {
+  private final class Known {
+    let basis: AuthorizedBasis
+    let slot: TokenCache.Slot
+    /// What a path is put behind; its own path has no slash at its end.
+    let prefix: String
+    let host: String
+    /// What the token adds to a request's headers.
+    let credentials: [HTTPRequest.Header]
+    let names: Set<String>
+    /// Counts the requests that this rule allowed; nil: they are not recorded.
+    var line: (rule: String?, line: AuditLine)?
+
+    init(
+      _ basis: AuthorizedBasis, _ slot: TokenCache.Slot, prefix: String, host: String,
+      credentials: [HTTPRequest.Header]
+    ) {
+      self.basis = basis
+      self.slot = slot
+      self.prefix = prefix
+      self.host = host
+      self.credentials = credentials
+      names = Set(credentials.map { $0.name.lowercased() })
+    }
+  }
+
+  private let broker: Broker
+  private let principal: Principal
+  private let who: AuditEntry.Who
+  private let holder: Holder
+  /// Of the accounts that a program sends requests for: one, or a few in turn.
+  private var latest: (account: String, known: Known)?
+  private var others: [String: Known] = [:]
+
+  init(_ broker: Broker, _ principal: Principal) {
+    self.broker = broker
+    self.principal = principal
+    who = AuditEntry.Who(principal.caller)
+    holder = principal.caller.holder
+  }
+
+  /// The request with the account's token; nil: the broker has to decide.
+  public func authorized(_ forward: ForwardRequest) -> AuthorizedRequest? {
+    let account = forward.account
+    guard forward.host == nil, let known = known(account), !known.slot.isWithdrawn,
+      broker.cache.uptime().milliseconds < known.slot.entry.servedUntil, Self.isVerbatim(forward.target),
+      known.prefix.utf8.count + forward.target.utf8.count <= 8000,
+      known.names.isEmpty || !forward.headers.contains(where: { known.names.contains($0.name.lowercased()) })
+    else { return nil }
+    let target = known.prefix + forward.target
+    let path = target.utf8.firstIndex(of: UInt8(ascii: "?")).map { String(target[..<$0]) } ?? target
+    let request = APIRequest(method: forward.method, host: known.host, path: path)
+    guard
+      let permission = broker.authorizer.inForce.permission(
+        principal, .use, RequestSend.name, account, request: request),
+      permission.scopes == nil, permission.confirmation == nil, broker.authorizer.rates.take(who, of: holder) == nil
+    else { return nil }
+    record(account, known, permission.rule)
+    return AuthorizedRequest(
+      basis: known.basis, method: forward.method, target: target, headers: forward.headers + known.credentials,
+      signing: nil, permission: permission,
+      params: RequestSend.Params(account: account, method: forward.method, url: forward.target))
+  }
+
+  /// From now on requests like this one take the lane.
+  ///
+  /// - Parameter forward: what it was asked for.
+  public func keep(_ sent: AuthorizedRequest, of forward: ForwardRequest) {
+    others[forward.account] = nil
+    if latest?.account == forward.account { latest = nil }
+    guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
+      !slot.entry.reporters.contains(Reporter(principal.caller)), sent.target.hasSuffix(forward.target),
+      sent.headers.starts(with: forward.headers)
+    else { return }
+    let url = sent.request.url
+    let prefix = String(sent.target.dropLast(forward.target.utf8.count))
+    let known = Known(
+      sent.basis, slot, prefix: prefix, host: APIRequest(method: sent.method, url: url).host,
+      credentials: Array(sent.headers.dropFirst(forward.headers.count)))
+    if others.count >= Limit.accountsPerLane { others = [:] }
+    others[forward.account] = known
+    latest = (forward.account, known)
+  }
+
+  private func known(_ account: String) -> Known? {
+    if let latest, latest.account == account { return latest.known }
+    guard let known = others[account] else { return nil }
+    latest = (account, known)
+    return known
+  }
+
+  private func record(_ account: String, _ known: Known, _ rule: String?) {
+    broker.requests.answered(RequestSend.name, .success(.null))
+    let trail = broker.cache.trail
+    guard trail.policy.isEnabled, let action = AuditLog.auditAction(of: RequestSend.self) else { return }
+    let now = broker.cache.uptime().milliseconds
+    if let (own, line) = known.line, own == rule, !line.isClosed {
+      return line.again(pid: principal.caller.pid, at: now)
+    }
+    var entry = AuditEntry(action: action, method: RequestSend.name, account: account, who: who)
+    entry.rule = rule
+    known.line = trail.line(entry, pid: principal.caller.pid, at: now).map { (rule, $0) }
+  }
+
+  /// Whether it is sent as it stands here: path and query of the characters that they are made of (RFC 3986 §3.3, §3.4),
+  /// without empty steps and encoded ones, which are looked at more closely elsewhere.
+  private static func isVerbatim(_ target: String) -> Bool {
+    var previous: UInt8 = 0
+    var isQuery = false
+    for byte in target.utf8 {
+      switch byte {
+      case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "~"),
+        UInt8(ascii: "&"), UInt8(ascii: "="), UInt8(ascii: "+"), UInt8(ascii: ","), UInt8(ascii: ":"),
+        UInt8(ascii: "@"), UInt8(ascii: "!"), UInt8(ascii: "$"), UInt8(ascii: "*"), UInt8(ascii: "("),
+        UInt8(ascii: ")"), UInt8(ascii: "'"):
+        break
+      case UInt8(ascii: "?"): isQuery = true
+      case UInt8(ascii: "/"), UInt8(ascii: "."):
+        // A step of dots alone, or none at all.
+        guard isQuery || previous != UInt8(ascii: "/") else { return false }
+      default: return false
+      }
+      previous = byte
+    }
+    return target.utf8.first == UInt8(ascii: "/")
+  }
+}

@@ -1,0 +1,61 @@
+import Broker
+import NIOSSL
+import OAuth
+import Synchronization
+
+/// What connections are secured by. One is made for each choice of certificates, which takes milliseconds, and shared by all
+/// connections that chose the same; it lives as long as one of them, and that of the system's authorities for good.
+final class TLSContexts: Sendable {
+  private struct Weak {
+    weak var context: NIOSSLContext?
+  }
+
+  private struct State {
+    var plain: (stamp: SystemAuthorities.Stamp?, context: NIOSSLContext)?
+    var chosen: [TLSChoice: Weak] = [:]
+  }
+
+  private let state = Mutex(State())
+
+  func context(of choice: TLSChoice?) throws(TransportError) -> NIOSSLContext {
+    let made = state.withLock { state -> Result<NIOSSLContext, TransportError> in
+      do throws(TransportError) {
+        guard let choice else { return .success(try Self.plain(&state)) }
+        if let known = state.chosen[choice]?.context { return .success(known) }
+        let new = try Self.make(choice.configuration())
+        state.chosen = state.chosen.filter { $0.value.context != nil }
+        state.chosen[choice] = Weak(context: new)
+        return .success(new)
+      } catch {
+        return .failure(error)
+      }
+    }
+    return try made.get()
+  }
+
+  /// An update of the system's authorities counts for the next connection.
+  private static func plain(_ state: inout State) throws(TransportError) -> NIOSSLContext {
+    let stamp = SystemAuthorities.stamp
+    if let known = state.plain, known.stamp == stamp { return known.context }
+    let new = try make(SystemAuthorities.configuration())
+    state.plain = (stamp, new)
+    return new
+  }
+
+  private static func make(_ configuration: TLSConfiguration) throws(TransportError) -> NIOSSLContext {
+    var configuration = configuration
+    // RFC 9325 §3.1.1: nothing older may be negotiated.
+    configuration.minimumTLSVersion = .tlsv12
+    // HTTP/2 would carry all of a provider's requests over one connection: where that is dead, as after a change of the
+    // network, every refresh and every probe would wait on it.
+    configuration.applicationProtocols = ["http/1.1"]
+    do {
+      return try NIOSSLContext(configuration: configuration)
+    } catch {
+      throw TransportError(
+        .notSent,
+        "no secure connection is tried: tls_certificate_file and its key do not belong together, or cannot be used",
+        cause: .tls)
+    }
+  }
+}

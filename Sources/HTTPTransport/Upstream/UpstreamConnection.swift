@@ -1,0 +1,158 @@
+import Broker
+import NIOCore
+import NIOHTTP1
+import NIOTLS
+
+/// One connection to a server, with one request at a time. Lives on its loop.
+final class UpstreamConnection: ChannelInboundHandler {
+  typealias InboundIn = HTTPClientResponsePart
+  typealias OutboundOut = HTTPClientRequestPart
+
+  private let pool: UpstreamPool
+  private let address: String
+  private var context: ChannelHandlerContext?
+  private var exchange: UpstreamExchange?
+  private var handshake: EventLoopPromise<Void>?
+  private var uses = 0
+  private var hasAnswerBegun = false
+  private var isRequestSent = false
+  private var isKept = false
+  private(set) var idleSince = NIODeadline.now()
+
+  /// - Parameter handshake: told when the connection is secure, or that it will not be; nil: it is to be in the clear.
+  init(_ pool: UpstreamPool, at address: String, handshake: EventLoopPromise<Void>?) {
+    self.pool = pool
+    self.address = address
+    self.handshake = handshake
+  }
+
+  // MARK: A request
+
+  func begin(_ exchange: UpstreamExchange) {
+    guard let context, context.channel.isActive else { return exchange.fail(Self.closed(pool.server.host)) }
+    self.exchange = exchange
+    exchange.connection = self
+    uses += 1
+    hasAnswerBegun = false
+    isRequestSent = true
+    if exchange.isPaused { setReading(false) }
+    context.write(wrapOutboundOut(.head(exchange.request.head)), promise: nil)
+    switch exchange.request.body {
+    case .none: context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+    case .whole(let body):
+      context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
+      context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+    case .streamed:
+      isRequestSent = false
+      exchange.receiver?.upstreamTakesMore(exchange)
+      self.context?.flush()
+    }
+  }
+
+  var isWritable: Bool { context?.channel.isWritable ?? false }
+
+  func write(_ bytes: ByteBuffer) {
+    guard !isRequestSent else { return }
+    context?.write(wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
+  }
+
+  func flush() { context?.flush() }
+
+  func endBody() {
+    guard !isRequestSent else { return }
+    isRequestSent = true
+    context?.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+  }
+
+  func setReading(_ isOn: Bool) { try? context?.channel.syncOptions?.setOption(.autoRead, value: isOn) }
+
+  func cancel(_ exchange: UpstreamExchange) {
+    guard exchange === self.exchange else { return }
+    self.exchange = nil
+    close()
+  }
+
+  func close() { context?.close(promise: nil) }
+
+  // MARK: The channel
+
+  func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+  func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    if case TLSUserEvent.handshakeCompleted = event, let done = handshake {
+      handshake = nil
+      done.succeed()
+    }
+    context.fireUserInboundEventTriggered(event)
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    // What comes without a request, or behind its answer, is nobody's.
+    guard let exchange else { return close() }
+    switch unwrapInboundIn(data) {
+    case .head(let head):
+      // RFC 9110 §15: a status below 100 is none.
+      guard head.status.code >= 100 else { return fail(HTTPParserError.invalidStatus) }
+      hasAnswerBegun = true
+      isKept = head.isKeepAlive && head.status != .switchingProtocols
+      pool.answered(from: address)
+      exchange.receiver?.upstreamBegan(head)
+    case .body(let part): exchange.receiver?.upstreamSent(part)
+    case .end:
+      self.exchange = nil
+      if isKept, isRequestSent, context.channel.isActive {
+        if exchange.isPaused { setReading(true) }
+        idleSince = .now()
+        exchange.connection = nil
+        pool.free(self)
+      } else {
+        close()
+      }
+      exchange.end()
+    }
+  }
+
+  func channelReadComplete(context: ChannelHandlerContext) {
+    exchange?.receiver?.upstreamPaused()
+    context.fireChannelReadComplete()
+  }
+
+  func channelWritabilityChanged(context: ChannelHandlerContext) {
+    if context.channel.isWritable, !isRequestSent, let exchange { exchange.receiver?.upstreamTakesMore(exchange) }
+    context.fireChannelWritabilityChanged()
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) { fail(error) }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    fail(nil)
+    context.fireChannelInactive()
+  }
+
+  /// - Parameter error: nil: the server closed the connection.
+  private func fail(_ error: (any Error)?) {
+    let host = pool.server.host
+    if let handshake {
+      self.handshake = nil
+      handshake.fail(error ?? TransportError(.notSent, "no secure connection to \(host): it hung up", cause: .tls))
+    }
+    pool.closed(self)
+    guard let exchange else { return close() }
+    self.exchange = nil
+    close()
+    // The server closed it as the request was on its way.
+    if uses > 1, !hasAnswerBegun, exchange.request.isRepeatable, !exchange.isRepeated {
+      exchange.connection = nil
+      return pool.repeat(exchange)
+    }
+    if let error { return exchange.fail(TransportError(error, host: host)) }
+    exchange.fail(
+      hasAnswerBegun
+        ? TransportError(.lost, "the connection to \(host) ended before its answer did") : Self.closed(host))
+  }
+
+  private static func closed(_ host: String) -> TransportError {
+    TransportError(.lost, "\(host) closed the connection before it answered")
+  }
+}

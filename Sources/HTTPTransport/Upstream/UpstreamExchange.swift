@@ -1,0 +1,114 @@
+public import Broker
+public import NIOCore
+public import NIOHTTP1
+
+/// A request as it is sent.
+public struct UpstreamRequest: Sendable {
+  public enum Body: Sendable {
+    case none
+    case whole(ByteBuffer)
+    /// It is written as it comes (``UpstreamExchange/write(_:)``).
+    case streamed
+  }
+
+  public var server: UpstreamServer
+  /// With everything but `Connection`.
+  public var head: HTTPRequestHead
+  public var body: Body
+  /// Whether the server may get it twice (RFC 9110 §9.2.2): it is sent again where a kept connection ended before it answered.
+  public var isRepeatable: Bool
+
+  public init(server: UpstreamServer, head: HTTPRequestHead, body: Body, isRepeatable: Bool) {
+    self.server = server
+    self.head = head
+    self.body = body
+    self.isRepeatable = isRepeatable
+  }
+}
+
+/// What comes of a request. Called on its event loop, and no more once it was cancelled.
+public protocol UpstreamReceiver: AnyObject {
+  /// The request is on its way, or more of its body can be sent. Of a body that is streamed alone.
+  func upstreamTakesMore(_ exchange: UpstreamExchange)
+  /// The answer's head; interim answers are left out, but for 101.
+  func upstreamBegan(_ head: HTTPResponseHead)
+  func upstreamSent(_ part: ByteBuffer)
+  /// All that has come so far was handed over.
+  func upstreamPaused()
+  /// The answer is whole.
+  func upstreamEnded()
+  /// There is no answer, or no more of it.
+  func upstreamFailed(_ error: TransportError)
+}
+
+/// One request and its answer. Lives on its event loop.
+public final class UpstreamExchange {
+  let request: UpstreamRequest
+  private(set) var receiver: (any UpstreamReceiver)?
+  var connection: UpstreamConnection?
+  var isPaused = false
+  /// It was sent once more already.
+  var isRepeated = false
+
+  init(_ request: UpstreamRequest, _ receiver: any UpstreamReceiver) {
+    self.request = request
+    self.receiver = receiver
+  }
+
+  /// Nobody waits for it any more.
+  var isOver: Bool { receiver == nil }
+
+  // MARK: The request's body
+
+  /// Whether the server's side takes more of the body now.
+  public var isWritable: Bool { connection?.isWritable ?? false }
+
+  public func write(_ bytes: ByteBuffer) { connection?.write(bytes) }
+  /// Sends what was written.
+  public func flush() { connection?.flush() }
+  /// The body is whole.
+  public func endBody() { connection?.endBody() }
+
+  // MARK: The answer
+
+  /// Reads no more of the answer for now.
+  public func pause() {
+    guard !isPaused else { return }
+    isPaused = true
+    connection?.setReading(false)
+  }
+
+  public func resume() {
+    guard isPaused else { return }
+    isPaused = false
+    connection?.setReading(true)
+  }
+
+  /// The rest is not wanted.
+  public func cancel() {
+    receiver = nil
+    connection?.cancel(self)
+    connection = nil
+  }
+
+  // MARK: The end
+
+  func end() {
+    connection = nil
+    let last = receiver
+    receiver = nil
+    last?.upstreamEnded()
+  }
+
+  func fail(_ error: TransportError) {
+    connection = nil
+    let last = receiver
+    receiver = nil
+    last?.upstreamFailed(error)
+  }
+}
+
+extension UpstreamReceiver {
+  public func upstreamTakesMore(_ exchange: UpstreamExchange) {}
+  public func upstreamPaused() {}
+}

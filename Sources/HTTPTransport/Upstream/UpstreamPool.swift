@@ -1,0 +1,212 @@
+import Broker
+import DequeModule
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+
+/// The connections of one event loop to one server. Lives on it.
+final class UpstreamPool {
+  /// What connections are made with.
+  private struct Way: Sendable {
+    var addresses: ArraySlice<String>
+    var context: NIOSSLContext?
+  }
+
+  /// A pooled connection that the server has closed would make a request look lost that was never taken.
+  private static let idle = TimeAmount.seconds(5)
+  /// A pool that nobody used for so long is forgotten.
+  private static let kept = TimeAmount.seconds(60)
+  /// To connect, and then to be secure.
+  private static let connectTime = TimeAmount.seconds(10)
+  /// The same where other addresses are left: all of them have to be tried before a request's time is over.
+  private static let shortConnectTime = TimeAmount.seconds(4)
+
+  let server: UpstreamServer
+  private let names: NameLookups
+  private let contexts: TLSContexts
+  private let loop: any EventLoop
+  private var idle: [UpstreamConnection] = []
+  private var waiting: Deque<UpstreamExchange> = []
+  /// Connections that are open, and those that are being made.
+  private var open: [ObjectIdentifier: UpstreamConnection] = [:]
+  private var connecting = 0
+  private var lastUse = NIODeadline.now()
+  private var latestAddress: String?
+
+  init(_ server: UpstreamServer, names: NameLookups, contexts: TLSContexts, loop: any EventLoop) {
+    self.server = server
+    self.names = names
+    self.contexts = contexts
+    self.loop = loop
+  }
+
+  // MARK: Requests
+
+  func send(_ exchange: UpstreamExchange) {
+    lastUse = .now()
+    if let connection = idle.popLast() { return connection.begin(exchange) }
+    waiting.append(exchange)
+    connectAsNeeded()
+  }
+
+  /// Once more, by a new connection: those that are kept may have ended with the one that did.
+  func `repeat`(_ exchange: UpstreamExchange) {
+    exchange.isRepeated = true
+    for connection in idle { connection.close() }
+    idle = []
+    waiting.prepend(exchange)
+    connectAsNeeded()
+  }
+
+  private func nextWaiting() -> UpstreamExchange? {
+    while let next = waiting.popFirst() {
+      if !next.isOver { return next }
+    }
+    return nil
+  }
+
+  // MARK: Connections
+
+  /// Has nothing to do until the next request.
+  func free(_ connection: UpstreamConnection) {
+    if let next = nextWaiting() { return connection.begin(next) }
+    idle.append(connection)
+  }
+
+  func closed(_ connection: UpstreamConnection) {
+    guard open.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
+    idle.removeAll { $0 === connection }
+    connectAsNeeded()
+  }
+
+  /// An address of the server works.
+  func answered(from address: String) {
+    guard latestAddress != address else { return }
+    latestAddress = address
+    names.works(address, of: server.host)
+  }
+
+  private func connectAsNeeded() {
+    while connecting < waiting.count, open.count + connecting < server.pool.size {
+      connecting += 1
+      connect()
+    }
+  }
+
+  private func connect() {
+    let own = NIOLoopBound(self, eventLoop: loop)
+    Task { [server, names, contexts, loop] in
+      let way: Result<Way, TransportError>
+      do throws(TransportError) {
+        let isAddress = SystemResolver.isAddress(server.host)
+        let addresses = isAddress ? [server.host] : try await names.addresses(of: server.host)
+        way = .success(
+          Way(addresses: addresses[...], context: server.isSecure ? try contexts.context(of: server.tls) : nil))
+      } catch {
+        way = .failure(error)
+      }
+      loop.execute { own.value.connect(way) }
+    }
+  }
+
+  private func connect(_ way: Result<Way, TransportError>) {
+    switch way {
+    case .success(let way): connect(way, isOneOfMany: way.addresses.count > 1, first: nil)
+    case .failure(let error): failed(error)
+    }
+  }
+
+  /// Tries the addresses in their order.
+  ///
+  /// - Parameter first: what the first one failed with. It speaks for all.
+  private func connect(_ way: Way, isOneOfMany: Bool, first: TransportError?) {
+    var way = way
+    guard let address = way.addresses.popFirst(), let place = try? SocketAddress(ipAddress: address, port: server.port)
+    else { return failed(first ?? TransportError(.notSent, "no connection to \(server.host)")) }
+    let time = isOneOfMany ? Self.shortConnectTime : Self.connectTime
+    let handshake = way.context.map { _ in loop.makePromise(of: Void.self) }
+    let connection = UpstreamConnection(self, at: address, handshake: handshake)
+    let (bound, rest) = (NIOLoopBound(connection, eventLoop: loop), way)
+    ClientBootstrap(group: loop).connectTimeout(time)
+      .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+      .channelInitializer { [host = server.host] channel in
+        channel.eventLoop.makeCompletedFuture {
+          try Self.add(bound.value, to: channel, of: host, context: rest.context)
+        }
+      }
+      .connect(to: place).assumeIsolated()
+      .flatMap { [self] _ in handshake.map { secured($0, within: time) } ?? loop.makeSucceededVoidFuture() }
+      .whenComplete { [self] result in
+        switch result {
+        case .success: ready(connection)
+        case .failure(let error):
+          handshake?.fail(error)
+          connection.close()
+          let failure = notSent(error)
+          guard failure.isOfAddress, !rest.addresses.isEmpty else { return failed(first ?? failure) }
+          connect(rest, isOneOfMany: isOneOfMany, first: first ?? failure)
+        }
+      }
+  }
+
+  private func secured(_ handshake: EventLoopPromise<Void>, within time: TimeAmount) -> EventLoopFuture<Void> {
+    let late = TransportError(.notSent, "no secure connection to \(server.host) in time", cause: .tls)
+    let timer = loop.scheduleTask(in: time) { handshake.fail(late) }
+    handshake.futureResult.whenComplete { _ in timer.cancel() }
+    return handshake.futureResult
+  }
+
+  /// Whatever a connection fails with that is not made yet: nothing was sent.
+  private func notSent(_ error: any Error) -> TransportError {
+    let failure = error as? TransportError ?? TransportError(error, host: server.host)
+    return failure.kind == .notSent
+      ? failure : TransportError(.notSent, failure.message, cause: failure.cause == .other ? .tls : failure.cause)
+  }
+
+  private static func add(
+    _ connection: UpstreamConnection, to channel: any Channel, of host: String, context: NIOSSLContext?
+  ) throws {
+    let pipeline = channel.pipeline.syncOperations
+    if let context {
+      // Of an address the certificate has to name the address, which the library sees for itself.
+      let name = SystemResolver.isAddress(host) ? nil : host
+      try pipeline.addHandler(NIOSSLClientHandler(context: context, serverHostname: name))
+    }
+    var framing = HTTPRequestEncoder.Configuration()
+    framing.automaticallySetFramingHeaders = false
+    try pipeline.addHandlers([
+      HTTPRequestEncoder(configuration: framing),
+      ByteToMessageHandler(HTTPResponseDecoder(leftOverBytesStrategy: .dropBytes)),
+      connection,
+    ])
+  }
+
+  private func ready(_ connection: UpstreamConnection) {
+    connecting -= 1
+    open[ObjectIdentifier(connection)] = connection
+    free(connection)
+  }
+
+  private func failed(_ error: TransportError) {
+    connecting -= 1
+    nextWaiting()?.fail(error)
+    connectAsNeeded()
+  }
+
+  // MARK: Time and the end
+
+  /// Closes what is idle for long; false: there is nothing left to look after.
+  func checkTime(_ now: NIODeadline) -> Bool {
+    let old = idle.filter { $0.idleSince + Self.idle < now }
+    for connection in old { connection.close() }
+    return !open.isEmpty || connecting > 0 || !waiting.isEmpty || lastUse + Self.kept > now
+  }
+
+  func close() {
+    let exchanges = waiting
+    waiting = []
+    for one in exchanges { one.fail(TransportError(.notSent, "the broker is ending")) }
+    for connection in Array(open.values) { connection.close() }
+  }
+}

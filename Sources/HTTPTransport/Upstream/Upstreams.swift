@@ -1,0 +1,87 @@
+import Broker
+import NIOCore
+import Synchronization
+
+/// Requests of one event loop, and the connections that they share. What is passed on for a client is sent on the loop of
+/// the client's connection: nothing of it changes threads (docs/decisions/0058).
+public final class Upstreams {
+  private let names: NameLookups
+  private let contexts: TLSContexts
+  private let loop: any EventLoop
+  private var pools: [UpstreamServer: UpstreamPool] = [:]
+  private var tick: RepeatedTask?
+  private var isClosed = false
+
+  init(names: NameLookups, contexts: TLSContexts, loop: any EventLoop) {
+    self.names = names
+    self.contexts = contexts
+    self.loop = loop
+  }
+
+  /// Sends a request. Its caller bounds how long it may take.
+  public func send(_ request: UpstreamRequest, to receiver: any UpstreamReceiver) -> UpstreamExchange {
+    let exchange = UpstreamExchange(request, receiver)
+    guard !isClosed else {
+      let bound = NIOLoopBound(exchange, eventLoop: loop)
+      loop.execute { bound.value.fail(.init(.notSent, "the broker is ending")) }
+      return exchange
+    }
+    pool(of: request.server).send(exchange)
+    return exchange
+  }
+
+  private func pool(of server: UpstreamServer) -> UpstreamPool {
+    if let pool = pools[server] { return pool }
+    let pool = UpstreamPool(server, names: names, contexts: contexts, loop: loop)
+    pools[server] = pool
+    if tick == nil {
+      let own = NIOLoopBound(self, eventLoop: loop)
+      tick = loop.scheduleRepeatedTask(initialDelay: .seconds(1), delay: .seconds(1)) { _ in own.value.checkTimes() }
+    }
+    return pool
+  }
+
+  private func checkTimes() {
+    let now = NIODeadline.now()
+    for (server, pool) in pools where !pool.checkTime(now) { pools[server] = nil }
+    guard pools.isEmpty else { return }
+    tick?.cancel()
+    tick = nil
+  }
+
+  func close() {
+    isClosed = true
+    tick?.cancel()
+    for pool in pools.values { pool.close() }
+    pools = [:]
+  }
+}
+
+/// Those of all event loops.
+final class AllUpstreams: Sendable {
+  private let names: NameLookups
+  private let contexts = TLSContexts()
+  private let state = Mutex<(isClosed: Bool, loops: [ObjectIdentifier: NIOLoopBound<Upstreams>])>((false, [:]))
+
+  init(names: NameLookups) { self.names = names }
+
+  /// Called on the loop.
+  func on(_ loop: any EventLoop) -> Upstreams {
+    state.withLock { state in
+      if let known = state.loops[ObjectIdentifier(loop)] { return known }
+      let upstreams = Upstreams(names: names, contexts: contexts, loop: loop)
+      if state.isClosed { upstreams.close() }
+      let new = NIOLoopBound(upstreams, eventLoop: loop)
+      state.loops[ObjectIdentifier(loop)] = new
+      return new
+    }.value
+  }
+
+  func close() async {
+    let all = state.withLock { state in
+      state.isClosed = true
+      return Array(state.loops.values)
+    }
+    for one in all { try? await one.eventLoop.submit { one.value.close() }.get() }
+  }
+}

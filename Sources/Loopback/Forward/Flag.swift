@@ -1,8 +1,0 @@
-import Synchronization
-
-/// Set once, from anywhere.
-final class Flag: Sendable {
-  private let value = Atomic(false)
-  var isSet: Bool { value.load(ordering: .acquiring) }
-  func set() { value.store(true, ordering: .releasing) }
-}

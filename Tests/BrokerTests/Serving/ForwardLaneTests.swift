@@ -1,0 +1,137 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Testing
+
+@testable import Broker
+
+/// What one connection keeps of the decisions for its requests to a provider's API.
+@Suite(.timeLimit(.minutes(1))) struct ForwardLaneTests {
+  private static let feed = Caller(uid: 1000, gid: 1000, groups: [], pid: 7, unit: "feed.service")
+  private static let rule = Rule(name: "feed", uid: 1000, gid: nil, accounts: ["work"], access: [.use])
+
+  private func configuration(
+    _ server: Server = .first, _ rules: [Rule] = [rule], base: String? = nil
+  ) -> BrokerConfiguration {
+    var configuration = BrokerConfiguration.at(server, accounts: ["work"])
+    configuration.policy.rules = rules
+    if let base, var provider = configuration.providers[0] as? SteppedProvider {
+      provider.apiTraits = APITraits(base: URL(string: base)!)
+      configuration.providers = [provider]
+    }
+    return configuration
+  }
+
+  private func request(
+    _ target: String = "/x", _ method: String = "GET", _ headers: [HTTPRequest.Header] = [.init("Accept", "a/b")]
+  ) -> ForwardRequest {
+    ForwardRequest(account: "work", method: method, target: target, host: nil, headers: headers)
+  }
+
+  private func authorize(_ rig: Rig, _ request: ForwardRequest) async throws -> AuthorizedRequest {
+    try await rig.router.authorize(request, session: FakeSession(Self.feed)).get()
+  }
+
+  /// The lane of a connection that has sent one request.
+  private func lane(_ rig: Rig, by first: ForwardRequest? = nil) async throws -> ForwardLane {
+    let lane = rig.router.forwardLane(for: .process(Self.feed))
+    let first = first ?? request()
+    #expect(lane.authorized(first) == nil)
+    lane.keep(try await authorize(rig, first), of: first)
+    return lane
+  }
+
+  @Test("What takes the lane is sent as the broker would have sent it")
+  func same() async throws {
+    let rig = try await Rig.ofServers(configuration())
+    let lane = try await lane(rig)
+    for (target, method) in [
+      ("/x", "GET"), ("/", "GET"), ("/a/b.json?x=1&y=/../z", "POST"), ("/me/messages?$top=5", "DELETE"), ("/a/", "GET"),
+    ] {
+      let request = request(target, method, [.init("X-One", "1"), .init("Accept", "b")])
+      let (ours, theirs) = (try #require(lane.authorized(request)), try await authorize(rig, request))
+      #expect(ours.method == theirs.method && ours.target == theirs.target && ours.headers == theirs.headers)
+      #expect(ours.basis.server == theirs.basis.server && ours.request == theirs.request)
+      #expect(ours.permission.request == theirs.permission.request && !ours.isSigned)
+      #expect(ours.headers.contains(.init("Authorization", "Bearer access-1-of-a.example")))
+    }
+  }
+
+  @Test(
+    "What servers could read in more than one way is looked at by the broker",
+    arguments: ["/a//b", "/a/./b", "/../x", "/.hidden", "/a%2Fb", "/a;b", "/a\\b", "x", "", "/a#b", "/ä", "/a b"])
+  func closer(_ target: String) async throws {
+    let lane = try await lane(Rig.ofServers(configuration()))
+    #expect(lane.authorized(request(target)) == nil)
+    #expect(lane.authorized(request()) != nil)
+  }
+
+  @Test("Another account, another host and a header that the token brings are no reason to take it")
+  func others() async throws {
+    let lane = try await lane(Rig.ofServers(configuration()))
+    var other = request()
+    other.host = "a.example"
+    #expect(lane.authorized(other) == nil)
+    other = request()
+    other.account = "home"
+    #expect(lane.authorized(other) == nil)
+    #expect(lane.authorized(request("/x", "GET", [.init("authorization", "Bearer other")])) == nil)
+  }
+
+  enum Change: CaseIterable { case rule, server, base, token, age, confirm, requests, cap, reported }
+
+  @Test("Nothing is kept longer than it is true", arguments: Change.allCases)
+  func changes(_ change: Change) async throws {
+    let rig = try await Rig.ofServers(configuration())
+    let lane = try await lane(rig)
+    #expect(lane.authorized(request()) != nil)
+    var rule = Self.rule
+    switch change {
+    case .rule: try await rig.reload(configuration(.first, []))
+    case .server: try await rig.reload(configuration(.second))
+    case .base: try await rig.reload(configuration(base: "https://a.example/other"))
+    case .token: _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
+    case .age: rig.clock.advance(.seconds(3590))
+    case .confirm:
+      rule.confirm = .seconds(60)
+      try await rig.reload(configuration(.first, [rule]))
+    case .requests:
+      rule.requests = [try #require(RequestPattern("GET /api/y"))]
+      try await rig.reload(configuration(.first, [rule]))
+    case .cap:
+      rule.scopes = ["read"]
+      try await rig.reload(configuration(.first, [rule]))
+    case .reported:
+      let token = try await rig.token("work")
+      _ = try await rig.call(
+        TokenReportRejected.self, .init(account: "work", generation: token.generation))
+    }
+    #expect(lane.authorized(request()) == nil)
+    #expect(rig.astray.isEmpty)
+  }
+
+  @Test("Rules by path hold for each request")
+  func paths() async throws {
+    var rule = Self.rule
+    rule.requests = [try #require(RequestPattern("GET /api/a/*"))]
+    let rig = try await Rig.ofServers(configuration(.first, [rule]))
+    let lane = try await lane(rig, by: request("/a/1"))
+    #expect(lane.authorized(request("/a/2")) != nil)
+    #expect(lane.authorized(request("/b/2")) == nil)
+    #expect(lane.authorized(request("/a/2", "POST")) == nil)
+  }
+
+  @Test("They draw on what their caller may ask, and each is counted")
+  func counted() async throws {
+    var configuration = configuration()
+    configuration.callerLimits.burst = 5
+    configuration.callerLimits.rate = 1
+    let rig = try await Rig.ofServers(configuration)
+    let lane = try await lane(rig)
+    let allowed = (0..<8).filter { lane.authorized(request("/\($0)")) != nil }
+    #expect(allowed.count == 4)
+    let records = try await rig.call(AuditList.self, .init(account: "work")).records
+    #expect(records.first { $0.method == RequestSend.name && $0.rule == "feed" }?.count == 5)
+  }
+}

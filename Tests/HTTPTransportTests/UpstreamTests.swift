@@ -1,0 +1,210 @@
+import Broker
+import Foundation
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import OAuth
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import HTTPTransport
+
+/// A server of raw bytes. `/once` is answered as the first request of its connection alone: the next ends it.
+private final class RawServer: Sendable {
+  let connections = Mutex(0)
+  let requests = Mutex<[String]>([])
+
+  static let answers = [
+    "/ok": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "/once": "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nonce",
+    "/none": "HTTP/1.1 099 None\r\nContent-Length: 0\r\n\r\n",
+    "/cut": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab",
+    "/early": "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "/end": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", "/close": "",
+    "/twice": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore",
+  ]
+
+  func with(_ body: (URL) async throws -> Void) async throws {
+    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .childChannelInitializer { channel in
+        self.connections.withLock { $0 += 1 }
+        return channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(Answering(self))
+        }
+      }.bind(host: "127.0.0.1", port: 0).get()
+    let url = try #require(URL(string: "http://127.0.0.1:\(channel.localAddress?.port ?? 0)"))
+    do { try await body(url) } catch {
+      try await channel.close()
+      throw error
+    }
+    try await channel.close()
+  }
+
+  private final class Answering: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+    private let server: RawServer
+    private var isLast = false
+
+    init(_ server: RawServer) { self.server = server }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      let text = String(buffer: unwrapInboundIn(data))
+      let path = String(text.split(separator: " ").dropFirst().first ?? "")
+      server.requests.withLock { $0.append(text) }
+      guard !isLast, let answer = RawServer.answers[path] else { return context.close(promise: nil) }
+      isLast = path == "/once"
+      let closes = ["/cut", "/end", "/close"].contains(path)
+      context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+      if closes { context.close(promise: nil) }
+    }
+  }
+}
+
+/// What came of a request.
+private struct Came: Sendable, Equatable {
+  var status: UInt = 0
+  var body = ""
+  var failure: TransportError.Kind?
+}
+
+private final class Recorder: UpstreamReceiver {
+  private let done: EventLoopPromise<Came>
+  private var came = Came()
+  private let parts: [String]
+  private var isSent = false
+
+  init(_ done: EventLoopPromise<Came>, parts: [String]) {
+    self.done = done
+    self.parts = parts
+  }
+
+  func upstreamTakesMore(_ exchange: UpstreamExchange) {
+    guard !isSent, exchange.isWritable else { return }
+    isSent = true
+    for part in parts { exchange.write(ByteBuffer(string: part)) }
+    exchange.endBody()
+  }
+  func upstreamBegan(_ head: HTTPResponseHead) { came.status = head.status.code }
+  func upstreamSent(_ part: ByteBuffer) { came.body += String(buffer: part) }
+  func upstreamEnded() { done.succeed(came) }
+  func upstreamFailed(_ error: TransportError) {
+    came.failure = error.kind
+    done.succeed(came)
+  }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct UpstreamTests {
+  private let loop = MultiThreadedEventLoopGroup.singleton.next()
+
+  private func send(
+    _ path: String, _ method: HTTPMethod = .GET, at url: URL, by transport: HTTPTransport, size: Int = 8,
+    parts: [String] = []
+  ) async throws -> Came {
+    let server = try #require(UpstreamServer(url, over: .pool("test", .forwarded, size: size), tls: nil))
+    var headers: HTTPHeaders = ["Host": server.authority]
+    if !parts.isEmpty { headers.add(name: "Content-Length", value: "\(parts.joined().utf8.count)") }
+    let request = UpstreamRequest(
+      server: server, head: HTTPRequestHead(version: .http1_1, method: method, uri: path, headers: headers),
+      body: parts.isEmpty ? .none : .streamed, isRepeatable: method == .GET)
+    return try await loop.flatSubmit { [loop] in
+      let done = loop.makePromise(of: Came.self)
+      let recorder = Recorder(done, parts: parts)
+      _ = transport.upstreams(on: loop).send(request, to: recorder)
+      return done.futureResult
+    }.get()
+  }
+
+  private func with(_ body: (RawServer, URL, HTTPTransport) async throws -> Void) async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let server = RawServer()
+    try await server.with { url in
+      do { try await body(server, url, transport) } catch {
+        await transport.close()
+        throw error
+      }
+      await transport.close()
+    }
+  }
+
+  @Test("Requests one after the other share a connection, and interim answers are left out")
+  func kept() async throws {
+    try await with { server, url, transport in
+      for path in ["/ok", "/early", "/ok"] {
+        let came1 = try await send(path, at: url, by: transport)
+        #expect(came1 == Came(status: 200, body: "ok"))
+      }
+      let came2 = try await send("/ok", .POST, at: url, by: transport, parts: ["a", "b"])
+      #expect(came2.body == "ok")
+      #expect(server.connections.withLock { $0 } == 1)
+      let last = try #require(server.requests.withLock { $0.last })
+      #expect(
+        last.hasPrefix("POST /ok HTTP/1.1\r\nHost: 127.0.0.1:\(url.port ?? 0)\r\n") && last.hasSuffix("\r\n\r\nab"))
+    }
+  }
+
+  @Test("A kept connection that the server had closed costs a GET nothing, and is told of a POST")
+  func closed() async throws {
+    try await with { server, url, transport in
+      _ = try await send("/once", at: url, by: transport)
+      let came3 = try await send("/ok", at: url, by: transport)
+      #expect(came3 == Came(status: 200, body: "ok"))
+      #expect(server.connections.withLock { $0 } == 2)
+      _ = try await send("/once", at: url, by: transport)
+      let came4 = try await send("/ok", .POST, at: url, by: transport)
+      #expect(came4.failure == .lost)
+      // Once only, and never by a first connection.
+      let came5 = try await send("/close", at: url, by: transport)
+      #expect(came5.failure == .lost)
+    }
+  }
+
+  @Test("What is no answer, and what is cut off, fails; what ends with its connection is whole")
+  func odd() async throws {
+    try await with { server, url, transport in
+      let came6 = try await send("/none", at: url, by: transport)
+      #expect(came6.failure == .lost)
+      let came7 = try await send("/cut", at: url, by: transport)
+      #expect(came7 == Came(status: 200, body: "ab", failure: .lost))
+      let came8 = try await send("/end", at: url, by: transport)
+      #expect(came8 == Came(status: 200, body: "to the end"))
+      let came9 = try await send("/ok", at: url, by: transport)
+      #expect(came9.body == "ok")
+      #expect(server.connections.withLock { $0 } == 4)
+    }
+  }
+
+  @Test("An answer that nobody asked for is no later request's")
+  func unasked() async throws {
+    try await with { _, url, transport in
+      let came10 = try await send("/twice", at: url, by: transport)
+      #expect(came10.body == "ok")
+      let came11 = try await send("/ok", at: url, by: transport)
+      #expect(came11 == Came(status: 200, body: "ok"))
+    }
+  }
+
+  @Test("There are no more connections than the pool has, and all requests are answered")
+  func bounded() async throws {
+    try await with { server, url, transport in
+      let all = try await withThrowingTaskGroup(of: Came.self) { group in
+        for _ in 0..<40 { group.addTask { try await send("/ok", at: url, by: transport, size: 3) } }
+        return try await group.reduce(into: []) { $0.append($1) }
+      }
+      #expect(all.count == 40 && all.allSatisfy { $0.body == "ok" })
+      #expect(server.connections.withLock { $0 } <= 3)
+    }
+  }
+
+  @Test("Where nothing listens the request was not sent")
+  func refused() async throws {
+    let transport = HTTPTransport(userAgent: "test")
+    let url = try #require(URL(string: "http://127.0.0.1:1"))
+    let came12 = try await send("/ok", at: url, by: transport)
+    #expect(came12.failure == .notSent)
+    await transport.close()
+    let came13 = try await send("/ok", at: url, by: transport)
+    #expect(came13.failure == .notSent)
+  }
+}
