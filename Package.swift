@@ -93,17 +93,18 @@ let package = Package(
     .target(name: "CredentialHelpers", dependencies: ["BrokerAPI"], swiftSettings: small),
     fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
-    room("Listening", [nioCore, logging]),
+    fastRoom("Listening", [nioCore, logging]),
     room("BrokerSocket", ["CLinux"]),
     room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
     room("AsyncClient", ["BlockingClient", "BrokerAPI", "BrokerSocket", "Platform"]),
     room("Platform", ["CLinux"]),
     fastRoom("Callers", ["BrokerAPI", "CLinux"]),
     fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
-    room("HTTPTransport", ["Broker", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
+    fastRoom(
+      "HTTPTransport", ["Broker", "Listening", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
     room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
-    room("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
-    room(
+    fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
+    fastRoom(
       "Loopback",
       [
         "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "OAuth", nioCore,

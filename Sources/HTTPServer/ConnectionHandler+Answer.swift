@@ -1,5 +1,6 @@
 import BrokerAPI
 import Callers
+import Listening
 import NIOCore
 import NIOHTTP1
 
@@ -47,14 +48,14 @@ extension ConnectionHandler {
   private func finish(isLast: Bool) {
     guard let context else { return }
     // Before the end is written, with which the next request may be handed over at once.
-    state = isLast ? .ending : .idle
     since = .now()
+    state = isLast ? .ending : .idle
     deadline = since + (isLast ? Self.lingering.time : TimeAmount(connections.limits.idle))
     head = nil
     let end = wrapOutboundOut(.end(nil))
     guard isLast else {
       context.write(end, promise: nil)
-      if !isInRead { context.flush() }
+      if !isInRead { connections.flushes.add(context) }
       return takeWaiting()
     }
     isPaused = true
@@ -71,7 +72,7 @@ extension ConnectionHandler {
   /// that got its addresses.
   private func isStillCaller() -> Bool {
     guard let peer, let channel = context?.channel else { return true }
-    return Connections.peer(of: channel) == peer
+    return ServedConnections.peer(of: channel) == peer
   }
 
   // MARK: An answer in parts

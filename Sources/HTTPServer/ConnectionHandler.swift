@@ -32,11 +32,14 @@ final class ConnectionHandler: ChannelInboundHandler {
   /// What is dropped of a request after its answer, and for how long.
   static let lingering = (bytes: 16 << 20, time: TimeAmount.seconds(5))
 
-  let connections: Connections
+  let connections: ServedConnections
+  private let connection: ServedConnection
   private let conversation: any HTTPConversation
   private let caller: Caller?
   let peer: LoopbackPeer?
-  var state = State.idle
+  var state = State.idle {
+    didSet { noteIdle() }
+  }
   var context: ChannelHandlerContext?
   var exchange: HTTPExchange?
   var head: HTTPRequestHead?
@@ -58,13 +61,20 @@ final class ConnectionHandler: ChannelInboundHandler {
   var isPaused = false
   var whenWritable: (() -> Void)?
 
-  init(_ connections: Connections, _ conversation: any HTTPConversation, caller: Caller?, peer: LoopbackPeer?) {
+  init(
+    _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: ServedConnection,
+    caller: Caller?, peer: LoopbackPeer?
+  ) {
     self.connections = connections
+    self.connection = connection
     self.conversation = conversation
     self.caller = caller
     self.peer = peer
     deadline = since + TimeAmount(connections.limits.idle)
+    noteIdle()
   }
+
+  private func noteIdle() { connection.note(idleSince: isIdle ? since : nil) }
 
   var isIdle: Bool {
     switch state {
@@ -200,8 +210,8 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   func bytesCame() {
     guard case .idle = state else { return }
-    state = .inHead
     since = .now()
+    state = .inHead
     deadline = since + TimeAmount(connections.limits.headTime)
   }
 
@@ -216,7 +226,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
     let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
     self.exchange = exchange
-    let check = HeadCheck(port: context.localAddress?.port, servesBrowsers: connections.application.servesBrowsers)
+    let check = HeadCheck(
+      port: context.channel.localAddress?.port, servesBrowsers: connections.application.servesBrowsers)
     if let refusal = check.refusal(of: head) { return refuse(refusal) }
     switch conversation.intake(of: head) {
     case .refuse(let reply): refuse(reply)

@@ -36,13 +36,17 @@ public final class HTTPServer: Sendable {
 
   private let address: LocalListener
   private let limits: Limits
+  /// That of the listening socket and of the places.
   private let loop: any EventLoop
+  /// Those that serve the connections.
+  private let loops: [any EventLoop]
+  private let group: any EventLoopGroup
   private let logger: Logger
   private let application: any HTTPApplication
   private let state = Mutex<(channel: any Channel, connections: NIOLoopBound<Connections>)?>(nil)
   private let socketFile = SocketFile()
 
-  /// - Parameter group: one of its loops is used. It has to be a NIOPosix group, and outlives the server.
+  /// - Parameter group: its loops serve the connections. It has to be a NIOPosix group, and outlives the server.
   public init(
     address: LocalListener, limits: Limits = Limits(), group: any EventLoopGroup, logger: Logger,
     application: any HTTPApplication
@@ -50,6 +54,8 @@ public final class HTTPServer: Sendable {
     self.address = address
     self.limits = limits
     loop = group.next()
+    loops = Array(group.makeIterator())
+    self.group = group
     self.logger = logger
     self.application = application
   }
@@ -60,11 +66,18 @@ public final class HTTPServer: Sendable {
       throw HTTPServerError(address: address, code: EAFNOSUPPORT)
     }
     do {
-      let connections = try await loop.submit { [limits, application, logger, loop, address] in
+      var served: [ObjectIdentifier: NIOLoopBound<ServedConnections>] = [:]
+      for loop in loops {
+        served[ObjectIdentifier(loop)] = try await loop.submit { [limits, application] in
+          NIOLoopBound(ServedConnections(limits, application, loop: loop), eventLoop: loop)
+        }.get()
+      }
+      let groups = ControlGroups()
+      let connections = try await loop.submit { [limits, application, logger, loop, served] in
         NIOLoopBound(
-          Connections(limits, application, address, logger: logger, loop: loop), eventLoop: loop)
+          Connections(limits, application, groups: groups, logger: logger, loop: loop, served: served), eventLoop: loop)
       }.get()
-      let channel = try await bind(connections)
+      let channel = try await bind(connections, groups)
       state.withLock { $0 = (channel, connections) }
       switch address {
       case .loopback(let host, let port):
@@ -78,8 +91,8 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  private func bind(_ connections: NIOLoopBound<Connections>) async throws -> any Channel {
-    let bootstrap = ServerBootstrap(group: loop, childGroup: loop)
+  private func bind(_ connections: NIOLoopBound<Connections>, _ groups: ControlGroups) async throws -> any Channel {
+    let bootstrap = ServerBootstrap(group: loop, childGroup: group)
       .serverChannelOption(.backlog, value: limits.backlog)
       // A crowd of one user must not keep others in the kernel's queue, which knows no users.
       .serverChannelOption(.maxMessagesPerRead, value: 64)
@@ -88,8 +101,15 @@ public final class HTTPServer: Sendable {
           try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))
         }
       }
-      .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture { try connections.value.accept(channel) }
+      .childChannelInitializer { [loop, address] channel in
+        channel.eventLoop.makeCompletedFuture {
+          try Connections.origin(of: channel, at: address, groups)
+        }.map { origin in
+          let isPort = if case .loopback = address { true } else { false }
+          // On the same loop at once: nothing is gained by another turn.
+          if loop.inEventLoop { return connections.value.accept(channel, origin, isPort: isPort) }
+          loop.execute { connections.value.accept(channel, origin, isPort: isPort) }
+        }
       }
       // Nothing is read before its caller is known.
       .childChannelOption(.autoRead, value: false)

@@ -1,4 +1,5 @@
 import Broker
+import Listening
 import NIOCore
 import NIOHTTP1
 import NIOTLS
@@ -38,10 +39,13 @@ final class UpstreamConnection: ChannelInboundHandler {
     if exchange.isPaused { setReading(false) }
     context.write(wrapOutboundOut(.head(exchange.request.head)), promise: nil)
     switch exchange.request.body {
-    case .none: context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+    case .none:
+      context.write(wrapOutboundOut(.end(nil)), promise: nil)
+      pool.flushes.add(context)
     case .whole(let body):
       context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
-      context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
+      context.write(wrapOutboundOut(.end(nil)), promise: nil)
+      pool.flushes.add(context)
     case .streamed:
       isRequestSent = false
       exchange.receiver?.upstreamTakesMore(exchange)

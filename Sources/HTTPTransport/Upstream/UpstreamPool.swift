@@ -1,5 +1,6 @@
 import Broker
 import DequeModule
+import Listening
 import NIOCore
 import NIOHTTP1
 import NIOPosix
@@ -25,6 +26,7 @@ final class UpstreamPool {
   let server: UpstreamServer
   private let names: NameLookups
   private let contexts: TLSContexts
+  let flushes: TurnFlush
   private let loop: any EventLoop
   private var idle: [UpstreamConnection] = []
   private var waiting: Deque<UpstreamExchange> = []
@@ -34,10 +36,11 @@ final class UpstreamPool {
   private var lastUse = NIODeadline.now()
   private var latestAddress: String?
 
-  init(_ server: UpstreamServer, names: NameLookups, contexts: TLSContexts, loop: any EventLoop) {
+  init(_ server: UpstreamServer, names: NameLookups, contexts: TLSContexts, flushes: TurnFlush, loop: any EventLoop) {
     self.server = server
     self.names = names
     self.contexts = contexts
+    self.flushes = flushes
     self.loop = loop
   }
 

@@ -1,4 +1,5 @@
 import Broker
+import Listening
 import NIOCore
 import Synchronization
 
@@ -7,6 +8,7 @@ import Synchronization
 public final class Upstreams {
   private let names: NameLookups
   private let contexts: TLSContexts
+  private let flushes: TurnFlush
   private let loop: any EventLoop
   private var pools: [UpstreamServer: UpstreamPool] = [:]
   private var tick: RepeatedTask?
@@ -16,6 +18,7 @@ public final class Upstreams {
     self.names = names
     self.contexts = contexts
     self.loop = loop
+    flushes = TurnFlush(loop)
   }
 
   /// Sends a request. Its caller bounds how long it may take.
@@ -32,7 +35,7 @@ public final class Upstreams {
 
   private func pool(of server: UpstreamServer) -> UpstreamPool {
     if let pool = pools[server] { return pool }
-    let pool = UpstreamPool(server, names: names, contexts: contexts, loop: loop)
+    let pool = UpstreamPool(server, names: names, contexts: contexts, flushes: flushes, loop: loop)
     pools[server] = pool
     if tick == nil {
       let own = NIOLoopBound(self, eventLoop: loop)

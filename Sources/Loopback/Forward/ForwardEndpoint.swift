@@ -16,6 +16,8 @@ final class ForwardEndpoint {
   let principal: Principal
   let lane: ForwardLane
   private let upstreams: @Sendable (any EventLoop) -> Upstreams
+  /// Where the request goes that is being read.
+  private var target: ForwardTarget?
   /// That of the token that was sent last.
   private var latest: (basis: AuthorizedBasis, filter: TokenFilter)?
 
@@ -55,6 +57,7 @@ final class ForwardEndpoint {
           .notImplemented, error: "not_implemented", "\(head.method.rawValue) is not sent with a token",
           hint: "Use another method."))
     }
+    self.target = target
     return Self.streamed
   }
 
@@ -66,7 +69,8 @@ final class ForwardEndpoint {
     ).last())
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
-    guard let target = ForwardTarget(head.uri) else { return }
+    guard let target else { return }
+    self.target = nil
     ForwardedRequest(self, head, target, body, exchange).start()
   }
 

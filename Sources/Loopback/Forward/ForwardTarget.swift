@@ -19,11 +19,13 @@ struct ForwardTarget: Equatable {
     guard uri.hasPrefix(Self.prefix) else { return nil }
     let rest = uri.dropFirst(Self.prefix.utf8.count)
     let end = rest.firstIndex { $0 == "/" || $0 == "?" } ?? rest.endIndex
-    // `+` is itself in a path.
-    let name = String(rest[..<end]).replacing("+", with: "%2B")
-    guard let account = FormEncoding.decode(name)?.first?.name, AccountName(rawValue: account) != nil else {
-      return nil
+    var account = String(rest[..<end])
+    if account.utf8.contains(UInt8(ascii: "%")) {
+      // `+` is itself in a path.
+      guard let decoded = FormEncoding.decode(account.replacing("+", with: "%2B"))?.first?.name else { return nil }
+      account = decoded
     }
+    guard AccountName(rawValue: account) != nil else { return nil }
     self.account = account
     var path = rest[end...]
     if path.hasPrefix("/@") {
@@ -40,10 +42,26 @@ struct ForwardTarget: Equatable {
 
   /// Whether every server reads the path as the same: a step upwards, written in whatever way, may lead anywhere.
   var isPlain: Bool {
+    guard hasSteps else { return true }
     let decoded = target.prefix { $0 != "?" }.lowercased().replacing("%2e", with: ".")
     let steps = decoded.replacing("%2f", with: "/").replacing("\\", with: "/").replacing("%5c", with: "/")
       .split(separator: "/")
     return !steps.contains { [".", ".."].contains($0.prefix { $0 != ";" }) }
+  }
+
+  /// Whether there is anything in it that steps are written with. Most have none.
+  private var hasSteps: Bool {
+    var previous: UInt8 = 0
+    for byte in target.utf8 {
+      switch byte {
+      case UInt8(ascii: "?"): return false
+      case UInt8(ascii: "%"), UInt8(ascii: "\\"): return true
+      case UInt8(ascii: "."): if previous == UInt8(ascii: "/") { return true }
+      default: break
+      }
+      previous = byte
+    }
+    return false
   }
 
   /// Where a redirect within the account's origins is followed through the broker; nil: it leads elsewhere.
@@ -77,24 +95,23 @@ struct ForwardTarget: Equatable {
 /// Which headers go through.
 enum ForwardHeaders {
   /// RFC 9110 §7.6.1, and what names the client to the server or would keep an answer from being searched.
-  private static let dropped: Set<String> = [
+  private static let dropped = HeaderNames([
     "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect", "host",
     "content-length", "authorization", "proxy-authorization", "cookie", "cookie2", "dpop", "accept-encoding", "range",
     "if-range", "http2-settings",
     // With these a server may take the request for another one than was allowed.
     "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
-  ]
-  private static let droppedOfAnswer: Set<String> = [
+  ])
+  private static let droppedOfAnswer = HeaderNames([
     "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "set-cookie",
     "set-cookie2", "www-authenticate", "proxy-authenticate", "authentication-info", "dpop-nonce", "location", "alt-svc",
     "strict-transport-security", "clear-site-data",
-  ]
+  ])
 
   static func request(_ headers: HTTPHeaders) -> [HTTPRequest.Header] {
     let named = named(headers)
     return headers.compactMap { name, value in
-      let lower = name.lowercased()
-      return dropped.contains(lower) || named.contains(lower) ? nil : .init(name, value)
+      dropped.contains(name) || named?.contains(name) == true ? nil : .init(name, value)
     }
   }
 
@@ -104,16 +121,32 @@ enum ForwardHeaders {
     var passed = HTTPHeaders()
     passed.reserveCapacity(headers.count + 1)
     for (name, value) in headers {
-      let lower = name.lowercased()
-      guard !droppedOfAnswer.contains(lower), !named.contains(lower), filter.cleaned(name) == name else { continue }
+      guard !droppedOfAnswer.contains(name), named?.contains(name) != true, filter.isClean(name) else { continue }
       passed.add(name: name, value: filter.cleaned(value))
     }
     return passed
   }
 
-  /// Those that Connection names.
-  private static func named(_ headers: HTTPHeaders) -> [String] {
-    guard headers.contains(name: "Connection") else { return [] }
-    return headers[canonicalForm: "Connection"].map { $0.lowercased() }
+  /// Those that Connection names; nil: it is not there.
+  private static func named(_ headers: HTTPHeaders) -> HeaderNames? {
+    guard headers.contains(name: "Connection") else { return nil }
+    return HeaderNames(headers[canonicalForm: "Connection"].map { $0.lowercased() })
+  }
+}
+
+/// Names to be found whatever their case, without making another text of each header's.
+struct HeaderNames: Sendable {
+  /// In lower case, by their length.
+  private var names: [Int: [[UInt8]]] = [:]
+
+  init(_ names: [String]) {
+    for name in names { self.names[name.utf8.count, default: []].append(Array(name.utf8)) }
+  }
+
+  func contains(_ name: String) -> Bool {
+    guard let candidates = names[name.utf8.count] else { return false }
+    return candidates.contains { candidate in
+      zip(name.utf8, candidate).allSatisfy { own, wanted in (own >= 0x41 && own <= 0x5A ? own | 0x20 : own) == wanted }
+    }
   }
 }

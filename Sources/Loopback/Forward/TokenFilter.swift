@@ -51,8 +51,17 @@ struct TokenFilter {
     }
   }
 
+  /// Whether there is no secret in it.
+  func isClean(_ text: String) -> Bool {
+    guard let shortest = patterns.last?.count, text.utf8.count >= shortest else { return true }
+    var text = text
+    return text.withUTF8 { text in
+      patterns.allSatisfy { clinux_find(text.baseAddress, text.count, $0, $0.count) < 0 }
+    }
+  }
+
   func cleaned(_ text: String) -> String {
-    guard let shortest = patterns.last?.count, text.utf8.count >= shortest else { return text }
+    guard !isClean(text) else { return text }
     var bytes = Array(text.utf8)
     for pattern in patterns { Self.cover(pattern, in: &bytes) }
     return String(decoding: bytes, as: UTF8.self)

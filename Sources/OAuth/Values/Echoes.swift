@@ -50,19 +50,33 @@ extension HTTPResponse {
   ///   - coding: its Content-Encoding.
   ///   - type: its Content-Type.
   public static func unsearchable(status: Int, coding: String?, type: String?) -> String? {
-    let coding = (coding ?? "identity").trimmed.lowercased()
-    guard coding.isEmpty || coding == "identity" else {
+    if let coding = coding?.trimmed.lowercased(), !coding.isEmpty, coding != "identity" {
       return "it is compressed although uncompressed data was requested"
     }
-    let type = (type ?? "").lowercased()
-    guard status != 206, type.prefix(while: { $0 != ";" }).split(separator: " ").joined() != "multipart/byteranges"
-    else {
+    let type = type ?? ""
+    guard status != 206, !type.hasPrefix(ignoringCase: "multipart/byteranges") else {
       return "it is a partial response to a request for all of it"
     }
-    guard !type.contains("utf-16"), !type.contains("utf-32"), !type.contains("utf-7") else {
-      return "its text is not in UTF-8"
-    }
+    guard !isWide(type) else { return "its text is not in UTF-8" }
     return nil
+  }
+
+  /// Whether a media type names UTF-16, UTF-32 or UTF-7. Every answer that is passed on is asked.
+  private static func isWide(_ type: String) -> Bool {
+    var matched = 0
+    for byte in type.utf8 {
+      let lower = byte >= 0x41 && byte <= 0x5A ? byte | 0x20 : byte
+      if matched == 4 {
+        if [UInt8(ascii: "1"), UInt8(ascii: "3"), UInt8(ascii: "7")].contains(lower) { return true }
+        matched = 0
+      }
+      switch (matched, lower) {
+      case (_, UInt8(ascii: "u")): matched = 1
+      case (1, UInt8(ascii: "t")), (2, UInt8(ascii: "f")), (3, UInt8(ascii: "-")): matched += 1
+      default: matched = 0
+      }
+    }
+    return false
   }
 
   private var hasTokens: Bool {
@@ -144,5 +158,14 @@ extension HTTPRequest {
     guard let colon = pair.utf8.firstIndex(of: UInt8(ascii: ":")) else { return [] }
     let password = String(pair[pair.utf8.index(after: colon)...])
     return [password] + (FormEncoding.decode("p=\(password)")?.map(\.value) ?? [])
+  }
+}
+
+extension String {
+  fileprivate func hasPrefix(ignoringCase prefix: StaticString) -> Bool {
+    guard utf8.count >= prefix.utf8CodeUnitCount else { return false }
+    return prefix.withUTF8Buffer { prefix in
+      zip(utf8, prefix).allSatisfy { own, wanted in (own >= 0x41 && own <= 0x5A ? own | 0x20 : own) == wanted }
+    }
   }
 }
