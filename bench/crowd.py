@@ -167,8 +167,8 @@ class State:
             raise RuntimeError("accounts were due before the broker was at rest: LEAD_SECONDS is too short")
         return count, due
 
-    def client(self):
-        return BlockingClient(self.broker.socket)
+    def client(self, **options):
+        return BlockingClient(self.broker.socket, **options)
 
     def random_account(self):
         return f"user{random.randint(1, self.accounts):07}"

@@ -27,7 +27,7 @@ ROWS = [
     ("CPU of an idle minute", "idle_minute_cpu_s", "{:.2f} s"),
 ]
 ACTIONS = {"nothing": "no request", "account.list": "`account.list`", "broker.status": "`broker.status`",
-           "broker.metrics": "`broker.metrics`", "SIGHUP": "SIGHUP"}
+           "broker.metrics": "`broker.metrics`", "SIGHUP": "SIGHUP", "store.backup": "a backup, made and fetched"}
 
 
 def show(sizes):

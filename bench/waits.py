@@ -1,5 +1,6 @@
 """How long others wait while the broker does something: two clients that ask 1,000 times a second each, meanwhile."""
 
+import base64
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ ROUNDS = 5
 # No noise of the machine is that long: one round is enough.
 HOPELESS_MS = 1_000
 RELOAD_SECONDS = 60
+# Larger ones are refused (256 MiB).
+MOST_BACKED_UP = 100_000
 METHODS = ("account.list", "broker.status", "broker.metrics")
 
 
@@ -63,6 +66,8 @@ def actions(state):
     for method in METHODS:
         found[method] = lambda method=method: call(state, method)
     found["SIGHUP"] = lambda: reload(state)
+    if state.accounts <= MOST_BACKED_UP:
+        found["store.backup"] = lambda: backup(state)
     return found
 
 
@@ -79,6 +84,17 @@ def call(state, method):
             raise RuntimeError(f"{method}: {line[:300]!r}")
     except TimeoutError:
         print(f"{method} has no answer yet", flush=True)
+    finally:
+        client.close()
+
+
+def backup(state):
+    """Made, and fetched to its end."""
+    client = state.client(seconds=120)
+    try:
+        made, offset = client.call("store.backup", passphrase="correct horse battery staple"), 0
+        while offset < made["size"]:
+            offset += len(base64.b64decode(client.call("store.backup_part", backup_id=made["backup_id"], offset=offset)["data"]))
     finally:
         client.close()
 

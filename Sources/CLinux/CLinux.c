@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <string.h>
 #include <fcntl.h>
+#include <link.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -135,6 +139,34 @@ void clinux_give_memory_back(void) {
 #endif
 }
 
+/* Whether the dynamic linker wrote into what is read-only now: those pages are in no file. */
+static int has_text_relocations(const struct dl_phdr_info *info, const ElfW(Phdr) *dynamic) {
+    for (const ElfW(Dyn) *entry = (const void *)(info->dlpi_addr + dynamic->p_vaddr); entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_TEXTREL || (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_TEXTREL))) return 1;
+    }
+    return 0;
+}
+
+static int forget_object(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    (void)context;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC && has_text_relocations(info, &info->dlpi_phdr[i])) return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_W)) continue;
+        uintptr_t begin = (info->dlpi_addr + part->p_vaddr + page - 1) & ~(page - 1);
+        uintptr_t end = (info->dlpi_addr + part->p_vaddr + part->p_memsz) & ~(page - 1);
+        /* Of what is no file, such as the kernel's own object, it fails. */
+        if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+    }
+    return 0;
+}
+
+void clinux_forget_program_pages(void) { dl_iterate_phdr(forget_object, NULL); }
+
 int clinux_pipe(int ends[2], int own) {
     if (pipe2(ends, O_CLOEXEC) != 0) return -1;
     for (int i = 0; i < 2; i++) {
@@ -157,6 +189,18 @@ static int place(posix_spawn_file_actions_t *actions, int descriptor, int as) {
     return posix_spawn_file_actions_adddup2(actions, descriptor, as);
 }
 
+/* Copies those that another one would be placed on before they are placed themselves; 0, or the errno. `own` gets what is
+   placed, -1 for /dev/null. */
+static int keep_apart(const int *descriptors, int count, int *own) {
+    for (int i = 0; i < count; i++) own[i] = descriptors[i];
+    for (int i = 0; i < count; i++) {
+        if (own[i] < 0 || own[i] >= count || own[i] == i) continue;
+        own[i] = fcntl(descriptors[i], F_DUPFD_CLOEXEC, count);
+        if (own[i] < 0) return errno;
+    }
+    return 0;
+}
+
 char **clinux_environment(void) { return environ; }
 
 int clinux_spawn(
@@ -167,11 +211,17 @@ int clinux_spawn(
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
+    int *own = calloc((size_t)count, sizeof *own);
+    if (!own) return ENOMEM;
     int code = posix_spawnattr_init(&attributes);
-    if (code != 0) return code;
+    if (code != 0) {
+        free(own);
+        return code;
+    }
     code = posix_spawn_file_actions_init(&actions);
     if (code != 0) {
         posix_spawnattr_destroy(&attributes);
+        free(own);
         return code;
     }
     int group = own_session ? POSIX_SPAWN_SETSID : POSIX_SPAWN_SETPGROUP;
@@ -180,12 +230,16 @@ int clinux_spawn(
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     pid_t child = 0;
-    for (int i = 0; i < count && code == 0; i++) code = place(&actions, descriptors[i], i);
+    code = keep_apart(descriptors, count, own);
+    for (int i = 0; i < count && code == 0; i++) code = place(&actions, own[i], i);
     if (code == 0 && (code = posix_spawn_file_actions_addclosefrom_np(&actions, count)) == 0 &&
         (!folder || (code = posix_spawn_file_actions_addchdir_np(&actions, folder)) == 0))
         code = posix_spawn(&child, argv[0], &actions, &attributes, argv, envp);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
+    for (int i = 0; i < count; i++)
+        if (own[i] >= 0 && own[i] != descriptors[i]) close(own[i]);
+    free(own);
     if (code == 0) *pid = child;
     return code;
 }

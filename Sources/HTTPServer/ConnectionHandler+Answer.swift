@@ -1,5 +1,6 @@
 import BrokerAPI
 import Callers
+import Glibc
 import Listening
 import NIOCore
 import NIOHTTP1
@@ -85,6 +86,8 @@ extension ConnectionHandler {
     // HTTP/1.0 knows no chunks: the connection's end is the answer's.
     if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
     exchange.isLast = isLast
+    endsWithConnection =
+      head?.version == .http1_0 && !answer.headers.contains(name: "Content-Length") && head?.method != .HEAD
     addConnection(&answer.headers, isLast: isLast)
     context.write(wrapOutboundOut(.head(answer)), promise: nil)
   }
@@ -122,7 +125,12 @@ extension ConnectionHandler {
   /// An answer that cannot be completed: the client must see that it is cut.
   func abort(_ exchange: HTTPExchange) {
     guard exchange === self.exchange else { return }
-    context?.flush()
+    if endsWithConnection {
+      // Its end would be the answer's: a reset is none.
+      _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+    } else {
+      context?.flush()
+    }
     close()
   }
 

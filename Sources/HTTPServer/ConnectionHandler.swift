@@ -60,6 +60,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   private var isTaking = false
   var isPaused = false
   var whenWritable: (() -> Void)?
+  /// The answer is as long as the connection.
+  var endsWithConnection = false
 
   init(
     _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: ServedConnection,
@@ -244,7 +246,8 @@ final class ConnectionHandler: ChannelInboundHandler {
       let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
       let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }
       state = .streaming(body)
-      deadline = hasBody ? .now() + TimeAmount(connections.limits.stall) : nil
+      // A body's time runs while it is wanted; all of it has the answer's.
+      deadline = nil
       goOn(head)
       // From now on it is read as it is wanted. Where there is none, its end is here already.
       if hasBody { pause() }
@@ -320,6 +323,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     if case .streaming(let body) = state { body.finish(.cut) }
     state = .closed
     context = nil
+    whenWritable = nil
     exchange?.ended()
     exchange = nil
   }

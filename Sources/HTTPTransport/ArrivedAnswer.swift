@@ -11,9 +11,28 @@ final class ArrivedAnswer: Sendable {
   private let limit: Int
   private let answer = Mutex<HTTPResponse?>(nil)
 
+  private enum Sending { case waiting, begun, givenUp }
+  private let sending = Mutex(Sending.waiting)
+
   /// - Parameter limit: the largest body, in bytes.
   init(limit: Int) {
     self.limit = limit
+  }
+
+  /// Whether the request is to be sent, now that it can be.
+  func maySend() -> Bool {
+    sending.withLock { sending in
+      if sending == .waiting { sending = .begun }
+      return sending == .begun
+    }
+  }
+
+  /// Its time is over; whether something was sent. Nothing is from now on.
+  func giveUp() -> Bool {
+    sending.withLock { sending in
+      if sending == .waiting { sending = .givenUp }
+      return sending == .begun
+    }
   }
 
   func begin(_ head: HTTPResponseHead) {

@@ -21,15 +21,22 @@ public final class HTTPTransport: Transport {
   private let userAgent: String
   private let deadline: Duration
 
-  /// - Parameter deadline: from the request's first byte to the response's last.
-  public convenience init(userAgent: String, deadline: Duration = HTTPTransport.deadline) {
-    self.init(userAgent: userAgent, deadline: deadline, names: NameLookups())
+  /// - Parameters:
+  ///   - deadline: from the request's first byte to the response's last.
+  ///   - uptime: since the machine started, also while it slept.
+  public convenience init(
+    userAgent: String, deadline: Duration = HTTPTransport.deadline, uptime: @escaping @Sendable () -> Duration
+  ) {
+    self.init(userAgent: userAgent, deadline: deadline, names: NameLookups(), uptime: uptime)
   }
 
-  init(userAgent: String, deadline: Duration = HTTPTransport.deadline, names: NameLookups) {
+  init(
+    userAgent: String, deadline: Duration = HTTPTransport.deadline, names: NameLookups = NameLookups(),
+    uptime: @escaping @Sendable () -> Duration = { .nanoseconds(NIODeadline.now().uptimeNanoseconds) }
+  ) {
     self.deadline = deadline
     self.userAgent = userAgent
-    all = AllUpstreams(names: names)
+    all = AllUpstreams(names: names, uptime: uptime)
   }
 
   /// The requests of one event loop. Called on it.
@@ -47,11 +54,13 @@ public final class HTTPTransport: Transport {
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
     let arrived = ArrivedAnswer(limit: Self.largestBody)
     let silence = TransportError(.timedOut, "\(host) did not answer in time", cause: .silence)
+    let unsent = TransportError(.notSent, "no connection to \(host) in time", cause: .silence)
     do {
       return try await withThrowingTaskGroup(of: HTTPResponse.self) { group in
         group.addTask { try await self.exchange(message, into: arrived) }
         group.addTask {
           try await RunningTime().sleep(for: limit)
+          guard arrived.giveUp() else { throw unsent }
           if let answer = arrived.whole { return answer }
           if let late {
             late.isOverdue(silence)
@@ -67,7 +76,8 @@ public final class HTTPTransport: Transport {
     } catch let error as TransportError {
       throw error
     } catch {
-      throw TransportError(.lost, "the request to \(host) was given up before the answer")
+      throw TransportError(
+        arrived.giveUp() ? .lost : .notSent, "the request to \(host) was given up before the answer")
     }
   }
 
@@ -106,6 +116,7 @@ public final class HTTPTransport: Transport {
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
         loop.execute { [all] in
+          guard !pending.withLock({ $0.isCancelled }) else { return continuation.resume(throwing: CancellationError()) }
           let reader = AnswerReader(arrived, continuation)
           reader.exchange = all.on(loop).send(message, to: reader)
           let bound = NIOLoopBound(reader, eventLoop: loop)
@@ -138,6 +149,8 @@ private final class AnswerReader: UpstreamReceiver {
   }
 
   func cancel() { end(.failure(CancellationError())) }
+
+  func upstreamMaySend() -> Bool { arrived.maySend() }
 
   func upstreamBegan(_ head: HTTPResponseHead) { arrived.begin(head) }
 

@@ -1,4 +1,5 @@
 import Broker
+import NIOCore
 import NIOSSL
 import OAuth
 import Synchronization
@@ -7,6 +8,7 @@ import Synchronization
 /// connections that chose the same; it lives as long as one of them, and that of the system's authorities for good.
 final class TLSContexts: Sendable {
   private struct Weak {
+    var stamp: SystemAuthorities.Stamp?
     weak var context: NIOSSLContext?
   }
 
@@ -21,10 +23,14 @@ final class TLSContexts: Sendable {
     let made = state.withLock { state -> Result<NIOSSLContext, TransportError> in
       do throws(TransportError) {
         guard let choice else { return .success(try Self.plain(&state)) }
-        if let known = state.chosen[choice]?.context { return .success(known) }
+        // An update of the system's authorities counts for the next connection.
+        let stamp = SystemAuthorities.stamp
+        if let known = state.chosen[choice], known.stamp == stamp, let context = known.context {
+          return .success(context)
+        }
         let new = try Self.make(choice.configuration())
         state.chosen = state.chosen.filter { $0.value.context != nil }
-        state.chosen[choice] = Weak(context: new)
+        state.chosen[choice] = Weak(stamp: stamp, context: new)
         return .success(new)
       } catch {
         return .failure(error)
@@ -33,7 +39,6 @@ final class TLSContexts: Sendable {
     return try made.get()
   }
 
-  /// An update of the system's authorities counts for the next connection.
   private static func plain(_ state: inout State) throws(TransportError) -> NIOSSLContext {
     let stamp = SystemAuthorities.stamp
     if let known = state.plain, known.stamp == stamp { return known.context }
@@ -49,6 +54,8 @@ final class TLSContexts: Sendable {
     // HTTP/2 would carry all of a provider's requests over one connection: where that is dead, as after a change of the
     // network, every refresh and every probe would wait on it.
     configuration.applicationProtocols = ["http/1.1"]
+    // A server that hung up without a word keeps no place for long.
+    configuration.shutdownTimeout = .seconds(1)
     do {
       return try NIOSSLContext(configuration: configuration)
     } catch {

@@ -115,7 +115,11 @@ public final class Database {
     }
   }
 
-  public func begin(_ kind: TransactionKind) throws { try run(kind.rawValue) }
+  public func begin(_ kind: TransactionKind) throws {
+    // One is open still where it could not be taken back: nothing of it may be committed with the next.
+    try rollback()
+    try run(kind.rawValue)
+  }
 
   /// Also where no transaction is open.
   public func rollback() throws {

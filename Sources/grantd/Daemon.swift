@@ -49,7 +49,8 @@ struct Daemon: Sendable {
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
     try await rescue.takeOver(into: store, logger)
     let audit = AuditFile(folder: places.stateFolder(settings))
-    let transport = HTTPTransport(userAgent: "grantd/\(GrantdVersion.current)")
+    let transport = HTTPTransport(
+      userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.surroundings.uptime)
     let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
     let http = HTTPServing(places, logger: logger)
     let loopback = LoopbackApplication(

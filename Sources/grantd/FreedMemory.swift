@@ -1,9 +1,11 @@
 import CLinux
 import Dispatch
 
-/// Gives freed memory back to the kernel once a busy time is over. glibc keeps what that took: after a storm of refreshes
-/// as much again as is in use.
+/// Gives memory back to the kernel: once the start is over what only that needed, of the program too; and freed memory
+/// once a busy time is over. glibc keeps what that took: after a storm of refreshes as much again as is in use.
 enum FreedMemory {
+  /// After the start.
+  private static let settling = Duration.milliseconds(200)
   private static let interval = Duration.seconds(5)
   /// Bytes by which the resident memory grew since the last time.
   private static let worthwhile = 4 << 20
@@ -16,6 +18,8 @@ enum FreedMemory {
 
   /// Until the task is cancelled.
   static func keepGivingBack() async {
+    try? await Task.sleep(for: settling)
+    await onQueue { giveBack() }
     var (known, last, busy) = (resident(), resident(), 0)
     while (try? await Task.sleep(for: interval)) != nil {
       let now = resident()
@@ -24,13 +28,22 @@ enum FreedMemory {
       known = min(known, now)
       busy = isCalm ? 0 : busy + 1
       guard now > known + worthwhile, isCalm || busy > longestBusy else { continue }
-      await withCheckedContinuation { continuation in
-        queue.async {
-          clinux_give_memory_back()
-          continuation.resume()
-        }
-      }
+      await onQueue { giveBack() }
       (known, last, busy) = (resident(), resident(), 0)
+    }
+  }
+
+  private static func giveBack() {
+    clinux_give_memory_back()
+    clinux_forget_program_pages()
+  }
+
+  private static func onQueue(_ work: @escaping @Sendable () -> Void) async {
+    await withCheckedContinuation { continuation in
+      queue.async {
+        work()
+        continuation.resume()
+      }
     }
   }
 

@@ -54,6 +54,24 @@ import Testing
     }
   }
 
+  @Test("A body's time runs while it is wanted, and not while nobody reads it")
+  func unwanted() async throws {
+    try await serving(limits: { $0.stall = .seconds(1) }) { port in
+      let request = "POST /later HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"
+      let descriptor = try connect(port)
+      defer { close(descriptor) }
+      #expect(send(descriptor, request, request.utf8.count, 0) == request.utf8.count)
+      usleep(50_000)
+      #expect(send(descriptor, "hello", 5, 0) == 5)
+      var answer = [UInt8](repeating: 0, count: 4096)
+      var text = ""
+      while case let count = recv(descriptor, &answer, answer.count, 0), count > 0 {
+        text += String(decoding: answer.prefix(count), as: UTF8.self)
+      }
+      #expect(text.hasPrefix("HTTP/1.1 200 OK") && text.contains("hello"))
+    }
+  }
+
   @Test(
     "A request that is none, too large or too late is answered as such, and the connection ends",
     arguments: [
@@ -158,7 +176,7 @@ private final class Echo: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.uri {
     case "/whole": .whole(atMost: 1024)
-    case "/stream": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
+    case "/stream", "/later": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, error: "not_found", "nothing is here"))
     }
   }
@@ -180,7 +198,8 @@ private final class Echo: HTTPConversation {
       case .failed: exchange.abort()
       }
     }
-    body.want()
+    guard head.uri == "/later" else { return body.want() }
+    exchange.loop.assumeIsolated().scheduleTask(in: .milliseconds(2500)) { body.want() }
   }
 }
 

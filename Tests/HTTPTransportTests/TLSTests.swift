@@ -5,6 +5,7 @@ import NIOHTTP1
 import NIOPosix
 import NIOSSL
 import OAuth
+import Synchronization
 import TestSupport
 import Testing
 
@@ -14,7 +15,7 @@ import Testing
 private struct SecureServer {
   static func with(
     _ certificates: Certificates, as name: String = "server", asksForCertificate: Bool, breaksOff: Bool = false,
-    _ body: (URL) async throws -> Void
+    stopsReading: Bool = false, _ body: (URL) async throws -> Void
   ) async throws {
     var tls = TLSConfiguration.makeServerConfiguration(
       certificateChain: try NIOSSLCertificate.fromPEMBytes(Array(certificates.pem(name))).map { .certificate($0) },
@@ -33,7 +34,7 @@ private struct SecureServer {
           let secure = NIOSSLServerHandler(context: context)
           try pipeline.addHandler(secure)
           try pipeline.configureHTTPServerPipeline()
-          try pipeline.addHandler(Answering(secure: secure, breaksOff: breaksOff))
+          try pipeline.addHandler(Answering(secure: secure, breaksOff: breaksOff, stopsReading: stopsReading))
         }
       }.bind(host: "127.0.0.1", port: 0).get()
     let port = try #require(channel.localAddress?.port)
@@ -54,10 +55,13 @@ private struct SecureServer {
     private let secure: NIOSSLServerHandler
     /// Says no length, and ends the connection without TLS's own word for it (RFC 8446 §6.1).
     private let breaksOff: Bool
+    /// Reads nothing after its answer, also not that the client ends.
+    private let stopsReading: Bool
 
-    init(secure: NIOSSLServerHandler, breaksOff: Bool) {
+    init(secure: NIOSSLServerHandler, breaksOff: Bool, stopsReading: Bool) {
       self.secure = secure
       self.breaksOff = breaksOff
+      self.stopsReading = stopsReading
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -65,6 +69,7 @@ private struct SecureServer {
       let subject = secure.peerCertificate.map { "\($0)" } ?? "nobody"
       let name = ["other-client", "client"].first { subject.contains($0) }
       guard !breaksOff else { return breakOff(context) }
+      if stopsReading { try? context.channel.syncOptions?.setOption(.autoRead, value: false) }
       let body = ByteBuffer(string: name ?? "nobody")
       let head = HTTPResponseHead(
         version: .http1_1, status: .ok, headers: ["Content-Length": "\(body.readableBytes)"])
@@ -138,6 +143,25 @@ struct TLSTests {
     let choice = try choice()
     try await SecureServer.with(certificates, asksForCertificate: false, breaksOff: true) { url in
       for _ in 0..<50 { #expect(await ask(transport, url, choice) == .success("{}")) }
+    }
+    await transport.close()
+  }
+
+  @Test("A connection that ends gets no request, however long its end takes")
+  func ending() async throws {
+    let slept = Mutex(Duration.zero)
+    let transport = HTTPTransport(
+      userAgent: "test", uptime: { .nanoseconds(NIODeadline.now().uptimeNanoseconds) + slept.withLock { $0 } })
+    let named = try choice()
+    try await SecureServer.with(certificates, asksForCertificate: false, stopsReading: true) { url in
+      #expect(await ask(transport, url, named) == .success("nobody"))
+      // Idle for too long now: within a second it is closed, which the other side does not confirm.
+      slept.withLock { $0 = .seconds(60) }
+      try await Task.sleep(for: .milliseconds(1300))
+      #expect(await ask(transport, url, named) == .success("nobody"))
+      // At once: the machine may have slept.
+      slept.withLock { $0 = .seconds(120) }
+      #expect(await ask(transport, url, named) == .success("nobody"))
     }
     await transport.close()
   }

@@ -21,7 +21,7 @@ private final class RawServer: Sendable {
     "/none": "HTTP/1.1 099 None\r\nContent-Length: 0\r\n\r\n",
     "/cut": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab",
     "/early": "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-    "/end": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", "/close": "",
+    "/hang": "", "/end": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", "/close": "",
     "/twice": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore",
   ]
 
@@ -182,6 +182,41 @@ private final class Recorder: UpstreamReceiver {
       #expect(came10.body == "ok")
       let came11 = try await send("/ok", at: url, by: transport)
       #expect(came11 == Came(status: 200, body: "ok"))
+    }
+  }
+
+  @Test("What is behind an answer is not the next one's, also where that was waiting for the connection")
+  func behind() async throws {
+    try await with { server, url, transport in
+      async let first = send("/twice", at: url, by: transport, size: 1)
+      async let second = send("/ok", at: url, by: transport, size: 1)
+      let (one, other) = try await (first, second)
+      #expect(one == Came(status: 200, body: "ok") && other == Came(status: 200, body: "ok"))
+      #expect(server.connections.withLock { $0 } == 2)
+    }
+  }
+
+  @Test("What nobody waits for any more keeps no place in the queue")
+  func cancelled() async throws {
+    try await with { server, url, transport in
+      let upstream = try #require(UpstreamServer(url, over: .pool("test", .forwarded, size: 1), tls: nil))
+      let request = UpstreamRequest(
+        server: upstream,
+        head: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/hang", headers: ["Host": upstream.authority]),
+        body: .none, isRepeatable: true)
+      func counts() async throws -> UpstreamPool.Counts {
+        try await loop.submit { [loop] in transport.upstreams(on: loop).connections(to: upstream) }.get()
+      }
+      let sent = try await loop.submit { [loop] in
+        let done = loop.makePromise(of: Came.self)
+        done.succeed(Came())
+        return NIOLoopBound(
+          (0..<50).map { _ in transport.upstreams(on: loop).send(request, to: Recorder(done, parts: [])) },
+          eventLoop: loop)
+      }.get()
+      #expect(await eventually { try await counts() == .init(idle: 0, open: 1, waiting: 49) })
+      try await loop.submit { for one in sent.value { one.cancel() } }.get()
+      #expect(await eventually { try await counts() == .init(idle: 0, open: 0, waiting: 0) })
     }
   }
 

@@ -31,6 +31,30 @@ import Testing
     #expect(try printed("for n in 0 1 2 3 4 5 6 7 8 9; do [ ! -e /proc/$$/fd/$n ] || echo $n; done") == "0\n1\n2\n")
   }
 
+  @Test("each descriptor is in its place, also where another's place was its number") func crossed() throws {
+    let folder = "/tmp/crossed-\(getpid())"
+    mkdir(folder, 0o700)
+    defer { for name in ["one", "two", ""] { remove("\(folder)/\(name)") } }
+    let files = ["one", "two"].map { name -> Int32 in
+      let file = open("\(folder)/\(name)", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+      _ = write(file, name, name.utf8.count)
+      return file
+    }
+    var pipe = ChildPipe(keeping: 1 << 12)
+    let isOpen = pipe.open(keeping: .reading)
+    try #require(isOpen && files.allSatisfy { $0 > 2 })
+    var descriptors = [Int32?](repeating: nil, count: Int(files.max() ?? 0) + 1)
+    (descriptors[1], descriptors[Int(files[0])], descriptors[Int(files[1])]) = (pipe.writing, files[1], files[0])
+    let script = "exec cat /proc/self/fd/\(files[0]) /proc/self/fd/\(files[1])"
+    var pid = pid_t()
+    try #require(ChildProgram(["/bin/sh", "-c", script], environment: [], descriptors: descriptors).start(&pid) == 0)
+    pipe.closeWriting()
+    #expect(ChildProgram.reap(pid) == 0)
+    pipe.drain()
+    for file in files { close(file) }
+    #expect(String(decoding: pipe.kept, as: UTF8.self) == "twoone")
+  }
+
   @Test("it leads a group or a session of its own") func groups() throws {
     // pid, group and session: the fields 1, 5 and 6 of proc_pid_stat(5).
     let script = "read -r pid name state parent group session rest </proc/$$/stat; echo $pid $group $session"

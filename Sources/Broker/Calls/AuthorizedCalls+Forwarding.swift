@@ -88,6 +88,9 @@ public final class AuthorizedBasis: Sendable {
   ) {
     self.server = server
     self.secrets = secrets
+    // It outlives the request that it was asked for: nothing of that is kept.
+    var question = question
+    question.isWanted = { true }
     self.question = question
     self.target = target
     self.token = token

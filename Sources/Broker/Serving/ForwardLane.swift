@@ -50,7 +50,7 @@ public final class ForwardLane {
   /// The request with the account's token; nil: the broker has to decide.
   public func authorized(_ forward: ForwardRequest) -> AuthorizedRequest? {
     let account = forward.account
-    guard forward.host == nil, let known = known(account), !known.slot.isWithdrawn,
+    guard forward.host == nil, let known = known(account),
       broker.cache.uptime().milliseconds < known.slot.entry.servedUntil, Self.isVerbatim(forward.target),
       known.prefix.utf8.count + forward.target.utf8.count <= 8000,
       known.names.isEmpty || !forward.headers.contains(where: { known.names.contains($0.name.lowercased()) })
@@ -74,8 +74,7 @@ public final class ForwardLane {
   ///
   /// - Parameter forward: what it was asked for.
   public func keep(_ sent: AuthorizedRequest, of forward: ForwardRequest) {
-    others[forward.account] = nil
-    if latest?.account == forward.account { latest = nil }
+    forget(forward.account)
     guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
       !slot.entry.reporters.contains(Reporter(principal.caller)), sent.target.hasSuffix(forward.target),
       sent.headers.starts(with: forward.headers)
@@ -90,9 +89,17 @@ public final class ForwardLane {
     latest = (forward.account, known)
   }
 
+  private func forget(_ account: String) {
+    others[account] = nil
+    if latest?.account == account { latest = nil }
+  }
+
   private func known(_ account: String) -> Known? {
-    if let latest, latest.account == account { return latest.known }
-    guard let known = others[account] else { return nil }
+    guard let known = latest?.account == account ? latest?.known : others[account] else { return nil }
+    guard !known.slot.isWithdrawn else {
+      forget(account)
+      return nil
+    }
     latest = (account, known)
     return known
   }

@@ -119,6 +119,10 @@ void clinux_limit_heaps(int most);
    thread allocates. Nothing where the C library is not glibc. */
 void clinux_give_memory_back(void);
 
+/* Unmaps the pages of this program and its libraries that are as in their files: what was needed once, as at the start,
+   takes no resident memory from then on. A page that is used again comes back from the page cache, in microseconds. */
+void clinux_forget_program_pages(void);
+
 /* pipe2(2), close-on-exec, with descriptors above the standard ones; the end `own` (0 reads, 1 writes) never waits.
    0, or -1 with errno. */
 int clinux_pipe(int ends[2], int own);

@@ -18,7 +18,11 @@ final class UpstreamConnection: ChannelInboundHandler {
   private var hasAnswerBegun = false
   private var isRequestSent = false
   private var isKept = false
-  private(set) var idleSince = NIODeadline.now()
+  /// The answer is whole, and what it came with is not read to its end.
+  private var isAnswered = false
+  private var isEnding = false
+  /// Since the machine started, also while it slept.
+  private(set) var idleSince = Duration.zero
 
   /// - Parameter handshake: told when the connection is secure, or that it will not be; nil: it is to be in the clear.
   init(_ pool: UpstreamPool, at address: String, handshake: EventLoopPromise<Void>?) {
@@ -29,8 +33,9 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   // MARK: A request
 
-  func begin(_ exchange: UpstreamExchange) {
-    guard let context, context.channel.isActive else { return exchange.fail(Self.closed(pool.server.host)) }
+  /// False: it takes none, as it ends.
+  func begin(_ exchange: UpstreamExchange) -> Bool {
+    guard let context, context.channel.isActive, !isEnding else { return false }
     self.exchange = exchange
     exchange.connection = self
     uses += 1
@@ -51,6 +56,7 @@ final class UpstreamConnection: ChannelInboundHandler {
       exchange.receiver?.upstreamTakesMore(exchange)
       self.context?.flush()
     }
+    return true
   }
 
   var isWritable: Bool { context?.channel.isWritable ?? false }
@@ -73,10 +79,17 @@ final class UpstreamConnection: ChannelInboundHandler {
   func cancel(_ exchange: UpstreamExchange) {
     guard exchange === self.exchange else { return }
     self.exchange = nil
+    // Else the word of the other side that it ends would not be read.
+    if exchange.isPaused { setReading(true) }
     close()
   }
 
-  func close() { context?.close(promise: nil) }
+  /// Takes no more requests from now on: with TLS the end takes a word of the other side.
+  func close() {
+    isEnding = true
+    pool.closed(self)
+    context?.close(promise: nil)
+  }
 
   // MARK: The channel
 
@@ -93,7 +106,7 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     // What comes without a request, or behind its answer, is nobody's.
-    guard let exchange else { return close() }
+    guard let exchange else { return isEnding ? () : close() }
     switch unwrapInboundIn(data) {
     case .head(let head):
       // RFC 9110 §15: a status below 100 is none.
@@ -105,11 +118,10 @@ final class UpstreamConnection: ChannelInboundHandler {
     case .body(let part): exchange.receiver?.upstreamSent(part)
     case .end:
       self.exchange = nil
-      if isKept, isRequestSent, context.channel.isActive {
+      exchange.connection = nil
+      if isKept, isRequestSent {
         if exchange.isPaused { setReading(true) }
-        idleSince = .now()
-        exchange.connection = nil
-        pool.free(self)
+        isAnswered = true
       } else {
         close()
       }
@@ -118,7 +130,16 @@ final class UpstreamConnection: ChannelInboundHandler {
   }
 
   func channelReadComplete(context: ChannelHandlerContext) {
-    exchange?.receiver?.upstreamPaused()
+    if isAnswered {
+      // Not before: what is behind the answer in what was read is no answer to the next request.
+      isAnswered = false
+      if !isEnding {
+        idleSince = pool.uptime()
+        pool.free(self)
+      }
+    } else {
+      exchange?.receiver?.upstreamPaused()
+    }
     context.fireChannelReadComplete()
   }
 
@@ -141,10 +162,10 @@ final class UpstreamConnection: ChannelInboundHandler {
       self.handshake = nil
       handshake.fail(error ?? TransportError(.notSent, "no secure connection to \(host): it hung up", cause: .tls))
     }
-    pool.closed(self)
-    guard let exchange else { return close() }
+    let exchange = self.exchange
     self.exchange = nil
     close()
+    guard let exchange else { return }
     // The server closed it as the request was on its way.
     if uses > 1, !hasAnswerBegun, exchange.request.isRepeatable, !exchange.isRepeated {
       exchange.connection = nil

@@ -28,6 +28,8 @@ public struct UpstreamRequest: Sendable {
 
 /// What comes of a request. Called on its event loop, and no more once it was cancelled.
 public protocol UpstreamReceiver: AnyObject {
+  /// There is a connection: whether the request is still to be sent. Called once, or twice where it is repeated.
+  func upstreamMaySend() -> Bool
   /// The request is on its way, or more of its body can be sent. Of a body that is streamed alone.
   func upstreamTakesMore(_ exchange: UpstreamExchange)
   /// The answer's head; interim answers are left out, but for 101.
@@ -46,6 +48,8 @@ public final class UpstreamExchange {
   let request: UpstreamRequest
   private(set) var receiver: (any UpstreamReceiver)?
   var connection: UpstreamConnection?
+  /// In which it waits for a connection.
+  weak var pool: UpstreamPool?
   var isPaused = false
   /// It was sent once more already.
   var isRepeated = false
@@ -89,6 +93,8 @@ public final class UpstreamExchange {
     receiver = nil
     connection?.cancel(self)
     connection = nil
+    pool?.forget(self)
+    pool = nil
   }
 
   // MARK: The end
@@ -109,6 +115,7 @@ public final class UpstreamExchange {
 }
 
 extension UpstreamReceiver {
+  public func upstreamMaySend() -> Bool { true }
   public func upstreamTakesMore(_ exchange: UpstreamExchange) {}
   public func upstreamPaused() {}
 }

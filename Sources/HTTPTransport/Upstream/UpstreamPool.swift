@@ -15,10 +15,10 @@ final class UpstreamPool {
   }
 
   /// A pooled connection that the server has closed would make a request look lost that was never taken.
-  private static let idle = TimeAmount.seconds(5)
+  static let idle = Duration.seconds(5)
   /// A pool that nobody used for so long is forgotten.
   private static let kept = TimeAmount.seconds(60)
-  /// To connect, and then to be secure.
+  /// To connect and to be secure.
   private static let connectTime = TimeAmount.seconds(10)
   /// The same where other addresses are left: all of them have to be tried before a request's time is over.
   private static let shortConnectTime = TimeAmount.seconds(4)
@@ -27,6 +27,8 @@ final class UpstreamPool {
   private let names: NameLookups
   private let contexts: TLSContexts
   let flushes: TurnFlush
+  /// Since the machine started, also while it slept.
+  let uptime: @Sendable () -> Duration
   private let loop: any EventLoop
   private var idle: [UpstreamConnection] = []
   private var waiting: Deque<UpstreamExchange> = []
@@ -34,13 +36,18 @@ final class UpstreamPool {
   private var open: [ObjectIdentifier: UpstreamConnection] = [:]
   private var connecting = 0
   private var lastUse = NIODeadline.now()
+  private var isClosed = false
   private var latestAddress: String?
 
-  init(_ server: UpstreamServer, names: NameLookups, contexts: TLSContexts, flushes: TurnFlush, loop: any EventLoop) {
+  init(
+    _ server: UpstreamServer, names: NameLookups, contexts: TLSContexts, flushes: TurnFlush,
+    uptime: @escaping @Sendable () -> Duration, loop: any EventLoop
+  ) {
     self.server = server
     self.names = names
     self.contexts = contexts
     self.flushes = flushes
+    self.uptime = uptime
     self.loop = loop
   }
 
@@ -48,7 +55,17 @@ final class UpstreamPool {
 
   func send(_ exchange: UpstreamExchange) {
     lastUse = .now()
-    if let connection = idle.popLast() { return connection.begin(exchange) }
+    while let connection = idle.last {
+      // Of a machine that slept the server has not waited.
+      guard connection.idleSince + Self.idle > uptime() else {
+        connection.close()
+        continue
+      }
+      guard exchange.receiver?.upstreamMaySend() == true else { return }
+      idle.removeLast()
+      if connection.begin(exchange) { return }
+    }
+    exchange.pool = self
     waiting.append(exchange)
     connectAsNeeded()
   }
@@ -56,15 +73,22 @@ final class UpstreamPool {
   /// Once more, by a new connection: those that are kept may have ended with the one that did.
   func `repeat`(_ exchange: UpstreamExchange) {
     exchange.isRepeated = true
-    for connection in idle { connection.close() }
+    let old = idle
     idle = []
+    for connection in old { connection.close() }
+    exchange.pool = self
     waiting.prepend(exchange)
     connectAsNeeded()
   }
 
+  /// Nobody waits for it any more.
+  func forget(_ exchange: UpstreamExchange) { waiting.removeAll { $0 === exchange } }
+
   private func nextWaiting() -> UpstreamExchange? {
     while let next = waiting.popFirst() {
-      if !next.isOver { return next }
+      next.pool = nil
+      guard next.receiver?.upstreamMaySend() == true else { continue }
+      return next
     }
     return nil
   }
@@ -73,10 +97,15 @@ final class UpstreamPool {
 
   /// Has nothing to do until the next request.
   func free(_ connection: UpstreamConnection) {
-    if let next = nextWaiting() { return connection.begin(next) }
-    idle.append(connection)
+    guard !isClosed else { return connection.close() }
+    guard let next = nextWaiting() else { return idle.append(connection) }
+    guard !connection.begin(next) else { return }
+    next.pool = self
+    waiting.prepend(next)
+    connectAsNeeded()
   }
 
+  /// It takes no more requests.
   func closed(_ connection: UpstreamConnection) {
     guard open.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
     idle.removeAll { $0 === connection }
@@ -131,6 +160,7 @@ final class UpstreamPool {
     let handshake = way.context.map { _ in loop.makePromise(of: Void.self) }
     let connection = UpstreamConnection(self, at: address, handshake: handshake)
     let (bound, rest) = (NIOLoopBound(connection, eventLoop: loop), way)
+    let begun = NIODeadline.now()
     ClientBootstrap(group: loop).connectTimeout(time)
       .channelOption(.tcpOption(.tcp_nodelay), value: 1)
       .channelInitializer { [host = server.host] channel in
@@ -139,7 +169,9 @@ final class UpstreamPool {
         }
       }
       .connect(to: place).assumeIsolated()
-      .flatMap { [self] _ in handshake.map { secured($0, within: time) } ?? loop.makeSucceededVoidFuture() }
+      .flatMap { [self] _ in
+        handshake.map { secured($0, until: begun + time) } ?? loop.makeSucceededVoidFuture()
+      }
       .whenComplete { [self] result in
         switch result {
         case .success: ready(connection)
@@ -153,9 +185,9 @@ final class UpstreamPool {
       }
   }
 
-  private func secured(_ handshake: EventLoopPromise<Void>, within time: TimeAmount) -> EventLoopFuture<Void> {
+  private func secured(_ handshake: EventLoopPromise<Void>, until deadline: NIODeadline) -> EventLoopFuture<Void> {
     let late = TransportError(.notSent, "no secure connection to \(server.host) in time", cause: .tls)
-    let timer = loop.scheduleTask(in: time) { handshake.fail(late) }
+    let timer = loop.scheduleTask(deadline: deadline) { handshake.fail(late) }
     handshake.futureResult.whenComplete { _ in timer.cancel() }
     return handshake.futureResult
   }
@@ -193,20 +225,33 @@ final class UpstreamPool {
 
   private func failed(_ error: TransportError) {
     connecting -= 1
-    nextWaiting()?.fail(error)
+    if let next = nextWaiting() {
+      // What was sent once may have arrived.
+      next.fail(next.isRepeated ? TransportError(.lost, error.message, cause: error.cause) : error)
+    }
     connectAsNeeded()
   }
+
+  struct Counts: Sendable, Equatable {
+    var idle = 0
+    var open = 0
+    /// Requests.
+    var waiting = 0
+  }
+
+  var counts: Counts { Counts(idle: idle.count, open: open.count, waiting: waiting.count) }
 
   // MARK: Time and the end
 
   /// Closes what is idle for long; false: there is nothing left to look after.
   func checkTime(_ now: NIODeadline) -> Bool {
-    let old = idle.filter { $0.idleSince + Self.idle < now }
+    let old = idle.filter { $0.idleSince + Self.idle < uptime() }
     for connection in old { connection.close() }
     return !open.isEmpty || connecting > 0 || !waiting.isEmpty || lastUse + Self.kept > now
   }
 
   func close() {
+    isClosed = true
     let exchanges = waiting
     waiting = []
     for one in exchanges { one.fail(TransportError(.notSent, "the broker is ending")) }

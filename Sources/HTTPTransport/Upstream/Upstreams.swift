@@ -9,14 +9,18 @@ public final class Upstreams {
   private let names: NameLookups
   private let contexts: TLSContexts
   private let flushes: TurnFlush
+  private let uptime: @Sendable () -> Duration
   private let loop: any EventLoop
   private var pools: [UpstreamServer: UpstreamPool] = [:]
   private var tick: RepeatedTask?
   private var isClosed = false
 
-  init(names: NameLookups, contexts: TLSContexts, loop: any EventLoop) {
+  init(
+    names: NameLookups, contexts: TLSContexts, uptime: @escaping @Sendable () -> Duration, loop: any EventLoop
+  ) {
     self.names = names
     self.contexts = contexts
+    self.uptime = uptime
     self.loop = loop
     flushes = TurnFlush(loop)
   }
@@ -33,9 +37,11 @@ public final class Upstreams {
     return exchange
   }
 
+  func connections(to server: UpstreamServer) -> UpstreamPool.Counts { pools[server]?.counts ?? .init() }
+
   private func pool(of server: UpstreamServer) -> UpstreamPool {
     if let pool = pools[server] { return pool }
-    let pool = UpstreamPool(server, names: names, contexts: contexts, flushes: flushes, loop: loop)
+    let pool = UpstreamPool(server, names: names, contexts: contexts, flushes: flushes, uptime: uptime, loop: loop)
     pools[server] = pool
     if tick == nil {
       let own = NIOLoopBound(self, eventLoop: loop)
@@ -66,13 +72,18 @@ final class AllUpstreams: Sendable {
   private let contexts = TLSContexts()
   private let state = Mutex<(isClosed: Bool, loops: [ObjectIdentifier: NIOLoopBound<Upstreams>])>((false, [:]))
 
-  init(names: NameLookups) { self.names = names }
+  private let uptime: @Sendable () -> Duration
+
+  init(names: NameLookups, uptime: @escaping @Sendable () -> Duration) {
+    self.names = names
+    self.uptime = uptime
+  }
 
   /// Called on the loop.
   func on(_ loop: any EventLoop) -> Upstreams {
     state.withLock { state in
       if let known = state.loops[ObjectIdentifier(loop)] { return known }
-      let upstreams = Upstreams(names: names, contexts: contexts, loop: loop)
+      let upstreams = Upstreams(names: names, contexts: contexts, uptime: uptime, loop: loop)
       if state.isClosed { upstreams.close() }
       let new = NIOLoopBound(upstreams, eventLoop: loop)
       state.loops[ObjectIdentifier(loop)] = new

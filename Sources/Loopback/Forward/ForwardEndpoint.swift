@@ -19,7 +19,8 @@ final class ForwardEndpoint {
   /// Where the request goes that is being read.
   private var target: ForwardTarget?
   /// That of the token that was sent last.
-  private var latest: (basis: AuthorizedBasis, filter: TokenFilter)?
+  private weak var latest: AuthorizedBasis?
+  private var latestFilter = TokenFilter([])
 
   init(
     _ broker: any LoopbackBroker, _ principal: Principal, _ upstreams: @escaping @Sendable (any EventLoop) -> Upstreams
@@ -80,10 +81,11 @@ final class ForwardEndpoint {
 
   /// What takes the token out of an answer.
   func filter(for basis: AuthorizedBasis) -> TokenFilter {
-    if let latest, latest.basis === basis { return latest.filter }
-    let filter = TokenFilter(basis.secrets)
-    latest = (basis, filter)
-    return filter
+    if latest !== basis {
+      latest = basis
+      latestFilter = TokenFilter(basis.secrets)
+    }
+    return latestFilter
   }
 }
 

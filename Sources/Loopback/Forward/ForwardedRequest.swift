@@ -296,7 +296,9 @@ final class ForwardedRequest: UpstreamReceiver {
         }
       }
       upstreamPaused()
-      if exchange.isWritable { upstream?.resume() }
+      // Of what is handed on as it comes, where the client takes more.
+      if case .streamed = phase, !exchange.isWritable { return }
+      upstream?.resume()
     }
   }
 
@@ -312,11 +314,7 @@ final class ForwardedRequest: UpstreamReceiver {
         ).last())
     }
     let hasNoBody = head.method == .HEAD || [204, 304].contains(status)
-    if !hasNoBody,
-      let reason = HTTPResponse.unsearchable(
-        status: status, coding: answer.headers.first(name: "Content-Encoding"),
-        type: answer.headers.first(name: "Content-Type"))
-    {
+    if !hasNoBody, let reason = Self.unsearchable(answer) {
       return fail(
         HTTPReply(
           .badGateway, error: "answer_withheld", "the answer cannot be searched for the token: \(reason)",
@@ -335,6 +333,8 @@ final class ForwardedRequest: UpstreamReceiver {
       }
       headers.add(name: "Location", value: filter.cleaned(own))
     }
+    // RFC 9110 §8.6.
+    if status == 204 { headers.remove(name: "Content-Length") }
     let length = headers.first(name: "Content-Length")
     if length == nil, !hasNoBody, head.version == .http1_1 {
       headers.add(name: "Transfer-Encoding", value: "chunked")
@@ -349,6 +349,17 @@ final class ForwardedRequest: UpstreamReceiver {
     exchange.begin(
       HTTPResponseHead(
         version: .http1_1, status: HTTPResponseStatus(statusCode: status), headers: headers))
+  }
+
+  /// As ``HTTPResponse/unsearchable``, from the head.
+  private static func unsearchable(_ answer: HTTPResponseHead) -> String? {
+    guard answer.headers["Transfer-Encoding"].allSatisfy({ $0.lowercased() == "chunked" }) else {
+      return "it has a transfer coding beside the chunks"
+    }
+    let codings = answer.headers["Content-Encoding"]
+    return HTTPResponse.unsearchable(
+      status: Int(answer.status.code), coding: codings.count > 1 ? codings.joined(separator: ",") : codings.first,
+      type: answer.headers.first(name: "Content-Type"))
   }
 
   private func failed(_ error: TransportError) -> HTTPReply {

@@ -79,7 +79,7 @@ import Testing
     #expect(lane.authorized(request("/x", "GET", [.init("authorization", "Bearer other")])) == nil)
   }
 
-  enum Change: CaseIterable { case rule, server, base, token, age, confirm, requests, cap, reported }
+  enum Change: CaseIterable { case rule, server, base, token, age, confirm, requests, cap, reported, removed }
 
   @Test("Nothing is kept longer than it is true", arguments: Change.allCases)
   func changes(_ change: Change) async throws {
@@ -92,6 +92,10 @@ import Testing
     case .server: try await rig.reload(configuration(.second))
     case .base: try await rig.reload(configuration(base: "https://a.example/other"))
     case .token: _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
+    case .removed:
+      var without = configuration()
+      without.accounts = []
+      try await rig.reload(without)
     case .age: rig.clock.advance(.seconds(3590))
     case .confirm:
       rule.confirm = .seconds(60)
@@ -109,6 +113,19 @@ import Testing
     }
     #expect(lane.authorized(request()) == nil)
     #expect(rig.astray.isEmpty)
+  }
+
+  @Test("Nothing of the request that it was asked for is kept")
+  func released() async throws {
+    let rig = try await Rig.ofServers(configuration())
+    let lane = rig.router.forwardLane(for: .process(Self.feed))
+    weak var kept: FakeSession?
+    do {
+      let session = FakeSession(Self.feed)
+      kept = session
+      lane.keep(try await rig.router.authorize(request(), session: session).get(), of: request())
+    }
+    #expect(lane.authorized(request()) != nil && kept == nil)
   }
 
   @Test("Rules by path hold for each request")

@@ -52,6 +52,22 @@ import Testing
     }
   }
 
+  @Test("A transaction that was left open is taken back, and the next one is not lost with it")
+  func leftOpen() throws {
+    let path = FileManager.default.temporaryDirectory.appending(path: "o-\(UInt32.random(in: 0 ... .max)).db")
+      .path(percentEncoded: false)
+    defer { for end in ["", "-wal", "-shm", "-journal"] { try? FileManager.default.removeItem(atPath: path + end) } }
+    let connection = try Connection(path: path)
+    try connection.write { try $0.execute("CREATE TABLE t (a INTEGER)") }
+    try connection.use { database in
+      try database.execute("BEGIN IMMEDIATE")
+      try database.execute("INSERT INTO t VALUES (1)")
+    }
+    try connection.write { try $0.execute("INSERT INTO t VALUES (2)") }
+    let found = try Connection(path: path).read { try $0.rows("SELECT a FROM t").map { $0[0] } }
+    #expect(found == [.integer(2)])
+  }
+
   @Test("Commits are counted for as long as the connection is open")
   func watched() throws {
     let path = FileManager.default.temporaryDirectory.appending(path: "w-\(UInt32.random(in: 0 ... .max)).db")
