@@ -149,10 +149,17 @@ final class AuditLog: Sendable {
 
   /// What one request does to many accounts, a record for each, so that each one's trail has it. Where there are very
   /// many they are written in between, so that none is lost: the request, which has been on the disk itself, waits.
-  func record(_ entries: [AuditEntry], for caller: Caller) async {
-    for start in stride(from: 0, to: entries.count, by: Limit.auditBatch) {
-      if start > 0 { await trail.flush() }
-      for entry in entries[start...].prefix(Limit.auditBatch) { note(entry, by: caller, isReal: true) }
+  ///
+  /// - Parameters:
+  ///   - size: how many at once, in turns with everything else (``Slices``).
+  ///   - entry: makes the record of the account of this number.
+  @BrokerActor
+  func record(_ count: Int, by size: Int, for caller: Caller, _ entry: (Int) -> AuditEntry) async {
+    var slices = Slices(of: size)
+    for number in 0..<count {
+      if number > 0, number.isMultiple(of: Limit.auditBatch) { await trail.flush() }
+      note(entry(number), by: caller, isReal: true)
+      await slices.next()
     }
   }
 }

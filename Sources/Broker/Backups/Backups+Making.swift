@@ -15,23 +15,20 @@ extension Backups {
     let id = try beginTransfer(.busy, session)
     do throws(RPCError) {
       do throws(BackupError) { try await vault.checkSize() } catch { throw backupError(error) }
-      let backup = try await wholeBackup(for: session.caller)
+      let backup = Large(try await wholeBackup())
+      defer { backup.free() }
+      try await checkReleases(of: backup, session.caller)
       let file = try await packed(backup, secret, vault)
       // A reload may have taken the permission away meanwhile.
-      try await checkReleases(of: backup.state.grants, session.caller)
-      guard transfers.set(id, .outgoing(file), at: uptime) else { throw Self.unknownTransfer("backup_id") }
-      var entries: [AuditEntry] = []
-      var slices = Slices(of: Slices.light)
-      for grant in backup.state.grants {
-        entries.append(released(grant, to: session.caller))
-        await slices.next()
-      }
-      await audit.record(entries, for: session.caller)
-      let count = backup.state.grants.count
+      try await checkReleases(of: backup, session.caller)
+      let size = file.count
+      guard transfers.set(id, .outgoing(Large(file)), at: uptime) else { throw Self.unknownTransfer("backup_id") }
+      let count = backup.value.state.grants.count
+      await recordReleases(of: backup, to: session.caller)
       logger.notice(
         "made a backup of \(count) accounts",
         metadata: ["caller_uid": "\(session.caller.uid)", "caller_pid": "\(session.caller.pid)"])
-      return .init(backup_id: id, size: file.count, accounts: count)
+      return .init(backup_id: id, size: size, accounts: count)
     } catch {
       transfers.end(id)
       throw error
@@ -42,15 +39,21 @@ extension Backups {
   func backupPart(
     _ params: StoreBackupPart.Params, _ session: any Session
   ) throws(RPCError) -> StoreBackupPart.Result {
-    guard case .outgoing(let file) = transfers.content(of: params.backup_id, for: session, at: uptime) else {
+    guard case .outgoing(let whole) = transfers.content(of: params.backup_id, for: session, at: uptime) else {
       throw Self.unknownTransfer("backup_id")
     }
+    let file = whole.value
     guard file.indices.contains(params.offset) else {
       throw .invalidParams("params.offset: expected 0 to \(file.count - 1)")
     }
     let part = file[params.offset...].prefix(Transfers.part)
     if part.endIndex == file.endIndex { transfers.end(params.backup_id) }
     return .init(data: Data(part).base64EncodedString())
+  }
+
+  private func recordReleases(of backup: Large<Backup>, to caller: Caller) async {
+    let grants = backup.value.state.grants
+    await audit.record(grants.count, by: Slices.light, for: caller) { released(grants[$0], to: caller) }
   }
 
   /// Without the token's number: what a backup lets go is the grant, and one in each hour is one record.
@@ -64,7 +67,7 @@ extension Backups {
   }
 
   /// What is on disk, as of one moment, without what is this machine's own.
-  private func wholeBackup(for caller: Caller) async throws(RPCError) -> Backup {
+  private func wholeBackup() async throws(RPCError) -> Backup {
     if let failure = journal.failure { throw storeError(failure) }
     var state: StoredState
     do throws(StoreError) {
@@ -74,13 +77,12 @@ extension Backups {
     }
     state.logins = []
     state.values = [:]
-    try await checkReleases(of: state.grants, caller)
     return Backup(host: identity.host, madeAt: now, version: identity.version, state: state)
   }
 
-  private func checkReleases(of grants: [SavedGrant], _ caller: Caller) async throws(RPCError) {
+  private func checkReleases(of backup: Large<Backup>, _ caller: Caller) async throws(RPCError) {
     var slices = Slices(of: Slices.light)
-    for grant in grants {
+    for grant in backup.value.state.grants {
       try checkRelease(of: grant.account, caller)
       await slices.next()
     }
@@ -102,10 +104,10 @@ extension Backups {
   }
 
   private func packed(
-    _ backup: Backup, _ secret: BackupSecret, _ vault: any Vault
+    _ backup: Large<Backup>, _ secret: BackupSecret, _ vault: any Vault
   ) async throws(RPCError) -> [UInt8] {
     do throws(BackupError) {
-      return try await vault.pack(backup, with: secret)
+      return try await vault.pack(backup.value, with: secret)
     } catch {
       throw backupError(error)
     }

@@ -44,9 +44,9 @@ extension Backups {
     guard file.count == size else { throw .invalidParams("\(size - file.count) bytes of the backup have not come yet") }
     let secret = try Self.secret(params.passphrase, params.key)
     transfers.set(params.restore_id, .busy, at: uptime)
-    let backup: Backup
+    let backup: Large<Backup>
     do throws(BackupError) {
-      backup = try await vault.unpack(file, with: secret)
+      backup = Large(try await vault.unpack(file, with: secret))
     } catch {
       // Another passphrase may be tried.
       transfers.set(params.restore_id, .incoming(file, size: size), at: uptime)
@@ -55,10 +55,16 @@ extension Backups {
     guard transfers.set(params.restore_id, .opened(backup), at: uptime) else {
       throw Self.unknownTransfer("restore_id")
     }
-    let accounts = backup.state.grants.map(\.account)
+    let whole = backup.value
+    var known = 0
+    var slices = Slices(of: Slices.light)
+    for grant in whole.state.grants {
+      if accounts.contains(grant.account) { known += 1 }
+      await slices.next()
+    }
     return .init(
-      host: backup.host, made_at: backup.madeAt.seconds, version: backup.version, accounts: accounts.count,
-      known: accounts.count { self.accounts[$0] != nil })
+      host: whole.host, made_at: whole.madeAt.seconds, version: whole.version, accounts: whole.state.grants.count,
+      known: known)
   }
 
   /// `store.restore_apply`.
@@ -76,16 +82,20 @@ extension Backups {
     }
     transfers.set(params.restore_id, .busy, at: uptime)
     do throws(RPCError) {
-      let result = try await apply(backup.state, replacing: params.replace ?? false)
+      let result = try await apply(backup, replacing: params.replace ?? false)
       transfers.end(params.restore_id)
-      let words = "a backup of \(backup.host.printable(limit: 128))"
-      await audit.record(
-        result.restored.map { restored($0, "restored from \(words)", by: session.caller) }
-          + result.replaced.map { restored($0, "replaced from \(words)", by: session.caller) }, for: session.caller)
+      let host = backup.value.host
+      backup.free()
+      let words = "from a backup of \(host.printable(limit: 128))"
+      for (accounts, done) in [(result.restored, "restored"), (result.replaced, "replaced")] {
+        await audit.record(accounts.count, by: Slices.heavy, for: session.caller) {
+          restored(accounts[$0], "\(done) \(words)", by: session.caller)
+        }
+      }
       logger.notice(
         "restored \(result.restored.count + result.replaced.count) accounts of a backup",
         metadata: [
-          "backup_host": "\(backup.host.prefix(128))", "caller_uid": "\(session.caller.uid)",
+          "backup_host": "\(host.prefix(128))", "caller_uid": "\(session.caller.uid)",
           "caller_pid": "\(session.caller.pid)",
         ])
       return result
@@ -106,8 +116,9 @@ extension Backups {
   // MARK: Applying
 
   private func apply(
-    _ state: StoredState, replacing: Bool
+    _ backup: Large<Backup>, replacing: Bool
   ) async throws(RPCError) -> StoreRestoreApply.Result {
+    let state = backup.value.state
     let accounts = await Self.names(in: state)
     try await takeTurns(of: accounts, replacing: replacing)
     defer { for account in accounts { journal.unlock(account) } }
@@ -117,9 +128,12 @@ extension Backups {
       present[account] = self.accounts[account]?.saved
       await slices.next()
     }
-    let (plan, changes) = try await Self.plan(
-      state, into: present, of: self.accounts.count, registrations: registrations.saved,
-      configured: registrations.configured, declared: registrations.declared, replacing: replacing)
+    let large = Large(
+      try await Self.plan(
+        state, into: present, of: self.accounts.count, registrations: registrations.saved,
+        configured: registrations.configured, declared: registrations.declared, replacing: replacing))
+    defer { large.free() }
+    let (plan, changes) = (large.value.plan, large.value.changes)
     let revoking = await comingRevocations(state, plan)
     var obsolete: [PendingRevocation] = []
     for restored in plan.grants where revocations.count > 0 {
@@ -156,11 +170,11 @@ extension Backups {
     _ state: StoredState, into present: [AccountName: SavedGrant], of count: Int,
     registrations: [ProviderName: SavedRegistration], configured: Set<ProviderName>, declared: Set<AccountName>,
     replacing: Bool
-  ) async throws(RPCError) -> (Restoration, [Change]) {
+  ) async throws(RPCError) -> PlannedRestoration {
     let plan = try Restoration(
       of: state, into: present, of: count, registrations: registrations, configured: configured, declared: declared,
       replacing: replacing)
-    return (plan, plan.changes)
+    return PlannedRestoration(plan: plan, changes: plan.changes)
   }
 
   /// All turns at once. A rotation under way belongs to a grant that is about to be replaced: its answer must not come

@@ -14,6 +14,13 @@ struct Restoration {
   private(set) var registrations: [SavedRegistration] = []
   private(set) var result = StoreRestoreApply.Result()
 
+  /// Lets go of a piece of it; false: nothing large is left.
+  mutating func shorten() -> Bool {
+    guard !grants.isEmpty else { return false }
+    grants.removeLast(min(Slices.light, grants.count))
+    return true
+  }
+
   /// - Parameters:
   ///   - present: the accounts of the same names that are here; `count`: how many are here in all.
   ///   - configured: providers of the configuration; they win over those that were registered.

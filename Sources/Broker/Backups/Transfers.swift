@@ -15,10 +15,18 @@ struct Transfers {
   enum Content {
     /// The backup is being made or opened.
     case busy
-    case outgoing([UInt8])
+    case outgoing(Large<[UInt8]>)
     case incoming([UInt8], size: Int)
     /// Opened, and not yet applied.
-    case opened(Backup)
+    case opened(Large<Backup>)
+
+    func free() {
+      switch self {
+      case .outgoing(let file): file.free()
+      case .opened(let backup): backup.free()
+      case .busy, .incoming: break
+      }
+    }
   }
 
   private struct Transfer {
@@ -78,22 +86,23 @@ struct Transfers {
     all[id] = transfer
   }
 
-  mutating func end(_ id: String) { all[id] = nil }
+  mutating func end(_ id: String) { all.removeValue(forKey: id)?.content.free() }
+
+  private mutating func forget(where isOver: (Transfer) -> Bool) {
+    for (id, transfer) in all where isOver(transfer) { end(id) }
+  }
 
   /// The rules are others: who was allowed a backup may not be any more.
   mutating func forgetOutgoing() {
-    all = all.filter { transfer in
-      if case .outgoing = transfer.value.content { false } else { true }
-    }
+    forget { if case .outgoing = $0.content { true } else { false } }
   }
 
-  mutating func forget(_ owner: ObjectIdentifier) { all = all.filter { $0.value.owner != owner } }
+  mutating func forget(_ owner: ObjectIdentifier) { forget { $0.owner == owner } }
 
   /// What is being made or opened ends by itself.
   mutating func forgetIdle(at now: Duration) {
-    all = all.filter { transfer in
-      if case .busy = transfer.value.content { return true }
-      return now - transfer.value.touchedAt <= Self.idle
+    forget { transfer in
+      if case .busy = transfer.content { false } else { now - transfer.touchedAt > Self.idle }
     }
   }
 }

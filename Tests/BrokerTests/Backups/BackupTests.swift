@@ -294,10 +294,9 @@ private final class ScriptedVault: Vault {
   func recordedMany() async throws {
     let rig = try await rig()
     let count = Limit.auditLines * 2 + 500
-    await rig.broker.audit.record(
-      (0..<count).map {
-        AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.root))
-      }, for: .root)
+    await rig.broker.audit.record(count, by: Slices.light, for: .root) {
+      AuditEntry(action: .release, method: StoreBackup.name, account: "a\($0)", who: .init(.root))
+    }
     await rig.broker.trail.flush()
     #expect(Set(rig.audit.sinceStart.compactMap(\.entry.account)).count == count)
   }

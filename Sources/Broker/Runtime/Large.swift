@@ -1,0 +1,54 @@
+import Synchronization
+
+/// What takes long to free is freed in pieces.
+protocol Divisible: Sendable {
+  /// Lets go of a piece; false: nothing large is left.
+  mutating func shorten() -> Bool
+}
+
+/// A value that takes long to free, such as the grants of a whole backup: a hundred thousand of them take a tenth of a second.
+/// It is freed beside the actor, which has to have let go of all that it took out of it, and in turns with everything
+/// else: there are no more threads for such work than processors.
+final class Large<Value: Divisible>: Sendable {
+  private let content: Mutex<Value?>
+
+  init(_ value: Value) { content = Mutex(value) }
+
+  /// - Precondition: it is not freed.
+  var value: Value { content.withLock { $0! } }
+
+  func free() {
+    Task.detached {
+      guard var value = self.content.withLock({ $0.take() }) else { return }
+      while value.shorten() { await Task.yield() }
+    }
+  }
+}
+
+extension Array {
+  /// False: it was empty.
+  fileprivate mutating func letGo(_ count: Int) -> Bool {
+    guard !isEmpty else { return false }
+    removeLast(Swift.min(count, self.count))
+    return true
+  }
+}
+
+extension Array: Divisible where Element == UInt8 {
+  /// The kernel takes its pages back at once.
+  mutating func shorten() -> Bool { false }
+}
+
+extension Backup: Divisible {
+  mutating func shorten() -> Bool {
+    state.grants.letGo(Slices.light) || state.tokens.letGo(Slices.light) || state.intents.letGo(Slices.light)
+  }
+}
+
+/// What a restoration comes to, and what of it is written.
+struct PlannedRestoration: Divisible {
+  var plan: Restoration
+  var changes: [Change]
+
+  mutating func shorten() -> Bool { changes.letGo(Slices.light) || plan.shorten() }
+}
