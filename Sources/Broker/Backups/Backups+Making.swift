@@ -42,13 +42,18 @@ extension Backups {
     guard case .outgoing(let whole) = transfers.content(of: params.backup_id, for: session, at: uptime) else {
       throw Self.unknownTransfer("backup_id")
     }
-    let file = whole.value
-    guard file.indices.contains(params.offset) else {
+    let (part, isLast) = try Self.part(of: whole.value, from: params.offset)
+    if isLast { transfers.end(params.backup_id) }
+    return .init(data: part)
+  }
+
+  /// Apart, so that nothing of the whole is held when it is let go.
+  private static func part(of file: [UInt8], from offset: Int) throws(RPCError) -> (String, isLast: Bool) {
+    guard file.indices.contains(offset) else {
       throw .invalidParams("params.offset: expected 0 to \(file.count - 1)")
     }
-    let part = file[params.offset...].prefix(Transfers.part)
-    if part.endIndex == file.endIndex { transfers.end(params.backup_id) }
-    return .init(data: Data(part).base64EncodedString())
+    let part = file[offset...].prefix(Transfers.part)
+    return (Data(part).base64EncodedString(), part.endIndex == file.endIndex)
   }
 
   private func recordReleases(of backup: Large<Backup>, to caller: Caller) async {
