@@ -122,6 +122,7 @@ final class UpstreamConnection: ChannelInboundHandler {
       if isKept, isRequestSent {
         if exchange.isPaused { setReading(true) }
         isAnswered = true
+        idleSince = pool.uptime()
       } else {
         close()
       }
@@ -133,10 +134,7 @@ final class UpstreamConnection: ChannelInboundHandler {
     if isAnswered {
       // Not before: what is behind the answer in what was read is no answer to the next request.
       isAnswered = false
-      if !isEnding {
-        idleSince = pool.uptime()
-        pool.free(self)
-      }
+      if !isEnding { pool.free(self) }
     } else {
       exchange?.receiver?.upstreamPaused()
     }
