@@ -189,7 +189,8 @@ private final class Recorder: UpstreamReceiver {
   func behind() async throws {
     try await with { server, url, transport in
       async let first = send("/twice", at: url, by: transport, size: 1)
-      async let second = send("/ok", at: url, by: transport, size: 1)
+      // One that is not repeated.
+      async let second = send("/ok", .POST, at: url, by: transport, size: 1)
       let (one, other) = try await (first, second)
       #expect(one == Came(status: 200, body: "ok") && other == Came(status: 200, body: "ok"))
       #expect(server.connections.withLock { $0 } == 2)
@@ -215,7 +216,12 @@ private final class Recorder: UpstreamReceiver {
           eventLoop: loop)
       }.get()
       #expect(await eventually { try await counts() == .init(idle: 0, open: 1, waiting: 49) })
-      try await loop.submit { for one in sent.value { one.cancel() } }.get()
+      let left = try await loop.submit { [loop] in
+        for one in sent.value.dropFirst() { one.cancel() }
+        defer { sent.value[0].cancel() }
+        return transport.upstreams(on: loop).connections(to: upstream)
+      }.get()
+      #expect(left == .init(idle: 0, open: 1, waiting: 0))
       #expect(await eventually { try await counts() == .init(idle: 0, open: 0, waiting: 0) })
     }
   }
