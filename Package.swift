@@ -102,7 +102,7 @@ let package = Package(
     fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
     fastRoom(
       "HTTPTransport", ["Broker", "Listening", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
-    room("Callback", ["Broker", "CLinux", "Listening", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
+    room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
       "Loopback",
@@ -189,7 +189,9 @@ let package = Package(
         "CSimulation", "Broker", "BrokerAPI", "Grants", "OAuth", "Providers", "Sealing", "SQLiteStore", logging,
       ],
       path: "Tests/Support/Simulation", swiftSettings: settings),
-    tests("CallbackTests", ["Callback", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+    tests(
+      "CallbackTests",
+      ["Callback", "Callers", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests(
       "MetricsEndpointTests",
       ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),
@@ -224,8 +226,8 @@ let package = Package(
     .testTarget(
       name: "FuzzTests",
       dependencies: [
-        "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "Callback", "GrantdConfiguration",
-        "CredentialHelpers", "grantctl",
+        "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "UnixSocket", "HTTPServer", "Callback",
+        "GrantdConfiguration", "CredentialHelpers", "grantctl",
         crypto, nioCore, nioEmbedded, nioHTTP1,
       ],
       path: "Tests/fuzz", exclude: ["Rooms", "Harness", "corpus", "regressions", "dictionaries"],
@@ -240,8 +242,8 @@ let package = Package(
 // optimised, since a fuzzer lives on speed, but with the checks of a debug build.
 if Context.environment["GRANTD_FUZZ"] != nil {
   let rooms = [
-    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "Callers", "UnixSocket", "Callback",
-    "GrantdConfiguration", "CredentialHelpers", "grantctl",
+    "OAuth", "Grants", "BrokerAPI", "Broker", "Providers", "Listening", "Callers", "UnixSocket", "HTTPServer",
+    "Callback", "GrantdConfiguration", "CredentialHelpers", "grantctl",
   ]
   let sanitizers = ["-sanitize=fuzzer,address"]
   let names = rooms.flatMap { ["-module-alias", "\($0)=Fuzzed\($0)"] }
@@ -266,7 +268,8 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin(
       "UnixSocket",
       fuzzed("BrokerAPI", "Callers", "Listening") + ["CLinux", "Platform", nioCore, nioPosix, logging]),
-    twin("Callback", fuzzed("Broker", "Listening", "OAuth") + ["CLinux", nioCore, nioPosix, nioHTTP1, logging]),
+    twin("HTTPServer", fuzzed("BrokerAPI", "Callers", "Listening") + [nioCore, nioPosix, nioHTTP1, logging]),
+    twin("Callback", fuzzed("Broker", "Callers", "HTTPServer", "OAuth") + [nioCore, nioPosix, nioHTTP1, logging]),
     twin(
       "GrantdConfiguration", fuzzed("Broker", "BrokerAPI", "Grants", "OAuth", "Providers") + ["CToml"],
       folder: "Configuration"),

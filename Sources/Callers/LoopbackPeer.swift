@@ -24,6 +24,13 @@ package struct LoopbackPeer: Sendable, Hashable {
   /// Some kernels have no inet_diag.
   package static let isAvailable = clinux_tcp_sockets_are_told() == 1
 
+  /// Whether a socket that the kernel tells of is somebody's. The uid of one that no process has open reads 0, which is
+  /// root's: only with an inode is it somebody's.
+  package static func isOwned(inode: UInt64, state: UInt8) -> Bool { inode != 0 && connected.contains(state) }
+
+  /// Whether our end of a connection has not been closed by a reset.
+  package static func isConnected(_ connection: Int32) -> Bool { clinux_tcp_is_connected(connection) == 1 }
+
   /// The peer of a connection that was accepted; nil where no process has the other end open in this network namespace.
   ///
   /// It is asked before ``isConnected(_:)``: while our end is connected no other socket can have had its addresses.
@@ -34,9 +41,8 @@ package struct LoopbackPeer: Sendable, Hashable {
   ///   - other: the address of its peer.
   package init?(of connection: Int32, own: UnsafeRawPointer, other: UnsafeRawPointer) {
     var found = clinux_tcp_socket()
-    // The uid of a socket that no process has open reads 0, which is root's: only with an inode is it somebody's.
-    guard clinux_tcp_socket(other, own, &found) == 0, found.inode != 0, Self.connected.contains(found.state),
-      clinux_tcp_is_connected(connection) == 1
+    guard clinux_tcp_socket(other, own, &found) == 0, Self.isOwned(inode: UInt64(found.inode), state: found.state),
+      Self.isConnected(connection)
     else { return nil }
     self.init(uid: found.uid, group: found.control_group, cookie: found.cookie)
   }

@@ -22,9 +22,12 @@ extension ConnectionHandler {
   func write(_ reply: HTTPReply) {
     guard let context, isStillCaller() else { return close() }
     hasAnswerBegun = true
-    let isLast = reply.isLast || isStopping || !(head?.isKeepAlive ?? false)
+    let isLast = reply.isLast || isLastAnswer
     var headers = reply.headers
-    headers.replaceOrAdd(name: "Content-Length", value: String(reply.body.readableBytes))
+    // RFC 9110 §8.6.
+    if reply.status.mayHaveResponseBody {
+      headers.replaceOrAdd(name: "Content-Length", value: String(reply.body.readableBytes))
+    }
     addConnection(&headers, isLast: isLast)
     context.write(
       wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: reply.status, headers: headers))),
@@ -36,6 +39,11 @@ extension ConnectionHandler {
     exchange = nil
     whenWritable = nil
     finish(isLast: isLast)
+  }
+
+  /// Whether the connection ends with the answer to this request, whatever it is.
+  private var isLastAnswer: Bool {
+    isStopping || isOver || !connections.limits.keepsConnections || hasAskedAll || !(head?.isKeepAlive ?? false)
   }
 
   private func addConnection(_ headers: inout HTTPHeaders, isLast: Bool) {
@@ -50,8 +58,9 @@ extension ConnectionHandler {
     guard let context else { return }
     // Before the end is written, with which the next request may be handed over at once.
     since = .now()
+    latest = nil
     state = isLast ? .ending : .idle
-    deadline = since + (isLast ? Self.lingering.time : TimeAmount(connections.limits.idle))
+    deadline = since + TimeAmount(isLast ? connections.limits.linger : connections.limits.idle)
     head = nil
     let end = wrapOutboundOut(.end(nil))
     guard isLast else {
@@ -59,21 +68,38 @@ extension ConnectionHandler {
       if !isInRead { connections.flushes.add(context) }
       return takeWaiting()
     }
+    isOver = true
     isPaused = true
     goOnReading()
-    let written = context.eventLoop.makePromise(of: Void.self)
-    written.futureResult.assumeIsolated().whenComplete { [self] result in
-      guard case .ending = state, case .success = result else { return close() }
+    context.writeAndFlush(end, promise: lastSent(context))
+  }
+
+  /// To be fulfilled when all answers are with the kernel: the connection ends, at once or when the client has ended its
+  /// side.
+  private func lastSent(_ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
+    let sent = context.eventLoop.makePromise(of: Void.self)
+    sent.futureResult.assumeIsolated().whenComplete { [self] result in
+      guard case .ending = state, case .success = result, !isInputOver, !connections.isStopping else { return close() }
+      isSent = true
       self.context?.close(mode: .output, promise: nil)
     }
-    context.writeAndFlush(end, promise: written)
+    return sent
+  }
+
+  /// All answers are written, and there is nothing more to answer.
+  func closeWhenSent() {
+    guard let context else { return }
+    isOver = true
+    state = .ending
+    deadline = .now() + TimeAmount(connections.limits.linger)
+    incoming.flush(lastSent(context))
   }
 
   /// Asked again before each answer: what is handed out goes to the socket that was identified, and to no other
   /// that got its addresses.
-  private func isStillCaller() -> Bool {
+  func isStillCaller() -> Bool {
     guard let peer, let channel = context?.channel else { return true }
-    return ServedConnections.peer(of: channel) == peer
+    return HTTPConnection.peer(of: channel) == peer
   }
 
   // MARK: An answer in parts
@@ -82,7 +108,7 @@ extension ConnectionHandler {
     guard let context, exchange === self.exchange, !hasAnswerBegun, isStillCaller() else { return close() }
     hasAnswerBegun = true
     var answer = answer
-    var isLast = isStopping || !(head?.isKeepAlive ?? false)
+    var isLast = isLastAnswer
     // HTTP/1.0 knows no chunks: the connection's end is the answer's.
     if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
     exchange.isLast = isLast
@@ -119,7 +145,7 @@ extension ConnectionHandler {
       // The client still sends: what it sends is read on only to be dropped.
       return finish(isLast: true)
     }
-    finish(isLast: exchange.isLast || isStopping)
+    finish(isLast: exchange.isLast || isStopping || hasAskedAll)
   }
 
   /// An answer that cannot be completed: the client must see that it is cut.

@@ -12,6 +12,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   private enum Item {
     case part(HTTPServerRequestPart)
     case failure(HTTPParserError)
+    /// The client sends no more.
+    case end
   }
 
   enum State {
@@ -29,32 +31,43 @@ final class ConnectionHandler: ChannelInboundHandler {
     case closed
   }
 
-  /// What is dropped of a request after its answer, and for how long.
-  static let lingering = (bytes: 16 << 20, time: TimeAmount.seconds(5))
-
   let connections: ServedConnections
-  private let connection: ServedConnection
-  private let conversation: any HTTPConversation
-  private let caller: Caller?
+  let incoming: IncomingBytes
+  private let connection: HTTPConnection
+  let conversation: any HTTPConversation
+  let caller: Caller?
   let peer: LoopbackPeer?
   var state = State.idle {
-    didSet { noteIdle() }
+    didSet { note() }
   }
   var context: ChannelHandlerContext?
   var exchange: HTTPExchange?
   var head: HTTPRequestHead?
   /// When the connection is closed; nil: it may take its time.
-  var deadline: NIODeadline?
+  var deadline: NIODeadline? {
+    didSet { if let deadline, let latest, deadline > latest { self.deadline = latest } }
+  }
+  /// When its request must be whole; nil: it is, or may take its time.
+  var latest: NIODeadline?
   /// When it is closed because its client does not read; nil: nothing waits for that.
   var writeDeadline: NIODeadline?
   var unwritten = 0
   var since = NIODeadline.now()
-  private var dropped = 0
   var isStopping = false
+  /// Nothing that comes is looked at any more.
+  var isOver = false {
+    didSet { if isOver { waiting.removeAll() } }
+  }
+  /// The client sends no more, so that there is nothing to wait for once it has its answer.
+  var isInputOver = false
+  /// The last answer was handed to the kernel.
+  var isSent = false {
+    didSet { note() }
+  }
   var isInRead = false
   var hasAnswerBegun = false
   /// What a request is answered when its answer has not begun by then.
-  private var late: (due: NIODeadline, reply: HTTPReply)?
+  var late: (due: NIODeadline, reply: HTTPReply)?
   /// What came behind the request that is being answered.
   private var waiting = CircularBuffer<Item>()
   private var isTaking = false
@@ -64,24 +77,31 @@ final class ConnectionHandler: ChannelInboundHandler {
   var endsWithConnection = false
 
   init(
-    _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: ServedConnection,
-    caller: Caller?, peer: LoopbackPeer?
+    _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: HTTPConnection,
+    _ incoming: IncomingBytes, caller: Caller?, peer: LoopbackPeer?
   ) {
     self.connections = connections
+    self.incoming = incoming
     self.connection = connection
     self.conversation = conversation
     self.caller = caller
     self.peer = peer
-    deadline = since + TimeAmount(connections.limits.idle)
-    noteIdle()
+    latest = connections.limits.request.map { since + TimeAmount($0) }
+    let idle = since + TimeAmount(connections.limits.idle)
+    deadline = latest.map { min($0, idle) } ?? idle
+    note()
   }
 
-  private func noteIdle() { connection.note(idleSince: isIdle ? since : nil) }
+  private func note() { connection.note(progress, since: since) }
 
-  var isIdle: Bool {
+  private var progress: HTTPConnection.Progress {
     switch state {
-    case .idle, .inHead, .ending: true
-    case .collecting, .streaming, .answering, .closed: false
+    case .idle: .silent
+    case .inHead: .inHead
+    case .collecting: .inBody
+    case .streaming, .answering: .handling
+    case .ending: isSent ? .over : .answering
+    case .closed: .over
     }
   }
 
@@ -123,8 +143,19 @@ final class ConnectionHandler: ChannelInboundHandler {
     take(.failure(error))
   }
 
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    guard case ChannelEvent.inputClosed = event else { return context.fireUserInboundEventTriggered(event) }
+    isInputOver = true
+    // A client that is gone has ended its side too.
+    isStillCaller() ? take(.end) : close()
+  }
+
   /// In its order: what comes behind a request that is not answered waits.
   private func take(_ item: Item) {
+    if isOver {
+      if case .end = item, isSent { close() }
+      return
+    }
     guard waiting.isEmpty, !isBusy else {
       waiting.append(item)
       return takeWaiting()
@@ -143,10 +174,17 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   private var isStreaming: Bool { if case .streaming = state { true } else { false } }
 
+  /// The client sends no more, and nothing but that waits behind this request.
+  var hasAskedAll: Bool { isInputOver && waiting.count <= 1 }
+
   /// Whether a request is read to its end and not answered.
   private var isBusy: Bool { if case .answering = state { true } else { false } }
 
-  private func pause() {
+  func setAutoRead(_ isOn: Bool) {
+    try? context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
+  }
+
+  func pause() {
     guard !isPaused else { return }
     isPaused = true
     setAutoRead(false)
@@ -162,6 +200,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     switch item {
     case .part(let part): handle(part)
     case .failure(let error): handle(error)
+    case .end: inputEnded()
     }
   }
 
@@ -169,14 +208,13 @@ final class ConnectionHandler: ChannelInboundHandler {
     switch (part, state) {
     case (.head(let head), .idle), (.head(let head), .inHead): begin(head)
     case (.body(var bytes), .collecting(let head, var body, let limit)):
-      guard body.readableBytes + bytes.readableBytes <= limit else { return refuseBody() }
+      guard body.readableBytes + bytes.readableBytes <= limit else { return refuse(.largeBody) }
       state = .closed
       body.writeBuffer(&bytes)
       state = .collecting(head, body, limit: limit)
     case (.end, .collecting(let head, let body, _)):
-      state = .answering
-      deadline = nil
-      if let exchange { conversation.answer(head, body, exchange) }
+      if !connections.limits.keepsConnections { isOver = true }
+      answer(head, body)
     case (.body(let bytes), .streaming(let body)):
       deadline = nil
       body.yield(bytes)
@@ -184,109 +222,35 @@ final class ConnectionHandler: ChannelInboundHandler {
       state = .answering
       deadline = nil
       body.finish(nil)
-    case (.body(let bytes), .ending): drop(bytes.readableBytes)
     case (.head, _), (.body, _), (.end, _): break
     }
   }
 
   private func handle(_ error: HTTPParserError) {
     switch state {
-    case .idle, .inHead, .collecting:
-      switch error {
-      case .headerOverflow:
-        refuse(
-          HTTPReply(
-            .requestHeaderFieldsTooLarge, error: "head_too_large",
-            "the request line and the headers have more than \(connections.limits.head) bytes"
-          ).last())
-      default: refuse(HTTPReply(.badRequest, error: "bad_request", "this is no HTTP/1.1 request").last())
-      }
+    case .idle, .inHead, .collecting: if case .headerOverflow = error { refuse(.largeHead) } else { refuse(.noHTTP) }
     // Framing that breaks in the middle of a body: nothing behind it is another request.
     case .streaming(let body):
       body.finish(.cut)
-      guard !hasAnswerBegun else { return close() }
-      refuse(HTTPReply(.badRequest, error: "bad_request", "the request's body is no HTTP/1.1").last())
+      hasAnswerBegun ? close() : refuse(.noHTTP)
     case .answering, .ending, .closed: break
     }
   }
 
-  func bytesCame() {
-    guard case .idle = state else { return }
+  /// The first byte of a request came.
+  func headBegins() {
     since = .now()
     state = .inHead
     deadline = since + TimeAmount(connections.limits.headTime)
   }
 
-  // MARK: A request
-
-  private func begin(_ head: HTTPRequestHead) {
-    guard let context else { return }
-    self.head = head
-    hasAnswerBegun = false
-    late = nil
-    // The decoder reads nothing behind such a request, as another protocol could follow.
-    isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
-    let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
-    self.exchange = exchange
-    let check = HeadCheck(
-      port: context.channel.localAddress?.port, servesBrowsers: connections.application.servesBrowsers)
-    if let refusal = check.refusal(of: head) { return refuse(refusal) }
-    switch conversation.intake(of: head) {
-    case .refuse(let reply): refuse(reply)
-    case .whole(let limit):
-      if let length = head.headers.first(name: "Content-Length").flatMap({ Int($0) }), length > limit {
-        return refuseBody()
-      }
-      state = .collecting(head, ByteBuffer(), limit: limit)
-      deadline = .now() + TimeAmount(connections.limits.stall)
-      goOn(head)
-    case .stream(let time, let reply):
-      late = (.now() + TimeAmount(time), reply)
-      let hasBody = Self.hasBody(head)
-      let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
-      let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }
-      state = .streaming(body)
-      // A body's time runs while it is wanted; all of it has the answer's.
-      deadline = nil
-      goOn(head)
-      // From now on it is read as it is wanted. Where there is none, its end is here already.
-      if hasBody { pause() }
-      conversation.stream(head, body, exchange)
+  /// The client sends no more, and all that it asked is answered.
+  private func inputEnded() {
+    switch state {
+    case .idle: closeWhenSent()
+    case .inHead, .collecting, .streaming: close()
+    case .answering, .ending, .closed: break
     }
-  }
-
-  private static func hasBody(_ head: HTTPRequestHead) -> Bool {
-    head.headers.contains(name: "Transfer-Encoding")
-      || head.headers.first(name: "Content-Length").map { $0 != "0" } ?? false
-  }
-
-  /// RFC 9110 §10.1.1.
-  private func goOn(_ head: HTTPRequestHead) {
-    guard let context, head.version == .http1_1, Self.hasBody(head), head.headers.contains(name: "Expect") else {
-      return
-    }
-    context.writeAndFlush(
-      wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: .continue))), promise: nil)
-  }
-
-  private func wantsBody() {
-    guard case .streaming = state else { return }
-    deadline = .now() + TimeAmount(connections.limits.stall)
-    context?.read()
-  }
-
-  private func setAutoRead(_ isOn: Bool) {
-    try? context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
-  }
-
-  private func refuseBody() {
-    refuse(HTTPReply(.payloadTooLarge, error: "body_too_large", "the request's body is too large"))
-  }
-
-  /// Answers without reading the rest of the request.
-  private func refuse(_ reply: HTTPReply) {
-    let reply = head.map(Self.hasBody) ?? true ? reply.last() : reply
-    write(reply)
   }
 
   // MARK: Time and the end
@@ -294,12 +258,12 @@ final class ConnectionHandler: ChannelInboundHandler {
   func checkTime(_ now: NIODeadline) {
     if let late, now >= late.due, !hasAnswerBegun, let exchange { return reply(late.reply, to: exchange) }
     if let writeDeadline, now >= writeDeadline { return close() }
+    // A client that goes ends its side before the kernel says that nobody has it.
+    if isInputOver, !isStillCaller() { return close() }
     guard let deadline, now >= deadline else { return }
     switch state {
-    case .inHead:
-      refuse(HTTPReply(.requestTimeout, error: "timeout", "the request did not come in time").last())
-    case .collecting:
-      refuse(HTTPReply(.requestTimeout, error: "timeout", "the request's body did not come in time").last())
+    case .inHead: refuse(.lateHead)
+    case .collecting: refuse(.lateBody)
     case .streaming(let body):
       body.finish(.stalled)
       self.deadline = nil
@@ -307,14 +271,9 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
   }
 
-  private func drop(_ count: Int) {
-    dropped += count
-    if dropped > Self.lingering.bytes { close() }
-  }
-
   func stop() {
     isStopping = true
-    if isIdle { close() }
+    if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) { close() }
   }
 
   func close() { context?.close(promise: nil) }

@@ -1,19 +1,49 @@
 public import BrokerAPI
+public import Logging
 public import NIOCore
 public import NIOHTTP1
 
-/// What a server's requests mean.
+/// What a server's requests mean, and who may make them.
 public protocol HTTPApplication: Sendable {
-  /// Whether connections are served whose caller the kernel does not tell; then the caller is nil.
+  /// What the server refuses by a request's head, before the application sees it.
+  var checks: HTTPHeadChecks { get }
+  /// Who gets a place. Called once, on the server's event loop.
+  func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces
+}
+
+public enum HTTPHeadChecks: Sendable {
+  /// Framing that two parsers could read differently, hosts that are not this machine, and browsers.
+  case programs
+  /// The same, but pages that a person visits may have the person's browser ask.
+  case everybody
+  /// Nothing: the application checks.
+  case none
+}
+
+/// Who gets a place at a server, and who is closed for another. Lives on the server's event loop.
+public protocol HTTPPlaces: AnyObject {
+  /// A connection was accepted: it is begun (``HTTPConnection/begin(_:)``) or closed, now or later.
+  func accepted(_ connection: HTTPConnection)
+  /// It was closed, by whomever.
+  func ended(_ connection: HTTPConnection)
+  /// No more will be accepted.
+  func close()
+}
+
+/// An application for callers that the kernel tells, with places by holder.
+public protocol CallerApplication: HTTPApplication {
+  /// False: connections are served too whose caller the kernel does not tell; then the caller is nil.
   var identifiesCallers: Bool { get }
-  /// Whether pages that a person visits may have the person's browser ask.
-  var servesBrowsers: Bool { get }
   /// A new connection. Called on its event loop.
   func conversation(with caller: Caller?) -> any HTTPConversation
 }
 
-extension HTTPApplication {
-  public var servesBrowsers: Bool { false }
+extension CallerApplication {
+  public var checks: HTTPHeadChecks { .programs }
+
+  public func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces {
+    HolderPlaces(self, limits, on: loop, logger)
+  }
 }
 
 /// The requests of one connection, one after the other. Lives on its event loop.
@@ -24,12 +54,38 @@ public protocol HTTPConversation: AnyObject {
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange)
   /// Answers a request while its body comes in.
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange)
+  /// The words for a request that cannot be read; the connection ends with them.
+  ///
+  /// - Parameter line: the first bytes of the connection's latest request line, as far as they came.
+  func words(for refusal: HTTPRefusal, line: [UInt8]) -> HTTPReply
 }
 
 extension HTTPConversation {
   public func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
     exchange.reply(HTTPReply(.internalServerError))
   }
+
+  public func words(for refusal: HTTPRefusal, line: [UInt8]) -> HTTPReply {
+    switch refusal {
+    case .noHTTP: HTTPReply(.badRequest, error: "bad_request", "this is no HTTP/1.1 request")
+    case .longLine: HTTPReply(.uriTooLong, error: "line_too_long", "the request line is too long")
+    case .largeHead:
+      HTTPReply(.requestHeaderFieldsTooLarge, error: "head_too_large", "the request line and the headers are too large")
+    case .largeBody: HTTPReply(.payloadTooLarge, error: "body_too_large", "the request's body is too large")
+    case .lateHead: HTTPReply(.requestTimeout, error: "timeout", "the request did not come in time")
+    case .lateBody: HTTPReply(.requestTimeout, error: "timeout", "the request's body did not come in time")
+    }
+  }
+}
+
+/// Why a request cannot be read.
+public enum HTTPRefusal: Sendable {
+  case noHTTP
+  case longLine
+  case largeHead
+  case largeBody
+  case lateHead
+  case lateBody
 }
 
 public enum HTTPIntake: Sendable {
@@ -37,6 +93,8 @@ public enum HTTPIntake: Sendable {
   case whole(atMost: Int)
   /// Have it answered while the body comes in; where its answer has not begun by then, answer this.
   case stream(within: Duration, else: HTTPReply)
+  /// Have it answered at once (``HTTPConversation/answer(_:_:_:)``), and drop the body. The connection ends with the answer.
+  case withoutBody
   /// Answer this, and do not read the body.
   case refuse(HTTPReply)
 }

@@ -4,17 +4,19 @@ import Listening
 public import Logging
 public import NIOCore
 import NIOHTTP1
-import NIOPosix
+public import NIOPosix
 import Synchronization
 
-/// HTTP/1.1 for programs of this machine, on a loopback port or a Unix socket. It identifies each caller by the kernel,
-/// bounds what a holder can take, refuses browsers and every request that two parsers could understand differently; what
-/// the requests mean is its application's. It is started once and stopped once.
+/// HTTP/1.1 for programs and browsers of this machine, on a loopback port or a Unix socket. It asks the kernel who is at
+/// the other end of a connection, and bounds what comes and how long that may take; who gets a place, and what the
+/// requests mean, is its application's. It is started once and stopped once.
 public final class HTTPServer: Sendable {
   public struct Limits: Sendable {
     /// Open at once in all, and of one holder. Root and the broker's own user have places beside these.
     public var connections = 1024
     public var connectionsPerHolder = 256
+    /// Bytes of the request line, with its end.
+    public var requestLine = 16 * 1024
     /// Bytes of the request line and all headers.
     public var head = 16 * 1024
     public var headerCount = 100
@@ -24,6 +26,13 @@ public final class HTTPServer: Sendable {
     public var idle = Duration.seconds(75)
     /// For which a request's body may stop, and a client may read nothing of its answer.
     public var stall = Duration.seconds(30)
+    /// From the connection's place to the end of its request's body, whatever else may take its time; nil: no bound.
+    public var request: Duration?
+    /// From the last answer to the connection's end, and bytes that are read and dropped for so long.
+    public var linger = Duration.seconds(5)
+    public var dropped = 16 << 20
+    /// Whether a connection is for more than one request.
+    public var keepsConnections = true
     /// Connections that the kernel keeps before they are accepted.
     public var backlog: Int32 = 4096
     /// Who may connect to the Unix socket.
@@ -34,7 +43,11 @@ public final class HTTPServer: Sendable {
     public init() {}
   }
 
-  private let address: LocalListener
+  /// The units of all servers' callers.
+  static let groups = ControlGroups()
+
+  /// Nil: the listening sockets are somebody else's.
+  private let address: LocalListener?
   private let limits: Limits
   /// That of the listening socket and of the places.
   private let loop: any EventLoop
@@ -43,12 +56,14 @@ public final class HTTPServer: Sendable {
   private let group: any EventLoopGroup
   private let logger: Logger
   private let application: any HTTPApplication
-  private let state = Mutex<(channel: any Channel, connections: NIOLoopBound<Connections>)?>(nil)
+  private let state = Mutex<(channel: (any Channel)?, connections: NIOLoopBound<Connections>)?>(nil)
   private let socketFile = SocketFile()
 
-  /// - Parameter group: its loops serve the connections. It has to be a NIOPosix group, and outlives the server.
+  /// - Parameters:
+  ///   - address: nil: ``bootstrap()`` makes the listening sockets.
+  ///   - group: its loops serve the connections. It has to be a NIOPosix group, and outlives the server.
   public init(
-    address: LocalListener, limits: Limits = Limits(), group: any EventLoopGroup, logger: Logger,
+    address: LocalListener?, limits: Limits = Limits(), group: any EventLoopGroup, logger: Logger,
     application: any HTTPApplication
   ) {
     self.address = address
@@ -62,23 +77,15 @@ public final class HTTPServer: Sendable {
 
   /// Listens, and says where: `127.0.0.1:7817`, or the path of the socket.
   public func start() async throws(HTTPServerError) -> String {
-    if case .loopback = address, application.identifiesCallers, !LoopbackPeer.isAvailable {
+    guard let address else { preconditionFailure("the listening sockets are somebody else's") }
+    if case .loopback = address, (application as? any CallerApplication)?.identifiesCallers == true,
+      !LoopbackPeer.isAvailable
+    {
       throw HTTPServerError(address: address, code: EAFNOSUPPORT)
     }
     do {
-      var served: [ObjectIdentifier: NIOLoopBound<ServedConnections>] = [:]
-      for loop in loops {
-        served[ObjectIdentifier(loop)] = try await loop.submit { [limits, application] in
-          NIOLoopBound(ServedConnections(limits, application, loop: loop), eventLoop: loop)
-        }.get()
-      }
-      let groups = ControlGroups()
-      let connections = try await loop.submit { [limits, application, logger, loop, served] in
-        NIOLoopBound(
-          Connections(limits, application, groups: groups, logger: logger, loop: loop, served: served), eventLoop: loop)
-      }.get()
-      let channel = try await bind(connections, groups)
-      state.withLock { $0 = (channel, connections) }
+      let channel = try await bind(address, bootstrap())
+      state.withLock { $0?.channel = channel }
       switch address {
       case .loopback(let host, let port):
         return "\(host.contains(":") ? "[\(host)]" : host):\(channel.localAddress?.port ?? port)"
@@ -91,8 +98,21 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  private func bind(_ connections: NIOLoopBound<Connections>, _ groups: ControlGroups) async throws -> any Channel {
-    let bootstrap = ServerBootstrap(group: loop, childGroup: group)
+  /// For listening sockets that somebody else binds, and closes before the ``stop()``: what they accept is served. Called
+  /// once, in place of ``start()``.
+  public func bootstrap() async throws -> ServerBootstrap {
+    var served: [ObjectIdentifier: NIOLoopBound<ServedConnections>] = [:]
+    for loop in loops {
+      served[ObjectIdentifier(loop)] = try await loop.submit { [limits, application] in
+        NIOLoopBound(ServedConnections(limits, application.checks, loop: loop), eventLoop: loop)
+      }.get()
+    }
+    let connections = try await loop.submit { [limits, application, logger, loop, served] in
+      NIOLoopBound(Connections(limits, application, logger, loop: loop, served: served), eventLoop: loop)
+    }.get()
+    state.withLock { $0 = (nil, connections) }
+    let groups = if case .unix = address { Self.groups } else { nil as ControlGroups? }
+    return ServerBootstrap(group: loop, childGroup: group)
       .serverChannelOption(.backlog, value: limits.backlog)
       // A crowd of one user must not keep others in the kernel's queue, which knows no users.
       .serverChannelOption(.maxMessagesPerRead, value: 64)
@@ -101,18 +121,26 @@ public final class HTTPServer: Sendable {
           try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))
         }
       }
-      .childChannelInitializer { [loop, address] channel in
+      .childChannelInitializer { [loop, limits, served] channel in
         channel.eventLoop.makeCompletedFuture {
-          try Connections.origin(of: channel, at: address, groups)
-        }.map { origin in
-          let isPort = if case .loopback = address { true } else { false }
+          guard let served = served[ObjectIdentifier(channel.eventLoop)] else {
+            throw ChannelError.operationUnsupported
+          }
+          try channel.pipeline.syncOperations.addHandler(IncomingBytes(limits))
+          return HTTPConnection(channel, groups, served)
+        }.map { (connection: HTTPConnection) in
           // On the same loop at once: nothing is gained by another turn.
-          if loop.inEventLoop { return connections.value.accept(channel, origin, isPort: isPort) }
-          loop.execute { connections.value.accept(channel, origin, isPort: isPort) }
+          if loop.inEventLoop { return connections.value.accept(connection) }
+          loop.execute { connections.value.accept(connection) }
         }
       }
       // Nothing is read before its caller is known.
       .childChannelOption(.autoRead, value: false)
+      // A client may end its side once it has asked.
+      .childChannelOption(.allowRemoteHalfClosure, value: true)
+  }
+
+  private func bind(_ address: LocalListener, _ bootstrap: ServerBootstrap) async throws -> any Channel {
     switch address {
     case .loopback(let host, let port):
       return try await bootstrap.serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -134,7 +162,7 @@ public final class HTTPServer: Sendable {
   /// Listens no more. Requests under way have ``Limits/stop`` to be answered.
   public func stop() async {
     guard let (channel, connections) = state.withLock({ $0.take() }) else { return }
-    try? await channel.close()
+    try? await channel?.close()
     socketFile.remove()
     try? await loop.flatSubmit { connections.value.stop() }.get()
   }

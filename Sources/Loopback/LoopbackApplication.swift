@@ -60,7 +60,7 @@ public enum CallerKind: Sendable {
 }
 
 /// The application as one listener serves it.
-public struct LoopbackListener: HTTPApplication {
+public struct LoopbackListener: CallerApplication {
   private let application: LoopbackApplication
   private let kind: CallerKind
 

@@ -5,7 +5,7 @@ import NIOCore
 import NIOHTTP1
 
 /// The metrics over HTTP, for a scraper on this machine: `GET /metrics` and nothing else.
-public struct MetricsApplication: HTTPApplication {
+public struct MetricsApplication: CallerApplication {
   private let scrape: @Sendable () async -> String
 
   /// - Parameter scrape: the metrics as they are now, as OpenMetrics text.
@@ -15,7 +15,7 @@ public struct MetricsApplication: HTTPApplication {
 
   /// Whoever can connect may read them.
   public var identifiesCallers: Bool { false }
-  public var servesBrowsers: Bool { true }
+  public var checks: HTTPHeadChecks { .everybody }
 
   public func conversation(with caller: Caller?) -> any HTTPConversation { Scrapes(scrape) }
 }

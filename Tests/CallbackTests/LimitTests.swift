@@ -212,7 +212,7 @@ import Testing
 
     var lookup: CallbackListener.PeerUsers {
       CallbackListener.PeerUsers(
-        sockets: { [self] _, _ in
+        kernel: { [self] _ in
           state.withLock {
             $0.asked += 1
             return .user($0.uid)

@@ -1,4 +1,5 @@
 import Broker
+import Callers
 import Foundation
 import Glibc
 import NIOCore
@@ -34,6 +35,13 @@ import Testing
       other = try PeerTests.address(accepted, getpeername)
     }
 
+    /// Asks the kernel, or reads the table; `other`: in place of the client's address.
+    func owner(_ lookup: Int, other: SocketAddress? = nil) -> CallbackListener.PeerUsers.Answer {
+      lookup == 0
+        ? PeerTests.kernel(accepted, own, other ?? self.other)
+        : ConnectionTable.owner(own: own, other: other ?? self.other)
+    }
+
     func end() {
       close(client)
       close(accepted)
@@ -66,21 +74,27 @@ import Testing
       SocketAddress(ipAddress: listener, port: 0), from: family, through: SocketAddress(ipAddress: through, port: 0))
   }
 
-  private static let lookups: [CallbackListener.PeerUsers.Lookup] = [SocketDiagnosis.owner, ConnectionTable.owner]
+  private static func kernel(
+    _ connection: Int32, _ own: SocketAddress, _ other: SocketAddress
+  ) -> CallbackListener.PeerUsers.Answer {
+    let peer = own.withSockAddr { own, _ in
+      other.withSockAddr { other, _ in LoopbackPeer(of: connection, own: own, other: other) }
+    }
+    return peer.map { .user($0.uid) } ?? .nobody
+  }
 
   @Test("The kernel names the owner of either end, in both families and between them", arguments: 0..<5, 0..<2)
   func owner(_ number: Int, _ lookup: Int) throws {
     // The callback endpoint listens to no address that stands for both families.
     guard lookup == 0 || number < 3 else { return }
-    try #require(SocketDiagnosis.isAvailable)
+    try #require(LoopbackPeer.isAvailable)
     let pair = try pair(number)
     defer { pair.end() }
-    let ask = Self.lookups[lookup]
-    #expect(ask(pair.own, pair.other) == .user(getuid()))
+    #expect(pair.owner(lookup) == .user(getuid()))
     // Somebody else's port.
     var elsewhere = pair.other
     elsewhere.port = pair.own.port
-    #expect(ask(pair.own, elsewhere) == .nobody)
+    #expect(pair.owner(lookup, other: elsewhere) == .nobody)
   }
 
   @Test("A closed end is nobody's, though its uid reads 0", arguments: 0..<2)
@@ -88,7 +102,7 @@ import Testing
     let pair = try pair(0)
     defer { close(pair.accepted) }
     close(pair.client)
-    #expect(Self.lookups[lookup](pair.own, pair.other) == .nobody)
+    #expect(pair.owner(lookup) == .nobody)
   }
 
   @Test("A half-closed end is its owner's", arguments: 0..<2)
@@ -96,7 +110,7 @@ import Testing
     let pair = try pair(0)
     defer { pair.end() }
     try #require(shutdown(pair.client, Int32(SHUT_WR)) == 0)
-    #expect(Self.lookups[lookup](pair.own, pair.other) == .user(getuid()))
+    #expect(pair.owner(lookup) == .user(getuid()))
   }
 
   @Test("Without a connection, a listener at that address is not the peer")
@@ -106,15 +120,18 @@ import Testing
     let any = try SocketAddress(ipAddress: "127.0.0.1", port: 0)
     try #require(any.withSockAddr { bind(listener, $0, socklen_t($1)) } == 0 && listen(listener, 1) == 0)
     let bound = try Self.address(listener, getsockname)
-    #expect(SocketDiagnosis.owner(own: try SocketAddress(ipAddress: "127.0.0.1", port: 1), other: bound) == .nobody)
+    let pair = try pair(0)
+    defer { pair.end() }
+    #expect(
+      Self.kernel(pair.accepted, try SocketAddress(ipAddress: "127.0.0.1", port: 1), bound) == .nobody)
   }
 
   @Test("Neither a socket without an inode nor one that still connects is anybody's")
   func states() {
-    #expect(SocketDiagnosis.answer(uid: 1000, inode: 7, state: 1) == .user(1000))
-    #expect(SocketDiagnosis.answer(uid: 0, inode: 0, state: 1) == .nobody)
+    #expect(LoopbackPeer.isOwned(inode: 7, state: 1))
+    #expect(!LoopbackPeer.isOwned(inode: 0, state: 1))
     for state in [2, 3, 6, 7, 10, 12] as [UInt8] {
-      #expect(SocketDiagnosis.answer(uid: 1000, inode: 7, state: state) == .nobody)
+      #expect(!LoopbackPeer.isOwned(inode: 7, state: state))
     }
   }
 
@@ -191,7 +208,7 @@ import Testing
   func otherUser(_ host: String, _ hasDiagnosis: Bool) async throws {
     let handler = ScriptedHandler()
     let users = CallbackListener.PeerUsers(
-      sockets: hasDiagnosis ? SocketDiagnosis.owner : nil, table: ConnectionTable.owner,
+      kernel: hasDiagnosis ? CallbackListener.PeerUsers.asked : nil, table: ConnectionTable.owner,
       ownerOfSubordinate: { $0 == 100_005 ? 1000 : nil })
     try await withListener(handler: handler, users: users) { listener, _ in
       let port = listener.port ?? 0
@@ -205,7 +222,7 @@ import Testing
   @Test("A client that closed its end before it was accepted is unknown")
   func hurried() async throws {
     let handler = ScriptedHandler()
-    let users = CallbackListener.PeerUsers(sockets: { _, _ in .nobody }, table: { _, _ in .user(0) })
+    let users = CallbackListener.PeerUsers(kernel: { _ in .nobody }, table: { _, _ in .user(0) })
     try await withListener(handler: handler, users: users) { _, client async throws in
       _ = try await client.request("GET", "/callback?code=c")
     }
@@ -218,7 +235,7 @@ import Testing
     let asked = AsyncStream.makeStream(of: Void.self)
     let answers = Mutex<[CallbackListener.PeerUsers.Answer]>([.user(1000)])
     let users = CallbackListener.PeerUsers(
-      sockets: { _, _ in
+      kernel: { _ in
         asked.continuation.yield()
         return answers.withLock { $0.popLast() ?? .nobody }
       }, table: { _, _ in .nobody })

@@ -77,6 +77,8 @@ import Testing
     arguments: [
       ("rubbish\r\n\r\n", 400), ("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n folded\r\n\r\n", 400),
       ("GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nX: \("a".times(20_000))\r\n\r\n", 431),
+      ("GET /\("a".times(17_000)) HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n", 414),
+      ("\r\n".times(300_000), 431),
       ("POST /whole HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 100000\r\n\r\n", 413),
       ("POST /whole HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
       ("POST /whole HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Length: 9\r\n\r\nab", 408),
@@ -89,6 +91,22 @@ import Testing
       #expect(answer.hasPrefix("HTTP/1.1 \(status) "))
       #expect(answer.contains("Connection: close"))
       #expect(answer.components(of: "Content-Length: ") == 1)
+    }
+  }
+
+  @Test("What comes behind the last answer is dropped up to a limit, and then the connection is cut")
+  func dropped() async throws {
+    try await serving(limits: { ($0.dropped, $0.linger) = (100_000, .seconds(60)) }) { port in
+      let descriptor = try connect(port)
+      defer { close(descriptor) }
+      let head = "POST /refused HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nContent-Length: 100000000\r\n\r\n"
+      #expect(send(descriptor, head, head.utf8.count, 0) == head.utf8.count)
+      let part = [UInt8](repeating: UInt8(ascii: "b"), count: 65_536)
+      var sent = 0
+      while sent < 100_000_000, case let count = send(descriptor, part, part.count, Int32(MSG_NOSIGNAL)), count > 0 {
+        sent += count
+      }
+      #expect(sent < 100_000_000)
     }
   }
 
@@ -117,53 +135,15 @@ import Testing
     }
   }
 
-  // MARK: A client
+  private func connect(_ port: Int) throws -> Int32 { try connected(to: .loopback(host: "127.0.0.1", port: port)) }
 
-  private func connect(_ port: Int) throws -> Int32 {
-    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_port = in_port_t(port).bigEndian
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    let code = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-      }
-    }
-    try #require(code == 0)
-    return descriptor
-  }
-
-  /// All that comes until the server hangs up.
   private func exchange(_ text: String, _ port: Int) throws -> String {
-    let descriptor = try connect(port)
-    defer { close(descriptor) }
-    var patience = timeval(tv_sec: 10, tv_usec: 0)
-    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-    let bytes = Array(text.utf8)
-    var sent = 0
-    var answer: [UInt8] = []
-    var part = [UInt8](repeating: 0, count: 65_536)
-    // What is echoed is read while the rest is sent.
-    while sent < bytes.count {
-      let count = bytes[sent...].withUnsafeBytes {
-        send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
-      }
-      if count > 0 { sent += count } else if errno != EAGAIN { break }
-      let read = recv(descriptor, &part, part.count, Int32(MSG_DONTWAIT))
-      if read > 0 { answer += part.prefix(read) }
-    }
-    while true {
-      let count = recv(descriptor, &part, part.count, 0)
-      guard count > 0 else { break }
-      answer += part.prefix(count)
-    }
-    return String(decoding: answer, as: UTF8.self)
+    try HTTPServerTests.exchange(text, with: .loopback(host: "127.0.0.1", port: port))
   }
 }
 
 /// Says who asks and what, or sends the body back.
-private struct Echoes: HTTPApplication {
+private struct Echoes: CallerApplication {
   var identifiesCallers: Bool { true }
   func conversation(with caller: Caller?) -> any HTTPConversation { Echo(caller) }
 }

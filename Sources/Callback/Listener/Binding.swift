@@ -1,5 +1,4 @@
 import Glibc
-import Listening
 import NIOCore
 import NIOPosix
 
@@ -7,8 +6,6 @@ import NIOPosix
 struct Binding {
   /// Another program may hold the number that the kernel chose for one family on the other.
   static let attempts = 16
-  /// Connections wait here until the loop accepts them.
-  static let backlog: Int32 = 1024
 
   struct Result {
     var port: Int
@@ -55,8 +52,7 @@ struct Binding {
   }
 
   let configuration: CallbackListener.Configuration
-  let loop: any EventLoop
-  let connections: NIOLoopBound<Connections>
+  let bootstrap: ServerBootstrap
   let keeper: CallbackListener.SocketKeeper?
 
   func bind() async throws(CallbackListenerError) -> Result {
@@ -130,7 +126,7 @@ struct Binding {
   private func socket(_ family: Family, port: Int) async throws(Failure) -> any Channel {
     if let socket = await earlierSocket(family, port: port) { return socket }
     do {
-      return try await bootstrap().bind(to: SocketAddress(ipAddress: family.rawValue, port: port)).get()
+      return try await bootstrap.bind(to: SocketAddress(ipAddress: family.rawValue, port: port)).get()
     } catch let error as IOError {
       switch error.errnoCode {
       case EADDRINUSE: throw .taken(family)
@@ -146,7 +142,7 @@ struct Binding {
   /// The socket that a process before listened with: connections wait in it.
   private func earlierSocket(_ family: Family, port: Int) async -> (any Channel)? {
     guard port != 0, let keeper, let earlier = keeper.earlier(port, family.short) else { return nil }
-    guard let socket = try? await bootstrap().withBoundSocket(earlier).get() else {
+    guard let socket = try? await bootstrap.withBoundSocket(earlier).get() else {
       keeper.forget(port, family.short)
       return nil
     }
@@ -154,26 +150,6 @@ struct Binding {
     keeper.forget(port, family.short)
     try? await socket.close().get()
     return nil
-  }
-
-  private func bootstrap() -> ServerBootstrap {
-    let connections = self.connections
-    return ServerBootstrap(group: loop, childGroup: loop)
-      .serverChannelOption(.backlog, value: Self.backlog)
-      // A fixed port can be had again while old connections are in TIME_WAIT. On Linux it does not let two listen.
-      .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .serverChannelOption(.maxMessagesPerRead, value: 16)
-      // Each is read when it has a place.
-      .childChannelOption(.autoRead, value: false)
-      .childChannelOption(.allowRemoteHalfClosure, value: true)
-      .serverChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(AcceptPause(connections.value.context.logger))
-        }
-      }
-      .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture { try connections.value.receive(channel) }
-      }
   }
 
   private static func translated(_ failure: Failure, port: Int) -> CallbackListenerError {

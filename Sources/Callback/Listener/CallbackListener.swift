@@ -1,4 +1,5 @@
 public import Broker
+import HTTPServer
 public import Logging
 public import NIOCore
 import NIOPosix
@@ -23,7 +24,8 @@ public final class CallbackListener: Sendable {
     var sockets: [any Channel]
     /// What the ``SocketKeeper`` holds, by its names.
     var kept: [String] = []
-    var connections: NIOLoopBound<Connections>
+    var places: NIOLoopBound<BrowserPlaces>
+    var server: HTTPServer
   }
 
   private let configuration: Configuration
@@ -74,23 +76,17 @@ public final class CallbackListener: Sendable {
       return true
     }
     guard isIdle else { throw .notIdle }
-    let context = Connections.Context(
-      configuration: configuration, paths: paths, handler: handler, users: users, logger: logger)
-    let loop = self.loop
-    let connections: NIOLoopBound<Connections>
+    let (server, bootstrap, places) = await served()
     let bound: Binding.Result
     do throws(CallbackListenerError) {
-      connections = await Self.connections(context, on: loop)
-      bound = try await Binding(
-        configuration: configuration, loop: loop, connections: connections, keeper: keeper
-      ).bind()
+      bound = try await Binding(configuration: configuration, bootstrap: bootstrap, keeper: keeper).bind()
     } catch {
       state.withLock { $0 = .stopped }
       throw error
     }
     let listening = Listening(
       port: bound.port, addresses: bound.addresses, warnings: bound.warnings, sockets: bound.sockets,
-      kept: await kept(bound), connections: connections)
+      kept: await kept(bound), places: places, server: server)
     let wasStopped = state.withLock { state in
       guard case .starting = state else { return true }
       state = .listening(listening)
@@ -100,7 +96,7 @@ public final class CallbackListener: Sendable {
       await close(listening)
       throw .notIdle
     }
-    if users.sockets == nil {
+    if users.kernel == nil {
       logger.notice("this kernel has no inet_diag: the users of browsers are read from /proc/self/net/tcp")
     }
     logger.debug("callback endpoint listens", metadata: ["addresses": "\(bound.addresses.joined(separator: " "))"])
@@ -121,7 +117,7 @@ public final class CallbackListener: Sendable {
     }
     guard let taken else { return }
     for socket in taken.sockets { try? await socket.close().get() }
-    let grace = try? await loop.submit { taken.connections.value.grace() }.get()
+    let grace = try? await loop.submit { taken.places.value.grace() }.get()
     if let grace, grace > .zero { try? await Task.sleep(for: .nanoseconds(grace.nanoseconds)) }
   }
 
@@ -167,18 +163,43 @@ public final class CallbackListener: Sendable {
       // It fails only when the socket is closed already.
       try? await socket.close().get()
     }
-    let connections = listening.connections
-    try? await loop.flatSubmit { connections.value.stop() }.get()
+    await listening.server.stop()
   }
 
-  private static func connections(_ context: Connections.Context, on loop: any EventLoop) async -> NIOLoopBound<
-    Connections
-  > {
-    // The box may be made anywhere; what is in it is used on the loop alone.
-    let made = loop.submit { NIOLoopBound(Connections(context, loop: loop), eventLoop: loop) }
-    guard let connections = try? await made.get() else {
+  /// What serves the connections: one loop.
+  private func served() async -> (HTTPServer, ServerBootstrap, NIOLoopBound<BrowserPlaces>) {
+    let context = CallbackWork.Context(
+      configuration: configuration, paths: paths, handler: handler, users: users, logger: logger)
+    do {
+      // The box may be made anywhere; what is in it is used on the loop alone.
+      let places = try await loop.submit { [loop] in
+        NIOLoopBound(BrowserPlaces(context, on: loop), eventLoop: loop)
+      }.get()
+      let server = HTTPServer(
+        address: nil, limits: .init(configuration.limits), group: loop, logger: logger,
+        application: CallbackApplication(places: places))
+      let bootstrap = try await server.bootstrap()
+        // A fixed port can be had again while old connections are in TIME_WAIT. On Linux it does not let two listen.
+        .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+      return (server, bootstrap, places)
+    } catch {
       preconditionFailure("the event loop of the callback endpoint was shut down")
     }
-    return connections
+  }
+}
+
+extension HTTPServer.Limits {
+  init(_ limits: CallbackListener.Limits) {
+    self.init()
+    requestLine = limits.requestLine
+    head = limits.headers
+    headerCount = limits.headerCount
+    request = limits.request
+    (idle, headTime, stall) = (limits.request, limits.request, limits.request)
+    linger = limits.linger
+    dropped = limits.dropped
+    stop = limits.stop
+    // Browsers open connections in advance: one that is kept would take a place for nothing.
+    keepsConnections = false
   }
 }

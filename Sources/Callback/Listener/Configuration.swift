@@ -44,18 +44,16 @@ extension CallbackListener {
   public struct Limits: Sendable, Equatable {
     /// Bytes of method, target and version, with the line's end.
     public var requestLine = 16 * 1024
-    /// Bytes of all header lines.
+    /// Bytes of the target and of all header names and values.
     public var headers = 32 * 1024
     public var headerCount = 100
-    /// Bytes that are read and thrown away after the head, before the connection is cut.
-    public var body = 64 * 1024
-    /// Bytes of a logout request's body. In chunks it may take twice as many.
+    /// Bytes of a logout request's body. In chunks it may take about twice as many.
     public var form = LogoutToken.maximumFormBytes
-    /// Bytes of a fragment that a page brings, as many as of an address. In chunks it may take twice as many.
+    /// Bytes of a fragment that a page brings, as many as of an address. In chunks it may take about twice as many.
     public var fragment = 16 * 1024
-    /// Bytes that are read and thrown away of a logout request, before the connection is cut: enough that a provider
-    /// whose form is too large reads so.
-    public var refusedForm = 1024 * 1024
+    /// Bytes that are read and thrown away, before the connection is cut: enough that a provider whose form is too large
+    /// reads so.
+    public var dropped = 1024 * 1024
     /// Read at once, over all addresses; further ones wait. At least 2.
     public var connections = 64
     /// Accepted, and waiting to be read. Beyond that the latest of the user who has the most is closed.

@@ -1,3 +1,4 @@
+import Callers
 import Glibc
 import NIOCore
 
@@ -41,8 +42,7 @@ enum ConnectionTable {
       guard let state = UInt8(text(fields[3]), radix: 16), let uid = UInt32(text(fields[7])),
         let inode = UInt64(text(fields[9]))
       else { continue }
-      let answer = SocketDiagnosis.answer(uid: uid, inode: inode, state: state)
-      if answer != .nobody { return answer }
+      if LoopbackPeer.isOwned(inode: inode, state: state) { return .user(uid) }
     }
     return .nobody
   }

@@ -1,4 +1,6 @@
 import Broker
+import Callers
+import HTTPServer
 import NIOCore
 import NIOPosix
 
@@ -11,11 +13,13 @@ extension CallbackListener {
       case nobody
     }
 
+    /// Asked of the kernel, on the connection's event loop.
+    typealias Question = @Sendable (HTTPConnection) -> Answer
     /// `other` is the address of the client, `own` that of the listener.
     typealias Lookup = @Sendable (_ own: SocketAddress, _ other: SocketAddress) -> Answer
 
-    /// Answered by the kernel at once, on the event loop; nil: this kernel cannot tell.
-    let sockets: Lookup?
+    /// Nil: this kernel cannot tell.
+    let kernel: Question?
     /// Reads a file, on a thread of its own.
     let table: Lookup
     let ownerOfSubordinate: @Sendable (UInt32) -> UInt32?
@@ -23,18 +27,20 @@ extension CallbackListener {
     /// - Parameter ownerOfSubordinate: the user who has a subordinate user id (subuid(5)); nil for other ids.
     public init(ownerOfSubordinate: @escaping @Sendable (UInt32) -> UInt32? = { _ in nil }) {
       self.init(
-        sockets: SocketDiagnosis.isAvailable ? SocketDiagnosis.owner : nil, table: ConnectionTable.owner,
+        kernel: LoopbackPeer.isAvailable ? Self.asked : nil, table: ConnectionTable.owner,
         ownerOfSubordinate: ownerOfSubordinate)
     }
 
     init(
-      sockets: Lookup?, table: @escaping Lookup,
+      kernel: Question?, table: @escaping Lookup,
       ownerOfSubordinate: @escaping @Sendable (UInt32) -> UInt32? = { _ in nil }
     ) {
-      self.sockets = sockets
+      self.kernel = kernel
       self.table = table
       self.ownerOfSubordinate = ownerOfSubordinate
     }
+
+    static let asked: Question = { $0.user.map(Answer.user) ?? .nobody }
   }
 }
 
@@ -44,46 +50,38 @@ extension CallbackListener {
 /// of a closed socket is unknown. The socket at the other end stays the same for as long as the connection lasts, so the
 /// answer holds for everything that arrives on it.
 final class Peer {
-  private let channel: any Channel
+  private let connection: HTTPConnection
   private let users: CallbackListener.PeerUsers
-  private var known = BrowserUser.unknown
+  /// As the kernel told at the beginning; `unknown` where it has to be looked up in a file.
+  private(set) var knownUser = BrowserUser.unknown
 
-  init(_ channel: any Channel, _ users: CallbackListener.PeerUsers) {
-    self.channel = channel
+  init(_ connection: HTTPConnection, _ users: CallbackListener.PeerUsers) {
+    self.connection = connection
     self.users = users
-    if let sockets = users.sockets { known = checked(asked(sockets)) }
+    if let kernel = users.kernel { know(kernel(connection)) }
   }
 
-  /// As the kernel told at the beginning; `unknown` where it has to be looked up in a file.
-  var knownUser: BrowserUser { known }
+  /// The one that it connected to.
+  var port: Int { connection.channel.localAddress?.port ?? 0 }
 
   /// Asks again where the answer was missing: the kernel may have been short of memory.
   func user() -> EventLoopFuture<BrowserUser>.Isolated {
-    let loop = channel.eventLoop
-    guard known == .unknown else { return loop.makeSucceededFuture(known).assumeIsolated() }
-    if let sockets = users.sockets {
-      known = checked(asked(sockets))
-      return loop.makeSucceededFuture(known).assumeIsolated()
-    }
-    guard let own = channel.localAddress, let other = channel.remoteAddress else {
-      return loop.makeSucceededFuture(.unknown).assumeIsolated()
-    }
+    let loop = connection.channel.eventLoop
+    if knownUser == .unknown, let kernel = users.kernel { know(kernel(connection)) }
+    guard knownUser == .unknown, users.kernel == nil, let own = connection.channel.localAddress,
+      let other = connection.channel.remoteAddress
+    else { return loop.makeSucceededFuture(knownUser).assumeIsolated() }
     let table = users.table
     return NIOThreadPool.singleton.runIfActive(eventLoop: loop) { table(own, other) }
       .assumeIsolated().map { [self] answer in
-        known = checked(answer)
-        return known
+        // While our end is connected no other socket can have had the addresses of its peer: they are looked at in this
+        // order.
+        if connection.isConnected { know(answer) }
+        return knownUser
       }.recover { _ in .unknown }
   }
 
-  private func asked(_ sockets: CallbackListener.PeerUsers.Lookup) -> CallbackListener.PeerUsers.Answer {
-    guard let own = channel.localAddress, let other = channel.remoteAddress else { return .nobody }
-    return sockets(own, other)
-  }
-
-  /// While our end is connected no other socket can have had the addresses of its peer: they are looked at in this order.
-  private func checked(_ answer: CallbackListener.PeerUsers.Answer) -> BrowserUser {
-    guard case .user(let uid) = answer, SocketDiagnosis.isConnected(channel) else { return .unknown }
-    return .user(uid, owner: users.ownerOfSubordinate(uid))
+  private func know(_ answer: CallbackListener.PeerUsers.Answer) {
+    if case .user(let uid) = answer { knownUser = .user(uid, owner: users.ownerOfSubordinate(uid)) }
   }
 }

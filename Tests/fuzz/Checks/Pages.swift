@@ -7,6 +7,7 @@ import NIOHTTP1
 import OAuth
 
 @testable import Callback
+@testable import HTTPServer
 
 extension Target {
   /// What a browser, or somebody who poses as one, sends to the redirection endpoint; and the pages with its texts in them.
@@ -14,17 +15,17 @@ extension Target {
     let classifier = RequestClassifier(
       port: port, paths: Paths(["/callback"], publicSite: .init(origin: publicOrigin, paths: ["/web"])),
       requestLineLimit: limits.requestLine, formLimit: limits.form, fragmentLimit: limits.fragment)
-    let gathered = gathered(bytes, classifier)
+    let gathered = try gathered(bytes, classifier)
     if let head = gathered.head {
       switch classifier.ruling(on: head) {
       case .callback(let url): try checkCallback(url, head, method: .GET)
       case .fragment(let url):
         try checkCallback(url, head, method: .POST)
-        try checkFragment(url, head, gathered.form)
+        try checkFragment(url, head, gathered.fragment)
       case .link(let token): try checkLink(token, head)
-      case .page(let page): try check(Response(page, withBody: head.method != .HEAD))
+      case .page(let page): try check(HTTPReply(page))
       case .logout(let provider): try checkLogout(provider, head)
-      case .refusal(let refusal): try check(Response(refusal, withBody: head.method != .HEAD))
+      case .refusal(let refusal): try check(HTTPReply(refusal))
       case .nothing: try expect(head.uri.hasPrefix("/favicon.ico"), "nothing is said to \(head.uri)")
       }
     }
@@ -36,51 +37,48 @@ extension Target {
 
   private static let limits = {
     var limits = CallbackListener.Limits()
-    (limits.requestLine, limits.headers, limits.headerCount, limits.body) = (512, 1024, 20, 1024)
+    (limits.requestLine, limits.headers, limits.headerCount, limits.dropped) = (512, 1024, 20, 1024)
     limits.fragment = 512
     return limits
   }()
 
-  /// Gathers what the decoder makes of the bytes, and takes the place of the connection.
-  private final class Gathering: ChannelInboundHandler {
-    typealias InboundIn = HTTPServerRequestPart
+  private static let serverLimits = HTTPServer.Limits(limits)
 
-    let bodyLimit: BodyLimit
+  /// Gathers what the server makes of the bytes, and takes the place of the endpoint.
+  private final class Gathering: HTTPConversation {
     let classifier: RequestClassifier
     var head: HTTPRequestHead?
-    /// What the page brings, as far as it came and was taken.
-    var form: IncomingForm?
+    /// What the page brought.
+    var fragment: ByteBuffer?
+    var refusals = 0
 
-    init(_ bodyLimit: BodyLimit, _ classifier: RequestClassifier) {
-      (self.bodyLimit, self.classifier) = (bodyLimit, classifier)
+    init(_ classifier: RequestClassifier) { self.classifier = classifier }
+
+    func intake(of head: HTTPRequestHead) -> HTTPIntake {
+      self.head = head
+      guard case .fragment = classifier.ruling(on: head) else { return .withoutBody }
+      return .whole(atMost: classifier.fragmentLimit)
     }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-      switch unwrapInboundIn(data) {
-      // A connection is for one request.
-      case .head(let head) where self.head == nil:
-        self.head = head
-        guard case .fragment(let url) = classifier.ruling(on: head) else { return bodyLimit.discard() }
-        bodyLimit.admitForm(limit: classifier.fragmentLimit)
-        form = IncomingForm(.fragment(url: url), limit: classifier.fragmentLimit)
-      case .body(let bytes): if form?.append(bytes) == false { bodyLimit.discard() }
-      case .head, .end: break
-      }
+    func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
+      fragment = body
+      exchange.reply(HTTPReply(.noContent))
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    func words(for refusal: HTTPRefusal, line: [UInt8]) -> HTTPReply {
+      refusals += 1
+      return HTTPReply(.badRequest)
+    }
   }
 
   /// Read in pieces of a size that their number chooses.
-  private static func gathered(_ bytes: [UInt8], _ classifier: RequestClassifier) -> Gathering {
-    let bodyLimit = BodyLimit(limits)
-    let gathering = Gathering(bodyLimit, classifier)
-    var decoderLimits = NIOHTTPDecoderLimitConfiguration()
-    (decoderLimits.maxHeaderFieldSize, decoderLimits.maxHeaderListSize) = (limits.headers, limits.headers)
-    decoderLimits.maxHeaderFieldCount = limits.headerCount
-    let decoder = HTTPRequestDecoder(
-      leftOverBytesStrategy: .dropBytes, informationalResponseStrategy: .drop, limitConfiguration: decoderLimits)
-    let channel = EmbeddedChannel(handlers: [bodyLimit, ByteToMessageHandler(decoder), gathering])
+  private static func gathered(_ bytes: [UInt8], _ classifier: RequestClassifier) throws -> Gathering {
+    let gathering = Gathering(classifier)
+    let channel = EmbeddedChannel()
+    let served = ServedConnections(serverLimits, .none, loop: channel.embeddedEventLoop)
+    try channel.pipeline.syncOperations.addHandler(
+      IncomingBytes(serverLimits))
+    HTTPConnection(channel, nil, NIOLoopBound(served, eventLoop: channel.embeddedEventLoop)).begin(gathering)
     let size = bytes.count.isMultiple(of: 2) ? bytes.count + 1 : 7
     var rest = bytes[...]
     while !rest.isEmpty {
@@ -88,17 +86,19 @@ extension Target {
       rest = rest.dropFirst(size)
     }
     _ = try? channel.finish(acceptAlreadyClosed: true)
+    try expect(gathering.refusals <= 1, "a request is refused \(gathering.refusals) times")
     return gathering
   }
 
-  private static func checkFragment(_ url: String, _ head: HTTPRequestHead, _ form: IncomingForm?) throws {
+  private static func checkFragment(_ url: String, _ head: HTTPRequestHead, _ fragment: ByteBuffer?) throws {
     let origin = head.headers["Origin"].first?.lowercased() ?? ""
     try expect(url.lowercased().hasPrefix("\(origin)/"), "a fragment for \(url) from \(origin)")
     let sites = head.headers["Sec-Fetch-Site"].map { $0.lowercased() }
     try expect(sites.allSatisfy { $0 == "same-origin" }, "a fragment from \(sites)")
-    guard let form else { throw Broken(description: "a fragment that nobody takes") }
-    try expect(form.bytes.count <= limits.fragment, "a fragment of \(form.bytes.count) bytes")
-    guard let address = form.address(url) else { return }
+    // It may be refused, or cut off.
+    guard let fragment else { return }
+    try expect(fragment.readableBytes <= limits.fragment, "a fragment of \(fragment.readableBytes) bytes")
+    guard let address = CallbackConversation.address(url, fragment: fragment) else { return }
     try expect(address.utf8.allSatisfy { (0x21...0x7e).contains($0) }, "an address with \(address.debugDescription)")
     try expect(address == url || address.hasPrefix("\(url)#"), "another address than \(url)")
     _ = ReturnedAddress(address)
@@ -134,33 +134,33 @@ extension Target {
       { .refused(message: $0, hint: $0) },
       { .failed(message: $0, hint: $0) },
     ]
-    return outcomes.map { ($0, marks(Response(Page($0("harmless"))))) }
+    return outcomes.map { ($0, marks(HTTPReply(Page($0("harmless"))))) }
   }()
 
   /// Whatever the text is, it brings no mark into the page.
   private static func checkPages(_ text: String) throws {
     guard !text.isEmpty else { return }
     for (outcome, harmless) in outcomes {
-      let response = Response(Page(outcome(text)))
+      let response = HTTPReply(Page(outcome(text)))
       try check(response)
       let found = marks(response)
       try expect(found == harmless, "a page with \(found) marks, not \(harmless)")
     }
-    let refusal = Response(.refused(text))
+    let refusal = HTTPReply(LogoutOutcome.refused(text))
     try check(refusal)
-    guard case .object(let members) = try? BrokerAPI.JSON.parse((refusal.body ?? "").utf8) else {
+    guard case .object(let members) = try? BrokerAPI.JSON.parse(String(buffer: refusal.body).utf8) else {
       throw Broken(description: "a refusal that is no JSON")
     }
     try expect(members.map(\.name) == ["error", "error_description"], "a refusal without its members")
-    let response = Response(Page(.redirect(url: text)))
+    let response = HTTPReply(Page(.redirect(url: text)))
     try check(response)
-    let location = response.head.headers.first(name: "Location")
-    try expect(response.head.status == .seeOther || location == nil, "a page with a place to go on at")
+    let location = response.headers.first(name: "Location")
+    try expect(response.status == .seeOther || location == nil, "a page with a place to go on at")
   }
 
   /// `<`, `>` and quotes of a page; those around code, which hints may have, do not count.
-  private static func marks(_ response: Response) -> [Int] {
-    let html = Array((response.body ?? "").utf8)
+  private static func marks(_ response: HTTPReply) -> [Int] {
+    let html = Array(response.body.readableBytesView)
     let code = html.indices.count { html[$0...].starts(with: "<code>".utf8) }
     let ends = html.indices.count { html[$0...].starts(with: "</code>".utf8) }
     return "<>\"'".utf8.map { mark in
@@ -168,11 +168,11 @@ extension Target {
     }
   }
 
-  private static func check(_ response: Response) throws {
-    for (name, value) in response.head.headers {
+  private static func check(_ response: HTTPReply) throws {
+    for (name, value) in response.headers {
       try expect(!value.utf8.contains { $0 < 0x20 || $0 >= 0x7F }, "a control character in \(name)")
     }
-    guard let body = response.body else { return }
+    let body = String(buffer: response.body)
     let steering = body.unicodeScalars.contains { $0 != "\n" && steers($0) && $0 != "\u{fffd}" }
     try expect(!steering, "a page with a character that hides or turns")
     try expect(body.utf8.count <= 32 << 10, "a page of \(body.utf8.count) bytes")

@@ -1,0 +1,150 @@
+import Broker
+import HTTPServer
+import NIOCore
+
+/// Places by browser user: a user has as many as there are; once others wait, as many as each of them. Lives on one loop.
+final class BrowserPlaces: HTTPPlaces {
+  /// A connection that is read.
+  private struct Open {
+    let connection: HTTPConnection
+    let user: BrowserUser
+    let begun = NIODeadline.now()
+    /// It is being closed for another one.
+    var isEvicted = false
+
+    var age: TimeAmount { .now() - begun }
+    /// Its request is not whole.
+    var awaitsRequest: Bool { (.silent ... .inBody).contains(connection.progress) }
+    /// Not a byte of its request has come.
+    var isSilent: Bool { connection.progress == .silent }
+  }
+
+  /// A connection that was accepted and is not read yet.
+  private struct Waiting {
+    let connection: HTTPConnection
+    let peer: Peer
+    let user: BrowserUser
+    let since = NIODeadline.now()
+  }
+
+  /// For so long a connection that waits takes no place from another. Of one whose client has gone the kernel no longer
+  /// says whose it was: it would have a user's share of its own, and is noticed and closed by then.
+  private static let settling = TimeAmount.milliseconds(20)
+
+  private let context: CallbackWork.Context
+  private let work: CallbackWork
+  private let loop: any EventLoop
+  private var open: [ObjectIdentifier: Open] = [:]
+  private var waiting: [Waiting] = []
+  private var nextLook: (due: NIODeadline, task: Scheduled<Void>)?
+
+  private var limits: CallbackListener.Limits { context.configuration.limits }
+
+  init(_ context: CallbackWork.Context, on loop: any EventLoop) {
+    self.context = context
+    self.loop = loop
+    work = CallbackWork(context, on: loop)
+  }
+
+  /// It is read when it has a place.
+  func accepted(_ connection: HTTPConnection) {
+    let peer = Peer(connection, context.users)
+    waiting.append(Waiting(connection: connection, peer: peer, user: peer.knownUser.holder))
+    if waiting.count > max(2, limits.waiting) { dropOne() }
+    serve()
+  }
+
+  func ended(_ connection: HTTPConnection) {
+    waiting.removeAll { $0.connection === connection }
+    if open.removeValue(forKey: ObjectIdentifier(connection)) != nil { serve() }
+  }
+
+  /// Too many wait: the latest of the user who has the most is closed.
+  private func dropOne() {
+    let counts = Self.counts(waiting.lazy.map(\.user))
+    guard let most = counts.values.max(), let index = waiting.lastIndex(where: { counts[$0.user] == most }) else {
+      return
+    }
+    waiting.remove(at: index).connection.close()
+  }
+
+  /// Gives free places to those who wait: first to the users who have the fewest, each user's in their order.
+  private func serve() {
+    while !waiting.isEmpty {
+      let counts = Self.counts(open.values.lazy.map(\.user))
+      guard
+        let index = waiting.indices.min(by: {
+          counts[waiting[$0].user, default: 0] < counts[waiting[$1].user, default: 0]
+        })
+      else { return }
+      guard open.count < max(2, limits.connections) else {
+        let age = NIODeadline.now() - waiting[index].since
+        return age < Self.settling
+          ? lookAgain(in: Self.settling - age) : makeRoom(for: waiting[index].user, counts)
+      }
+      begin(waiting.remove(at: index))
+    }
+  }
+
+  private static func counts(_ users: some Sequence<BrowserUser>) -> [BrowserUser: Int] {
+    users.reduce(into: [:]) { $0[$1, default: 0] += 1 }
+  }
+
+  /// A user's connection waits. One of a user who has more places than that is closed, whatever it does: a login that it
+  /// completes goes on. Otherwise the oldest is closed that has sent nothing, or whose request is not whole in time.
+  private func makeRoom(for user: BrowserUser, _ counts: [BrowserUser: Int]) {
+    guard !open.values.contains(where: \.isEvicted) else { return }
+    let most = counts.values.max() ?? 0
+    if counts[user, default: 0] + 1 < most {
+      let candidates = open.values.filter { counts[$0.user] == most }
+      return evict(candidates.min { ($0.connection.progress, $1.age) < ($1.connection.progress, $0.age) })
+    }
+    let incomplete = open.values.filter(\.awaitsRequest)
+    let late = incomplete.filter { $0.age >= TimeAmount($0.isSilent ? limits.firstWords : limits.unhurried) }
+    let silent = late.filter(\.isSilent)
+    if let oldest = (silent.isEmpty ? late : silent).max(by: { $0.age < $1.age }) { return evict(oldest) }
+    // Each has its time, then the next look.
+    if !incomplete.isEmpty { lookAgain(in: TimeAmount(limits.firstWords)) }
+  }
+
+  private func lookAgain(in pause: TimeAmount) {
+    let due = NIODeadline.now() + pause
+    if let next = nextLook, next.due <= due { return }
+    nextLook?.task.cancel()
+    let task = loop.assumeIsolated().scheduleTask(in: pause) { [self] in
+      nextLook = nil
+      serve()
+    }
+    nextLook = (due, task)
+  }
+
+  private func evict(_ one: Open?) {
+    guard let one else { return }
+    open[ObjectIdentifier(one.connection)]?.isEvicted = true
+    one.connection.close()
+  }
+
+  private func begin(_ one: Waiting) {
+    open[ObjectIdentifier(one.connection)] = Open(connection: one.connection, user: one.user)
+    one.connection.begin(CallbackConversation(context, work, one.peer))
+  }
+
+  /// How long it may take until every connection that was just accepted has said what it wants. Those that wait are read.
+  func grace() -> TimeAmount {
+    close()
+    let firstWords = TimeAmount(limits.firstWords)
+    return open.values.filter(\.isSilent).map { max(.zero, firstWords - $0.age) }.max() ?? .zero
+  }
+
+  /// No more will come: those that wait, which have a bound of their own, need no places.
+  func close() {
+    let all = waiting
+    waiting = []
+    for one in all { begin(one) }
+  }
+}
+
+extension BrowserUser {
+  /// Whose a connection counts as: subordinate user ids are their owner's.
+  var holder: BrowserUser { if case .user(_, let owner?) = self { .user(owner) } else { self } }
+}

@@ -1,0 +1,83 @@
+import NIOCore
+import NIOHTTP1
+
+// A request's head, and what becomes of the request by it.
+extension ConnectionHandler {
+  func begin(_ head: HTTPRequestHead) {
+    guard let context else { return }
+    self.head = head
+    hasAnswerBegun = false
+    late = nil
+    // The decoder reads nothing behind such a request, as another protocol could follow.
+    isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
+    let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
+    self.exchange = exchange
+    if connections.checks != .none {
+      let check = HeadCheck(
+        port: context.channel.localAddress?.port, servesBrowsers: connections.checks == .everybody)
+      if let refusal = check.refusal(of: head) { return refuse(refusal) }
+    }
+    switch conversation.intake(of: head) {
+    case .refuse(let reply): refuse(reply)
+    case .whole(let limit):
+      if let length = head.headers.first(name: "Content-Length").flatMap({ Int($0) }), length > limit {
+        return refuse(.largeBody)
+      }
+      incoming.bodyBegins()
+      state = .collecting(head, ByteBuffer(), limit: limit)
+      deadline = .now() + TimeAmount(connections.limits.stall)
+      goOn(head)
+    case .withoutBody:
+      isOver = true
+      answer(head, ByteBuffer())
+    case .stream(let time, let reply):
+      late = (.now() + TimeAmount(time), reply)
+      let hasBody = Self.hasBody(head)
+      let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
+      let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }
+      state = .streaming(body)
+      // A body's time runs while it is wanted; all of it has the answer's.
+      deadline = nil
+      goOn(head)
+      // From now on it is read as it is wanted. Where there is none, its end is here already.
+      if hasBody { pause() }
+      conversation.stream(head, body, exchange)
+    }
+  }
+
+  func answer(_ head: HTTPRequestHead, _ body: ByteBuffer) {
+    state = .answering
+    (deadline, latest) = (nil, nil)
+    if let exchange { conversation.answer(head, body, exchange) }
+  }
+
+  private static func hasBody(_ head: HTTPRequestHead) -> Bool {
+    head.headers.contains(name: "Transfer-Encoding")
+      || head.headers.first(name: "Content-Length").map { $0 != "0" } ?? false
+  }
+
+  /// RFC 9110 §10.1.1.
+  private func goOn(_ head: HTTPRequestHead) {
+    guard let context, head.version == .http1_1, Self.hasBody(head),
+      head.headers["Expect"].contains(where: { $0.lowercased() == "100-continue" })
+    else { return }
+    context.writeAndFlush(
+      wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: .continue))), promise: nil)
+  }
+
+  private func wantsBody() {
+    guard case .streaming = state else { return }
+    deadline = .now() + TimeAmount(connections.limits.stall)
+    context?.read()
+  }
+
+  func refuse(_ refusal: HTTPRefusal) {
+    refuse(conversation.words(for: refusal, line: incoming.line.opening).last())
+  }
+
+  /// Answers without reading the rest of the request.
+  private func refuse(_ reply: HTTPReply) {
+    let reply = head.map(Self.hasBody) ?? true ? reply.last() : reply
+    write(reply)
+  }
+}

@@ -1,0 +1,111 @@
+import BrokerAPI
+import Callers
+public import NIOCore
+import NIOPosix
+import Synchronization
+
+/// One connection, from accept to its end. Nothing of it is parsed before it has a place (``begin(_:)``).
+public final class HTTPConnection: Sendable {
+  /// How far its request is, from what is lost the least by closing it to what is lost the most.
+  public enum Progress: UInt8, Comparable {
+    /// The last answer was sent, or it is closed.
+    case over
+    /// Not a byte of a request has come.
+    case silent
+    case inHead
+    /// Its head was read, and its body is being read.
+    case inBody
+    /// The last answer is being sent.
+    case answering
+    case handling
+
+    public static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
+  }
+
+  /// Who is at the other end, as the kernel said at accept.
+  enum Origin: Sendable {
+    case process(Caller)
+    case peer(LoopbackPeer)
+    /// Nobody here has the other end: it ended, or is in another network namespace.
+    case nobody
+  }
+
+  public let channel: any Channel
+  let origin: Origin
+  private let served: NIOLoopBound<ServedConnections>
+  private let state = Atomic(Progress.silent.rawValue)
+  /// Since when it has been that, in nanoseconds of the loops' clock.
+  private let since = Atomic(NIODeadline.now().uptimeNanoseconds)
+
+  /// - Parameter groups: where the units of processes are known; nil: it is a TCP connection.
+  init(_ channel: any Channel, _ groups: ControlGroups?, _ served: NIOLoopBound<ServedConnections>) {
+    self.channel = channel
+    self.served = served
+    if let groups {
+      origin = Self.caller(channel, groups).map(Origin.process) ?? .nobody
+    } else {
+      origin = Self.peer(of: channel).map(Origin.peer) ?? .nobody
+    }
+  }
+
+  public var progress: Progress { Progress(rawValue: state.load(ordering: .relaxed)) ?? .over }
+
+  /// Since when it has nothing to do; nil: a request is being handled.
+  var idle: NIODeadline? {
+    progress <= .inHead ? .uptimeNanoseconds(since.load(ordering: .relaxed)) : nil
+  }
+
+  func note(_ progress: Progress, since: NIODeadline) {
+    state.store(progress.rawValue, ordering: .relaxed)
+    self.since.store(since.uptimeNanoseconds, ordering: .relaxed)
+  }
+
+  /// Serves it from now on. On its event loop.
+  public func begin(_ conversation: any HTTPConversation) { begin(conversation, caller: nil, peer: nil) }
+
+  func begin(_ conversation: any HTTPConversation, caller: Caller?, peer: LoopbackPeer?) {
+    do {
+      try served.value.begin(self, conversation, caller, peer: peer)
+    } catch {
+      close()
+    }
+  }
+
+  public func close() { channel.close(promise: nil) }
+
+  // MARK: Who is at the other end. On the connection's event loop
+
+  /// The user of a TCP connection's other end, as the kernel said at accept, before a client that is in a hurry closed its
+  /// end; where it did not, as it says now. Nil: nobody has that end open.
+  public var user: UInt32? {
+    if case .peer(let peer) = origin { return peer.uid }
+    return Self.peer(of: channel)?.uid
+  }
+
+  /// Whether no reset has closed a TCP connection.
+  public var isConnected: Bool { Self.withDescriptor(of: channel, LoopbackPeer.isConnected) ?? false }
+
+  static func peer(of channel: any Channel) -> LoopbackPeer? {
+    guard let own = channel.localAddress, let other = channel.remoteAddress else { return nil }
+    let peer = withDescriptor(of: channel) { descriptor in
+      own.withSockAddr { own, _ in
+        other.withSockAddr { other, _ in LoopbackPeer(of: descriptor, own: own, other: other) }
+      }
+    }
+    return peer ?? nil
+  }
+
+  private static func caller(_ channel: any Channel, _ groups: ControlGroups) -> Caller? {
+    let caller = withDescriptor(of: channel) { descriptor -> Caller? in
+      guard let credentials = Peer.credentials(of: descriptor) else { return nil }
+      return try? Peer(of: descriptor, credentials, groups: groups).caller
+    }
+    return caller ?? nil
+  }
+
+  private static func withDescriptor<Result>(of channel: any Channel, _ ask: (Int32) -> Result) -> Result? {
+    let answer = try? channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+      of: NIOBSDSocket.Handle.self, ask)
+    return answer ?? nil
+  }
+}

@@ -1,0 +1,124 @@
+import NIOCore
+
+/// The bytes of a connection before anything parses them: kept until it has its place, and limited from then on.
+final class IncomingBytes: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+  typealias InboundOut = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+
+  /// Of a request line, as far as it came.
+  struct Line {
+    /// Bytes at its beginning that are kept.
+    static let opening = 64
+
+    private(set) var opening: [UInt8] = []
+    private var length = 0
+    private var isWhole = false
+
+    /// For another one.
+    mutating func restart() {
+      opening.removeAll(keepingCapacity: true)
+      (length, isWhole) = (0, false)
+    }
+
+    /// False: it has more bytes than this, its end counted.
+    mutating func isWithin(_ limit: Int, _ bytes: ByteBuffer) -> Bool {
+      guard !isWhole else { return true }
+      let view = bytes.readableBytesView
+      let end = view.firstIndex(of: UInt8(ascii: "\n"))
+      let line = end.map { view[...$0] } ?? view
+      opening += line.prefix(Self.opening - opening.count)
+      (length, isWhole) = (length + line.count, end != nil)
+      return isWhole ? length <= limit : length < limit
+    }
+  }
+
+  /// Bytes that the frames of a body's chunks may have, beside as many as the body may.
+  private static let frames = 4096
+
+  private let limits: HTTPServer.Limits
+  /// It is not read until it has a place; but of a client that sends no more the channel reads what is there, and nobody
+  /// else would have it.
+  private var early: ByteBuffer?
+  private var isInputOver = false
+  private var context: ChannelHandlerContext?
+  private var handler: ConnectionHandler?
+  /// That of the latest request which came behind no other.
+  private(set) var line = Line()
+  /// Bytes of the head, or of the body, that is being read.
+  private var read = 0
+  private var dropped = 0
+
+  init(_ limits: HTTPServer.Limits) { self.limits = limits }
+
+  func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+  func handlerRemoved(context: ChannelHandlerContext) { (self.context, handler) = (nil, nil) }
+
+  /// The connection has its place: what came goes to the handlers that were added behind this one.
+  func begin(_ handler: ConnectionHandler) {
+    guard let context else { return }
+    self.handler = handler
+    if let early {
+      self.early = nil
+      channelRead(context: context, data: wrapInboundOut(early))
+      context.fireChannelReadComplete()
+    }
+    if isInputOver { context.fireUserInboundEventTriggered(ChannelEvent.inputClosed) }
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    var bytes = unwrapInboundIn(data)
+    if let handler {
+      if admits(bytes, handler) { context.fireChannelRead(data) }
+    } else {
+      if early == nil { early = bytes } else { early?.writeBuffer(&bytes) }
+      if early.map({ $0.readableBytes > limits.requestLine + limits.head }) ?? false { context.close(promise: nil) }
+    }
+  }
+
+  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+    guard handler == nil, case ChannelEvent.inputClosed = event else {
+      return context.fireUserInboundEventTriggered(event)
+    }
+    isInputOver = true
+    // Nothing will be asked.
+    if early == nil { context.close(promise: nil) }
+  }
+
+  /// Whether these bytes are parsed. Where they are one read with a request before, or with the next, its own limits hold.
+  private func admits(_ bytes: ByteBuffer, _ handler: ConnectionHandler) -> Bool {
+    let count = bytes.readableBytes
+    if handler.isOver {
+      dropped += count
+      if dropped > limits.dropped { handler.close() }
+      return false
+    }
+    var refusal: HTTPRefusal?
+    switch handler.state {
+    case .idle:
+      line.restart()
+      read = count
+      handler.headBegins()
+      if !line.isWithin(limits.requestLine, bytes) { refusal = .longLine }
+    case .inHead:
+      // Which is counted nowhere else: empty lines, and white space before values.
+      if read > limits.requestLine + limits.head { refusal = .largeHead }
+      if !line.isWithin(limits.requestLine, bytes) { refusal = .longLine }
+      read += count
+    case .collecting(_, _, let limit):
+      if read > 2 * limit + Self.frames { refusal = .largeBody }
+      read += count
+    case .streaming, .answering, .ending, .closed: break
+    }
+    if let refusal { handler.refuse(refusal) }
+    return refusal == nil
+  }
+
+  func bodyBegins() { read = 0 }
+
+  /// To be fulfilled when all that was written is with the kernel.
+  func flush(_ promise: EventLoopPromise<Void>) {
+    guard let context else { return promise.fail(ChannelError.alreadyClosed) }
+    context.writeAndFlush(wrapOutboundOut(ByteBuffer()), promise: promise)
+  }
+}

@@ -1,0 +1,110 @@
+import BrokerAPI
+import Glibc
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import HTTPServer
+
+/// Clients that end their side once they have asked, and those that are gone.
+@Suite(.timeLimit(.minutes(1))) struct HalfCloseTests {
+  static let kinds = ["port", "socket"]
+  private static let request = "POST /whole HTTP/1.1\r\nHost: HOST\r\nContent-Length: 2\r\n\r\nab"
+
+  /// A server of `application` for the time of `body`, which gets its address and the `Host` of requests to it.
+  private func serving(
+    _ kind: String, _ application: Holding, _ body: (LocalListener, String) async throws -> Void
+  ) async throws {
+    let path = "/tmp/half-close-\(getpid())-\(UInt(bitPattern: ObjectIdentifier(application).hashValue)).sock"
+    let server = HTTPServer(
+      address: kind == "port" ? .loopback(host: "127.0.0.1", port: 0) : .unix(path: path),
+      group: MultiThreadedEventLoopGroup.singleton, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+      application: application)
+    let place = try await server.start()
+    let port = place.split(separator: ":").last.flatMap { Int($0) }
+    do {
+      try await body(
+        port.map { .loopback(host: "127.0.0.1", port: $0) } ?? .unix(path: path), port == nil ? "x" : place)
+    } catch {
+      await server.stop()
+      throw error
+    }
+    await server.stop()
+  }
+
+  @Test("All that a client has asked is answered after it has ended its side", arguments: kinds)
+  func pipelined(_ kind: String) async throws {
+    try await serving(kind, Holding()) { address, host in
+      let one = Self.request.replacing("HOST", with: host)
+      let answer = try exchange(one + one + one, with: address, endsOutput: true)
+      #expect(answer.ranges(of: "HTTP/1.1 200 OK").count == 3)
+      #expect(answer.ranges(of: "Connection: close").count == 1)
+    }
+  }
+
+  @Test("An answer that takes its time and is large comes whole", arguments: kinds)
+  func large(_ kind: String) async throws {
+    let application = Holding(answer: String(repeating: "z", count: 4_000_000), after: .milliseconds(1500))
+    try await serving(kind, application) { address, host in
+      let answer = try exchange(Self.request.replacing("HOST", with: host), with: address, endsOutput: true)
+      #expect(answer.ranges(of: "z").count == 4_000_000)
+    }
+  }
+
+  @Test("A client that asks nothing, or not all, gets no answer or is told so", arguments: kinds, [true, false])
+  func cut(_ kind: String, _ isSilent: Bool) async throws {
+    try await serving(kind, Holding()) { address, host in
+      let text = isSilent ? "" : String(Self.request.replacing("HOST", with: host).dropLast(1))
+      let answer = try exchange(text, with: address, endsOutput: true)
+      #expect(answer.isEmpty || (!isSilent && answer.hasPrefix("HTTP/1.1 400 ")))
+    }
+  }
+
+  @Test("One that is gone is noticed while its request is handled", arguments: kinds)
+  func gone(_ kind: String) async throws {
+    let application = Holding(after: .seconds(3600))
+    try await serving(kind, application) { address, host in
+      let request = Self.request.replacing("HOST", with: host)
+      let descriptor = try connected(to: address)
+      #expect(send(descriptor, request, request.utf8.count, 0) == request.utf8.count)
+      try await eventually("it is handled") { application.counts.withLock { $0.begun } == 1 }
+      shutdown(descriptor, Int32(SHUT_WR))
+      try await Task.sleep(for: .milliseconds(1500))
+      #expect(application.counts.withLock { $0.ended } == 0)
+      close(descriptor)
+      try await eventually("it is noticed") { application.counts.withLock { $0.ended } == 1 }
+    }
+  }
+}
+
+/// Answers with a text after some time.
+private final class Holding: CallerApplication {
+  let text: String
+  let pause: TimeAmount
+  let counts = Mutex((begun: 0, ended: 0))
+
+  init(answer: String = "ok", after pause: TimeAmount = .zero) { (text, self.pause) = (answer, pause) }
+
+  var identifiesCallers: Bool { true }
+  func conversation(with caller: Caller?) -> any HTTPConversation { Held(self) }
+}
+
+private final class Held: HTTPConversation {
+  private let application: Holding
+
+  init(_ application: Holding) { self.application = application }
+
+  func intake(of head: HTTPRequestHead) -> HTTPIntake { .whole(atMost: 1024) }
+
+  func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
+    let application = self.application
+    application.counts.withLock { $0.begun += 1 }
+    exchange.onEnd { application.counts.withLock { $0.ended += 1 } }
+    let reply = HTTPReply(.ok, type: "text/plain", application.text)
+    exchange.loop.scheduleTask(in: application.pause) { exchange.reply(reply) }
+  }
+}
