@@ -88,7 +88,7 @@ enum Limit {
   /// Characters of a record's detail that a stranger has a say in.
   static let auditDetail = 512
   /// Records of one request that concerns many accounts, after which they are written.
-  static let auditBatch = 1024
+  static let auditBatch = 256
   /// How soon a new record is written, and how often what was counted is; and how often records that are too old are
   /// removed.
   static let auditDelay = Duration.milliseconds(200)
