@@ -15,22 +15,11 @@ private struct ScriptedServer {
   static func with(
     _ answer: String, closes: Bool, after delay: TimeAmount = .zero, _ body: (URL) async throws -> Void
   ) async throws {
-    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-      .childChannelInitializer { channel in
-        channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(
-            Answering(answer: answer, closes: closes, delay: delay))
-        }
-      }.bind(host: "127.0.0.1", port: 0).get()
-    let port = try #require(channel.localAddress?.port)
-    let url = try #require(URL(string: "http://127.0.0.1:\(port)/token"))
-    do {
-      try await body(url)
-    } catch {
-      try await channel.close()
-      throw error
+    try await TestServer.with(path: "/token") { channel in
+      try channel.pipeline.syncOperations.addHandler(Answering(answer: answer, closes: closes, delay: delay))
+    } _: {
+      try await body($0)
     }
-    try await channel.close()
   }
 
   private final class Answering: ChannelInboundHandler {

@@ -34,28 +34,18 @@ private final class HalfServer: Sendable {
   let all = Mutex(0)
 
   func with(_ body: (URL) async throws -> Void) async throws {
-    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-      .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-      .childChannelInitializer { channel in
-        let now = self.open.withLock { open in
-          open += 1
-          return open
-        }
-        self.all.withLock { $0 += 1 }
-        self.most.withLock { $0 = max($0, now) }
-        channel.closeFuture.whenComplete { _ in self.open.withLock { $0 -= 1 } }
-        return channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(Answering())
-        }
-      }.bind(host: "127.0.0.1", port: 0).get()
-    let url = try #require(URL(string: "http://127.0.0.1:\(channel.localAddress?.port ?? 0)"))
-    do {
-      try await body(url)
-    } catch {
-      try await channel.close()
-      throw error
+    try await TestServer.with { channel in
+      let now = self.open.withLock { open in
+        open += 1
+        return open
+      }
+      self.all.withLock { $0 += 1 }
+      self.most.withLock { $0 = max($0, now) }
+      channel.closeFuture.whenComplete { _ in self.open.withLock { $0 -= 1 } }
+      try channel.pipeline.syncOperations.addHandler(Answering())
+    } _: {
+      try await body($0)
     }
-    try await channel.close()
   }
 
   private final class Answering: ChannelInboundHandler {

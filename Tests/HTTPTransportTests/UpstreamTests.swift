@@ -26,19 +26,12 @@ private final class RawServer: Sendable {
   ]
 
   func with(_ body: (URL) async throws -> Void) async throws {
-    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-      .childChannelInitializer { channel in
-        self.connections.withLock { $0 += 1 }
-        return channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(Answering(self))
-        }
-      }.bind(host: "127.0.0.1", port: 0).get()
-    let url = try #require(URL(string: "http://127.0.0.1:\(channel.localAddress?.port ?? 0)"))
-    do { try await body(url) } catch {
-      try await channel.close()
-      throw error
+    try await TestServer.with { channel in
+      self.connections.withLock { $0 += 1 }
+      try channel.pipeline.syncOperations.addHandler(Answering(self))
+    } _: {
+      try await body($0)
     }
-    try await channel.close()
   }
 
   private final class Answering: ChannelInboundHandler {

@@ -96,7 +96,7 @@ public final class TokenCache: Sendable {
       epoch: permission.epoch)
   }
 
-  /// What is served of the account now, whoever may have it.
+  /// The account's cached token, without a decision about who may have it.
   func slot(of account: AccountName) -> Slot? { state.withLock { $0.slots[account.rawValue] } }
 
   /// Whether nothing has changed since.

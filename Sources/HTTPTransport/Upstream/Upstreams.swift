@@ -50,7 +50,8 @@ public final class Upstreams {
     return pool
   }
 
-  private func checkTimes() {
+  /// Closes what has been idle for long. By itself it does once a second.
+  func checkTimes() {
     let now = NIODeadline.now()
     for (server, pool) in pools where !pool.checkTime(now) { pools[server] = nil }
     guard pools.isEmpty else { return }
