@@ -65,7 +65,8 @@ import Testing
       #expect(send(descriptor, request, request.utf8.count, 0) == request.utf8.count)
       var answer = [UInt8](repeating: 0, count: 4096)
       func read() -> String {
-        String(decoding: answer.prefix(max(0, recv(descriptor, &answer, 4096, 0))), as: UTF8.self)
+        let count = recv(descriptor, &answer, answer.count, 0)
+        return String(decoding: answer.prefix(max(0, count)), as: UTF8.self)
       }
       // The head was read without the body.
       var text = read()
