@@ -43,6 +43,12 @@ def enter(group):
         processes.write(str(os.getpid()))
 
 
+def await_end():
+    """A thread's work. A signal's handler runs where the main thread may hold the lock of `ended`, and waits for ever."""
+    signal.sigwait([signal.SIGTERM])
+    ended.set()
+
+
 class Actor:
     """Runs `work(tell, *arguments)` as `who`; what it tells and returns is JSON. Known by its process id alone."""
 
@@ -59,7 +65,7 @@ class Actor:
         status = 1
         try:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            signal.signal(signal.SIGTERM, lambda *_: ended.set())
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -67,6 +73,7 @@ class Actor:
             who.become()
             # A change of the user clears it (PR_SET_PDEATHSIG(2const)).
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            threading.Thread(target=await_end, daemon=True).start()
 
             def write(kind, value):
                 with open(pipe, "wb", closefd=False) as file:
