@@ -159,7 +159,6 @@ static int forget_object(struct dl_phdr_info *info, size_t size, void *context) 
         if (part->p_type != PT_LOAD || (part->p_flags & PF_W)) continue;
         uintptr_t begin = (info->dlpi_addr + part->p_vaddr + page - 1) & ~(page - 1);
         uintptr_t end = (info->dlpi_addr + part->p_vaddr + part->p_memsz) & ~(page - 1);
-        /* Of what is no file, such as the kernel's own object, it fails. */
         if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
     }
     return 0;

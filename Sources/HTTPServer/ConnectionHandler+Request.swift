@@ -31,7 +31,7 @@ extension ConnectionHandler {
       isOver = true
       answer(head, ByteBuffer())
     case .stream(let time, let reply):
-      late = (.now() + TimeAmount(time), reply)
+      late = (.now() + TimeAmount(time), TimeAmount(time), reply)
       let hasBody = Self.hasBody(head)
       let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
       let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }

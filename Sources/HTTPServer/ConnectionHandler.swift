@@ -67,7 +67,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   var isInRead = false
   var hasAnswerBegun = false
   /// What a request is answered when its answer has not begun by then.
-  var late: (due: NIODeadline, reply: HTTPReply)?
+  var late: (due: NIODeadline, time: TimeAmount, reply: HTTPReply)?
   /// What came behind the request that is being answered.
   private var waiting = CircularBuffer<Item>()
   private var isTaking = false
@@ -217,13 +217,20 @@ final class ConnectionHandler: ChannelInboundHandler {
       answer(head, body)
     case (.body(let bytes), .streaming(let body)):
       deadline = nil
+      restartLate()
       body.yield(bytes)
     case (.end, .streaming(let body)):
       state = .answering
       deadline = nil
+      restartLate()
       body.finish(nil)
     case (.head, _), (.body, _), (.end, _): break
     }
+  }
+
+  /// A body that moves may take any time; the answer has its time from the latest part of it.
+  private func restartLate() {
+    if let time = late?.time { late?.due = .now() + time }
   }
 
   private func handle(_ error: HTTPParserError) {

@@ -19,7 +19,7 @@ final class ArrivedAnswer: Sendable {
     self.limit = limit
   }
 
-  /// Whether the request is to be sent, now that it can be.
+  /// Whether the request may be sent. False once it was given up.
   func maySend() -> Bool {
     sending.withLock { sending in
       if sending == .waiting { sending = .begun }
@@ -27,7 +27,7 @@ final class ArrivedAnswer: Sendable {
     }
   }
 
-  /// Its time is over; whether something was sent. Nothing is from now on.
+  /// Gives up. Returns whether sending had begun; if not, it never will.
   func giveUp() -> Bool {
     sending.withLock { sending in
       if sending == .waiting { sending = .givenUp }

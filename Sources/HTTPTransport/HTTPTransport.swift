@@ -11,7 +11,7 @@ import Synchronization
 public final class HTTPTransport: Transport {
   /// The largest body that is read.
   static let largestBody = 1 << 20
-  /// From the request's first byte to the response's last, in time in which this process ran.
+  /// From the call on to the response's last byte, in time in which this process ran.
   public static let deadline = Duration.seconds(30)
   /// Revocations hold up a person's logout.
   static let revocationDeadline = Duration.seconds(10)
@@ -22,7 +22,7 @@ public final class HTTPTransport: Transport {
   private let deadline: Duration
 
   /// - Parameters:
-  ///   - deadline: from the request's first byte to the response's last.
+  ///   - deadline: from the call on to the response's last byte.
   ///   - uptime: since the machine started, also while it slept.
   public convenience init(
     userAgent: String, deadline: Duration = HTTPTransport.deadline, uptime: @escaping @Sendable () -> Duration

@@ -4,8 +4,8 @@ import NIOSSL
 import OAuth
 import Synchronization
 
-/// What connections are secured by. One is made for each choice of certificates, which takes milliseconds, and shared by all
-/// connections that chose the same; it lives as long as one of them, and that of the system's authorities for good.
+/// TLS contexts, one for each choice of certificates and shared by its connections. Making one takes milliseconds. One lives as
+/// long as a connection of it, that of the system's authorities for good.
 final class TLSContexts: Sendable {
   private struct Weak {
     var stamp: SystemAuthorities.Stamp?
@@ -54,7 +54,7 @@ final class TLSContexts: Sendable {
     // HTTP/2 would carry all of a provider's requests over one connection: where that is dead, as after a change of the
     // network, every refresh and every probe would wait on it.
     configuration.applicationProtocols = ["http/1.1"]
-    // A server that hung up without a word keeps no place for long.
+    // How long a close waits for the peer's close_notify.
     configuration.shutdownTimeout = .seconds(1)
     do {
       return try NIOSSLContext(configuration: configuration)

@@ -8,23 +8,24 @@ import OAuth
 extension TransportError {
   /// What the error of a connection means. Whether anything was sent is what matters: a request that was not may be repeated
   /// freely. What stood in the way is for people.
-  init(_ error: any Error, _ request: HTTPRequest) { self.init(error, host: request.url.host ?? "the provider") }
-
-  init(_ error: any Error, host: String) {
+  ///
+  /// - Parameter isOpen: a request may have been sent by it. The error's number does not say so: read(2) fails with ECONNREFUSED
+  ///   or EHOSTUNREACH too, where what was sent is not acknowledged (tcp(7)).
+  init(_ error: any Error, host: String, isOpen: Bool) {
     switch error {
+    case let error as TransportError: self = error
     case ChannelError.connectTimeout: self.init(.notSent, "no connection to \(host) in time", cause: .silence)
-    case let error as NIOConnectionError: self.init(error, host: host)
-    case is SocketAddressError:
-      self.init(.notSent, "no connection to \(host): the name cannot be resolved", cause: .nameLookup)
-    case let error as IOError where Self.isWithoutConnection(error):
+    case NIOSSLError.handshakeFailed, is NIOSSLExtraError: self.init(handshake: error, host: host)
+    case let error as IOError where !isOpen:
       self.init(
         .notSent, "no connection to \(host): \(Self.words(error.errnoCode))", cause: Self.cause(error.errnoCode))
-    case NIOSSLError.handshakeFailed, is NIOSSLExtraError: self.init(handshake: error, host: host)
     default:
       if let refusal = Self.clientRefusal("\(error)") {
         self.init(.notSent, "\(host) \(refusal)", cause: .tls)
-      } else {
+      } else if isOpen {
         self.init(.lost, "the connection to \(host) failed: \(error)")
+      } else {
+        self.init(.notSent, "no connection to \(host): \(error)", cause: .tls)
       }
     }
   }
@@ -52,21 +53,6 @@ extension TransportError {
     return "does not accept the client's certificate (\(alert.replacing("_", with: " ").lowercased()))"
   }
 
-  /// Each address of the name was tried; the first one's failure speaks for all.
-  private init(_ error: NIOConnectionError, host: String) {
-    guard let first = error.connectionErrors.first?.error else {
-      self.init(.notSent, "no connection to \(host): the name cannot be resolved", cause: .nameLookup)
-      return
-    }
-    switch first {
-    case let first as IOError:
-      self.init(
-        .notSent, "no connection to \(host): \(Self.words(first.errnoCode))", cause: Self.cause(first.errnoCode))
-    case is ChannelError: self.init(.notSent, "no connection to \(host) in time", cause: .silence)
-    default: self.init(.notSent, "no connection to \(host): \(first)")
-    }
-  }
-
   /// The library tells what was wrong with a certificate in its text alone.
   private init(handshake error: any Error, host: String) {
     let text = "\(error)"
@@ -92,22 +78,12 @@ extension TransportError {
       ? "what answers speaks no TLS" : reason.replacing("_", with: " ").lowercased()
   }
 
-  /// What socket(2) and connect(2) fail with, and no read or write does.
-  private static let connectFailures: Set<CInt> = [ECONNREFUSED, EADDRNOTAVAIL, EMFILE, ENFILE]
-  /// How the library's text begins where one of them failed.
-  private static let connectCalls = ["socket(", "connect(", "finishing a non-blocking connect"]
-
-  /// Whether there was no connection yet. An open one may end with EHOSTUNREACH and its like as well, where what was sent
-  /// is not acknowledged (tcp(7)): then the request may have arrived.
-  private static func isWithoutConnection(_ error: IOError) -> Bool {
-    connectFailures.contains(error.errnoCode) || connectCalls.contains { error.description.hasPrefix($0) }
-  }
-
   private static func cause(_ code: CInt) -> Cause {
     switch code {
     case ECONNREFUSED: .refused
     case ETIMEDOUT: .silence
     case EMFILE, ENFILE, ENOBUFS, ENOMEM: .other
+    case ECONNRESET, EPIPE: .tls
     default: .unreachable
     }
   }

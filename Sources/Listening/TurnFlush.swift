@@ -1,7 +1,7 @@
 public import NIOCore
 
-/// What is written in one turn of an event loop is sent at the turn's end. The reader at the other end of the first
-/// socket is awake by the time that the others are written, and need not be woken for each. Lives on its loop.
+/// Flushes all channels written to in one turn of the loop at its end, so that readers are woken less often. Lives on its
+/// loop.
 public final class TurnFlush {
   private let loop: any EventLoop
   private var waiting: [ChannelHandlerContext] = []

@@ -1,13 +1,13 @@
 import CLinux
 import Dispatch
 
-/// Gives memory back to the kernel: once the start is over what only that needed, of the program too; and freed memory
-/// once a busy time is over. glibc keeps what that took: after a storm of refreshes as much again as is in use.
+/// Returns memory to the kernel after the start and after busy times: the program's pages that are not in use, and freed
+/// heap. glibc keeps what a busy time took: after a storm of refreshes as much again as is in use.
 enum FreedMemory {
   /// After the start.
   private static let settling = Duration.milliseconds(200)
   private static let interval = Duration.seconds(5)
-  /// Bytes by which the resident memory grew since the last time.
+  /// Bytes by which its own memory grew since the last time.
   private static let worthwhile = 4 << 20
   /// Bytes by which it differs from one look to the next while little happens. In busy times what is freed is used again at
   /// once, and giving it back delays whoever wants memory meanwhile.
@@ -20,16 +20,16 @@ enum FreedMemory {
   static func keepGivingBack() async {
     try? await Task.sleep(for: settling)
     await onQueue { giveBack() }
-    var (known, last, busy) = (resident(), resident(), 0)
+    var (known, last, busy) = (own(), own(), 0)
     while (try? await Task.sleep(for: interval)) != nil {
-      let now = resident()
+      let now = own()
       let isCalm = abs(now - last) < calm
       last = now
       known = min(known, now)
       busy = isCalm ? 0 : busy + 1
       guard now > known + worthwhile, isCalm || busy > longestBusy else { continue }
       await onQueue { giveBack() }
-      (known, last, busy) = (resident(), resident(), 0)
+      (known, last, busy) = (own(), own(), 0)
     }
   }
 
@@ -47,5 +47,5 @@ enum FreedMemory {
     }
   }
 
-  private static func resident() -> Int { Measuring.residentMemory() ?? 0 }
+  private static func own() -> Int { Measuring.ownMemory() ?? 0 }
 }

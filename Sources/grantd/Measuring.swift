@@ -69,14 +69,22 @@ enum Measuring {
   }
 
   /// Bytes, by the second number of `/proc/self/statm` (proc_pid_statm(5)).
-  static func residentMemory() -> Int? {
+  static func residentMemory() -> Int? { memory(1) }
+
+  /// The same without pages of files, such as the program's.
+  static func ownMemory() -> Int? {
+    guard let resident = memory(1), let ofFiles = memory(2) else { return nil }
+    return resident - ofFiles
+  }
+
+  private static func memory(_ column: Int) -> Int? {
     guard let file = fopen("/proc/self/statm", "re") else { return nil }
     defer { fclose(file) }
     var line = [CChar](repeating: 0, count: 256)
     guard fgets(&line, Int32(line.count), file) != nil else { return nil }
     let text = String(decoding: line.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
     let words = text.split(separator: " ")
-    return words.count > 1 ? Int(words[1]).map { $0 * Int(sysconf(Int32(_SC_PAGESIZE))) } : nil
+    return words.count > column ? Int(words[column]).map { $0 * Int(sysconf(Int32(_SC_PAGESIZE))) } : nil
   }
 
   private static func openDescriptors() -> Int? {

@@ -77,6 +77,24 @@ import Testing
     }
   }
 
+  @Test("An answer's time runs from the body's latest part")
+  func longBody() async throws {
+    try await serving { port in
+      let descriptor = try connect(port)
+      defer { close(descriptor) }
+      var sent = "POST /last HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"
+      for letter in "hello" {
+        #expect(send(descriptor, sent, sent.utf8.count, Int32(MSG_NOSIGNAL)) == sent.utf8.count)
+        try await Task.sleep(for: .seconds(1))
+        sent = String(letter)
+      }
+      #expect(send(descriptor, sent, 1, Int32(MSG_NOSIGNAL)) == 1)
+      var answer = [UInt8](repeating: 0, count: 4096)
+      let count = recv(descriptor, &answer, answer.count, 0)
+      #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).hasPrefix("HTTP/1.1 200 OK"))
+    }
+  }
+
   @Test(
     "A request that is none, too large or too late is answered as such, and the connection ends",
     arguments: [
@@ -161,6 +179,7 @@ private final class Echo: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.uri {
     case "/whole": .whole(atMost: 1024)
+    case "/last": .stream(within: .seconds(2), else: HTTPReply(.gatewayTimeout))
     case "/stream", "/later": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, error: "not_found", "nothing is here"))
     }
@@ -172,6 +191,12 @@ private final class Echo: HTTPConversation {
   }
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
+    guard head.uri != "/last" else {
+      body.receive { event in
+        if case .end = event { exchange.reply(HTTPReply(.ok, type: "text/plain", "all of it")) } else { body.want() }
+      }
+      return body.want()
+    }
     exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"]))
     body.receive { event in
       switch event {

@@ -148,16 +148,13 @@ struct PoolTests {
     }
   }
 
-  @Test("What socket(2) and connect(2) fail with was not sent; the same from an open connection may have been")
-  func phases() throws {
-    let url = try #require(URL(string: "https://provider.test/"))
-    let request = request(url, "fast")
-    for code in [EMFILE, ENFILE, ENOBUFS, ENOMEM, ENETUNREACH, EHOSTUNREACH, ENETDOWN, ETIMEDOUT] {
-      for call in ["socket(domain:type:protocolSubtype:)", "finishing a non-blocking connect failed"] {
-        #expect(TransportError(IOError(errnoCode: code, reason: call), request).kind == .notSent)
-      }
-      let kind = TransportError(IOError(errnoCode: code, reason: "read(descriptor:pointer:size:)"), request).kind
-      #expect(kind == (code == EMFILE || code == ENFILE ? .notSent : .lost))
+  @Test(
+    "What a connection fails with before it is made was not sent; the same from an open one may have been",
+    arguments: [EMFILE, ENOBUFS, ECONNREFUSED, ECONNRESET, EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ETIMEDOUT])
+  func phases(_ code: CInt) {
+    for (isOpen, kind) in [(false, TransportError.Kind.notSent), (true, .lost)] {
+      let error = IOError(errnoCode: code, reason: "read(descriptor:pointer:size:)")
+      #expect(TransportError(error, host: "provider.test", isOpen: isOpen).kind == kind)
     }
   }
 

@@ -21,7 +21,8 @@ private final class RawServer: Sendable {
     "/none": "HTTP/1.1 099 None\r\nContent-Length: 0\r\n\r\n",
     "/cut": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab",
     "/early": "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-    "/hang": "", "/end": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", "/close": "",
+    "/hang": "", "/silent": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "/end": "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", "/close": "",
     "/twice": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmore",
   ]
 
@@ -48,7 +49,11 @@ private final class RawServer: Sendable {
       server.requests.withLock { $0.append(text) }
       guard !isLast, let answer = RawServer.answers[path] else { return context.close(promise: nil) }
       isLast = path == "/once"
-      let closes = ["/cut", "/end", "/close"].contains(path)
+      let closes = ["/cut", "/end", "/close", "/silent"].contains(path)
+      // The answer and the end in one segment.
+      if path == "/silent" {
+        try? context.channel.syncOptions?.setOption(.tcpOption(.init(rawValue: TCP_CORK)), value: 1)
+      }
       context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
       if closes { context.close(promise: nil) }
     }
@@ -109,6 +114,14 @@ private final class Recorder: UpstreamReceiver {
     }.get()
   }
 
+  private func expect(
+    _ wanted: Came, from path: String, _ method: HTTPMethod = .GET, at url: URL, by transport: HTTPTransport,
+    parts: [String] = [], sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws {
+    let came = try await send(path, method, at: url, by: transport, parts: parts)
+    #expect(came == wanted, sourceLocation: sourceLocation)
+  }
+
   private func with(_ body: (RawServer, URL, HTTPTransport) async throws -> Void) async throws {
     let transport = HTTPTransport(userAgent: "test")
     let server = RawServer()
@@ -125,11 +138,9 @@ private final class Recorder: UpstreamReceiver {
   func kept() async throws {
     try await with { server, url, transport in
       for path in ["/ok", "/early", "/ok"] {
-        let came1 = try await send(path, at: url, by: transport)
-        #expect(came1 == Came(status: 200, body: "ok"))
+        try await expect(Came(status: 200, body: "ok"), from: path, at: url, by: transport)
       }
-      let came2 = try await send("/ok", .POST, at: url, by: transport, parts: ["a", "b"])
-      #expect(came2.body == "ok")
+      try await expect(Came(status: 200, body: "ok"), from: "/ok", .POST, at: url, by: transport, parts: ["a", "b"])
       #expect(server.connections.withLock { $0 } == 1)
       let last = try #require(server.requests.withLock { $0.last })
       #expect(
@@ -141,29 +152,22 @@ private final class Recorder: UpstreamReceiver {
   func closed() async throws {
     try await with { server, url, transport in
       _ = try await send("/once", at: url, by: transport)
-      let came3 = try await send("/ok", at: url, by: transport)
-      #expect(came3 == Came(status: 200, body: "ok"))
+      try await expect(Came(status: 200, body: "ok"), from: "/ok", at: url, by: transport)
       #expect(server.connections.withLock { $0 } == 2)
       _ = try await send("/once", at: url, by: transport)
-      let came4 = try await send("/ok", .POST, at: url, by: transport)
-      #expect(came4.failure == .lost)
+      try await expect(Came(failure: .lost), from: "/ok", .POST, at: url, by: transport)
       // Once only, and never by a first connection.
-      let came5 = try await send("/close", at: url, by: transport)
-      #expect(came5.failure == .lost)
+      try await expect(Came(failure: .lost), from: "/close", at: url, by: transport)
     }
   }
 
   @Test("What is no answer, and what is cut off, fails; what ends with its connection is whole")
   func odd() async throws {
     try await with { server, url, transport in
-      let came6 = try await send("/none", at: url, by: transport)
-      #expect(came6.failure == .lost)
-      let came7 = try await send("/cut", at: url, by: transport)
-      #expect(came7 == Came(status: 200, body: "ab", failure: .lost))
-      let came8 = try await send("/end", at: url, by: transport)
-      #expect(came8 == Came(status: 200, body: "to the end"))
-      let came9 = try await send("/ok", at: url, by: transport)
-      #expect(came9.body == "ok")
+      try await expect(Came(failure: .lost), from: "/none", at: url, by: transport)
+      try await expect(Came(status: 200, body: "ab", failure: .lost), from: "/cut", at: url, by: transport)
+      try await expect(Came(status: 200, body: "to the end"), from: "/end", at: url, by: transport)
+      try await expect(Came(status: 200, body: "ok"), from: "/ok", at: url, by: transport)
       #expect(server.connections.withLock { $0 } == 4)
     }
   }
@@ -171,10 +175,8 @@ private final class Recorder: UpstreamReceiver {
   @Test("An answer that nobody asked for is no later request's")
   func unasked() async throws {
     try await with { _, url, transport in
-      let came10 = try await send("/twice", at: url, by: transport)
-      #expect(came10.body == "ok")
-      let came11 = try await send("/ok", at: url, by: transport)
-      #expect(came11 == Came(status: 200, body: "ok"))
+      try await expect(Came(status: 200, body: "ok"), from: "/twice", at: url, by: transport)
+      try await expect(Came(status: 200, body: "ok"), from: "/ok", at: url, by: transport)
     }
   }
 
@@ -184,6 +186,17 @@ private final class Recorder: UpstreamReceiver {
       async let first = send("/twice", at: url, by: transport, size: 1)
       // One that is not repeated.
       async let second = send("/ok", .POST, at: url, by: transport, size: 1)
+      let (one, other) = try await (first, second)
+      #expect(one == Came(status: 200, body: "ok") && other == Came(status: 200, body: "ok"))
+      #expect(server.connections.withLock { $0 } == 2)
+    }
+  }
+
+  @Test("A server that ends each connection with its answer, and does not say so, gets no request over an ended one")
+  func silent() async throws {
+    try await with { server, url, transport in
+      async let first = send("/silent", .POST, at: url, by: transport, size: 1)
+      async let second = send("/silent", .POST, at: url, by: transport, size: 1)
       let (one, other) = try await (first, second)
       #expect(one == Came(status: 200, body: "ok") && other == Came(status: 200, body: "ok"))
       #expect(server.connections.withLock { $0 } == 2)
@@ -235,10 +248,8 @@ private final class Recorder: UpstreamReceiver {
   func refused() async throws {
     let transport = HTTPTransport(userAgent: "test")
     let url = try #require(URL(string: "http://127.0.0.1:1"))
-    let came12 = try await send("/ok", at: url, by: transport)
-    #expect(came12.failure == .notSent)
+    try await expect(Came(failure: .notSent), from: "/ok", at: url, by: transport)
     await transport.close()
-    let came13 = try await send("/ok", at: url, by: transport)
-    #expect(came13.failure == .notSent)
+    try await expect(Came(failure: .notSent), from: "/ok", at: url, by: transport)
   }
 }

@@ -86,11 +86,18 @@ extension Backups {
   }
 
   private func checkReleases(of backup: Large<Backup>, _ caller: Caller) async throws(RPCError) {
-    var slices = Slices(of: Slices.light)
-    for grant in backup.value.state.grants {
-      try checkRelease(of: grant.account, caller)
-      await slices.next()
+    for _ in 0..<Limit.rounds {
+      let epoch = authorizer.inForce.epoch
+      var slices = Slices(of: Slices.light)
+      for grant in backup.value.state.grants {
+        try checkRelease(of: grant.account, caller)
+        await slices.next()
+      }
+      // A reload in between may have taken away what was looked at before.
+      if authorizer.inForce.epoch == epoch { return }
     }
+    throw RPCError(
+      .temporarilyUnavailable, "the configuration changes while the backup is made", hint: "Try again.", retryAfter: 5)
   }
 
   /// Whoever gets a backup has all that is in it.

@@ -122,19 +122,16 @@ extension Backups {
     let accounts = await Self.names(in: state)
     try await takeTurns(of: accounts, replacing: replacing)
     defer { for account in accounts { journal.unlock(account) } }
-    var present: [AccountName: SavedGrant] = [:]
-    var slices = Slices(of: Slices.heavy)
-    for account in accounts where self.accounts.contains(account) {
-      present[account] = self.accounts[account]?.saved
-      await slices.next()
-    }
+    let present = await present(accounts)
+    defer { present.free() }
     let large = Large(
       try await Self.plan(
-        state, into: present, of: self.accounts.count, registrations: registrations.saved,
+        state, into: present.value, of: self.accounts.count, registrations: registrations.saved,
         configured: registrations.configured, declared: registrations.declared, replacing: replacing))
     defer { large.free() }
     let (plan, changes) = (large.value.plan, large.value.changes)
     let revoking = await comingRevocations(state, plan)
+    var slices = Slices(of: Slices.heavy)
     var obsolete: [PendingRevocation] = []
     for restored in plan.grants where revocations.count > 0 {
       obsolete += revocations.obsolete(for: restored.saved)
@@ -161,18 +158,30 @@ extension Backups {
     return result
   }
 
+  /// Those of these accounts that are here.
+  private func present(_ accounts: [AccountName]) async -> Large<[SavedGrant]> {
+    var found: [SavedGrant] = []
+    var slices = Slices(of: Slices.heavy)
+    for account in accounts where self.accounts.contains(account) {
+      if let saved = self.accounts[account]?.saved { found.append(saved) }
+      await slices.next()
+    }
+    return Large(found)
+  }
+
   @concurrent private nonisolated static func names(in state: StoredState) async -> [AccountName] {
     state.grants.map(\.account).sorted()
   }
 
   /// Beside the broker: it looks at every row of the backup.
   @concurrent private nonisolated static func plan(
-    _ state: StoredState, into present: [AccountName: SavedGrant], of count: Int,
+    _ state: StoredState, into present: [SavedGrant], of count: Int,
     registrations: [ProviderName: SavedRegistration], configured: Set<ProviderName>, declared: Set<AccountName>,
     replacing: Bool
   ) async throws(RPCError) -> PlannedRestoration {
     let plan = try Restoration(
-      of: state, into: present, of: count, registrations: registrations, configured: configured, declared: declared,
+      of: state, into: Dictionary(present.map { ($0.account, $0) }, uniquingKeysWith: { first, _ in first }), of: count,
+      registrations: registrations, configured: configured, declared: declared,
       replacing: replacing)
     return PlannedRestoration(plan: plan, changes: plan.changes)
   }

@@ -4,7 +4,7 @@ import OAuth
 
 /// What becomes of each account of a backup, decided as of one moment.
 struct Restoration {
-  struct Account {
+  struct Account: Sendable {
     var saved: SavedGrant
     var tokens: [SavedToken]
     var intent: RefreshIntent?
@@ -15,11 +15,7 @@ struct Restoration {
   private(set) var result = StoreRestoreApply.Result()
 
   /// Lets go of a piece of it; false: nothing large is left.
-  mutating func shorten() -> Bool {
-    guard !grants.isEmpty else { return false }
-    grants.removeLast(min(Slices.light, grants.count))
-    return true
-  }
+  mutating func shorten() -> Bool { grants.shorten() }
 
   /// - Parameters:
   ///   - present: the accounts of the same names that are here; `count`: how many are here in all.

@@ -69,7 +69,10 @@ struct Transfers {
   /// False: it is gone, as is the connection.
   @discardableResult
   mutating func set(_ id: String, _ content: Content, at now: Duration) -> Bool {
-    guard all[id] != nil else { return false }
+    guard all[id] != nil else {
+      content.free()
+      return false
+    }
     all[id]?.content = content
     all[id]?.touchedAt = now
     return true

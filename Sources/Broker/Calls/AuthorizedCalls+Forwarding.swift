@@ -64,6 +64,20 @@ public struct AuthorizedRequest: Sendable {
   public var isSigned: Bool { signing != nil }
 }
 
+extension AuthorizedRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  /// Its headers hold the token.
+  public var description: String { "\(method) \(basis.server.authority)" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension ForwardRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  /// Its headers may hold what is its client's alone.
+  public var description: String { "\(method) for account \(account)" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
 /// What requests with one token to one server have in common.
 public final class AuthorizedBasis: Sendable {
   public let server: UpstreamServer
@@ -74,6 +88,8 @@ public final class AuthorizedBasis: Sendable {
   /// What the client's paths are relative to.
   public let base: URL?
 
+  /// What is added to a client's headers.
+  let added: [HTTPRequest.Header]
   let question: AuthorizedCalls.Question
   let target: ProviderEndpoints
   let token: SavedToken
@@ -83,14 +99,13 @@ public final class AuthorizedBasis: Sendable {
   private let served = Mutex<TokenCache.Slot?>(nil)
 
   init(
-    _ server: UpstreamServer, _ url: URL, secrets: [String], _ question: AuthorizedCalls.Question,
+    _ server: UpstreamServer, adding added: [HTTPRequest.Header], secrets: [String],
+    _ question: AuthorizedCalls.Question,
     _ target: ProviderEndpoints, _ token: SavedToken
   ) {
     self.server = server
+    self.added = added
     self.secrets = secrets
-    // It outlives the request that it was asked for: nothing of that is kept.
-    var question = question
-    question.isWanted = { true }
     self.question = question
     self.target = target
     self.token = token
@@ -129,25 +144,27 @@ public enum ForwardVerdict: Sendable {
 extension AuthorizedCalls {
   /// The request with the account's token.
   func authorized(
-    _ forward: ForwardRequest, _ params: RequestSend.Params, _ permission: Permission,
-    isWanted: @escaping @Sendable () -> Bool
+    _ forward: ForwardRequest, _ params: RequestSend.Params, _ permission: Permission
   ) async throws(RPCError) -> AuthorizedRequest {
     let account = try accountName(forward.account)
     let deadline = uptime + Timeouts.standard
-    var question = try question(account, needs: .nothing, for: Asker(permission.caller), until: deadline)
-    question.isWanted = isWanted
+    // Without its session: the answer is kept for longer than the request (``ForwardLane``).
+    let question = try question(account, needs: .nothing, for: Asker(permission.caller), until: deadline)
     let (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
     try approvals.checkAgain(RequestSend.self, params, permission)
     let url = try address(params.url, target.provider)
-    let plain = HTTPRequest(
-      purpose: .resource, method: forward.method, url: url,
-      headers: forward.headers + [.init("Accept-Encoding", "identity")])
+    let own = [HTTPRequest.Header("Accept-Encoding", "identity")]
+    func authorized(_ headers: [HTTPRequest.Header]) -> HTTPRequest {
+      target.provider.authorized(
+        HTTPRequest(purpose: .resource, method: forward.method, url: url, headers: headers + own), by: token, of: saved)
+    }
     return try signed(
-      target.provider.authorized(plain, by: token, of: saved), token, target, question, permission, params)
+      authorized(forward.headers), adding: authorized([]).headers, token, target, question, permission, params)
   }
 
   private func signed(
-    _ request: HTTPRequest, _ token: SavedToken, _ target: ProviderEndpoints, _ question: Question,
+    _ request: HTTPRequest, adding added: [HTTPRequest.Header], _ token: SavedToken, _ target: ProviderEndpoints,
+    _ question: Question,
     _ permission: Permission, _ params: RequestSend.Params
   ) throws(RPCError) -> AuthorizedRequest {
     let signed: HTTPRequest
@@ -163,7 +180,7 @@ extension AuthorizedCalls {
       throw RPCError(
         .providerMisconfigured, "the token of account \(question.account) is nothing that a header can hold")
     }
-    let basis = AuthorizedBasis(server, signed.url, secrets: signed.secrets, question, target, token)
+    let basis = AuthorizedBasis(server, adding: added, secrets: signed.secrets, question, target, token)
     return AuthorizedRequest(
       basis: basis, method: signed.method, target: signed.url.requestTarget, headers: signed.headers,
       signing: request.signatures.isEmpty ? nil : (request, signed), permission: permission, params: params)
@@ -178,12 +195,14 @@ extension AuthorizedCalls {
   ) async throws(RPCError) -> ForwardVerdict {
     let (question, target) = (sent.basis.question, sent.basis.target)
     if let (unsigned, request) = sent.signing, target.connection.noteNonce(response, to: request), !sent.renewed.nonce {
-      var next = try signed(unsigned, sent.basis.token, target, question, sent.permission, sent.params)
+      var next = try signed(
+        unsigned, adding: sent.basis.added, sent.basis.token, target, question, sent.permission, sent.params)
       next.renewed = sent.renewed
       next.renewed.nonce = true
       return .again(next)
     }
-    switch target.provider.verdict(on: response) {
+    // The refusal's words go to the client.
+    switch target.provider.verdict(on: response.withoutEchoes(of: sent.request)) {
     case .passed: return .passed
     case .loginRequired(let message):
       return .refused(
@@ -224,11 +243,13 @@ extension AuthorizedCalls {
     }
     let (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
     try approvals.checkAgain(RequestSend.self, sent.params, sent.permission)
+    // A reload may have taken the origin away.
     let plain = HTTPRequest(
-      purpose: .resource, method: sent.method, url: sent.request.url,
+      purpose: .resource, method: sent.method, url: try address(sent.request.url.absoluteString, target.provider),
       headers: sent.headers.filter { !["authorization", "dpop", "cookie"].contains($0.name.lowercased()) })
     var next = try signed(
-      target.provider.authorized(plain, by: token, of: saved), token, target, question, sent.permission, sent.params)
+      target.provider.authorized(plain, by: token, of: saved), adding: [], token, target, question, sent.permission,
+      sent.params)
     next.renewed = sent.renewed
     next.renewed.token = true
     return next

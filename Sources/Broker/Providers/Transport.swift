@@ -29,7 +29,7 @@ public struct ConnectionPool: Sendable, Hashable {
 
   public var provider: ProviderName
   public var use: Use
-  /// Connections to one server at once, each with one request at a time.
+  /// Connections to one server at once, each with one request at a time. Of ``Use/forwarded``, for each event loop.
   public var size: Int
 
   public init(_ provider: ProviderName, _ use: Use, size: Int) {

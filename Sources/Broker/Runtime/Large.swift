@@ -1,7 +1,7 @@
 import Synchronization
 
 /// What takes long to free is freed in pieces.
-protocol Divisible: Sendable {
+protocol Divisible {
   /// Lets go of a piece; false: nothing large is left.
   mutating func shorten() -> Bool
 }
@@ -9,7 +9,7 @@ protocol Divisible: Sendable {
 /// A value that takes long to free, such as the grants of a whole backup: a hundred thousand of them take a tenth of a second.
 /// It is freed beside the actor, which has to have let go of all that it took out of it, and in turns with everything
 /// else: there are no more threads for such work than processors.
-final class Large<Value: Divisible>: Sendable {
+final class Large<Value: Divisible & Sendable>: Sendable {
   private let content: Mutex<Value?>
 
   init(_ value: Value) { content = Mutex(value) }
@@ -20,7 +20,7 @@ final class Large<Value: Divisible>: Sendable {
   func free() {
     Task.detached {
       guard var value = self.content.withLock({ $0.take() }) else { return }
-      while value.shorten() { await Task.yield() }
+      while value.shorten() { await giveWay() }
     }
   }
 }
@@ -34,21 +34,21 @@ extension Array {
   }
 }
 
-extension Array: Divisible where Element == UInt8 {
-  /// The kernel takes its pages back at once.
-  mutating func shorten() -> Bool { false }
+extension Array: Divisible {
+  /// Of bytes the kernel takes the pages back at once.
+  mutating func shorten() -> Bool { Element.self != UInt8.self && letGo(Slices.light) }
 }
 
 extension Backup: Divisible {
   mutating func shorten() -> Bool {
-    state.grants.letGo(Slices.light) || state.tokens.letGo(Slices.light) || state.intents.letGo(Slices.light)
+    state.grants.shorten() || state.tokens.shorten() || state.intents.shorten()
   }
 }
 
 /// What a restoration comes to, and what of it is written.
-struct PlannedRestoration: Divisible {
+struct PlannedRestoration: Divisible, Sendable {
   var plan: Restoration
   var changes: [Change]
 
-  mutating func shorten() -> Bool { changes.letGo(Slices.light) || plan.shorten() }
+  mutating func shorten() -> Bool { changes.shorten() || plan.shorten() }
 }

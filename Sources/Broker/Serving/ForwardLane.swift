@@ -3,9 +3,9 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-/// Requests to providers' APIs as one connection sends them. The token and where it goes are kept from the request before,
-/// until the token, the provider's settings or the policy change; who may send what is decided for each request. Whatever
-/// takes more than a look is left to ``LoopbackBroker/authorize(_:session:)``. Lives on one event loop.
+/// Requests of one connection that need no decision on the broker's actor. The token and the address of the previous request
+/// are reused until the token, the provider's settings or the policy change; the rules are evaluated for each request. All
+/// others go to ``LoopbackBroker/authorize(_:session:)``. Lives on one event loop.
 public final class ForwardLane {
   private final class Known {
     let basis: AuthorizedBasis
@@ -38,7 +38,7 @@ public final class ForwardLane {
   private let holder: Holder
   /// Of the accounts that a program sends requests for: one, or a few in turn.
   private var latest: (account: String, known: Known)?
-  private var others: [String: Known] = [:]
+  private var kept: [String: Known] = [:]
 
   init(_ broker: Broker, _ principal: Principal) {
     self.broker = broker
@@ -77,25 +77,25 @@ public final class ForwardLane {
     forget(forward.account)
     guard forward.host == nil, !sent.isSigned, let slot = sent.basis.slot,
       !slot.entry.reporters.contains(Reporter(principal.caller)), sent.target.hasSuffix(forward.target),
-      sent.headers.starts(with: forward.headers)
+      sent.headers == forward.headers + sent.basis.added
     else { return }
     let url = sent.request.url
     let prefix = String(sent.target.dropLast(forward.target.utf8.count))
     let known = Known(
       sent.basis, slot, prefix: prefix, host: APIRequest(method: sent.method, url: url).host,
-      credentials: Array(sent.headers.dropFirst(forward.headers.count)))
-    if others.count >= Limit.accountsPerLane { others = [:] }
-    others[forward.account] = known
+      credentials: sent.basis.added)
+    if kept.count >= Limit.accountsPerLane { kept = [:] }
+    kept[forward.account] = known
     latest = (forward.account, known)
   }
 
   private func forget(_ account: String) {
-    others[account] = nil
+    kept[account] = nil
     if latest?.account == account { latest = nil }
   }
 
   private func known(_ account: String) -> Known? {
-    guard let known = latest?.account == account ? latest?.known : others[account] else { return nil }
+    guard let known = latest?.account == account ? latest?.known : kept[account] else { return nil }
     guard !known.slot.isWithdrawn else {
       forget(account)
       return nil

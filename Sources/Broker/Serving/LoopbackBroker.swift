@@ -51,7 +51,7 @@ extension Router: LoopbackBroker {
       let asked = RequestSend.Params(account: forward.account, method: forward.method, url: try url.get())
       let (params, cleared) = try await broker.approvals.clear(
         RequestSend.self, asked, permission, session, body: forward.body)
-      let authorized = try await broker.calls.authorized(forward, params, cleared) { session.isReading }
+      let authorized = try await broker.calls.authorized(forward, params, cleared)
       broker.audit.ended(
         RequestSend.self, account: forward.account, session.caller, rule: cleared.rule,
         .success(.init(status: 0, headers: [:])))

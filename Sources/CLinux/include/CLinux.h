@@ -120,7 +120,8 @@ void clinux_limit_heaps(int most);
 void clinux_give_memory_back(void);
 
 /* Unmaps the pages of this program and its libraries that are as in their files: what was needed once, as at the start,
-   takes no resident memory from then on. A page that is used again comes back from the page cache, in microseconds. */
+   takes no resident memory until it is used again. It comes back from the page cache then, in microseconds. What a debugger
+   wrote into the code, such as its breakpoints, is lost. */
 void clinux_forget_program_pages(void);
 
 /* pipe2(2), close-on-exec, with descriptors above the standard ones; the end `own` (0 reads, 1 writes) never waits.

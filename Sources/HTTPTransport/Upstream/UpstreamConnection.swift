@@ -33,9 +33,13 @@ final class UpstreamConnection: ChannelInboundHandler {
 
   // MARK: A request
 
-  /// False: it takes none, as it ends.
-  func begin(_ exchange: UpstreamExchange) -> Bool {
-    guard let context, context.channel.isActive, !isEnding else { return false }
+  var isUsable: Bool { !isEnding && context?.channel.isActive == true }
+
+  func isReady(at uptime: Duration) { idleSince = uptime }
+
+  /// Where it is usable.
+  func begin(_ exchange: UpstreamExchange) {
+    guard let context else { return }
     self.exchange = exchange
     exchange.connection = self
     uses += 1
@@ -56,7 +60,6 @@ final class UpstreamConnection: ChannelInboundHandler {
       exchange.receiver?.upstreamTakesMore(exchange)
       self.context?.flush()
     }
-    return true
   }
 
   var isWritable: Bool { context?.channel.isWritable ?? false }
@@ -79,12 +82,12 @@ final class UpstreamConnection: ChannelInboundHandler {
   func cancel(_ exchange: UpstreamExchange) {
     guard exchange === self.exchange else { return }
     self.exchange = nil
-    // Else the word of the other side that it ends would not be read.
+    // Read on, or the peer's close_notify is never seen.
     if exchange.isPaused { setReading(true) }
     close()
   }
 
-  /// Takes no more requests from now on: with TLS the end takes a word of the other side.
+  /// Takes no more requests; a TLS close waits for the peer's close_notify.
   func close() {
     isEnding = true
     pool.closed(self)
@@ -169,7 +172,12 @@ final class UpstreamConnection: ChannelInboundHandler {
       exchange.connection = nil
       return pool.repeat(exchange)
     }
-    if let error { return exchange.fail(TransportError(error, host: host)) }
+    if let error {
+      let failure = TransportError(error, host: host, isOpen: true)
+      // A first request may meet a server that wants a certificate, and takes nothing. All others may have arrived.
+      let isRefused = failure.cause == .tls && uses == 1 && !hasAnswerBegun
+      return exchange.fail(isRefused ? failure : failure.lost)
+    }
     exchange.fail(
       hasAnswerBegun
         ? TransportError(.lost, "the connection to \(host) ended before its answer did") : Self.closed(host))

@@ -26,6 +26,13 @@ public struct UpstreamRequest: Sendable {
   }
 }
 
+extension UpstreamRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+  /// Its headers and its body may hold secrets.
+  public var description: String { "\(head.method.rawValue) \(server.authority)" }
+  public var debugDescription: String { description }
+  public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
 /// What comes of a request. Called on its event loop, and no more once it was cancelled.
 public protocol UpstreamReceiver: AnyObject {
   /// There is a connection: whether the request is still to be sent. Called once, or twice where it is repeated.
@@ -110,8 +117,14 @@ public final class UpstreamExchange {
     connection = nil
     let last = receiver
     receiver = nil
-    last?.upstreamFailed(error)
+    // What was sent once may have arrived.
+    last?.upstreamFailed(isRepeated ? error.lost : error)
   }
+}
+
+extension TransportError {
+  /// The same of a request that may have arrived.
+  var lost: TransportError { kind == .notSent ? TransportError(.lost, message, cause: cause) : self }
 }
 
 extension UpstreamReceiver {

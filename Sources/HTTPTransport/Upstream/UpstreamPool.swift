@@ -8,13 +8,13 @@ import NIOSSL
 
 /// The connections of one event loop to one server. Lives on it.
 final class UpstreamPool {
-  /// What connections are made with.
-  private struct Way: Sendable {
+  /// How a connection is made.
+  private struct Route: Sendable {
     var addresses: ArraySlice<String>
     var context: NIOSSLContext?
   }
 
-  /// A pooled connection that the server has closed would make a request look lost that was never taken.
+  /// Shorter than servers keep idle connections: a request on one that the server closed counts as lost.
   static let idle = Duration.seconds(5)
   /// A pool that nobody used for so long is forgotten.
   private static let kept = TimeAmount.seconds(60)
@@ -55,18 +55,9 @@ final class UpstreamPool {
 
   func send(_ exchange: UpstreamExchange) {
     lastUse = .now()
-    while let connection = idle.last {
-      // Of a machine that slept the server has not waited.
-      guard connection.idleSince + Self.idle > uptime() else {
-        connection.close()
-        continue
-      }
-      guard exchange.receiver?.upstreamMaySend() == true else { return }
-      idle.removeLast()
-      if connection.begin(exchange) { return }
-    }
     exchange.pool = self
     waiting.append(exchange)
+    serve()
     connectAsNeeded()
   }
 
@@ -85,12 +76,9 @@ final class UpstreamPool {
   func forget(_ exchange: UpstreamExchange) { waiting.removeAll { $0 === exchange } }
 
   private func nextWaiting() -> UpstreamExchange? {
-    while let next = waiting.popFirst() {
-      next.pool = nil
-      guard next.receiver?.upstreamMaySend() == true else { continue }
-      return next
-    }
-    return nil
+    let next = waiting.popFirst()
+    next?.pool = nil
+    return next
   }
 
   // MARK: Connections
@@ -98,11 +86,25 @@ final class UpstreamPool {
   /// Has nothing to do until the next request.
   func free(_ connection: UpstreamConnection) {
     guard !isClosed else { return connection.close() }
-    guard let next = nextWaiting() else { return idle.append(connection) }
-    guard !connection.begin(next) else { return }
-    next.pool = self
-    waiting.prepend(next)
-    connectAsNeeded()
+    idle.append(connection)
+    guard !waiting.isEmpty else { return }
+    // Not in this turn: the server's end may have come with its answer, and is seen only then.
+    let own = NIOLoopBound(self, eventLoop: loop)
+    loop.execute { own.value.serve() }
+  }
+
+  /// Gives idle connections to those who wait.
+  private func serve() {
+    while !waiting.isEmpty, let connection = idle.last {
+      // `uptime` includes suspended time, in which the server's time limit ran on.
+      guard connection.isUsable, connection.idleSince + Self.idle > uptime() else {
+        connection.close()
+        continue
+      }
+      guard let next = nextWaiting(), next.receiver?.upstreamMaySend() == true else { continue }
+      idle.removeLast()
+      connection.begin(next)
+    }
   }
 
   /// It takes no more requests.
@@ -129,22 +131,22 @@ final class UpstreamPool {
   private func connect() {
     let own = NIOLoopBound(self, eventLoop: loop)
     Task { [server, names, contexts, loop] in
-      let way: Result<Way, TransportError>
+      let route: Result<Route, TransportError>
       do throws(TransportError) {
         let isAddress = SystemResolver.isAddress(server.host)
         let addresses = isAddress ? [server.host] : try await names.addresses(of: server.host)
-        way = .success(
-          Way(addresses: addresses[...], context: server.isSecure ? try contexts.context(of: server.tls) : nil))
+        route = .success(
+          Route(addresses: addresses[...], context: server.isSecure ? try contexts.context(of: server.tls) : nil))
       } catch {
-        way = .failure(error)
+        route = .failure(error)
       }
-      loop.execute { own.value.connect(way) }
+      loop.execute { own.value.connect(route) }
     }
   }
 
-  private func connect(_ way: Result<Way, TransportError>) {
-    switch way {
-    case .success(let way): connect(way, isOneOfMany: way.addresses.count > 1, first: nil)
+  private func connect(_ route: Result<Route, TransportError>) {
+    switch route {
+    case .success(let route): connect(route, isOneOfMany: route.addresses.count > 1, first: nil)
     case .failure(let error): failed(error)
     }
   }
@@ -152,14 +154,15 @@ final class UpstreamPool {
   /// Tries the addresses in their order.
   ///
   /// - Parameter first: what the first one failed with. It speaks for all.
-  private func connect(_ way: Way, isOneOfMany: Bool, first: TransportError?) {
-    var way = way
-    guard let address = way.addresses.popFirst(), let place = try? SocketAddress(ipAddress: address, port: server.port)
+  private func connect(_ route: Route, isOneOfMany: Bool, first: TransportError?) {
+    var route = route
+    guard let address = route.addresses.popFirst(),
+      let place = try? SocketAddress(ipAddress: address, port: server.port)
     else { return failed(first ?? TransportError(.notSent, "no connection to \(server.host)")) }
     let time = isOneOfMany ? Self.shortConnectTime : Self.connectTime
-    let handshake = way.context.map { _ in loop.makePromise(of: Void.self) }
+    let handshake = route.context.map { _ in loop.makePromise(of: Void.self) }
     let connection = UpstreamConnection(self, at: address, handshake: handshake)
-    let (bound, rest) = (NIOLoopBound(connection, eventLoop: loop), way)
+    let (bound, rest) = (NIOLoopBound(connection, eventLoop: loop), route)
     let begun = NIODeadline.now()
     ClientBootstrap(group: loop).connectTimeout(time)
       .channelOption(.tcpOption(.tcp_nodelay), value: 1)
@@ -178,7 +181,7 @@ final class UpstreamPool {
         case .failure(let error):
           handshake?.fail(error)
           connection.close()
-          let failure = notSent(error)
+          let failure = TransportError(error, host: server.host, isOpen: false)
           guard failure.isOfAddress, !rest.addresses.isEmpty else { return failed(first ?? failure) }
           connect(rest, isOneOfMany: isOneOfMany, first: first ?? failure)
         }
@@ -190,13 +193,6 @@ final class UpstreamPool {
     let timer = loop.scheduleTask(deadline: deadline) { handshake.fail(late) }
     handshake.futureResult.whenComplete { _ in timer.cancel() }
     return handshake.futureResult
-  }
-
-  /// Whatever a connection fails with that is not made yet: nothing was sent.
-  private func notSent(_ error: any Error) -> TransportError {
-    let failure = error as? TransportError ?? TransportError(error, host: server.host)
-    return failure.kind == .notSent
-      ? failure : TransportError(.notSent, failure.message, cause: failure.cause == .other ? .tls : failure.cause)
   }
 
   private static func add(
@@ -220,15 +216,15 @@ final class UpstreamPool {
   private func ready(_ connection: UpstreamConnection) {
     connecting -= 1
     open[ObjectIdentifier(connection)] = connection
-    free(connection)
+    guard !isClosed else { return connection.close() }
+    connection.isReady(at: uptime())
+    idle.append(connection)
+    serve()
   }
 
   private func failed(_ error: TransportError) {
     connecting -= 1
-    if let next = nextWaiting() {
-      // What was sent once may have arrived.
-      next.fail(next.isRepeated ? TransportError(.lost, error.message, cause: error.cause) : error)
-    }
+    nextWaiting()?.fail(error)
     connectAsNeeded()
   }
 

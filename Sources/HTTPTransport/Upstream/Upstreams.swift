@@ -67,7 +67,7 @@ public final class Upstreams {
   }
 }
 
-/// Those of all event loops.
+/// The ``Upstreams`` of every event loop.
 final class AllUpstreams: Sendable {
   private let names: NameLookups
   private let contexts = TLSContexts()

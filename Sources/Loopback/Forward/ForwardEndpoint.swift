@@ -15,7 +15,9 @@ final class ForwardEndpoint {
   let broker: any LoopbackBroker
   let principal: Principal
   let lane: ForwardLane
-  private let upstreams: @Sendable (any EventLoop) -> Upstreams
+  private let upstreamsOf: @Sendable (any EventLoop) -> Upstreams
+  /// Those of the connection's loop.
+  private var upstreams: Upstreams?
   /// Where the request goes that is being read.
   private var target: ForwardTarget?
   /// That of the token that was sent last.
@@ -27,7 +29,7 @@ final class ForwardEndpoint {
   ) {
     self.broker = broker
     self.principal = principal
-    self.upstreams = upstreams
+    upstreamsOf = upstreams
     lane = broker.forwardLane(for: principal)
   }
 
@@ -76,7 +78,9 @@ final class ForwardEndpoint {
   }
 
   func send(_ request: UpstreamRequest, to receiver: any UpstreamReceiver, on loop: any EventLoop) -> UpstreamExchange {
-    upstreams(loop).send(request, to: receiver)
+    let known = upstreams ?? upstreamsOf(loop)
+    upstreams = known
+    return known.send(request, to: receiver)
   }
 
   /// What takes the token out of an answer.

@@ -20,9 +20,9 @@ final class ForwardedRequest: UpstreamReceiver {
   private enum Phase {
     /// It has not begun.
     case none
-    /// A 401, of which is read what was refused and why.
+    /// 401: the body is read for the reason.
     case refusal(HTTPResponseHead, ByteBuffer)
-    /// The broker looks at it; what comes meanwhile waits.
+    /// The broker judges the answer; what comes meanwhile is queued.
     case judged([Item])
     case short(HTTPResponseStatus, HTTPHeaders, ByteBuffer)
     case streamed
@@ -70,6 +70,7 @@ final class ForwardedRequest: UpstreamReceiver {
   func start() {
     let own = NIOLoopBound(self, eventLoop: exchange.loop)
     exchange.onEnd { own.value.stop() }
+    guard !isOver else { return }
     if let request = endpoint.lane.authorized(forward) { return send(request) }
     let (broker, principal, forward) = (endpoint.broker, endpoint.principal, forward)
     let session = HTTPSession(principal, exchange)
@@ -324,7 +325,7 @@ final class ForwardedRequest: UpstreamReceiver {
     var headers = ForwardHeaders.answer(answer.headers, filter)
     if let location = answer.headers.first(name: "Location") {
       let own = target.redirect(location, of: sent)
-      // Elsewhere it names what was made, and nobody goes there by itself.
+      // Outside 3xx it names a created resource, and clients do not follow it.
       guard let own = own ?? ((300..<400).contains(status) ? nil : location) else {
         return fail(
           HTTPReply(

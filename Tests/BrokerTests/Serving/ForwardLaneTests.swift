@@ -128,6 +128,20 @@ import Testing
     #expect(lane.authorized(request()) != nil && kept == nil)
   }
 
+  @Test("What a client sets in place of the provider's own header is no other request's")
+  func defaults() async throws {
+    var configuration = configuration()
+    var provider = try #require(configuration.providers[0] as? SteppedProvider)
+    provider.defaults = [.init("X-App", "ours")]
+    configuration.providers = [provider]
+    let rig = try await Rig.ofServers(configuration)
+    let lane = try await lane(rig, by: request("/x", "GET", [.init("X-App", "theirs")]))
+    #expect(lane.authorized(request())?.headers.contains(.init("X-App", "ours")) != false)
+    lane.keep(try await authorize(rig, request()), of: request())
+    #expect(try #require(lane.authorized(request())).headers.contains(.init("X-App", "ours")))
+    #expect(lane.authorized(request("/x", "GET", [.init("X-App", "theirs")])) == nil)
+  }
+
   @Test("Rules by path hold for each request")
   func paths() async throws {
     var rule = Self.rule

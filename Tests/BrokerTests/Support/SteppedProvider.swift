@@ -12,6 +12,8 @@ struct SteppedProvider: Provider {
   var authorizationTraits: AuthorizationTraits
   var logoutTraits: LogoutTraits
   var apiTraits: APITraits
+  /// What calls have where their client says nothing else.
+  var defaults: [HTTPRequest.Header] = []
 
   init(settings: ProviderSettings = .plain(), _ change: (inout SteppedProvider) -> Void = { _ in }) {
     base = OAuthProvider(settings)
@@ -120,7 +122,10 @@ struct SteppedProvider: Provider {
     base.exchange(request, of: grant, metadata: metadata)
   }
   func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
-    base.authorized(request, by: token, of: grant)
+    let own = Set(request.headers.map(\.name))
+    var request = base.authorized(request, by: token, of: grant)
+    request.headers += defaults.filter { !own.contains($0.name) }
+    return request
   }
   func verdict(on response: HTTPResponse) -> ResourceVerdict { base.verdict(on: response) }
   func issue(

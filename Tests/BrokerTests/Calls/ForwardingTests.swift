@@ -1,0 +1,62 @@
+import BrokerAPI
+import Foundation
+import Grants
+import OAuth
+import Providers
+import Testing
+
+@testable import Broker
+
+/// What becomes of a forwarded request after its answer.
+@Suite(.timeLimit(.minutes(1))) struct ForwardingTests {
+  private static let caller = Caller(uid: 0, gid: 0, groups: [], pid: 7, unit: nil)
+
+  private func provider(_ change: (inout SteppedProvider) -> Void = { _ in }) -> SteppedProvider {
+    var settings = ProviderSettings.plain()
+    settings.api.errorPath = ["error"]
+    return SteppedProvider(settings: settings) {
+      $0.apiTraits = APITraits(
+        base: URL(string: "https://api.example/v1/")!, origins: [URL(string: "https://files.example/")!])
+      change(&$0)
+    }
+  }
+
+  private func rig() async throws -> Rig {
+    let rig = try await Rig(configuration: .plain([provider()]))
+    rig.transport.answer(.token) { [transport = rig.transport] _ in
+      reply(#"{"access_token":"access-token-\#(transport.count(.token))","token_type":"Bearer","refresh_token":"r"}"#)
+    }
+    _ = await rig.callBack(try await rig.start(), ["state": nil])
+    return rig
+  }
+
+  private func authorize(_ rig: Rig, host: String? = nil) async throws -> AuthorizedRequest {
+    let request = ForwardRequest(account: "work", method: "GET", target: "/x", host: host, headers: [])
+    return try await rig.router.authorize(request, session: FakeSession(Self.caller)).get()
+  }
+
+  @Test("A refusal that repeats the token says nothing of it to the client")
+  func echoed() async throws {
+    let rig = try await rig()
+    let first = try await authorize(rig)
+    func judge(_ sent: AuthorizedRequest, _ token: String) async -> ForwardVerdict {
+      await rig.router.judge(HTTPResponse(status: 401, body: Data(#"{"error":"no \#(token)"}"#.utf8)), to: sent)
+    }
+    guard case .again(let second) = await judge(first, "access-token-1") else { Issue.record("not sent again"); return }
+    let token = try #require(second.headers.first { $0.name == "Authorization" }?.value.split(separator: " ").last)
+    guard case .refused(let error) = await judge(second, String(token)) else { Issue.record("not refused"); return }
+    #expect(error.message.contains("HTTP 401: no ") && !error.message.contains(token))
+  }
+
+  @Test("A fresh token is not sent to an origin that a reload took away meanwhile")
+  func removedOrigin() async throws {
+    let rig = try await rig()
+    let sent = try await authorize(rig, host: "files.example")
+    #expect(sent.request.url.host() == "files.example")
+    let without = provider { $0.apiTraits = APITraits(base: URL(string: "https://api.example/v1/")!) }
+    try await rig.reload(.plain([without]))
+    let verdict = await rig.router.judge(HTTPResponse(status: 401), to: sent)
+    guard case .refused = verdict else { Issue.record("\(verdict)"); return }
+    await #expect(throws: RPCError.self) { _ = try await authorize(rig, host: "files.example") }
+  }
+}
