@@ -89,7 +89,7 @@ public final class HTTPTransport: Transport {
     }
     var headers: HTTPHeaders = ["Host": server.authority]
     for header in request.headers {
-      guard header.value.utf8.allSatisfy({ $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) }) else {
+      guard header.isSendable else {
         throw TransportError(.notSent, "the header \(header.name) has control characters")
       }
       headers.add(name: header.name, value: header.value)

@@ -237,24 +237,32 @@ extension Backups {
   /// What the other broker had still to tell its providers; but nothing that would end a grant that is in use here.
   private func comingRevocations(_ state: StoredState, _ plan: Restoration) async -> [PendingRevocation] {
     guard !state.revocations.isEmpty else { return [] }
-    var own = plan.grants.map(\.saved)
+    func people(_ revocation: PendingRevocation) -> [String] {
+      ["account", "subject"].compactMap { word in revocation.context[word].map { "\(word) \($0)" } }
+    }
+    let (tokens, persons) = (Set(state.revocations.map(\.token)), Set(state.revocations.flatMap(people)))
+    // What of those an account here needs. Accounts may be a hundred thousand, revocations are few.
+    var (neededTokens, neededPersons) = (Set<Secret>(), Set<String>())
+    func note(_ saved: SavedGrant) {
+      if let token = saved.refreshToken, tokens.contains(token) { neededTokens.insert(token) }
+      for person in ["account \(saved.account)"] + (saved.identity.map { ["subject \($0.subject)"] } ?? [])
+      where persons.contains(person) { neededPersons.insert(person) }
+    }
     var slices = Slices(of: Slices.heavy)
+    for restored in plan.grants {
+      note(restored.saved)
+      await slices.next()
+    }
     for account in accounts.names {
-      if let saved = accounts.peek(account, .whole)?.saved { own.append(saved) }
+      if let saved = accounts.peek(account, .whole)?.saved { note(saved) }
       await slices.next()
     }
     let pending = Set(revocations.all.map(\.id))
     let known = Set(revocations.all.map(\.token))
-    let inUse = Set(own.compactMap(\.refreshToken))
-    let people = Set(
-      own.flatMap { ["account \($0.account)"] + ($0.identity.map { ["subject \($0.subject)"] } ?? []) })
     let room = max(0, Limit.revocations - revocations.count)
     return state.revocations.filter { revocation in
       revocation.expiresAt > now && !pending.contains(revocation.id) && !known.contains(revocation.token)
-        && !inUse.contains(revocation.token)
-        && !["account", "subject"].contains { word in
-          revocation.context[word].map { people.contains("\(word) \($0)") } ?? false
-        }
+        && !neededTokens.contains(revocation.token) && neededPersons.isDisjoint(with: people(revocation))
     }.prefix(room).map { revocation in
       var revocation = revocation
       revocation.retryAt = now

@@ -175,7 +175,7 @@ extension AuthorizedCalls {
     }
     guard
       let server = UpstreamServer(signed.url, over: target.connection.pool(.forwarded), tls: signed.tls),
-      signed.headers.allSatisfy({ $0.value.utf8.allSatisfy { $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) } })
+      signed.headers.allSatisfy(\.isSendable)
     else {
       throw RPCError(
         .providerMisconfigured, "the token of account \(question.account) is nothing that a header can hold")

@@ -58,13 +58,14 @@ extension AuthorizedCalls {
     }
     var headers: [HTTPRequest.Header] = []
     for (name, value) in (params.headers ?? [:]).sorted(by: { $0.key < $1.key }) {
-      guard Self.isToken(name, limit: 128), value.utf8.count <= 8192,
-        value.utf8.allSatisfy({ $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) })
-      else { throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is no header that can be sent") }
+      let header = HTTPRequest.Header(name, value)
+      guard Self.isToken(name, limit: 128), value.utf8.count <= 8192, header.isSendable else {
+        throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is no header that can be sent")
+      }
       guard !Self.ownHeaders.contains(name.lowercased()) else {
         throw .invalidParams("params.headers: the broker sets \(name) itself")
       }
-      headers.append(.init(name, value))
+      headers.append(header)
     }
     headers.append(.init("Accept-Encoding", "identity"))
     return HTTPRequest(

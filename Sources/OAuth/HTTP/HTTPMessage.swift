@@ -25,6 +25,9 @@ public struct HTTPRequest: Sendable, Equatable {
       self.name = name
       self.value = value
     }
+
+    /// Whether the value has no control character but the tab (RFC 9110 §5.5).
+    public var isSendable: Bool { value.utf8.allSatisfy { $0 == 0x09 || ($0 >= 0x20 && $0 != 0x7F) } }
   }
 
   public init(purpose: Purpose, method: String, url: URL, headers: [Header] = [], body: Data? = nil) {
