@@ -173,7 +173,7 @@ let package = Package(
       "UnixSocketTests",
       [
         "UnixSocket", "AsyncClient", "BlockingClient", "BrokerSocket", "Callers", "TestSupport", "BrokerAPI", "CLinux",
-        nioCore, nioPosix, logging,
+        "Listening", nioCore, nioPosix, logging,
       ]),
     tests("SealingTests", ["Sealing", "OAuth"]),
     tests(

@@ -1,6 +1,5 @@
 import BrokerAPI
 import Callers
-import Glibc
 import Listening
 import NIOCore
 import NIOHTTP1
@@ -56,34 +55,33 @@ extension ConnectionHandler {
 
   private func finish(isLast: Bool) {
     guard let context else { return }
-    // Before the end is written, with which the next request may be handed over at once.
+    let written = context.eventLoop.makePromise(of: Void.self)
+    track(written.futureResult)
     since = .now()
     latest = nil
     state = isLast ? .ending : .idle
-    deadline = since + TimeAmount(isLast ? connections.limits.linger : connections.limits.idle)
+    deadline = isLast ? nil : since + TimeAmount(connections.limits.idle)
     head = nil
-    let end = wrapOutboundOut(.end(nil))
+    context.write(wrapOutboundOut(.end(nil)), promise: written)
     guard isLast else {
-      context.write(end, promise: nil)
-      if !isInRead { connections.flushes.add(context) }
-      return takeWaiting()
+      connections.flushes.add(context)
+      return goOn()
     }
     isOver = true
     isPaused = true
     goOnReading()
-    context.writeAndFlush(end, promise: lastSent(context))
+    endWhenSent(written.futureResult)
+    context.flush()
   }
 
-  /// To be fulfilled when all answers are with the kernel: the connection ends, at once or when the client has ended its
-  /// side.
-  private func lastSent(_ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
-    let sent = context.eventLoop.makePromise(of: Void.self)
-    sent.futureResult.assumeIsolated().whenComplete { [self] result in
+  /// - Parameter sent: all answers are with the kernel: the connection ends, at once or when the client has ended its side.
+  private func endWhenSent(_ sent: EventLoopFuture<Void>) {
+    sent.assumeIsolated().whenComplete { [self] result in
       guard case .ending = state, case .success = result, !isInputOver, !connections.isStopping else { return close() }
+      deadline = .now() + TimeAmount(connections.limits.linger)
       isSent = true
       self.context?.close(mode: .output, promise: nil)
     }
-    return sent
   }
 
   /// All answers are written, and there is nothing more to answer.
@@ -91,8 +89,11 @@ extension ConnectionHandler {
     guard let context else { return }
     isOver = true
     state = .ending
-    deadline = .now() + TimeAmount(connections.limits.linger)
-    incoming.flush(lastSent(context))
+    deadline = nil
+    let sent = context.eventLoop.makePromise(of: Void.self)
+    track(sent.futureResult)
+    endWhenSent(sent.futureResult)
+    incoming.flush(sent)
   }
 
   /// Asked again before each answer: what is handed out goes to the socket that was identified, and to no other
@@ -151,12 +152,7 @@ extension ConnectionHandler {
   /// An answer that cannot be completed: the client must see that it is cut.
   func abort(_ exchange: HTTPExchange) {
     guard exchange === self.exchange else { return }
-    if endsWithConnection {
-      // Its end would be the answer's: a reset is none.
-      _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
-    } else {
-      context?.flush()
-    }
+    if !endsWithConnection { context?.flush() }
     close()
   }
 
@@ -167,6 +163,8 @@ extension ConnectionHandler {
     written.assumeIsolated().whenComplete { [self] _ in
       unwritten -= 1
       writeDeadline = unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
+      guard unwritten == 0, case .idle = state else { return }
+      isStopping ? close() : note()
     }
   }
 }

@@ -5,6 +5,11 @@ import NIOHTTP1
 extension ConnectionHandler {
   func begin(_ head: HTTPRequestHead) {
     guard let context else { return }
+    guard connection.note(.inBody, since: since) else {
+      // Its place went to another connection.
+      isOver = true
+      return close()
+    }
     self.head = head
     hasAnswerBegun = false
     late = nil
@@ -23,8 +28,10 @@ extension ConnectionHandler {
       if let length = head.headers.first(name: "Content-Length").flatMap({ Int($0) }), length > limit {
         return refuse(.largeBody)
       }
+      if limit == 0, Self.hasBody(head) { return refuse(.largeBody) }
       incoming.bodyBegins()
-      state = .collecting(head, ByteBuffer(), limit: limit)
+      collected = ByteBuffer()
+      state = .collecting(head, limit: limit)
       deadline = .now() + TimeAmount(connections.limits.stall)
       goOn(head)
     case .withoutBody:
@@ -68,7 +75,7 @@ extension ConnectionHandler {
   private func wantsBody() {
     guard case .streaming = state else { return }
     deadline = .now() + TimeAmount(connections.limits.stall)
-    context?.read()
+    hasMore ? goOn() : context?.read()
   }
 
   func refuse(_ refusal: HTTPRefusal) {

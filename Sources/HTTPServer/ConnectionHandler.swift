@@ -1,5 +1,6 @@
 import BrokerAPI
 import Callers
+import Glibc
 import NIOCore
 import NIOHTTP1
 
@@ -12,8 +13,6 @@ final class ConnectionHandler: ChannelInboundHandler {
   private enum Item {
     case part(HTTPServerRequestPart)
     case failure(HTTPParserError)
-    /// The client sends no more.
-    case end
   }
 
   enum State {
@@ -21,7 +20,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     case idle
     /// A part of a head came.
     case inHead
-    case collecting(HTTPRequestHead, ByteBuffer, limit: Int)
+    case collecting(HTTPRequestHead, limit: Int)
     case streaming(HTTPRequestBody)
     /// The request is read to its end.
     case answering
@@ -31,12 +30,25 @@ final class ConnectionHandler: ChannelInboundHandler {
     case closed
   }
 
+  /// What a connection may do at a time, in parts of requests, before others have their turn. A head costs more than a part
+  /// of a body.
+  private static let turn = 32
+  private static let costOfHead = 8
+  /// Bytes that are parsed at a time, in which there may be many requests; and of a body whose length is known.
+  private static let slice = 2048
+  private static let largeSlice = 65_536
+
+  /// How long what a request still lacks of its body is waited for at the stop.
+  private static let restOfBody = TimeAmount.seconds(1)
+
   let connections: ServedConnections
   let incoming: IncomingBytes
-  private let connection: HTTPConnection
+  let connection: HTTPConnection
   let conversation: any HTTPConversation
   let caller: Caller?
   let peer: LoopbackPeer?
+  /// Whose turn it takes.
+  let holder: Holder
   var state = State.idle {
     didSet { note() }
   }
@@ -51,12 +63,17 @@ final class ConnectionHandler: ChannelInboundHandler {
   var latest: NIODeadline?
   /// When it is closed because its client does not read; nil: nothing waits for that.
   var writeDeadline: NIODeadline?
+  /// Parts and ends of answers that are not with the kernel.
   var unwritten = 0
   var since = NIODeadline.now()
   var isStopping = false
   /// Nothing that comes is looked at any more.
   var isOver = false {
-    didSet { if isOver { waiting.removeAll() } }
+    didSet {
+      guard isOver else { return }
+      waiting.removeAll()
+      incoming.dropHeld()
+    }
   }
   /// The client sends no more, so that there is nothing to wait for once it has its answer.
   var isInputOver = false
@@ -64,13 +81,18 @@ final class ConnectionHandler: ChannelInboundHandler {
   var isSent = false {
     didSet { note() }
   }
-  var isInRead = false
   var hasAnswerBegun = false
+  /// Of the body of the request that is being read.
+  var collected = ByteBuffer()
   /// What a request is answered when its answer has not begun by then.
   var late: (due: NIODeadline, time: TimeAmount, reply: HTTPReply)?
-  /// What came behind the request that is being answered.
+  /// What is parsed and waits for the answer before, or for the connection's turn.
   private var waiting = CircularBuffer<Item>()
   private var isTaking = false
+  /// What is left of its turn.
+  private var credit = 0
+  /// It waits for its turn.
+  private var isQueued = false
   var isPaused = false
   var whenWritable: (() -> Void)?
   /// The answer is as long as the connection.
@@ -86,17 +108,18 @@ final class ConnectionHandler: ChannelInboundHandler {
     self.conversation = conversation
     self.caller = caller
     self.peer = peer
+    holder = caller?.holder ?? connection.holder
     latest = connections.limits.request.map { since + TimeAmount($0) }
     let idle = since + TimeAmount(connections.limits.idle)
     deadline = latest.map { min($0, idle) } ?? idle
     note()
   }
 
-  private func note() { connection.note(progress, since: since) }
+  func note() { connection.note(progress, since: since) }
 
   private var progress: HTTPConnection.Progress {
     switch state {
-    case .idle: .silent
+    case .idle: unwritten > 0 ? .answering : .silent
     case .inHead: .inHead
     case .collecting: .inBody
     case .streaming, .answering: .handling
@@ -120,21 +143,18 @@ final class ConnectionHandler: ChannelInboundHandler {
     context.fireChannelInactive()
   }
 
-  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-    isInRead = true
-    take(.part(unwrapInboundIn(data)))
-  }
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) { take(.part(unwrapInboundIn(data))) }
 
   func channelReadComplete(context: ChannelHandlerContext) {
-    isInRead = false
     context.flush()
-    // A part of a chunk's head, or of TLS, is none of a body.
-    if case .streaming(let body) = state, body.isWanted { context.read() }
     context.fireChannelReadComplete()
   }
 
   func channelWritabilityChanged(context: ChannelHandlerContext) {
-    if context.channel.isWritable { whenWritable?() }
+    if context.channel.isWritable {
+      whenWritable?()
+      goOn()
+    }
     context.fireChannelWritabilityChanged()
   }
 
@@ -143,39 +163,80 @@ final class ConnectionHandler: ChannelInboundHandler {
     take(.failure(error))
   }
 
-  func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    guard case ChannelEvent.inputClosed = event else { return context.fireUserInboundEventTriggered(event) }
+  /// The client sends no more, and is told so by ``Item/end`` behind all that it sent.
+  func inputCloses() {
     isInputOver = true
     // A client that is gone has ended its side too.
-    isStillCaller() ? take(.end) : close()
-  }
-
-  /// In its order: what comes behind a request that is not answered waits.
-  private func take(_ item: Item) {
+    guard isStillCaller() else { return close() }
     if isOver {
-      if case .end = item, isSent { close() }
-      return
+      if isSent { close() }
+    } else {
+      goOn()
     }
-    guard waiting.isEmpty, !isBusy else {
-      waiting.append(item)
-      return takeWaiting()
-    }
-    handle(item)
   }
 
-  func takeWaiting() {
-    guard !isTaking else { return }
-    isTaking = true
-    while !isBusy, let item = waiting.popFirst() { handle(item) }
-    isTaking = false
-    // A connection that is read on tells of its end. What comes behind a request is no more than one read, then.
-    if isBusy, !waiting.isEmpty { pause() } else if !isBusy, !isStreaming { goOnReading() }
+  /// In its order.
+  private func take(_ item: Item) {
+    guard !isOver else { return }
+    waiting.isEmpty && canTake ? handle(item) : waiting.append(item)
   }
+
+  /// Whether it can take more now: not behind a request that is not answered, nor, where a client does not read its
+  /// answers, another request; and no more at a time than a turn.
+  private var canTake: Bool {
+    guard credit > 0, !isOver, let context else { return false }
+    return switch state {
+    case .answering, .ending, .closed: false
+    case .streaming: true
+    case .idle, .inHead, .collecting: context.channel.isWritable
+    }
+  }
+
+  /// Something came, or what stood before it is done.
+  func goOn() {
+    guard !isTaking, !isQueued else { return }
+    credit = Self.turn
+    isTaking = true
+    while canTake {
+      if let item = waiting.popFirst() {
+        handle(item)
+      } else if incoming.hasMore {
+        incoming.parse(bodyLeft >= Self.largeSlice ? Self.largeSlice : Self.slice)
+      } else {
+        if isInputOver { inputEnded() }
+        break
+      }
+    }
+    isTaking = false
+    guard !isOver, context != nil else { return }
+    if credit <= 0, hasMore {
+      isQueued = true
+      connections.wait(self)
+    }
+    // A part of a chunk's head is none of a body.
+    if case .streaming(let body) = state, body.isWanted, !hasMore { context?.read() }
+    // A connection that is read on tells of its end. What comes behind a request is no more than one read, then.
+    if hasMore { pause() } else if !isBusy, !isStreaming { goOnReading() }
+  }
+
+  /// It has its turn again.
+  func takeTurn() {
+    isQueued = false
+    guard context != nil else { return }
+    goOn()
+    incoming.parsed()
+  }
+
+  /// Whether something came that is not handled.
+  var hasMore: Bool { !waiting.isEmpty || incoming.hasMore }
+
+  /// Bytes of a body that are still to come, where its length is known.
+  private var bodyLeft: Int { if case .streaming(let body) = state { body.left } else { 0 } }
 
   private var isStreaming: Bool { if case .streaming = state { true } else { false } }
 
-  /// The client sends no more, and nothing but that waits behind this request.
-  var hasAskedAll: Bool { isInputOver && waiting.count <= 1 }
+  /// The client sends no more, and all of it is handled but this request.
+  var hasAskedAll: Bool { isInputOver && !hasMore }
 
   /// Whether a request is read to its end and not answered.
   private var isBusy: Bool { if case .answering = state { true } else { false } }
@@ -197,22 +258,24 @@ final class ConnectionHandler: ChannelInboundHandler {
   }
 
   private func handle(_ item: Item) {
+    credit -= 1
     switch item {
     case .part(let part): handle(part)
     case .failure(let error): handle(error)
-    case .end: inputEnded()
     }
   }
 
   private func handle(_ part: HTTPServerRequestPart) {
     switch (part, state) {
-    case (.head(let head), .idle), (.head(let head), .inHead): begin(head)
-    case (.body(var bytes), .collecting(let head, var body, let limit)):
-      guard body.readableBytes + bytes.readableBytes <= limit else { return refuse(.largeBody) }
-      state = .closed
-      body.writeBuffer(&bytes)
-      state = .collecting(head, body, limit: limit)
-    case (.end, .collecting(let head, let body, _)):
+    case (.head(let head), .idle), (.head(let head), .inHead):
+      credit -= Self.costOfHead
+      begin(head)
+    case (.body(var bytes), .collecting(_, let limit)):
+      guard collected.readableBytes + bytes.readableBytes <= limit else { return refuse(.largeBody) }
+      collected.writeBuffer(&bytes)
+    case (.end, .collecting(let head, _)):
+      let body = collected
+      collected = ByteBuffer()
       if !connections.limits.keepsConnections { isOver = true }
       answer(head, body)
     case (.body(let bytes), .streaming(let body)):
@@ -267,7 +330,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     if let writeDeadline, now >= writeDeadline { return close() }
     // A client that goes ends its side before the kernel says that nobody has it.
     if isInputOver, !isStillCaller() { return close() }
-    guard let deadline, now >= deadline else { return }
+    // What it sent is here, and waits for its own answers to be read, or for its turn.
+    guard let deadline, now >= deadline, !hasMore else { return }
     switch state {
     case .inHead: refuse(.lateHead)
     case .collecting: refuse(.lateBody)
@@ -280,10 +344,19 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   func stop() {
     isStopping = true
-    if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) { close() }
+    if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) { return close() }
+    guard case .collecting = state else { return }
+    let end = NIODeadline.now() + Self.restOfBody
+    deadline = deadline.map { min($0, end) } ?? end
   }
 
-  func close() { context?.close(promise: nil) }
+  func close() {
+    if endsWithConnection, exchange != nil {
+      // Its end would be the answer's: a reset is none.
+      _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+    }
+    context?.close(promise: nil)
+  }
 
   private func end() {
     if case .streaming(let body) = state { body.finish(.cut) }

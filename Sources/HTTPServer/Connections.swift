@@ -3,7 +3,6 @@ import NIOCore
 
 /// The connections of one server, from accept to their end. Lives on the server's own loop; they are served by all loops.
 final class Connections {
-  private let limits: HTTPServer.Limits
   private let places: any HTTPPlaces
   private let loop: any EventLoop
   private let served: [ObjectIdentifier: NIOLoopBound<ServedConnections>]
@@ -14,7 +13,6 @@ final class Connections {
     _ limits: HTTPServer.Limits, _ application: any HTTPApplication, _ logger: Logger, loop: any EventLoop,
     served: [ObjectIdentifier: NIOLoopBound<ServedConnections>]
   ) {
-    self.limits = limits
     self.loop = loop
     self.served = served
     places = application.places(limits, on: loop, logger)
@@ -33,8 +31,8 @@ final class Connections {
     if connection.progress != .over { places.accepted(connection) }
   }
 
-  /// Ends idle connections now, and all others at last after ``HTTPServer/Limits/stop``.
-  func stop() -> EventLoopFuture<Void> {
+  /// Ends idle connections now, and all others at last after so long.
+  func stop(within limit: Duration) -> EventLoopFuture<Void> {
     let promise = loop.makePromise(of: Void.self)
     stopped = promise
     places.close()
@@ -42,8 +40,10 @@ final class Connections {
     if open.isEmpty {
       promise.succeed()
     } else {
-      let cut = loop.assumeIsolated().scheduleTask(in: TimeAmount(limits.stop)) { [self] in
-        for one in Array(open.values) { one.close() }
+      let cut = loop.assumeIsolated().scheduleTask(in: TimeAmount(limit)) { [self] in
+        // By their handlers first: an answer's end may be its connection's, and a cut one has to look cut.
+        for one in served.values { one.eventLoop.execute { one.value.cut() } }
+        for one in Array(open.values) where one.progress <= .silent { one.close() }
       }
       promise.futureResult.assumeIsolated().whenComplete { _ in cut.cancel() }
     }

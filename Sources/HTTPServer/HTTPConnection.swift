@@ -55,9 +55,34 @@ public final class HTTPConnection: Sendable {
     progress <= .inHead ? .uptimeNanoseconds(since.load(ordering: .relaxed)) : nil
   }
 
-  func note(_ progress: Progress, since: NIODeadline) {
-    state.store(progress.rawValue, ordering: .relaxed)
+  /// On its event loop. False: its place was taken away (``closeIfIdle()``).
+  @discardableResult
+  func note(_ progress: Progress, since: NIODeadline) -> Bool {
     self.since.store(since.uptimeNanoseconds, ordering: .relaxed)
+    let known = state.load(ordering: .relaxed)
+    guard known != Progress.over.rawValue || progress == .over else { return false }
+    return state.compareExchange(expected: known, desired: progress.rawValue, ordering: .acquiringAndReleasing)
+      .exchanged
+  }
+
+  /// Closes it, unless a request of it has been read; then none will be. From anywhere.
+  func closeIfIdle() -> Bool {
+    let known = state.load(ordering: .relaxed)
+    guard let progress = Progress(rawValue: known), progress <= .inHead,
+      state.compareExchange(expected: known, desired: Progress.over.rawValue, ordering: .acquiringAndReleasing)
+        .exchanged
+    else { return false }
+    close()
+    return true
+  }
+
+  /// Whose it is, as far as the kernel said at accept.
+  var holder: Holder {
+    switch origin {
+    case .process(let caller): caller.holder
+    case .peer(let peer): Holder(uid: peer.uid)
+    case .nobody: .user(.max)
+    }
   }
 
   /// Serves it from now on. On its event loop.

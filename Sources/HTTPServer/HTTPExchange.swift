@@ -50,11 +50,6 @@ public final class HTTPExchange: Sendable {
     channel.eventLoop.execute { self.handler.value.reply(reply, to: self) }
   }
 
-  /// Runs on the connection's event loop: at once where that is this one.
-  public func onLoop(_ action: @escaping @Sendable () -> Void) {
-    channel.eventLoop.inEventLoop ? action() : channel.eventLoop.execute(action)
-  }
-
   func ended() {
     let actions = state.withLock { state in
       state.isOpen = false

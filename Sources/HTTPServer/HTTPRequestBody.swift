@@ -15,11 +15,14 @@ public final class HTTPRequestBody {
   /// What came before somebody received it.
   private var early: [Event] = []
   private var isOver = false
+  /// Bytes that are still to come, where the request says how many.
+  private(set) var left: Int
   /// Something was wanted, and nothing has come since.
   private(set) var isWanted = false
 
   init(length: Int?, read: @escaping () -> Void) {
     self.length = length
+    left = length ?? 0
     self.read = read
   }
 
@@ -39,6 +42,7 @@ public final class HTTPRequestBody {
   }
 
   func yield(_ bytes: ByteBuffer) {
+    left -= bytes.readableBytes
     guard !isOver else { return }
     deliver(.part(bytes))
   }

@@ -134,6 +134,8 @@ public final class HTTPServer: Sendable {
           loop.execute { connections.value.accept(connection) }
         }
       }
+      // No more than one read waits behind a request.
+      .childChannelOption(.maxMessagesPerRead, value: 1)
       // Nothing is read before its caller is known.
       .childChannelOption(.autoRead, value: false)
       // A client may end its side once it has asked.
@@ -159,12 +161,13 @@ public final class HTTPServer: Sendable {
     }
   }
 
-  /// Listens no more. Requests under way have ``Limits/stop`` to be answered.
-  public func stop() async {
+  /// Listens no more. Requests under way have ``Limits/stop`` to be answered, and no more than this.
+  public func stop(within most: Duration? = nil) async {
     guard let (channel, connections) = state.withLock({ $0.take() }) else { return }
+    let limit = most.map { min($0, limits.stop) } ?? limits.stop
     try? await channel?.close()
     socketFile.remove()
-    try? await loop.flatSubmit { connections.value.stop() }.get()
+    try? await loop.flatSubmit { connections.value.stop(within: limit) }.get()
   }
 }
 

@@ -82,12 +82,16 @@ final class HolderPlaces: HTTPPlaces {
 
   /// Closes the connection of a holder that has been idle the longest; false: none is.
   private func closeIdle(of holder: Holder) -> Bool {
-    let idle = open.values.lazy.filter { $0.holder == holder }
+    var idle = open.values.filter { $0.holder == holder }
       .compactMap { one in one.connection.idle.map { (one.connection, $0) } }
-    guard let (longest, _) = idle.min(by: { $0.1 < $1.1 }) else { return false }
-    longest.close()
-    ended(longest)
-    return true
+    while let index = idle.indices.min(by: { idle[$0].1 < idle[$1].1 }) {
+      let longest = idle.remove(at: index).0
+      // A request of it may have come since.
+      guard longest.closeIfIdle() else { continue }
+      ended(longest)
+      return true
+    }
+    return false
   }
 
   /// Its place is free.

@@ -1,6 +1,7 @@
 import NIOCore
 
-/// The bytes of a connection before anything parses them: kept until it has its place, and limited from then on.
+/// The bytes of a connection before anything parses them: held until it has its place and its handler can take them, and
+/// limited from then on. It is not read on while bytes are held.
 final class IncomingBytes: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
   typealias InboundOut = ByteBuffer
@@ -37,9 +38,8 @@ final class IncomingBytes: ChannelInboundHandler {
   private static let frames = 4096
 
   private let limits: HTTPServer.Limits
-  /// It is not read until it has a place; but of a client that sends no more the channel reads what is there, and nobody
-  /// else would have it.
-  private var early: ByteBuffer?
+  /// Nil: none. It is not read until it has a place; but of a client that sends no more the channel reads what is there.
+  private var held: ByteBuffer?
   private var isInputOver = false
   private var context: ChannelHandlerContext?
   private var handler: ConnectionHandler?
@@ -58,41 +58,67 @@ final class IncomingBytes: ChannelInboundHandler {
   func begin(_ handler: ConnectionHandler) {
     guard let context else { return }
     self.handler = handler
-    if let early {
-      self.early = nil
-      channelRead(context: context, data: wrapInboundOut(early))
-      context.fireChannelReadComplete()
-    }
-    if isInputOver { context.fireUserInboundEventTriggered(ChannelEvent.inputClosed) }
+    handler.goOn()
+    context.fireChannelReadComplete()
+    if isInputOver { handler.inputCloses() }
   }
 
   func channelRead(context: ChannelHandlerContext, data: NIOAny) {
     var bytes = unwrapInboundIn(data)
-    if let handler {
-      if admits(bytes, handler) { context.fireChannelRead(data) }
-    } else {
-      if early == nil { early = bytes } else { early?.writeBuffer(&bytes) }
-      if early.map({ $0.readableBytes > limits.requestLine + limits.head }) ?? false { context.close(promise: nil) }
+    if handler?.isOver == true { return drop(bytes.readableBytes) }
+    if held == nil { held = bytes } else { held?.writeBuffer(&bytes) }
+    if handler == nil, held.map({ $0.readableBytes > limits.requestLine + limits.head }) ?? false {
+      context.close(promise: nil)
     }
   }
 
+  func channelReadComplete(context: ChannelHandlerContext) {
+    handler?.goOn()
+    context.fireChannelReadComplete()
+  }
+
   func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-    guard handler == nil, case ChannelEvent.inputClosed = event else {
-      return context.fireUserInboundEventTriggered(event)
-    }
+    guard case ChannelEvent.inputClosed = event else { return context.fireUserInboundEventTriggered(event) }
     isInputOver = true
-    // Nothing will be asked.
-    if early == nil { context.close(promise: nil) }
+    if let handler {
+      handler.inputCloses()
+    } else if held == nil {
+      // Nothing will be asked.
+      context.close(promise: nil)
+    }
+  }
+
+  /// Whether something is held.
+  var hasMore: Bool { held != nil }
+
+  /// Has a part of what is held parsed.
+  ///
+  /// - Parameter most: bytes.
+  func parse(_ most: Int) {
+    guard let context, let handler, var bytes = held, let part = bytes.readSlice(length: min(most, bytes.readableBytes))
+    else { return }
+    held = bytes.readableBytes > 0 ? bytes : nil
+    if admits(part, handler) { context.fireChannelRead(wrapInboundOut(part)) }
+  }
+
+  /// What was parsed is handled, not within a read.
+  func parsed() { context?.fireChannelReadComplete() }
+
+  /// Nothing that comes is looked at any more.
+  func dropHeld() {
+    let count = held?.readableBytes ?? 0
+    held = nil
+    drop(count)
+  }
+
+  private func drop(_ count: Int) {
+    dropped += count
+    if dropped > limits.dropped { handler?.close() }
   }
 
   /// Whether these bytes are parsed. Where they are one read with a request before, or with the next, its own limits hold.
   private func admits(_ bytes: ByteBuffer, _ handler: ConnectionHandler) -> Bool {
     let count = bytes.readableBytes
-    if handler.isOver {
-      dropped += count
-      if dropped > limits.dropped { handler.close() }
-      return false
-    }
     var refusal: HTTPRefusal?
     switch handler.state {
     case .idle:
@@ -105,7 +131,7 @@ final class IncomingBytes: ChannelInboundHandler {
       if read > limits.requestLine + limits.head { refusal = .largeHead }
       if !line.isWithin(limits.requestLine, bytes) { refusal = .longLine }
       read += count
-    case .collecting(_, _, let limit):
+    case .collecting(_, let limit):
       if read > 2 * limit + Self.frames { refusal = .largeBody }
       read += count
     case .streaming, .answering, .ending, .closed: break

@@ -13,6 +13,13 @@ final class ServedConnections {
   private var handlers: [ObjectIdentifier: ConnectionHandler] = [:]
   private var tick: RepeatedTask?
   private(set) var isStopping = false
+  /// Connections that have more to do than they may at a time.
+  private var turns = Turns<Holder, ConnectionHandler>()
+  private var signal: LoopSignal?
+  /// How long those have the loop for before its sockets are looked at.
+  private static let turnsTime = TimeAmount.milliseconds(1)
+  /// How long they wait where there is no signal.
+  private static let turnsPause = TimeAmount.milliseconds(1)
 
   init(_ limits: HTTPServer.Limits, _ checks: HTTPHeadChecks, loop: any EventLoop) {
     self.limits = limits
@@ -62,6 +69,7 @@ final class ServedConnections {
     guard handlers.isEmpty else { return }
     tick?.cancel()
     tick = nil
+    if isStopping { signal?.close() }
   }
 
   private func checkTimes() {
@@ -69,9 +77,40 @@ final class ServedConnections {
     for handler in Array(handlers.values) { handler.checkTime(now) }
   }
 
+  // MARK: Turns
+
+  /// The connection has more to do. Each holder's connections take one turn.
+  func wait(_ handler: ConnectionHandler) {
+    turns.append(handler, for: handler.holder)
+    if turns.count == 1 { scheduleTurns() }
+  }
+
+  private func scheduleTurns() {
+    guard !turns.isEmpty else { return }
+    if signal == nil { signal = LoopSignal(loop) { [weak self] in self?.takeTurns() } }
+    if let signal, !signal.isClosed { return signal.send() }
+    let own = NIOLoopBound(self, eventLoop: loop)
+    loop.scheduleTask(in: Self.turnsPause) { own.value.takeTurns() }
+  }
+
+  private func takeTurns() {
+    let end = NIODeadline.now() + Self.turnsTime
+    repeat {
+      guard let (_, handler) = turns.take() else { return }
+      handler.takeTurn()
+    } while .now() < end
+    scheduleTurns()
+  }
+
+  /// Ends all connections now.
+  func cut() {
+    for handler in Array(handlers.values) { handler.close() }
+  }
+
   /// Ends idle connections now, and the others with their answers.
   func stop() {
     isStopping = true
+    if handlers.isEmpty { signal?.close() }
     for handler in Array(handlers.values) { handler.stop() }
   }
 }

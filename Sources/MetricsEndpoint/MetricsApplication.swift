@@ -48,8 +48,9 @@ extension HTTPServer.Limits {
   public static var metrics: Self {
     var limits = Self()
     limits.connections = 16
-    limits.connectionsPerHolder = 16
+    limits.connectionsPerHolder = 4
     limits.idle = .seconds(10)
+    limits.stall = .seconds(5)
     return limits
   }
 }

@@ -119,10 +119,17 @@ struct Daemon: Sendable {
       if let loss { rescue.lost(unsaved, to: loss) } else {
         await rescue.save(unsaved, with: broker.unsavedRest(), of: store, because: broker.storeFailure)
       }
+    let left = stopBegan + Self.stopTime - Live.uptime()
+    let closing = max(.seconds(1), min(Self.closingTime, left))
     let close = { @Sendable in
       async let hooksEnd: Void = hooks.stop()
-      await callbacks.close()
-      await http.close()
+      // What a client takes long to send or to read is cut, so that the rest has time.
+      _ = await wait(
+        for: {
+          async let callbacksEnd: Void = callbacks.close()
+          await http.close(within: closing / 3)
+          await callbacksEnd
+        }, within: closing / 2)
       await broker.finishTrail()
       await audit.close()
       await store.close()
@@ -131,8 +138,7 @@ struct Daemon: Sendable {
     }
     // Before what may wait for a disk that hangs.
     failure?.log(to: logger)
-    let left = stopBegan + Self.stopTime - Live.uptime()
-    let isClosed = await wait(for: close, within: max(.seconds(1), min(Self.closingTime, left)))
+    let isClosed = await wait(for: close, within: closing)
     if !isClosed {
       logger.warning(
         "closing files and connections took too long: the last records of the audit trail may be in the log alone",

@@ -1,4 +1,5 @@
 import BrokerAPI
+import Listening
 import Synchronization
 
 /// The lines that wait to be parsed. Each holder has a queue, and the queues take turns; callers without a rule share one

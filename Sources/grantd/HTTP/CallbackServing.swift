@@ -22,7 +22,8 @@ actor CallbackServing {
   private var settings = Settings()
   private var retry: Task<Void, Never>?
   private var preferredPort: Int?
-  private var isClosed = false
+  /// The end has begun: nothing more is listened to.
+  private var isEnding = false
   /// The update that came last; the next begins when it has ended.
   private var latest: Task<[String], Never>?
 
@@ -52,7 +53,7 @@ actor CallbackServing {
   }
 
   private func apply(_ new: Settings) async -> [String] {
-    guard !isClosed else { return [] }
+    guard !isEnding else { return [] }
     var warnings: [String] = []
     if main != nil, new.callback != settings.callback { warnings.append("[callback] changes with the next restart") }
     settings = main == nil ? new : settings
@@ -74,7 +75,7 @@ actor CallbackServing {
     for port in ports.sorted() {
       if let listener = fixed[port] {
         listener.update(paths: paths, publicSite: site)
-      } else {
+      } else if !isEnding {
         fixed[port] = await listen((port, nil), paths, &warnings)
       }
     }
@@ -85,16 +86,23 @@ actor CallbackServing {
 
   /// The end has begun: browsers that come from now on wait for the process after this one, where they can.
   func standBack() async {
+    isEnding = true
     retry?.cancel()
-    await main?.standBack()
-    for listener in fixed.values { await listener.standBack() }
+    for listener in all { await listener.standBack() }
   }
 
   func close() async {
-    isClosed = true
+    isEnding = true
     retry?.cancel()
-    await main?.stop()
-    for listener in fixed.values { await listener.stop() }
+    // It may be about to listen somewhere.
+    _ = await latest?.value
+    await withTaskGroup { group in
+      for listener in all { group.addTask { await listener.stop() } }
+    }
+  }
+
+  private var all: [CallbackListener] {
+    [main].compactMap(\.self) + fixed.sorted { $0.key < $1.key }.map(\.value)
   }
 
   /// The configured port, else the one it had before.
@@ -118,18 +126,18 @@ actor CallbackServing {
       return nil
     }
     for warning in listener.warnings { logger.notice("\(warning)") }
+    if isEnding { await listener.standBack() }
     return listener
   }
 
   private func tellBroker() async {
-    let all = [main].compactMap(\.self) + fixed.sorted { $0.key < $1.key }.map(\.value)
     await broker?.callbackListens(
       port: main?.port, others: Set(fixed.keys), addresses: all.flatMap { $0.addresses }.map { "http://\($0)" })
   }
 
   private func scheduleRetry(missing: Bool) {
     retry?.cancel()
-    guard missing else { return }
+    guard missing, !isEnding else { return }
     retry = Task {
       try? await ContinuousClock().sleep(for: Self.retryPause)
       if !Task.isCancelled { _ = await change { $0 } }

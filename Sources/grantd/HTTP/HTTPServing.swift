@@ -39,10 +39,12 @@ struct HTTPServing: Sendable {
     return warnings.compactMap(\.self)
   }
 
-  func close() async {
-    await metrics.close()
-    await port.close()
-    await socket.close()
+  /// - Parameter limit: how long requests under way may take.
+  func close(within limit: Duration) async {
+    async let metricsEnd: Void = metrics.close(within: limit)
+    async let portEnd: Void = port.close(within: limit)
+    await socket.close(within: limit)
+    _ = await (metricsEnd, portEnd)
   }
 
   private func socketAddress(_ settings: Settings) -> LocalListener? {

@@ -57,11 +57,12 @@ actor LocalServing {
     return await change.value
   }
 
-  func close() async {
+  /// - Parameter limit: how long requests under way may take.
+  func close(within limit: Duration) async {
     isClosed = true
     retry?.cancel()
     _ = await latest?.value
-    await server?.stop()
+    await server?.stop(within: limit)
   }
 
   private func apply(_ address: LocalListener?) async -> String? {

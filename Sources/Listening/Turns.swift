@@ -1,6 +1,6 @@
 /// What waits for each key, first come first served; the keys take turns.
-struct Turns<Key: Hashable & Sendable, Element: Sendable>: Sendable {
-  private struct Waiting: Sendable {
+public struct Turns<Key: Hashable, Element> {
+  fileprivate struct Waiting {
     /// Nil: taken.
     var elements: [Element?] = []
     var first = 0
@@ -21,20 +21,22 @@ struct Turns<Key: Hashable & Sendable, Element: Sendable>: Sendable {
   /// Those of whom something waits, in the order of their turns.
   private var order: [Key] = []
   private var next = 0
-  private(set) var count = 0
+  public private(set) var count = 0
+
+  public init() {}
 
   /// How many keys have something that waits.
-  var keys: Int { order.count }
-  var isEmpty: Bool { count == 0 }
+  public var keys: Int { order.count }
+  public var isEmpty: Bool { count == 0 }
 
-  mutating func append(_ element: Element, for key: Key) {
+  public mutating func append(_ element: Element, for key: Key) {
     if waiting[key] == nil { order.append(key) }
     waiting[key, default: Waiting()].elements.append(element)
     count += 1
   }
 
   /// The first element of the next key that may have a turn; nil: there is none.
-  mutating func take(where mayHave: (Key) -> Bool = { _ in true }) -> (key: Key, element: Element)? {
+  public mutating func take(where mayHave: (Key) -> Bool = { _ in true }) -> (key: Key, element: Element)? {
     for _ in 0..<order.count {
       if next >= order.count { next = 0 }
       let key = order[next]
@@ -54,3 +56,6 @@ struct Turns<Key: Hashable & Sendable, Element: Sendable>: Sendable {
     return nil
   }
 }
+
+extension Turns: Sendable where Key: Sendable, Element: Sendable {}
+extension Turns.Waiting: Sendable where Key: Sendable, Element: Sendable {}
