@@ -64,7 +64,7 @@ extension ConnectionHandler {
     head = nil
     context.write(wrapOutboundOut(.end(nil)), promise: written)
     guard isLast else {
-      connections.flushes.add(context)
+      if !isInRead { connections.flushes.add(context) }
       return goOn()
     }
     isOver = true

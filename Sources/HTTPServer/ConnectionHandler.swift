@@ -81,6 +81,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   var isSent = false {
     didSet { note() }
   }
+  var isInRead = false
   var hasAnswerBegun = false
   /// Of the body of the request that is being read.
   var collected = ByteBuffer()
@@ -219,11 +220,18 @@ final class ConnectionHandler: ChannelInboundHandler {
     if hasMore { pause() } else if !isBusy, !isStreaming { goOnReading() }
   }
 
+  /// What was read is here. What it writes is sent with the read's end.
+  func goOnInRead() {
+    isInRead = true
+    goOn()
+    isInRead = false
+  }
+
   /// It has its turn again.
   func takeTurn() {
     isQueued = false
     guard context != nil else { return }
-    goOn()
+    goOnInRead()
     incoming.parsed()
   }
 

@@ -58,7 +58,7 @@ final class IncomingBytes: ChannelInboundHandler {
   func begin(_ handler: ConnectionHandler) {
     guard let context else { return }
     self.handler = handler
-    handler.goOn()
+    handler.goOnInRead()
     context.fireChannelReadComplete()
     if isInputOver { handler.inputCloses() }
   }
@@ -73,7 +73,7 @@ final class IncomingBytes: ChannelInboundHandler {
   }
 
   func channelReadComplete(context: ChannelHandlerContext) {
-    handler?.goOn()
+    handler?.goOnInRead()
     context.fireChannelReadComplete()
   }
 

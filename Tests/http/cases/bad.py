@@ -8,6 +8,7 @@ import os
 import random
 import re
 import select
+import signal
 import subprocess
 import time
 
@@ -280,6 +281,78 @@ def idle_connections(scene):
         crowd.kill()
         crowd.wait()
     wait_until(lambda: len(os.listdir(f"/proc/{broker.process.pid}/fd")) < 200, 20, "the connections are gone")
+
+
+FLOOD = """
+import json, selectors, socket, sys, time
+place, count, seconds = json.loads(sys.argv[1])
+many = b"GET /none HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\n\\r\\n" % place * 1000
+ready, offsets, sent = selectors.DefaultSelector(), {}, 0
+for number in range(count):
+    made = socket.create_connection(("127.0.0.1", place))
+    made.setblocking(False)
+    # Every other one reads nothing of its answers.
+    ready.register(made, selectors.EVENT_WRITE | (selectors.EVENT_READ if number % 2 else 0))
+    offsets[made] = 0
+print("ready", flush=True)
+end = time.monotonic() + seconds
+while time.monotonic() < end and offsets:
+    for key, events in ready.select(0.1):
+        made = key.fileobj
+        try:
+            if events & selectors.EVENT_READ:
+                made.recv(1 << 20)
+            if events & selectors.EVENT_WRITE:
+                done = made.send(many[offsets[made]:])
+                offsets[made], sent = (offsets[made] + done) % len(many), sent + done
+        except BlockingIOError:
+            pass
+        except OSError:
+            ready.unregister(made)
+            del offsets[made]
+print(json.dumps([sent, len(offsets)]), flush=True)
+"""
+
+
+@case("bad.pipelined", "setpriv")
+def pipelined(scene):
+    """One user sends requests without end on many connections, and reads half of the answers: others are served."""
+    broker = scene.system
+    body, seconds = "grant_type=client_credentials&client_id=work", 60 if scene.is_long else 5
+    must(ask(broker.address, "POST", "/token", body, FORM).status == 200, "root is refused")
+    before, slowest, most, count = broker.process.resident(), 0, 0, 0
+    flood = subprocess.Popen(people.command(OTHER, FLOOD, json.dumps([broker.address, 200, seconds])),
+                             stdout=subprocess.PIPE, text=True, cwd="/", env={"PATH": os.environ["PATH"]})
+    try:
+        must(flood.stdout.readline() == "ready\n", "no connections")
+        while not select.select([flood.stdout], [], [], 0.02)[0]:
+            begun = time.monotonic()
+            must(ask(broker.address, "POST", "/token", body, FORM).status == 200, "another user is refused")
+            slowest, count = max(slowest, time.monotonic() - begun), count + 1
+            most = max(most, broker.process.resident() - before)
+        sent, kept = json.loads(flood.stdout.readline())
+        must(count > 20 and slowest < 0.5, f"another user waited {slowest:.2f} s; {count} requests")
+        must(most < 100 << 20, f"{most >> 20} MiB; {sent >> 20} MiB were sent")
+        must(kept > 0, "no connection is left")
+    finally:
+        flood.kill()
+        flood.wait()
+
+
+@case("bad.half_at_stop")
+def half_at_stop(scene):
+    """Halves of requests on each listener hold up no stop."""
+    with scene.another(scene.plain()) as broker, contextlib.ExitStack() as stack:
+        broker.imported("p", "work")
+        for place in (broker.address, broker.unix):
+            for data in (b"GET /", request("POST", "/token", place, fields=[*FORM, ("Content-Length", "10")])):
+                stack.enter_context(dial(place)).sendall(data)
+            must(ask(place, "GET", "/forward/work/echo").status == 200, "others wait")
+        begun = time.monotonic()
+        status = broker.end(signal.SIGTERM)
+        must(status == 0 and time.monotonic() - begun < 5, f"{status}: {time.monotonic() - begun:.1f} s")
+        must(not broker.lines("took too long"), "the rest of the stop had no time")
+        must(broker.lines("stopped"), broker.last_lines(5))
 
 
 @case("bad.not_for_others")
