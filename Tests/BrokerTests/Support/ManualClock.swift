@@ -102,13 +102,17 @@ func eventually(
 }
 
 extension ManualClock {
-  /// Does the work while time passes, whenever somebody comes to wait for it.
+  /// Does the work while time passes, whenever somebody comes to wait for it; at most two hundred times as fast as it does:
+  /// a thread that the machine does not run has time for its work before the minute is over that the work may take.
   func passes<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation, by step: Duration = .seconds(1), while work: () async -> Value
   ) async -> Value {
     let passing = Task {
+      let least = max(.zero, step / 200)
       while !Task.isCancelled {
+        let next = ContinuousClock.now + least
         await settle()
+        if least >= .milliseconds(1) { try? await Task.sleep(until: next, clock: .continuous) }
         advance(step)
       }
     }
