@@ -74,11 +74,15 @@ extension ConnectionHandler {
     context.flush()
   }
 
+  /// For which a client at the stop may still send what is dropped: closing on it would be a reset.
+  private static let lingerAtStop = TimeAmount.milliseconds(500)
+
   /// - Parameter sent: all answers are with the kernel: the connection ends, at once or when the client has ended its side.
   private func endWhenSent(_ sent: EventLoopFuture<Void>) {
     sent.assumeIsolated().whenComplete { [self] result in
-      guard case .ending = state, case .success = result, !isInputOver, !connections.isStopping else { return close() }
-      deadline = .now() + TimeAmount(connections.limits.linger)
+      if case .success = result { endsWithConnection = false }
+      guard case .ending = state, case .success = result, !isInputOver else { return close() }
+      deadline = .now() + (connections.isStopping ? Self.lingerAtStop : TimeAmount(connections.limits.linger))
       isSent = true
       self.context?.close(mode: .output, promise: nil)
     }
@@ -88,6 +92,8 @@ extension ConnectionHandler {
   func closeWhenSent() {
     guard let context else { return }
     isOver = true
+    isPaused = true
+    goOnReading()
     state = .ending
     deadline = nil
     let sent = context.eventLoop.makePromise(of: Void.self)
@@ -164,7 +170,7 @@ extension ConnectionHandler {
       unwritten -= 1
       writeDeadline = unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
       guard unwritten == 0, case .idle = state else { return }
-      isStopping ? close() : note()
+      isStopping ? closeWhenSent() : note()
     }
   }
 }

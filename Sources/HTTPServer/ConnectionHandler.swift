@@ -92,6 +92,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   private var isTaking = false
   /// What is left of its turn.
   private var credit = 0
+  /// Something came that was not handled at once.
+  private var isBehind = false
   /// It waits for its turn.
   private var isQueued = false
   var isPaused = false
@@ -120,8 +122,8 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   private var progress: HTTPConnection.Progress {
     switch state {
-    case .idle: unwritten > 0 ? .answering : .silent
-    case .inHead: .inHead
+    case .idle: unwritten > 0 ? .answering : isBehind ? .inBody : .silent
+    case .inHead: isBehind ? .inBody : .inHead
     case .collecting: .inBody
     case .streaming, .answering: .handling
     case .ending: isSent ? .over : .answering
@@ -204,12 +206,16 @@ final class ConnectionHandler: ChannelInboundHandler {
       } else if incoming.hasMore {
         incoming.parse(bodyLeft >= Self.largeSlice ? Self.largeSlice : Self.slice)
       } else {
-        if isInputOver { inputEnded() }
         break
       }
     }
     isTaking = false
     guard !isOver, context != nil else { return }
+    if isInputOver, !hasMore { return inputEnded() }
+    if hasMore != isBehind {
+      isBehind = hasMore
+      note()
+    }
     if credit <= 0, hasMore {
       isQueued = true
       connections.wait(self)
@@ -244,7 +250,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   private var isStreaming: Bool { if case .streaming = state { true } else { false } }
 
   /// The client sends no more, and all of it is handled but this request.
-  var hasAskedAll: Bool { isInputOver && !hasMore }
+  var hasAskedAll: Bool { isInputOver && !hasMore && !incoming.isParsing }
 
   /// Whether a request is read to its end and not answered.
   private var isBusy: Bool { if case .answering = state { true } else { false } }
@@ -352,14 +358,17 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   func stop() {
     isStopping = true
-    if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) { return close() }
+    if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) {
+      // Bytes that are not read would have the kernel drop answers that it has not sent yet.
+      return hasMore || isPaused ? closeWhenSent() : close()
+    }
     guard case .collecting = state else { return }
     let end = NIODeadline.now() + Self.restOfBody
     deadline = deadline.map { min($0, end) } ?? end
   }
 
   func close() {
-    if endsWithConnection, exchange != nil {
+    if endsWithConnection {
       // Its end would be the answer's: a reset is none.
       _ = (context?.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
     }
@@ -369,6 +378,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   private func end() {
     if case .streaming(let body) = state { body.finish(.cut) }
     state = .closed
+    waiting.removeAll()
     context = nil
     whenWritable = nil
     exchange?.ended()

@@ -40,6 +40,8 @@ final class IncomingBytes: ChannelInboundHandler {
   private let limits: HTTPServer.Limits
   /// Nil: none. It is not read until it has a place; but of a client that sends no more the channel reads what is there.
   private var held: ByteBuffer?
+  /// A part is being parsed, in which there may be more requests.
+  private(set) var isParsing = false
   private var isInputOver = false
   private var context: ChannelHandlerContext?
   private var handler: ConnectionHandler?
@@ -52,7 +54,7 @@ final class IncomingBytes: ChannelInboundHandler {
   init(_ limits: HTTPServer.Limits) { self.limits = limits }
 
   func handlerAdded(context: ChannelHandlerContext) { self.context = context }
-  func handlerRemoved(context: ChannelHandlerContext) { (self.context, handler) = (nil, nil) }
+  func handlerRemoved(context: ChannelHandlerContext) { (self.context, handler, held) = (nil, nil, nil) }
 
   /// The connection has its place: what came goes to the handlers that were added behind this one.
   func begin(_ handler: ConnectionHandler) {
@@ -98,7 +100,10 @@ final class IncomingBytes: ChannelInboundHandler {
     guard let context, let handler, var bytes = held, let part = bytes.readSlice(length: min(most, bytes.readableBytes))
     else { return }
     held = bytes.readableBytes > 0 ? bytes : nil
-    if admits(part, handler) { context.fireChannelRead(wrapInboundOut(part)) }
+    guard admits(part, handler) else { return }
+    isParsing = true
+    context.fireChannelRead(wrapInboundOut(part))
+    isParsing = false
   }
 
   /// What was parsed is handled, not within a read.

@@ -15,6 +15,7 @@ final class ServedConnections {
   private(set) var isStopping = false
   /// Connections that have more to do than they may at a time.
   private var turns = Turns<Holder, ConnectionHandler>()
+  private var areTurnsDue = false
   private var signal: LoopSignal?
   /// How long those have the loop for before its sockets are looked at.
   private static let turnsTime = TimeAmount.milliseconds(1)
@@ -69,7 +70,10 @@ final class ServedConnections {
     guard handlers.isEmpty else { return }
     tick?.cancel()
     tick = nil
-    if isStopping { signal?.close() }
+    if isStopping {
+      signal?.close()
+      turns = Turns()
+    }
   }
 
   private func checkTimes() {
@@ -82,11 +86,12 @@ final class ServedConnections {
   /// The connection has more to do. Each holder's connections take one turn.
   func wait(_ handler: ConnectionHandler) {
     turns.append(handler, for: handler.holder)
-    if turns.count == 1 { scheduleTurns() }
+    scheduleTurns()
   }
 
   private func scheduleTurns() {
-    guard !turns.isEmpty else { return }
+    guard !turns.isEmpty, !areTurnsDue else { return }
+    areTurnsDue = true
     if signal == nil { signal = LoopSignal(loop) { [weak self] in self?.takeTurns() } }
     if let signal, !signal.isClosed { return signal.send() }
     let own = NIOLoopBound(self, eventLoop: loop)
@@ -94,12 +99,16 @@ final class ServedConnections {
   }
 
   private func takeTurns() {
+    // Who has more to do then waits for the next time.
+    defer {
+      areTurnsDue = false
+      scheduleTurns()
+    }
     let end = NIODeadline.now() + Self.turnsTime
     repeat {
       guard let (_, handler) = turns.take() else { return }
       handler.takeTurn()
     } while .now() < end
-    scheduleTurns()
   }
 
   /// Ends all connections now.

@@ -130,6 +130,112 @@ import Testing
     }
   }
 
+  @Test("All that was asked before a client ended its side is answered")
+  func askedBeforeEnd() async throws {
+    let answers = Answers()
+    try await serving(answers) { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/later"), to: descriptor)
+      #expect(await eventually { answers.held.withLock { $0.count } == 1 })
+      send((1...200).map { served.request("/number-\($0)") }.joined(), to: descriptor)
+      shutdown(descriptor, CInt(SHUT_WR))
+      try await Task.sleep(for: .milliseconds(200))
+      answers.held.withLock { $0[0] }.reply(HTTPReply(.ok, type: "text/plain", "late"))
+      #expect(text(descriptor).components(of: "HTTP/1.1 ") == 201)
+    }
+  }
+
+  private func text(_ descriptor: Int32) -> String {
+    var (part, all) = ([UInt8](repeating: 0, count: 65_536), [UInt8]())
+    while case let count = recv(descriptor, &part, part.count, 0), count > 0 { all += part[..<count] }
+    return String(decoding: all, as: UTF8.self)
+  }
+
+  @Test("The end of a client's side is noticed behind a body in many chunks", arguments: 50...60)
+  func endBehindChunks(_ chunks: Int) async throws {
+    try await serving { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      let head = served.request("/whole", "Transfer-Encoding: chunked\r\n", method: "POST")
+      send(head + String(repeating: "0000000001\r\nx\r\n", count: chunks), to: descriptor)
+      shutdown(descriptor, CInt(SHUT_WR))
+      let begun = ContinuousClock.now
+      _ = receive(descriptor)
+      #expect(ContinuousClock.now - begun < .seconds(3))
+    }
+  }
+
+  @Test("A connection keeps its place until all that was read of it is answered")
+  func placeWhileBehind() async throws {
+    let answers = Answers()
+    try await serving(answers) { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/later"), to: descriptor)
+      #expect(await eventually { answers.held.withLock { $0.count } == 1 })
+      let (connection, exchange) = (try await connection(of: answers), answers.held.withLock { $0[0] })
+      send((1...30).map { served.request("/number-\($0)") }.joined(), to: descriptor)
+      try await Task.sleep(for: .milliseconds(200))
+      let loop = exchange.channel.eventLoop
+      let isTaken = try await loop.flatSubmit {
+        exchange.reply(HTTPReply(.ok, type: "text/plain", "late"))
+        // When that is sent, and before the connection has its next turn.
+        return loop.submit { connection.closeIfIdle() }
+      }.get()
+      #expect(!isTaken)
+      shutdown(descriptor, CInt(SHUT_WR))
+      #expect(text(descriptor).components(of: "HTTP/1.1 ") == 31)
+    }
+  }
+
+  @Test("A connection whose turn has not come is forgotten with its server")
+  func forgotten() async throws {
+    let answers = Answers()
+    let kept = Mutex<[() -> Bool]>([])
+    try await serving(answers) { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/later"), to: descriptor)
+      #expect(await eventually { answers.held.withLock { $0.count } == 1 })
+      let exchange = try #require(answers.held.withLock { $0.popLast() })
+      let loop = exchange.channel.eventLoop
+      send((1...1500).map { served.request("/number-\($0)") }.joined(), to: descriptor)
+      try await loop.submit {
+        let handler = try exchange.channel.pipeline.syncOperations.handler(type: ConnectionHandler.self)
+        exchange.reply(HTTPReply(.ok, type: "text/plain", "late"))
+        let holder = Weak(handler)
+        kept.withLock { $0.append { holder.value == nil } }
+        handler.connections.stop()
+        handler.close()
+      }.get()
+      await served.server.stop()
+    }
+    #expect(await eventually { kept.withLock { $0[0]() } })
+  }
+
+  @Test("At the stop all answers that were made are read, also where more was asked")
+  func unreadAtStop() async throws {
+    try await serving { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      let many = Array(String(repeating: served.request("/none"), count: 20_000).utf8)
+      var sent = 0
+      // Until it takes no more.
+      for _ in 0..<200 {
+        let count = many[sent...].withUnsafeBytes {
+          Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+        }
+        if count > 0 { sent += count }
+        try await Task.sleep(for: .milliseconds(5))
+      }
+      async let stop: Void = served.server.stop()
+      try await Task.sleep(for: .milliseconds(100))
+      #expect(try receive(descriptor).get() > 0)
+      await stop
+    }
+  }
+
   @Test("A request whose body does not come holds up no stop, and is told so")
   func halfSent() async throws {
     try await serving { served in
@@ -251,12 +357,13 @@ import Testing
     }
   }
 
-  @Test("An answer that is as long as its connection ends with a reset where it is cut")
-  func cut() async throws {
+  @Test(
+    "An answer that is as long as its connection ends with a reset where it is cut", arguments: ["/endless", "/long"])
+  func cut(_ path: String) async throws {
     try await serving { served in
       let descriptor = try served.connect()
       defer { close(descriptor) }
-      send(served.request("/endless", version: "1.0"), to: descriptor)
+      send(served.request(path, version: "1.0"), to: descriptor)
       try await Task.sleep(for: .milliseconds(200))
       await served.server.stop(within: .milliseconds(500))
       #expect(receive(descriptor) == .failure(Wrong(code: ECONNRESET)))
@@ -280,8 +387,8 @@ private final class Answer: HTTPConversation {
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.uri {
     case "/zero": .whole(atMost: 0)
-    case "/later", "/whole": .whole(atMost: 10)
-    case "/large", "/endless": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
+    case "/later", "/whole": .whole(atMost: 1000)
+    case "/large", "/long", "/endless": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, type: "text/plain", "nothing at \(head.uri)"))
     }
   }
@@ -293,14 +400,24 @@ private final class Answer: HTTPConversation {
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
     answers.held.withLock { $0.append(exchange) }
-    guard head.uri == "/large" else {
-      exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Content-Type": "text/plain"]))
+    let length: HTTPHeaders = head.uri == "/large" ? ["Content-Length": "\(8 << 20)"] : [:]
+    exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: length))
+    guard head.uri != "/endless" else {
       exchange.write(ByteBuffer(string: "half of "))
       return exchange.flush()
     }
-    exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Content-Length": "\(8 << 20)"]))
     exchange.write(ByteBuffer(repeating: 120, count: 8 << 20))
     exchange.flush()
     exchange.loop.execute { exchange.end() }
   }
+}
+
+private final class Weak: @unchecked Sendable {
+  weak var value: ConnectionHandler?
+
+  init(_ value: ConnectionHandler) { self.value = value }
+}
+
+extension String {
+  fileprivate func components(of text: String) -> Int { ranges(of: text).count }
 }

@@ -64,6 +64,7 @@ final class UpstreamPool {
   /// Once more, by a new connection: those that are kept may have ended with the one that did.
   func `repeat`(_ exchange: UpstreamExchange) {
     exchange.isRepeated = true
+    guard !isClosed else { return exchange.fail(TransportError(.lost, "the broker is ending")) }
     let old = idle
     idle = []
     for connection in old { connection.close() }
