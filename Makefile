@@ -100,8 +100,11 @@ lint: ## formatting, linters of shell and Python, import rules
 format: ## rewrite the sources in the project's format
 	swift format -i -r Sources Tests Package.swift
 
-docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration
+docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration; and the manual pages
 	scripts/swiftpm run grantd-reference --write docs
+	@scripts/build-quietly grantd grantctl
+	scripts/package/manual .build-make/debug/grantctl 1 >docs/man/grantctl.1
+	scripts/package/manual .build-make/debug/grantd 8 >docs/man/grantd.8
 
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'
@@ -146,9 +149,9 @@ install-files:
 	$(PRODUCTS)/grantctl --generate-completion-script bash >'$D$(BASHCOMPDIR)/grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script zsh >'$D$(ZSHCOMPDIR)/_grantctl'
 	$(PRODUCTS)/grantctl --generate-completion-script fish >'$D$(FISHCOMPDIR)/grantctl.fish'
-	scripts/package/manual $(PRODUCTS)/grantctl 1 >'$D$(MANDIR)/man1/grantctl.1'
+	install -m 644 docs/man/grantctl.1 '$D$(MANDIR)/man1/'
 	for name in $(HELPERS); do echo '.so man1/grantctl.1' >'$D$(MANDIR)/man1/'$$name.1 || exit 1; done
-	scripts/package/manual $(PRODUCTS)/grantd 8 >'$D$(MANDIR)/man8/grantd.8'
+	install -m 644 docs/man/grantd.8 '$D$(MANDIR)/man8/'
 	@echo
 	@echo 'Installed. For this machine: systemd-sysusers && systemctl daemon-reload && systemctl enable --now grantd.socket grantd'
 	@echo 'For one user:  systemctl --user daemon-reload && systemctl --user enable --now grantd.socket grantd'

@@ -128,6 +128,7 @@ let package = Package(
     .target(name: "CHeap"),
     // With the headers of toml++ alone, from libtomlplusplus-dev (docs/decisions/0053-tomlplusplus.md).
     .target(name: "CToml"),
+    .target(name: "CAbsent", cSettings: [.define("FOUNDATION_IS_ABSENT", .when(configuration: .release))]),
 
     .executableTarget(
       name: "grantd",
@@ -140,7 +141,8 @@ let package = Package(
     .executableTarget(
       name: "grantctl",
       dependencies: [
-        "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "Callers", "CLinux", "CredentialHelpers",
+        "AsyncClient", "BlockingClient", "BrokerAPI", "BrokerSocket", "CAbsent", "Callers", "CLinux",
+        "CredentialHelpers",
         "Platform", argumentParser,
       ], swiftSettings: small, linkerSettings: lean),
     // What is installed as grantctl (docs/decisions/0050-front-of-grantctl.md).
