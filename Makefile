@@ -103,8 +103,8 @@ format: ## rewrite the sources in the project's format
 docs: deps ## regenerate the reference in docs from the types: rpc, errors, configuration; and the manual pages
 	scripts/swiftpm run grantd-reference --write docs
 	@scripts/build-quietly grantd grantctl
-	scripts/package/manual .build-make/debug/grantctl 1 >docs/man/grantctl.1
-	scripts/package/manual .build-make/debug/grantd 8 >docs/man/grantd.8
+	scripts/package/manual .build-make/debug/grantctl 1 >docs/man/new && mv docs/man/new docs/man/grantctl.1
+	scripts/package/manual .build-make/debug/grantd 8 >docs/man/new && mv docs/man/new docs/man/grantd.8
 
 # The directories in the units are those of the default PREFIX.
 UNIT_PATHS = sed -e 's|/usr/local/bin/|$(BINDIR)/|g' -e 's|/usr/local/share/doc/grantd|$(DOCDIR)|g'

@@ -1,7 +1,7 @@
 /* What a release build of grantctl has in the place of Foundation. The argument parser has Foundation's JSON encoder write
    --experimental-dump-help, casts errors to Foundation's LocalizedError, and needs nothing else of it: 5 MB of 17. A symbol that
-   is defined here has nothing of libFoundationEssentials.a linked. Where another version of the parser needs more of it, all of
-   it is linked again, and scripts/bench says that grantctl is too large. */
+   is defined here has nothing of libFoundationEssentials.a linked. Where grantctl or another version of the parser needs more of
+   Foundation, a release build fails for a symbol that is there twice, or scripts/bench says that grantctl is too large. */
 #ifdef FOUNDATION_IS_ABSENT
 #include <stdio.h>
 #include <stdlib.h>

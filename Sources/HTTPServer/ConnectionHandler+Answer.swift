@@ -91,6 +91,8 @@ extension ConnectionHandler {
   /// All answers are written, and there is nothing more to answer.
   func closeWhenSent() {
     guard let context else { return }
+    exchange?.ended()
+    exchange = nil
     isOver = true
     isPaused = true
     goOnReading()
@@ -169,8 +171,11 @@ extension ConnectionHandler {
     written.assumeIsolated().whenComplete { [self] _ in
       unwritten -= 1
       writeDeadline = unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
-      guard unwritten == 0, case .idle = state else { return }
-      isStopping ? closeWhenSent() : note()
+      guard unwritten == 0 else { return }
+      switch state {
+      case .idle, .inHead: isStopping ? closeWhenSent() : note()
+      case .collecting, .streaming, .answering, .ending, .closed: break
+      }
     }
   }
 }

@@ -123,7 +123,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   private var progress: HTTPConnection.Progress {
     switch state {
     case .idle: unwritten > 0 ? .answering : isBehind ? .inBody : .silent
-    case .inHead: isBehind ? .inBody : .inHead
+    case .inHead: unwritten > 0 ? .answering : isBehind ? .inBody : .inHead
     case .collecting: .inBody
     case .streaming, .answering: .handling
     case .ending: isSent ? .over : .answering
@@ -212,6 +212,10 @@ final class ConnectionHandler: ChannelInboundHandler {
     isTaking = false
     guard !isOver, context != nil else { return }
     if isInputOver, !hasMore { return inputEnded() }
+    if connections.isStopping {
+      stop()
+      if isOver { return }
+    }
     if hasMore != isBehind {
       isBehind = hasMore
       note()
@@ -315,8 +319,9 @@ final class ConnectionHandler: ChannelInboundHandler {
     case .idle, .inHead, .collecting: if case .headerOverflow = error { refuse(.largeHead) } else { refuse(.noHTTP) }
     // Framing that breaks in the middle of a body: nothing behind it is another request.
     case .streaming(let body):
+      if !hasAnswerBegun { refuse(.noHTTP) }
       body.finish(.cut)
-      hasAnswerBegun ? close() : refuse(.noHTTP)
+      if case .streaming = state { close() }
     case .answering, .ending, .closed: break
     }
   }
@@ -331,8 +336,12 @@ final class ConnectionHandler: ChannelInboundHandler {
   /// The client sends no more, and all that it asked is answered.
   private func inputEnded() {
     switch state {
-    case .idle: closeWhenSent()
-    case .inHead, .collecting, .streaming: close()
+    case .idle, .inHead, .collecting: closeWhenSent()
+    case .streaming(let body):
+      let hadBegun = hasAnswerBegun
+      body.finish(.cut)
+      // Unless it was answered for that.
+      if case .streaming = state { hadBegun ? close() : closeWhenSent() }
     case .answering, .ending, .closed: break
     }
   }
@@ -350,8 +359,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     case .inHead: refuse(.lateHead)
     case .collecting: refuse(.lateBody)
     case .streaming(let body):
-      body.finish(.stalled)
       self.deadline = nil
+      body.finish(.stalled)
     case .idle, .answering, .ending, .closed: close()
     }
   }

@@ -78,6 +78,8 @@ public final class HTTPServer: Sendable {
   /// Bytes of a connection that the kernel keeps; it doubles that for what they cost it.
   private static let receiveBuffer: SocketOptionValue = 128 << 10
 
+  private static let sendBuffer: SocketOptionValue = 256 << 10
+
   /// Listens, and says where: `127.0.0.1:7817`, or the path of the socket.
   public func start() async throws(HTTPServerError) -> String {
     guard let address else { preconditionFailure("the listening sockets are somebody else's") }
@@ -119,6 +121,8 @@ public final class HTTPServer: Sendable {
       .serverChannelOption(.backlog, value: limits.backlog)
       // The kernel's part of what is held: when a client ends its side, NIO reads all of it at once.
       .serverChannelOption(.socketOption(.so_rcvbuf), value: Self.receiveBuffer)
+      // The kernel tells that there is room when a third of it is free: a slow reader has the time of a stall for that.
+      .serverChannelOption(.socketOption(.so_sndbuf), value: Self.sendBuffer)
       // A crowd of one user must not keep others in the kernel's queue, which knows no users.
       .serverChannelOption(.maxMessagesPerRead, value: 64)
       .serverChannelInitializer { [logger] channel in

@@ -127,6 +127,8 @@ final class IncomingBytes: ChannelInboundHandler {
     var refusal: HTTPRefusal?
     switch handler.state {
     case .idle:
+      // RFC 9112 §2.2: an empty line behind a request is nothing.
+      if count <= 2, bytes.readableBytesView.allSatisfy({ $0 == 0x0D || $0 == 0x0A }) { return false }
       line.restart()
       read = count
       handler.headBegins()

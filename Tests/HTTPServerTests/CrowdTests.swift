@@ -146,6 +146,83 @@ import Testing
     }
   }
 
+  @Test(
+    "Half of a request behind an answer, and the end, take nothing of the answer", arguments: ["\r\n", "GET /", "POST"])
+  func halfBehindAnswer(_ half: String) async throws {
+    let answers = Answers()
+    try await serving(answers) { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/later"), to: descriptor)
+      #expect(await eventually { answers.held.withLock { $0.count } == 1 })
+      send(half == "POST" ? served.request("/whole", "Content-Length: 9\r\n", method: "POST") : half, to: descriptor)
+      try await Task.sleep(for: .milliseconds(100))
+      shutdown(descriptor, CInt(SHUT_WR))
+      try await Task.sleep(for: .milliseconds(100))
+      answers.held.withLock { $0[0] }.reply(HTTPReply(.ok, type: "text/plain", "late"))
+      let answer = text(descriptor)
+      #expect(answer.hasPrefix("HTTP/1.1 200 OK") && answer.hasSuffix("late"))
+    }
+  }
+
+  @Test("A body that stops is answered, and its connection ends though the client keeps it open")
+  func stalledBody() async throws {
+    try await serving(limits: {
+      $0.stall = .seconds(1)
+      $0.linger = .seconds(1)
+    }) { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/body", "Content-Length: 5\r\n", method: "POST") + "ab", to: descriptor)
+      var part = [UInt8](repeating: 0, count: 4096)
+      let count = recv(descriptor, &part, part.count, 0)
+      #expect(String(decoding: part.prefix(max(0, count)), as: UTF8.self).hasPrefix("HTTP/1.1 408"))
+      try await Task.sleep(for: .seconds(4))
+      // Nobody is there: a reset answers the first, and the second fails.
+      _ = Glibc.send(descriptor, "c", 1, Int32(MSG_NOSIGNAL))
+      try await Task.sleep(for: .milliseconds(100))
+      #expect(Glibc.send(descriptor, "c", 1, Int32(MSG_NOSIGNAL)) < 0)
+    }
+  }
+
+  @Test("Chunks that break are told so, and the answer is read though more is sent")
+  func brokenChunks() async throws {
+    try await serving { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/body", "Transfer-Encoding: chunked\r\n", method: "POST") + "1\r\na\r\n", to: descriptor)
+      try await Task.sleep(for: .milliseconds(100))
+      send("zz\r\n" + String(repeating: "x", count: 200_000), to: descriptor)
+      try await Task.sleep(for: .milliseconds(300))
+      shutdown(descriptor, CInt(SHUT_WR))
+      #expect(text(descriptor).hasPrefix("HTTP/1.1 400"))
+    }
+  }
+
+  @Test("What is half of a request only once the stop has begun holds it up no more", arguments: ["GET /", "POST"])
+  func halfAfterStop(_ half: String) async throws {
+    let answers = Answers()
+    try await serving(answers) { served in
+      let descriptor = try served.connect()
+      defer { close(descriptor) }
+      send(served.request("/later"), to: descriptor)
+      #expect(await eventually { answers.held.withLock { $0.count } == 1 })
+      let rest = half == "POST" ? served.request("/whole", "Content-Length: 9\r\n", method: "POST") : half
+      send((1...4).map { served.request("/number-\($0)") }.joined() + rest, to: descriptor)
+      try await Task.sleep(for: .milliseconds(100))
+      let exchange = answers.held.withLock { $0[0] }
+      try await exchange.channel.eventLoop.submit {
+        let handler = try exchange.channel.pipeline.syncOperations.handler(type: ConnectionHandler.self)
+        exchange.reply(HTTPReply(.ok, type: "text/plain", "late"))
+        handler.connections.stop()
+      }.get()
+      let begun = ContinuousClock.now
+      await served.server.stop()
+      #expect(ContinuousClock.now - begun < .seconds(4))
+      #expect(text(descriptor).hasPrefix("HTTP/1.1 200 OK"))
+    }
+  }
+
   private func text(_ descriptor: Int32) -> String {
     var (part, all) = ([UInt8](repeating: 0, count: 65_536), [UInt8]())
     while case let count = recv(descriptor, &part, part.count, 0), count > 0 { all += part[..<count] }
@@ -388,7 +465,7 @@ private final class Answer: HTTPConversation {
     switch head.uri {
     case "/zero": .whole(atMost: 0)
     case "/later", "/whole": .whole(atMost: 1000)
-    case "/large", "/long", "/endless": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
+    case "/large", "/long", "/endless", "/body": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, type: "text/plain", "nothing at \(head.uri)"))
     }
   }
@@ -400,6 +477,16 @@ private final class Answer: HTTPConversation {
 
   func stream(_ head: HTTPRequestHead, _ body: HTTPRequestBody, _ exchange: HTTPExchange) {
     answers.held.withLock { $0.append(exchange) }
+    if head.uri == "/body" {
+      body.receive { event in
+        switch event {
+        case .part: body.want()
+        case .end: exchange.reply(HTTPReply(.ok))
+        case .failed: exchange.reply(HTTPReply(.requestTimeout))
+        }
+      }
+      return body.want()
+    }
     let length: HTTPHeaders = head.uri == "/large" ? ["Content-Length": "\(8 << 20)"] : [:]
     exchange.begin(HTTPResponseHead(version: .http1_1, status: .ok, headers: length))
     guard head.uri != "/endless" else {
