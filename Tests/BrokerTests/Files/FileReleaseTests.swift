@@ -139,6 +139,7 @@ import Testing
     let files = MemoryFiles()
     let rig = try await rig(files, configuration([file()]))
     #expect(await eventually { files[path] != nil })
+    await settle()
     rig.transport.hold(.token)
     rig.clock.advance(.seconds(4000))
     #expect(await eventually { rig.transport.held(.token) == 1 })
