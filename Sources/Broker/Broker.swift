@@ -244,49 +244,6 @@ public final class Broker {
     runtime.lifecycle.wakeScheduler()
   }
 
-  /// Stops beginning things and waits for those under way: an answer that is lost now could be a grant lost. Callers
-  /// that wait for a refresh under way still get its token. What is unread at the end is said.
-  ///
-  /// - Parameter deadline: a time since boot.
-  public func drain(until deadline: Duration) async {
-    let (clock, lifecycle) = (runtime.clock, runtime.lifecycle)
-    lifecycle.drain()
-    lifecycle.wakeScheduler()
-    logins.wakeAll()
-    approvals.wakeAll()
-    engine.drain()
-    await awaitAnswers(until: deadline)
-    await within(deadline) { [journal, engine, waiters = runtime.waiters] in
-      await journal.mend()
-      // The disk may take by now what waits for its next try.
-      waiters.wake(.store)
-      for _ in 0..<Limit.lastTries where engine.inFlight > engine.leases.awaited.count {
-        await clock.surroundings.sleep(.milliseconds(20))
-      }
-      await journal.saveUnsaved()
-      // These commits may have met damage that came after the look.
-      if journal.failure?.isLoss == true { await journal.mend() }
-    }
-    engine.reportUnread()
-    logins.reportUnread()
-    lifecycle.stop()
-    accounts.cache.close()
-    runtime.waiters.wakeAll()
-  }
-
-  /// Time in which the process did not run does not count: answers that came meanwhile are read. It ends, as each request
-  /// has an end of its own.
-  private func awaitAnswers(until deadline: Duration) async {
-    let clock = runtime.clock
-    var (end, last) = (deadline, clock.uptime)
-    while isAwaitingAnswers, last < end {
-      await clock.surroundings.sleep(.milliseconds(20))
-      let now = clock.uptime
-      if now - last > .seconds(2) { end += now - last }
-      last = now
-    }
-  }
-
   /// Looks at what the state needs on disk, every few seconds, until the task is cancelled.
   public func watchStore() async {
     while !Task.isCancelled, !runtime.lifecycle.isDraining {
@@ -300,47 +257,6 @@ public final class Broker {
 
   /// That another program has taken the state over.
   public var loss: StoreError? { runtime.lifecycle.loss }
-
-  /// Answers that may come yet. Those that have come and cannot be saved wait for nothing where the store fails.
-  private var isAwaitingAnswers: Bool {
-    if journal.failure != nil { return !engine.leases.awaited.isEmpty || logins.exchangesInFlight > 0 }
-    return engine.inFlight + logins.exchangesInFlight > 0
-  }
-
-  /// A disk that hangs keeps nobody for longer than ``Limit/lastCommits`` after the deadline.
-  private func within(_ deadline: Duration, _ work: @escaping @BrokerActor () async -> Void) async {
-    let clock = runtime.clock
-    let end = max(clock.uptime, deadline) + Limit.lastCommits
-    let race = Race()
-    Task {
-      await work()
-      race.end()
-    }
-    let timer = Task {
-      await clock.surroundings.sleep(end - clock.uptime)
-      race.end()
-    }
-    await race.wait()
-    timer.cancel()
-  }
-
-  /// Accounts whose latest tokens are in memory alone: as they should be on disk. All of them where the database is lost.
-  public func unsaved() async -> [any PackedAccount] {
-    let uncommitted = accounts.uncommitted()
-    let names = Set(uncommitted.map(\.account))
-    let rest =
-      journal.failure?.isLoss == true
-      ? await accounts.packed() : journal.unsavedAccounts.compactMap { accounts.packed($0) }
-    return uncommitted + rest.filter { !names.contains($0.account) }
-  }
-
-  /// What else than accounts the state has; nothing unless the database is lost.
-  public func unsavedRest() async -> StoredState {
-    journal.failure?.isLoss == true ? await wholeState().rest : StoredState()
-  }
-
-  /// Why the state cannot be written; nil: it can.
-  public var storeFailure: StoreError? { journal.failure }
 
   // MARK: The clock
 
