@@ -8,7 +8,7 @@ import NIOHTTP1
 extension ConnectionHandler {
   /// The whole answer of an exchange; nothing where it was answered already.
   func reply(_ reply: HTTPReply, to exchange: HTTPExchange) {
-    guard exchange === self.exchange, !hasAnswerBegun else { return }
+    guard exchange === self.exchange, !response.hasBegun else { return }
     var reply = reply
     if case .streaming(let body) = state {
       // The rest of the body is not wanted.
@@ -20,7 +20,7 @@ extension ConnectionHandler {
 
   func write(_ reply: HTTPReply) {
     guard let context, isStillCaller() else { return close() }
-    hasAnswerBegun = true
+    response.hasBegun = true
     let isLast = reply.isLast || isLastAnswer
     var headers = reply.headers
     // RFC 9110 §8.6.
@@ -36,7 +36,7 @@ extension ConnectionHandler {
     }
     exchange?.ended()
     exchange = nil
-    whenWritable = nil
+    response.whenWritable = nil
     finish(isLast: isLast)
   }
 
@@ -57,18 +57,18 @@ extension ConnectionHandler {
     guard let context else { return }
     let written = context.eventLoop.makePromise(of: Void.self)
     track(written.futureResult)
-    since = .now()
-    latest = nil
+    times.since = .now()
+    times.latest = nil
     state = isLast ? .ending : .idle
-    deadline = isLast ? nil : since + TimeAmount(connections.limits.idle)
+    times.deadline = isLast ? nil : times.since + TimeAmount(connections.limits.idle)
     head = nil
     context.write(wrapOutboundOut(.end(nil)), promise: written)
     guard isLast else {
-      if !isInRead { connections.flushes.add(context) }
+      if !output.isInRead { connections.flushes.add(context) }
       return goOn()
     }
     isOver = true
-    isPaused = true
+    input.isPaused = true
     goOnReading()
     endWhenSent(written.futureResult)
     context.flush()
@@ -80,10 +80,11 @@ extension ConnectionHandler {
   /// - Parameter sent: all answers are with the kernel: the connection ends, at once or when the client has ended its side.
   private func endWhenSent(_ sent: EventLoopFuture<Void>) {
     sent.assumeIsolated().whenComplete { [self] result in
-      if case .success = result { endsWithConnection = false }
-      guard case .ending = state, case .success = result, !isInputOver else { return close() }
-      deadline = .now() + (connections.isStopping ? Self.lingerAtStop : TimeAmount(connections.limits.linger))
-      isSent = true
+      if case .success = result { response.endsWithConnection = false }
+      guard case .ending = state, case .success = result, !input.hasEnded else { return close() }
+      times.deadline = .now() + (connections.isStopping ? Self.lingerAtStop : TimeAmount(connections.limits.linger))
+      output.isSent = true
+      note()
       self.context?.close(mode: .output, promise: nil)
     }
   }
@@ -94,10 +95,10 @@ extension ConnectionHandler {
     exchange?.ended()
     exchange = nil
     isOver = true
-    isPaused = true
+    input.isPaused = true
     goOnReading()
     state = .ending
-    deadline = nil
+    times.deadline = nil
     let sent = context.eventLoop.makePromise(of: Void.self)
     track(sent.futureResult)
     endWhenSent(sent.futureResult)
@@ -114,40 +115,40 @@ extension ConnectionHandler {
   // MARK: An answer in parts
 
   func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) {
-    guard let context, exchange === self.exchange, !hasAnswerBegun, isStillCaller() else { return close() }
-    hasAnswerBegun = true
+    guard let context, exchange === self.exchange, !response.hasBegun, isStillCaller() else { return close() }
+    response.hasBegun = true
     var answer = answer
     var isLast = isLastAnswer
     // HTTP/1.0 knows no chunks: the connection's end is the answer's.
     if head?.version == .http1_0, !answer.headers.contains(name: "Content-Length") { isLast = true }
     exchange.isLast = isLast
-    endsWithConnection =
+    response.endsWithConnection =
       head?.version == .http1_0 && !answer.headers.contains(name: "Content-Length") && head?.method != .HEAD
     addConnection(&answer.headers, isLast: isLast)
     context.write(wrapOutboundOut(.head(answer)), promise: nil)
   }
 
   func write(_ bytes: ByteBuffer, of exchange: HTTPExchange) {
-    guard let context, exchange === self.exchange, hasAnswerBegun, head?.method != .HEAD else { return }
+    guard let context, exchange === self.exchange, response.hasBegun, head?.method != .HEAD else { return }
     let written = context.eventLoop.makePromise(of: Void.self)
     context.write(wrapOutboundOut(.body(.byteBuffer(bytes))), promise: written)
     track(written.futureResult)
   }
 
   func flush(_ exchange: HTTPExchange) {
-    guard let context, exchange === self.exchange, hasAnswerBegun else { return }
+    guard let context, exchange === self.exchange, response.hasBegun else { return }
     context.flush()
   }
 
   func onWritable(_ exchange: HTTPExchange, _ action: @escaping () -> Void) {
     guard exchange === self.exchange else { return }
-    whenWritable = action
+    response.whenWritable = action
   }
 
   func end(_ exchange: HTTPExchange) {
-    guard exchange === self.exchange, hasAnswerBegun else { return }
+    guard exchange === self.exchange, response.hasBegun else { return }
     self.exchange = nil
-    whenWritable = nil
+    response.whenWritable = nil
     exchange.ended()
     if case .streaming(let body) = state {
       body.finish(.cut)
@@ -160,18 +161,18 @@ extension ConnectionHandler {
   /// An answer that cannot be completed: the client must see that it is cut.
   func abort(_ exchange: HTTPExchange) {
     guard exchange === self.exchange else { return }
-    if !endsWithConnection { context?.flush() }
+    if !response.endsWithConnection { context?.flush() }
     close()
   }
 
   /// While bytes wait for a client that does not read, its time runs.
   private func track(_ written: EventLoopFuture<Void>) {
-    unwritten += 1
-    if unwritten == 1 { writeDeadline = .now() + TimeAmount(connections.limits.stall) }
+    output.unwritten += 1
+    if output.unwritten == 1 { times.write = .now() + TimeAmount(connections.limits.stall) }
     written.assumeIsolated().whenComplete { [self] _ in
-      unwritten -= 1
-      writeDeadline = unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
-      guard unwritten == 0 else { return }
+      output.unwritten -= 1
+      times.write = output.unwritten == 0 ? nil : .now() + TimeAmount(connections.limits.stall)
+      guard output.unwritten == 0 else { return }
       switch state {
       case .idle, .inHead: isStopping ? closeWhenSent() : note()
       case .collecting, .streaming, .answering, .ending, .closed: break

@@ -5,14 +5,14 @@ import NIOHTTP1
 extension ConnectionHandler {
   func begin(_ head: HTTPRequestHead) {
     guard let context else { return }
-    guard connection.note(.inBody, since: since) else {
+    guard connection.note(.inBody, since: times.since) else {
       // Its place went to another connection.
       isOver = true
       return close()
     }
     self.head = head
-    hasAnswerBegun = false
-    late = nil
+    response.hasBegun = false
+    times.late = nil
     // The decoder reads nothing behind such a request, as another protocol could follow.
     isStopping = isStopping || head.headers.contains(name: "Upgrade") || head.method == .CONNECT
     let exchange = HTTPExchange(NIOLoopBound(self, eventLoop: context.eventLoop), context.channel, head, caller)
@@ -32,19 +32,19 @@ extension ConnectionHandler {
       incoming.bodyBegins()
       collected = ByteBuffer()
       state = .collecting(head, limit: limit)
-      deadline = .now() + TimeAmount(connections.limits.stall)
+      times.deadline = .now() + TimeAmount(connections.limits.stall)
       goOn(head)
     case .withoutBody:
       isOver = true
       answer(head, ByteBuffer())
     case .stream(let time, let reply):
-      late = (.now() + TimeAmount(time), TimeAmount(time), reply)
+      times.late = (.now() + TimeAmount(time), TimeAmount(time), reply)
       let hasBody = Self.hasBody(head)
       let length = hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : 0
       let body = HTTPRequestBody(length: length) { [weak self] in self?.wantsBody() }
       state = .streaming(body)
       // A body's time runs while it is wanted; all of it has the answer's.
-      deadline = nil
+      times.deadline = nil
       goOn(head)
       // From now on it is read as it is wanted. Where there is none, its end is here already.
       if hasBody { pause() }
@@ -54,7 +54,7 @@ extension ConnectionHandler {
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer) {
     state = .answering
-    (deadline, latest) = (nil, nil)
+    (times.deadline, times.latest) = (nil, nil)
     if let exchange { conversation.answer(head, body, exchange) }
   }
 
@@ -74,7 +74,7 @@ extension ConnectionHandler {
 
   private func wantsBody() {
     guard case .streaming = state else { return }
-    deadline = .now() + TimeAmount(connections.limits.stall)
+    times.deadline = .now() + TimeAmount(connections.limits.stall)
     hasMore ? goOn() : context?.read()
   }
 
