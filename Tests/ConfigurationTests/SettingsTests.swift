@@ -122,7 +122,7 @@ import Testing
     expected.rotation = .grace(.seconds(1800))
     expected.permanentErrors = ["invalid_code"]
     expected.refreshTokenLifetime = .seconds(90 * 86_400)
-    expected.narrowsTokens = false
+    expected.narrowing = .never
     expected.revocation = .bearer
     expected.revocationParameters = ["f": "7"]
     expected.postLogoutRedirectURI = "http://127.0.0.1/bye"

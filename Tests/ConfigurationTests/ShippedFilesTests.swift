@@ -236,7 +236,7 @@ import Testing
     let provider = try provider(profile, hasSecret ? "client_secret_file = \"\(secret)\"" : "")
     #expect(provider.rotation == rotation)
     #expect(provider.refreshTokenLifetime == days.map { .seconds($0 * 86_400) })
-    #expect(!provider.narrowsTokens)
+    #expect(provider.narrowing == .never)
     #expect((provider.client == .none) == !hasSecret)
   }
 

@@ -25,17 +25,24 @@ extension Accounts {
     let other = resource.flatMap { $0 == saved.resource ? nil : $0 }
     let isWhole = asked.isEmpty || asked == Set(saved.grantedScopes)
     if isWhole, other == nil { return SavedToken.Key() }
-    let narrows = providers[saved.provider]?.provider.refreshTraits.narrowsTokens ?? false
-    guard saved.isRenewable, narrows else {
-      guard other == nil else {
-        throw RPCError(
-          .scopeNotGranted,
-          "account \(saved.account) was signed in for "
-            + (saved.resource.map { "resource \($0)" } ?? "no particular resource"))
-      }
+    let narrowing = providers[saved.provider]?.narrowing(of: saved) ?? .unavailable
+    guard saved.isRenewable, narrowing != .unavailable else {
+      guard other == nil else { throw otherResource(saved) }
       return SavedToken.Key()
     }
-    return SavedToken.Key(scopes: isWhole ? nil : scopes, resource: other)
+    let key = SavedToken.Key(scopes: isWhole ? nil : scopes, resource: other)
+    // The server refused to exchange the token, so the account's own is all there is.
+    if narrowing == .exchange, other == nil, grant.isRefused(key, at: now) { return SavedToken.Key() }
+    return key
+  }
+
+  private func otherResource(_ saved: SavedGrant) -> RPCError {
+    let signedIn = saved.resource.map { "resource \($0)" } ?? "no particular resource"
+    let obstacle = saved.isRenewable ? providers[saved.provider]?.narrowingObstacle : nil
+    return RPCError(
+      .scopeNotGranted,
+      "account \(saved.account) was signed in for \(signedIn)" + (obstacle.map { "; \($0)" } ?? ""),
+      hint: "Sign in to a separate account for the resource: `grantctl login \(saved.provider) NAME --resource …`.")
   }
 
   /// RFC 6749 §3.3.

@@ -159,9 +159,13 @@ final class Accounts: Piece {
       cache.set(account, nil, exists: contains(account))
       return
     }
-    let provider = providers[grant.saved.provider]?.provider
+    let connection = providers[grant.saved.provider]
+    let isNarrowable = grant.saved.isRenewable && connection?.narrowing(of: grant.saved) ?? .unavailable != .unavailable
     cache.set(
-      account, TokenCache.Entry(token, grant: grant.saved, provider: provider, policy: refreshPolicy, at: now, uptime))
+      account,
+      TokenCache.Entry(
+        token, grant: grant.saved, provider: connection?.provider, isNarrowable: isNarrowable, policy: refreshPolicy,
+        at: now, uptime))
   }
 
   /// What each token is rendered from is another: the clock, the provider's settings.

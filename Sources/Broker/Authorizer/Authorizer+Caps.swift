@@ -59,7 +59,7 @@ extension Authorizer {
   /// scopes than a person allowed.
   func checkCap(of scopes: [String], _ account: AccountName, _ permission: Permission) throws(RPCError) {
     let cap = try cap(permission)
-    if let beyond = excess(scopes, over: cap.rules) { throw beyondCap(account, beyond, cap.rules ?? []) }
+    if let beyond = excess(scopes, over: cap.rules) { throw notNarrowed(account, beyond, cap.rules ?? []) }
     if let beyond = excess(scopes, over: cap.word) { throw beyondWord(account, beyond) }
   }
 
@@ -88,8 +88,18 @@ extension Authorizer {
     let what = beyond.isEmpty ? "a token whose scopes the provider does not say" : beyond.joined(separator: " ")
     return RPCError(
       .notPermitted, "the rule for this caller does not allow \(what.prefix(200)) of account \(account)",
-      hint: "It allows: \(cap.sorted().joined(separator: " ").prefix(512)). An admin can add to the rule's `scopes`; a "
-        + "provider with narrow_tokens = false gives no part of them.")
+      hint: "It allows: \(cap.sorted().joined(separator: " ").prefix(512)). An administrator can add to its `scopes`.")
+  }
+
+  /// The rule allows the scopes that were requested, but the token has more.
+  private func notNarrowed(_ account: AccountName, _ beyond: [String], _ cap: Set<String>) -> RPCError {
+    let excess = beyond.isEmpty ? "unknown scopes" : "the scopes \(beyond.joined(separator: " ").prefix(200))"
+    let allowed = cap.sorted().joined(separator: " ").prefix(512)
+    return RPCError(
+      .scopeNotGranted,
+      "the token of account \(account) has \(excess), and the rule for this caller allows only \(allowed)",
+      hint: "The provider returns no token of fewer scopes (narrow_tokens). Sign in to a separate account with only "
+        + "these scopes, or add the missing ones to the rule.")
   }
 
   private func beyondWord(_ account: AccountName, _ beyond: [String]) -> RPCError {

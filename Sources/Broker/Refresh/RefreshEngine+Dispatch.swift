@@ -145,8 +145,10 @@ extension RefreshEngine {
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
     queues[asked.provider.name]?.unwant(account)
     trades.fetched[account] = nil
+    let narrowing = accounts[account].map { asked.connection.narrowing(of: $0.saved) } ?? .unavailable
     guard
-      case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(at: now, policy: accounts.refreshPolicy)
+      case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(
+        at: now, policy: accounts.refreshPolicy, narrowing: narrowing)
     else {
       asked.connection.gate.withdrawn(ticket, at: uptime)
       // It could not begin, so it is neither due nor stalled.

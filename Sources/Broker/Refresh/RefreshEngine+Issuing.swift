@@ -16,6 +16,32 @@ extension RefreshEngine {
         source, to: grant, key: key, subject: asked.trade.subject, actor: asked.trade.actor, metadata: metadata))
   }
 
+  // MARK: Narrowed tokens
+
+  /// Trades the account's own access token for a narrowed one (RFC 8693 §2.1).
+  func exchange(
+    _ grant: Grant, _ key: SavedToken.Key, _ asked: Asked, _ metadata: ServerMetadata
+  ) async -> Result<RefreshAnswer, ProviderFailure> {
+    guard ProviderConnection.supportsExchange(metadata) else {
+      return .failure(.misconfigured(message: asked.connection.narrowingObstacle, nil))
+    }
+    guard let token = grant.token, isOwn(token, grant.saved) else {
+      return .failure(.notSent(message: "account \(grant.saved.account) has no token of the provider to exchange"))
+    }
+    let request: TokenExchangeRequest
+    do throws(TokenExchangeRequestError) {
+      request = try TokenExchangeRequest(
+        subjectToken: token.accessToken, subjectTokenType: .accessToken, requestedTokenType: .accessToken,
+        resources: key.resource.isEmpty ? [] : [key.resource], scopes: key.scopes)
+    } catch {
+      return .failure(.misconfigured(message: error.description, nil))
+    }
+    let step = asked.provider.exchange(request, of: grant.saved, metadata: metadata)
+    return await asked.connection.converse(step, for: .refreshes).map {
+      .issued(Issued(tokens: $0, idToken: nil, identity: nil, warning: nil))
+    }
+  }
+
   // MARK: Another account's token
 
   // Its refresh may need a place at the same provider: an account that trades it takes none before it has it.

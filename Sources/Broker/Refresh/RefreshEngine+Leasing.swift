@@ -81,7 +81,9 @@ extension RefreshEngine {
   /// committed under a new lease; else it is discarded.
   func leaseEnded(_ account: AccountName, _ attempt: Grant.Attempt) async -> Tried {
     do throws(StoreError) {
-      if let stored = try await journal.store.read(account), stored.grant.refreshToken == attempt.refreshToken,
+      // An exchange leases nothing, and its token can be requested again.
+      if !attempt.isExchange, let stored = try await journal.store.read(account),
+        stored.grant.refreshToken == attempt.refreshToken,
         let intent = accounts[account]?.intent
       {
         let expected = [Expectation.generation(account, stored.grant.generation)]

@@ -27,7 +27,7 @@ extension RefreshEngine {
   }
 
   func refresh(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked,
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent?, _ asked: Asked,
     _ ticket: ProviderGate.Ticket
   ) async {
     let begun = uptime
@@ -72,7 +72,7 @@ extension RefreshEngine {
 
   /// Nil: it was not sent, by our own choice.
   private func ask(
-    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent, _ asked: Asked,
+    _ account: AccountName, _ attempt: Grant.Attempt, _ intent: RefreshIntent?, _ asked: Asked,
     _ ticket: ProviderGate.Ticket
   ) async -> (Grant.Attempt, Result<RefreshAnswer, ProviderFailure>?) {
     let (connection, provider) = (asked.connection, asked.provider)
@@ -88,11 +88,13 @@ extension RefreshEngine {
     case .failure(let failure): return (attempt, .failure(.notSent(message: failure.message)))
     }
     await connection.prepareKeys()
-    switch await saveIntent(account, attempt, intent) {
-    case .saved: break
-    case .unwanted, .again: return (attempt, nil)
-    // Where nothing rotates it can be asked again: it need not wait for a disk that is mended.
-    case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
+    if let intent {
+      switch await saveIntent(account, attempt, intent) {
+      case .saved: break
+      case .unwanted, .again: return (attempt, nil)
+      // Without rotation the request can be repeated, so it does not wait for a disk that fails.
+      case .failed: guard accounts[account].map({ !accounts.canLose($0.saved) }) ?? false else { return (attempt, nil) }
+      }
     }
     // Too late for its answer to be kept, or asked under settings that are no longer those of the metadata. What it trades
     // is of before a reload too.
@@ -100,6 +102,7 @@ extension RefreshEngine {
     guard let sent = accounts[account]?.sends(attempt, at: now), let grant = accounts[account] else {
       return (attempt, nil)
     }
+    if sent.isExchange { return (sent, await exchange(grant, sent.key, asked, metadata)) }
     leases.awaited.insert(key(account, attempt))
     defer { leases.awaited.remove(key(account, attempt)) }
     guard grant.saved.kind.isUnattended else {
@@ -217,8 +220,9 @@ extension RefreshEngine {
     }
     do throws(StoreError) {
       let dropped = renewal.dropped.map { Change.removeToken(account, $0) }
+      let ended: [Change] = attempt.isExchange ? [] : [.removeIntent(account)]
       try await journal.commit(
-        [.putGrant(renewal.grant)] + dropped + (renewal.token.map { [.putToken($0)] } ?? []) + [.removeIntent(account)],
+        [.putGrant(renewal.grant)] + dropped + (renewal.token.map { [.putToken($0)] } ?? []) + ended,
         expecting: expectations(account, attempt)
           ?? journal.expectations(account, accounts[account]?.saved.generation))
     } catch {

@@ -167,8 +167,8 @@ public final class TokenCache: Sendable {
 
 extension TokenCache.Entry {
   init(
-    _ token: SavedToken, grant: SavedGrant, provider: (any Provider)?, policy: RefreshPolicy, at now: Timestamp,
-    _ uptime: Duration
+    _ token: SavedToken, grant: SavedGrant, provider: (any Provider)?, isNarrowable: Bool, policy: RefreshPolicy,
+    at now: Timestamp, _ uptime: Duration
   ) {
     let lifetime = token.expiresAt.map { $0 - token.issuedAt } ?? .zero
     let expiresAt = token.expiresAt.map { (uptime + ($0 - now)).milliseconds }
@@ -179,7 +179,7 @@ extension TokenCache.Entry {
     self.provider = grant.provider.rawValue
     scopes = token.scopes
     granted = Set(grant.grantedScopes)
-    isNarrowable = grant.isRenewable && provider?.refreshTraits.narrowsTokens == true
+    self.isNarrowable = isNarrowable
     generation = token.generation
     reporters = token.reports.map(\.reporter)
   }

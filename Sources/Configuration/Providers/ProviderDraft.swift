@@ -50,7 +50,7 @@ struct ProviderDraft {
   var permanentErrors: [String] = []
   var refreshTokenLifetime: Duration?
   var prolongsRefreshTokens = false
-  var narrowsTokens = true
+  var narrowing = RefreshTraits.Narrowing.cautious
   var idToken = ProviderSettings.IDTokenSettings()
   var revocation = ProviderSettings.RevocationStyle.rfc7009
   var revokesReplaced = false
@@ -111,7 +111,7 @@ extension ProviderDraft {
     settings.permanentErrors = permanentErrors
     settings.refreshTokenLifetime = refreshTokenLifetime
     settings.prolongsRefreshTokens = prolongsRefreshTokens
-    settings.narrowsTokens = narrowsTokens
+    settings.narrowing = narrowing
     settings.idToken = idToken
     settings.revocation = revocation
     settings.revokesReplaced = revokesReplaced

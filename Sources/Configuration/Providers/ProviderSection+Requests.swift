@@ -1,3 +1,4 @@
+import Grants
 import OAuth
 import Providers
 
@@ -129,9 +130,10 @@ extension Sections {
       "refresh_token_prolonged", .flag, \.prolongsRefreshTokens, standard: "false",
       "That lifetime begins anew at each refresh, also where the refresh token stays the same."),
     Key(
-      "narrow_tokens", .flag, \.narrowsTokens, standard: "true",
-      "A refresh may ask for fewer scopes or another resource, for a token beside the account's own. false where a "
-        + "provider refuses that, or where each refresh ends the tokens before it."),
+      "narrow_tokens", .narrowing, \.narrowing, standard: "true",
+      "Tokens for fewer scopes or another resource. `true`: by token exchange (RFC 8693) if the server supports it, and by "
+        + "a refresh if `rotation` is `none`. `\"verified\"`: by a refresh even with rotation; only for a server that keeps the "
+        + "scopes of the new refresh token. `false`: never; callers get the account's own token."),
   ]
 
   static let ending: [Key<ProviderDraft>] = [
@@ -170,6 +172,20 @@ extension Sections {
       "allow_insecure_http", .flag, \.allowInsecureHTTP, standard: "false",
       "Allow plain http to other machines: everybody on the way can read the tokens. Loopback is always allowed."),
   ]
+}
+
+extension Form where Output == RefreshTraits.Narrowing {
+  fileprivate static var narrowing: Form {
+    let expected = "true, false or \"verified\""
+    return Form(expected: expected) { value throws(Unfit) in
+      switch value {
+      case .flag(let isAllowed): return isAllowed ? .cautious : .never
+      case .text("verified"): return .verified
+      case .text(let text): throw .found(quoted(text))
+      default: throw .found(value.kind)
+      }
+    }
+  }
 }
 
 extension Form where Output == [String] {

@@ -16,6 +16,8 @@ extension Grant {
     struct Refusal: Sendable, Equatable {
       var failure: Failure
       var until: Timestamp
+      /// The request failed for a reason that may pass, such as an outage.
+      var isTemporary = false
     }
 
     /// Kept for each account, at most.
@@ -26,6 +28,8 @@ extension Grant {
     static let refusalLife = Duration.seconds(900)
     /// The same where the provider did not say that the scope or the resource is the reason.
     static let unclearRefusalLife = Duration.seconds(60)
+    /// The pause after an exchange that failed for a reason that may pass.
+    static let retryPause = Duration.seconds(5)
   }
 
   /// A token that a caller waits for.
@@ -116,12 +120,17 @@ extension Grant {
   }
 
   /// The token to request now: the login's own first, as most callers need that; then those of the askers in turn.
-  mutating func nextKey(at now: Timestamp, policy: RefreshPolicy) -> SavedToken.Key {
+  mutating func nextKey(at now: Timestamp, policy: RefreshPolicy, narrowing: NarrowingMethod) -> SavedToken.Key {
     wanted = wanted.filter { $0.until >= now && refusal(of: $0.key, at: now) == nil }
+    if narrowing == .unavailable { forgetNarrowedWishes() }
     let last = lastAsker
     lastAsker = ""
     guard !isDoubted else { return SavedToken.Key() }
+    // An exchange presents the account's own token; until that exists the wishes are kept.
+    let canNarrow =
+      narrowing == .refresh || token.map { isUsable($0, minimumTTL: nil, at: now, policy: policy) } ?? false
     if let wish = nextWish(after: last) {
+      guard canNarrow || !wish.key.isNarrowed else { return SavedToken.Key() }
       wanted.removeAll { $0.key == wish.key }
       lastAsker = wish.asker
       return wish.key
@@ -131,6 +140,12 @@ extension Grant {
       let due = narrowedMoment(policy: policy, at: now), due.moment <= now
     else { return SavedToken.Key() }
     return due.key
+  }
+
+  /// No narrowed token is requested any more, not even for callers that used one.
+  private mutating func forgetNarrowedWishes() {
+    wanted.removeAll(where: \.key.isNarrowed)
+    for key in narrowed.keys { narrowed[key]?.isAsked = false }
   }
 
   private func nextWish(after last: String) -> Wish? {
@@ -149,11 +164,16 @@ extension Grant {
     return moments.min { $0.moment < $1.moment }
   }
 
-  func refusal(of key: SavedToken.Key, at now: Timestamp) -> Failure? {
+  func refusal(of key: SavedToken.Key, at now: Timestamp) -> Narrowed.Refusal? {
     guard let refusal = narrowed[key]?.refusal, refusal.until > now,
       refusal.until - now <= Narrowed.refusalLife
     else { return nil }
-    return refusal.failure
+    return refusal
+  }
+
+  /// Whether the provider refused this narrowed token, for a reason that does not pass soon.
+  public func isRefused(_ key: SavedToken.Key, at now: Timestamp) -> Bool {
+    refusal(of: key, at: now).map { !$0.isTemporary } ?? false
   }
 
   /// Remembers that the provider refused a narrowed token. What it says of one is never the end of the grant: who may ask
@@ -169,9 +189,31 @@ extension Grant {
     case .requestRefused: life = Narrowed.unclearRefusalLife
     default: return false
     }
-    for dropped in room(for: key, at: told.at) where narrowed[dropped]?.token == nil { narrowed[dropped] = nil }
-    narrowed[key, default: Narrowed(asker: lastAsker)].refusal = .init(failure: told, until: told.at + life)
+    remember(Narrowed.Refusal(failure: told, until: told.at + life), of: key, at: told.at)
     return true
+  }
+
+  private mutating func remember(_ refusal: Narrowed.Refusal, of key: SavedToken.Key, at now: Timestamp) {
+    for dropped in room(for: key, at: now) where narrowed[dropped]?.token == nil { narrowed[dropped] = nil }
+    narrowed[key, default: Narrowed(asker: lastAsker)].refusal = refusal
+  }
+
+  /// A token exchange failed. The refresh token was not presented, so the grant is as good as before.
+  mutating func exchangeFailed(_ attempt: Attempt, _ failure: ProviderFailure, _ told: Failure) -> Failed {
+    let refusal: Narrowed.Refusal
+    switch failure {
+    case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
+      let pause = min(max(retryAfter ?? .zero, Narrowed.retryPause), Narrowed.refusalLife)
+      refusal = .init(failure: told, until: told.at + pause, isTemporary: true)
+    case .lost, .notSent, .blocked:
+      refusal = .init(failure: told, until: told.at + Narrowed.retryPause, isTemporary: true)
+    case .requestRefused(_, nil, _):
+      refusal = .init(failure: told, until: told.at + Narrowed.unclearRefusalLife)
+    case .misconfigured, .ended, .requestRefused, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
+      refusal = .init(failure: told, until: told.at + Narrowed.refusalLife)
+    }
+    remember(refusal, of: attempt.key, at: told.at)
+    return .refused(saved)
   }
 
   /// Those that are dropped so that one more has room: first those without a token, then by their end. An asker with many

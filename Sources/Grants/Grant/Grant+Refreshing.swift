@@ -3,8 +3,8 @@ public import OAuth
 // The road of one refresh: begun, sent, answered or failed, committed.
 extension Grant {
   public enum Begin: Sendable, Equatable {
-    /// Commit the intent, then send.
-    case begun(Attempt, RefreshIntent)
+    /// Commit the intent, then send. Nil: the refresh token is not spent.
+    case begun(Attempt, RefreshIntent?)
     case already
     case impossible
   }
@@ -12,14 +12,19 @@ extension Grant {
   /// Begins a refresh, unless one is under way: one at a time for each grant.
   ///
   /// It asks for the token that a caller waits for longest, else for the one that is due.
-  public mutating func beginRefresh(at now: Timestamp, policy: RefreshPolicy = RefreshPolicy()) -> Begin {
+  public mutating func beginRefresh(
+    at now: Timestamp, policy: RefreshPolicy = RefreshPolicy(), narrowing: NarrowingMethod = .refresh
+  ) -> Begin {
     guard phase == .idle else { return .already }
     if case .loginRequired = saved.standing { return .impossible }
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
+    let key = nextKey(at: now, policy: policy, narrowing: narrowing)
     let attempt = Attempt(
-      number: nextAttempt(), sentAt: now, refreshToken: refreshToken, key: nextKey(at: now, policy: policy))
+      number: nextAttempt(), sentAt: now, refreshToken: refreshToken, key: key,
+      isExchange: key.isNarrowed && narrowing == .exchange)
     phase = .refreshing(attempt)
+    if attempt.isExchange { return .begun(attempt, nil) }
     let hash = refreshToken.fingerprint
     let before = intent.map { $0.refreshTokenHash == hash ? $0.attempts : 0 } ?? 0
     let first = before > 0 ? intent?.sentAt : nil
@@ -35,7 +40,7 @@ extension Grant {
     guard phase == .refreshing(attempt) else { return nil }
     var sent = attempt
     sent.sentAt = now
-    isUnfinished = false
+    if !attempt.isExchange { isUnfinished = false }
     phase = .refreshing(sent)
     return sent
   }
@@ -44,7 +49,7 @@ extension Grant {
   public mutating func withdrawn(_ attempt: Attempt) {
     guard phase == .refreshing(attempt) else { return }
     phase = .idle
-    takeBackIntent()
+    if !attempt.isExchange { takeBackIntent() }
   }
 
   /// Another broker was quicker: what comes of the request is not kept.
@@ -120,6 +125,11 @@ extension Grant {
     // The clock may have been set since: what counts is when it was sent by the clock of now.
     guard let attempt = awaited(attempt) else { return .discard }
     let tokens = issued.tokens
+    if attempt.isExchange {
+      var grant = saved
+      grant.generation += 1
+      return commit(attempt, tokens, grant)
+    }
     var grant = renewed(
       attempt, tokens.refreshToken, expiresIn: tokens.refreshTokenExpiresIn, rotation: rotation,
       lifetime: refreshTokenLifetime, isProlonged: isProlonged)
@@ -134,6 +144,10 @@ extension Grant {
       if let scope = tokens.scope { grant.grantedScopes = scope }
       grant.extra = tokens.extra(over: grant.extra)
     }
+    return commit(attempt, tokens, grant)
+  }
+
+  private mutating func commit(_ attempt: Attempt, _ tokens: TokenResponse, _ grant: SavedGrant) -> Answered {
     let token = SavedToken(tokens, grant: grant, key: attempt.key, issuedAt: attempt.sentAt)
     let renewal = Renewal(grant: grant, token: token, dropped: room(for: attempt.key, at: attempt.sentAt))
     phase = .committing(attempt, renewal)
@@ -196,15 +210,11 @@ extension Grant {
     followsUnanswered =
       renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
-    superseded = nil
-    intent = nil
-    isUnfinished = false
-    fellBack = false
+    if !attempt.isExchange { refreshEnded() }
     guard let renewed = renewal.token else {
       phase = .refreshing(current)
       return true
     }
-    waitsForProvider = false
     phase = .idle
     guard !attempt.key.isNarrowed else {
       for key in renewal.dropped { narrowed[key] = nil }
@@ -218,6 +228,15 @@ extension Grant {
     isDoubted = false
     self.jitter = jitter
     return true
+  }
+
+  /// The provider answered a refresh, so no earlier request is open any more.
+  private mutating func refreshEnded() {
+    superseded = nil
+    intent = nil
+    isUnfinished = false
+    fellBack = false
+    waitsForProvider = false
   }
 
   public enum Failed: Sendable, Equatable {
@@ -241,6 +260,7 @@ extension Grant {
     }
     phase = .idle
     let told = Failure(message: failure.message, oauth: failure.oauth, at: now)
+    if attempt.isExchange { return exchangeFailed(attempt, failure, told) }
     waitsForProvider = failure.isOfProvider
     if refuses(attempt.key, failure, told) {
       // A bare status may be that of a proxy behind the provider.

@@ -60,12 +60,17 @@ public struct Grant: Sendable {
     public let refreshToken: Secret
     /// Which of the account's tokens it asks for.
     public let key: SavedToken.Key
+    /// A token exchange (RFC 8693), which presents the access token: the refresh token is not spent.
+    public let isExchange: Bool
 
-    init(number: UInt64, sentAt: Timestamp, refreshToken: Secret, key: SavedToken.Key = .init()) {
+    init(
+      number: UInt64, sentAt: Timestamp, refreshToken: Secret, key: SavedToken.Key = .init(), isExchange: Bool = false
+    ) {
       self.number = number
       self.sentAt = sentAt
       self.refreshToken = refreshToken
       self.key = key
+      self.isExchange = isExchange
     }
 
     public static func == (lhs: Self, rhs: Self) -> Bool {
@@ -167,8 +172,10 @@ extension Grant {
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
     case .good, .failing: break
     }
-    if let failure = refusal(of: key, at: now) {
-      return lastResort(at: now) ?? (isDoubted && saved.isRenewable ? .refresh : .refused(failure))
+    if let refusal = refusal(of: key, at: now) {
+      if let token = lastResort(at: now) { return token }
+      if refusal.isTemporary { return .temporarilyUnavailable(refusal.failure, retryAt: refusal.until) }
+      return isDoubted && saved.isRenewable ? .refresh : .refused(refusal.failure)
     }
     guard saved.isRenewable else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
@@ -198,7 +205,7 @@ extension Grant {
     return .temporarilyUnavailable(Failure(message: message, at: token.issuedAt), retryAt: retryAt)
   }
 
-  private func isUsable(
+  func isUsable(
     _ token: SavedToken, minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy
   ) -> Bool {
     guard token.generation != rejectedGeneration else { return false }

@@ -1,5 +1,7 @@
 /// What a token is to be exchanged for (RFC 8693 §2.1). It prints nothing.
 public struct TokenExchangeRequest: Sendable, Hashable {
+  public static let grantType = "urn:ietf:params:oauth:grant-type:token-exchange"
+
   /// What kind of token it is (RFC 8693 §3). An open set.
   public struct TokenType: RawRepresentable, Hashable, Sendable, Codable {
     public let rawValue: String

@@ -94,7 +94,7 @@ public struct TokenRequest: Sendable {
     case .device: "urn:ietf:params:oauth:grant-type:device_code"
     case .client: "client_credentials"
     case .assertion: "urn:ietf:params:oauth:grant-type:jwt-bearer"
-    case .exchange: "urn:ietf:params:oauth:grant-type:token-exchange"
+    case .exchange: TokenExchangeRequest.grantType
     case .password: "password"
     }
   }

@@ -28,7 +28,7 @@ public struct OAuthProvider: Provider {
     tokenTraits = TokenTraits(settings)
     refreshTraits = RefreshTraits(
       rotation: settings.rotation, lifetime: settings.refreshTokenLifetime, isSliding: settings.prolongsRefreshTokens,
-      narrowsTokens: settings.narrowsTokens)
+      narrowing: settings.narrowing)
     revocationTraits = RevocationTraits(
       scope: settings.revocation == .bearer ? .client : .token, endsReplaced: settings.revokesReplaced)
     var logout = LogoutTraits()

@@ -74,8 +74,7 @@ public struct ProviderSettings: Sendable, Equatable {
   public var refreshTokenLifetime: Duration?
   /// It begins anew at each use, also where the refresh token stays the same.
   public var prolongsRefreshTokens = false
-  /// A refresh may ask for fewer scopes or another resource (RFC 6749 §6, RFC 8707 §2.2).
-  public var narrowsTokens = true
+  public var narrowing = RefreshTraits.Narrowing.cautious
   public var idToken = IDTokenSettings()
   public var revocation = RevocationStyle.rfc7009
   /// A login revokes the refresh token that it replaces: a revocation ends that token's grant alone.

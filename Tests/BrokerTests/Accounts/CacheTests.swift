@@ -59,7 +59,8 @@ import Testing
     try await store.signIn("work", scopes: ["read", "write"])
     let token = try #require(store.token("work"))
     let rig = try await Rig(
-      store: store, configuration: .plain([OAuthProvider(.plain("example") { $0.narrowsTokens = narrows })]))
+      store: store,
+      configuration: .plain([OAuthProvider(.plain("example") { $0.narrowing = narrows ? .verified : .never })]))
     let texts = [
       "[]", #"["read","write"]"#, #"[ "write" , "read" ]"#, #"["read"]"#, #"["read","read"]"#, #"["delete"]"#,
       #"["read","delete"]"#,

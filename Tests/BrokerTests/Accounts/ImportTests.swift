@@ -71,6 +71,7 @@ import Testing
 
   private static func configuration(userinfo: Bool = true) -> BrokerConfiguration {
     let settings = ProviderSettings.plain {
+      $0.narrowing = .verified
       if userinfo { $0.endpoints.userinfo = "https://id.example/userinfo" }
     }
     let rules = [Rule(name: "signer", uid: 1001, gid: nil, accounts: ["*"], access: [.login, .use])]

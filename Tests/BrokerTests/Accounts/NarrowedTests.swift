@@ -30,7 +30,14 @@ import Testing
   ) async throws -> Rig {
     if signsIn { try await store.signIn("work", age: age, scopes: Self.scopes) }
     let rig = try await Rig(
-      clock: clock, store: store, configuration: .plain([OAuthProvider(.plain("example", change))]) { $0.jitter = 0 })
+      clock: clock, store: store,
+      configuration: .plain([
+        OAuthProvider(
+          .plain("example") {
+            $0.narrowing = .verified
+            change(&$0)
+          })
+      ]) { $0.jitter = 0 })
     rig.transport.answer(.token, Self.narrowing)
     return rig
   }
@@ -49,7 +56,8 @@ import Testing
     let store = MemoryStore()
     try await store.signIn("work")
     let rule = Rule(name: "user", uid: 1000, gid: nil, accounts: ["*"], access: [.use])
-    let rig = try await Rig(store: store, configuration: .plain(rules: [rule]))
+    let rig = try await Rig(
+      store: store, configuration: .plain([OAuthProvider(.plain { $0.narrowing = .verified })], rules: [rule]))
     rig.transport.hold(.token)
     let params = TokenGet.Params(account: "work", resource: "https://api.example/", timeout: 300)
     let callers = (0..<80).map { _ in
@@ -315,9 +323,8 @@ import Testing
     #expect(rig.transport.count(.token) == 1)
   }
 
-  @Test("Where the provider is said not to narrow, less is served by the whole token") func notNarrowing() async throws
-  {
-    let rig = try await rig { $0.narrowsTokens = false }
+  @Test("with narrow_tokens = false fewer scopes are served by the whole token") func notNarrowing() async throws {
+    let rig = try await rig { $0.narrowing = .never }
     #expect(try await get(rig, ["read"]).access_token == "work-a1")
     #expect(await rig.reason { try await get(rig, resource: Self.files) } == .scopeNotGranted)
     #expect(rig.transport.count(.token) == 0)

@@ -30,7 +30,7 @@ import Testing
   }
 
   private static func configuration(_ narrowing: Narrowing, _ rules: [Rule]) -> BrokerConfiguration {
-    .plain([OAuthProvider(.plain { $0.narrowsTokens = narrowing != .never })], rules: rules)
+    .plain([OAuthProvider(.plain { $0.narrowing = narrowing == .never ? .never : .verified })], rules: rules)
   }
 
   private static func server(_ narrowing: Narrowing) -> ScriptedTransport.Answer {
@@ -156,7 +156,7 @@ import Testing
       let part = Outcome(shown: ["read"], got: ["read"])
       #expect(
         await outcome(of: asked, release)
-          == (narrowing == .asAsked ? part : Outcome(shown: ["read"], reason: .notPermitted)))
+          == (narrowing == .asAsked ? part : Outcome(shown: ["read"], reason: .scopeNotGranted)))
     }
   }
 
@@ -172,7 +172,7 @@ import Testing
     let rig = try await rig(.never, [Self.asking(["read"])])
     // Who is asked about has more time than this.
     for scopes in [["read"], nil] as [[String]?] {
-      #expect(await rig.reason { try await get(rig, scopes, timeout: 0.5) } == .notPermitted)
+      #expect(await rig.reason { try await get(rig, scopes, timeout: 0.5) } == .scopeNotGranted)
     }
   }
 

@@ -16,7 +16,7 @@ import Testing
   private func rig(_ rules: [Rule] = [reader, all], narrows: Bool = true) async throws -> Rig {
     let settings = ProviderSettings.plain {
       $0.scopes = ["read", "write"]
-      $0.narrowsTokens = narrows
+      $0.narrowing = narrows ? .verified : .never
     }
     let rig = try await Rig(configuration: .plain([NamingProvider(settings)], rules: rules))
     rig.transport.answer(.token) { request in
@@ -54,10 +54,10 @@ import Testing
     #expect(await other.reason { try await token(other) } == .notPermitted)
   }
 
-  @Test("Where the provider does not narrow, a capped caller gets nothing")
+  @Test("without narrowed tokens a capped caller gets none")
   func whole() async throws {
     let rig = try await rig(narrows: false)
-    #expect(await rig.reason { try await token(rig) } == .notPermitted)
+    #expect(await rig.reason { try await token(rig) } == .scopeNotGranted)
     #expect(try await token(rig, uid: 1001).access_token == "whole")
   }
 

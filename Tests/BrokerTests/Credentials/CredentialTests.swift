@@ -134,7 +134,7 @@ import Testing
   func narrowed() async throws {
     let settings = ProviderSettings.plain {
       $0.scopes = ["read", "write"]
-      $0.narrowsTokens = true
+      $0.narrowing = .verified
     }
     let offer = Offer(id: "reader", account: account("work"), scopes: ["read"])
     let rig = try await rig(UnitCredentials(offers: [offer]), provider: settings)

@@ -20,6 +20,7 @@ import Testing
 
   private func configuration(_ files: [TokenFile], _ rules: [Rule]? = nil) -> BrokerConfiguration {
     var configuration = BrokerConfiguration.plain(
+      [OAuthProvider(.plain { $0.narrowing = .verified })],
       rules: rules ?? [Rule(name: "reader", uid: 1001, gid: nil, accounts: ["*"], access: [.use])])
     configuration.files = files
     return configuration

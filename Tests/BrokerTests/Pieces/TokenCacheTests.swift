@@ -16,7 +16,7 @@ import Testing
       account: account(name), accessToken: Secret("\(name)-a1"), type: "Bearer", scopes: [], generation: 1,
       issuedAt: now, expiresAt: now + .seconds(3600))
     return .init(
-      token, grant: grant, provider: OAuthProvider(.plain()), policy: RefreshPolicy(), at: now,
+      token, grant: grant, provider: OAuthProvider(.plain()), isNarrowable: true, policy: RefreshPolicy(), at: now,
       parts.runtime.clock.uptime)
   }
 

@@ -22,7 +22,9 @@ import Testing
       own = MemoryStore()
       try await own?.signIn("work")
     }
-    return try await Rig(clock: clock, store: own ?? MemoryStore(), configuration: .plain(rules: rules))
+    return try await Rig(
+      clock: clock, store: own ?? MemoryStore(),
+      configuration: .plain([OAuthProvider(.plain { $0.narrowing = .verified })], rules: rules))
   }
 
   private func token(_ rig: Rig, _ caller: Caller) async throws -> TokenGet.Result {

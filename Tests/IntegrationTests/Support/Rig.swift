@@ -116,6 +116,7 @@ final class Rig: Sendable {
     issuer = "\(server.issuer)"
     client_id = "\(wish.client.id)"
     scopes = ["openid", "email", "profile", "offline_access"]
+    \(wish.provider.contains("narrow_tokens") ? "" : "narrow_tokens = \"verified\"")
     """
   }
 

@@ -43,8 +43,9 @@ final class TokenRequests: Piece {
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
-    let (token, saved) = try await engine.token(
-      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: isPaced ? Asker(permission.caller) : nil,
+    let asker = isPaced ? Asker(permission.caller) : nil
+    let (token, saved) = try await token(
+      of: account, key, minimumTTL: try minimumTTL(params.min_ttl), for: asker,
       until: uptime + (try Timeouts.duration(params.timeout)))
     try checkScopes(scopes, of: token, saved)
     // What a rule was when the caller came may be another by now, and the provider may have answered with more.
@@ -52,6 +53,22 @@ final class TokenRequests: Piece {
     accounts.cache.handouts.note(account.rawValue, token.generation, to: Reporter(permission.caller))
     if !token.key.isNarrowed, !accounts.cache.serves(account, token.generation) { accounts.serve(account) }
     return TokenGet.Result(token, grant: saved, provider: providers[saved.provider]?.provider, at: now)
+  }
+
+  /// A server that refuses to exchange the account's token for one of fewer scopes leaves that token, for callers that may
+  /// have it.
+  private func token(
+    of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, until deadline: Duration
+  ) async throws(RPCError) -> (SavedToken, SavedGrant) {
+    do throws(RPCError) {
+      return try await engine.token(of: account, key, minimumTTL: minimumTTL, for: asker, until: deadline)
+    } catch {
+      guard error.reason == .scopeNotGranted, key.isNarrowed, key.resource.isEmpty, let grant = accounts[account],
+        providers[grant.saved.provider]?.narrowing(of: grant.saved) != .refresh
+      else { throw error }
+      return try await engine.token(
+        of: account, SavedToken.Key(), minimumTTL: minimumTTL, for: asker, until: deadline)
+    }
   }
 
   /// A unit has loaded the token as a credential, and may report it as whatever user its processes run as.

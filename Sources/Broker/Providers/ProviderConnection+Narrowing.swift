@@ -1,0 +1,34 @@
+import Grants
+import OAuth
+
+// How tokens for fewer scopes or another resource are requested from this provider.
+extension ProviderConnection {
+  /// A refresh token that rotates is not used for a narrowed token, unless the settings vouch for the server: most
+  /// servers bind the new refresh token to the narrowed scope, against RFC 6749 §6.
+  func narrowing(of saved: SavedGrant) -> NarrowingMethod {
+    let traits = provider.refreshTraits
+    switch traits.narrowing {
+    case .never: return .unavailable
+    case .verified: return .refresh
+    // No refresh token is presented.
+    case .cautious where saved.kind.isUnattended: return .refresh
+    case .cautious where traits.rotation == .none: return .refresh
+    // Without metadata, the attempt fetches them.
+    case .cautious: return metadata.known.map { Self.supportsExchange($0.value) } ?? true ? .exchange : .unavailable
+    }
+  }
+
+  static func supportsExchange(_ metadata: ServerMetadata) -> Bool {
+    metadata.grantTypesSupported?.contains(TokenExchangeRequest.grantType) ?? false
+  }
+
+  /// Why the provider returns no narrowed token, for an error and `doctor`.
+  var narrowingObstacle: String {
+    switch provider.refreshTraits.narrowing {
+    case .never: "provider \(provider.name) has narrow_tokens = false"
+    case .cautious, .verified:
+      "provider \(provider.name) rotates refresh tokens and supports no token exchange, so a narrowed token could harm the "
+        + "account"
+    }
+  }
+}
