@@ -38,7 +38,7 @@ class Login:
     def find(self, pattern):
         """The first match in a line of its output that has not been read."""
         end = time.monotonic() + OUTPUT_SECONDS
-        while time.monotonic() < end:
+        while time.monotonic() < end and (self.reader.is_alive() or not self.coming.empty()):
             try:
                 line = self.coming.get(timeout=0.1)
             except queue.Empty:
@@ -46,7 +46,7 @@ class Login:
             self.text += line
             if found := re.search(pattern, line):
                 return found[0]
-        raise AssertionError(f"no {pattern} after {OUTPUT_SECONDS} s: {self.text}")
+        raise AssertionError(f"grantctl login printed no {pattern}: {self.text}")
 
     @property
     def url(self):

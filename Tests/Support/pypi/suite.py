@@ -26,8 +26,11 @@ class Broker(CommandedDaemon):
 
     def refresh(self, name):
         """A new token, now."""
+        before = self.account(name)["generation"]
         answer = self.ctl("refresh", name)
         assert answer.returncode == 0, answer.stderr
+        after = self.account(name)["generation"]
+        assert after > before, (before, after)
         return self.token(name)
 
     def login(self, account, option="--no-browser"):
