@@ -1,0 +1,7 @@
+"""The rows, by capability. Importing a module adds its rows to the table."""
+
+from table import ROWS
+from . import answers, callbacks, devices, endpoints, errors, helpers, lifetimes, listeners, metadata, registration
+
+__all__ = ["ROWS", "answers", "callbacks", "devices", "endpoints", "errors", "helpers", "lifetimes", "listeners", "metadata",
+           "registration"]
