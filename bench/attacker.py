@@ -113,6 +113,18 @@ def half_lines(path, count):
         select.select([], [], [], 0.05)
 
 
+def churn(path):
+    """Connects, sends a byte and closes, as often as it can."""
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(path)
+            connection.send(b"x")
+        except OSError:
+            pass
+        connection.close()
+
+
 def connects(path):
     """Connects and leaves, as often as it can."""
     while True:
@@ -133,6 +145,8 @@ def main():
     os.setuid(uid)
     if kind == "halves":
         half_lines(path, count)
+    elif kind == "churn":
+        churn(path)
     elif kind == "connects":
         connects(path)
     else:

@@ -2,6 +2,7 @@
 #include "CLinux.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,11 @@ int clinux_accept(int listener, void *address, uint32_t *length) {
         descriptor = accept4(listener, address, length, SOCK_CLOEXEC | SOCK_NONBLOCK);
     } while (descriptor < 0 && errno == EINTR);
     return descriptor;
+}
+
+int clinux_has_closed(int socket) {
+    struct pollfd entry = {.fd = socket};
+    return poll(&entry, 1, 0) == 1 && (entry.revents & POLLHUP) != 0;
 }
 
 long clinux_receive(int socket, void *buffer, size_t capacity) {

@@ -45,6 +45,9 @@ int clinux_pidfd_info(int pidfd, struct clinux_process *process);
    `length` is the room for it before, and its length afterwards: more than the room where it did not fit. */
 int clinux_accept(int listener, void *address, uint32_t *length);
 
+/* 1 if the peer has closed a Unix socket: no answer can reach it. A peer that only ended its output has not closed. */
+int clinux_has_closed(int socket);
+
 /* recv(2), and send(2) without a signal; retried on EINTR. -1 with errno. */
 long clinux_receive(int socket, void *buffer, size_t capacity);
 long clinux_send(int socket, const void *bytes, size_t length);

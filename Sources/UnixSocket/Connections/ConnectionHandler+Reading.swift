@@ -131,6 +131,7 @@ extension ConnectionHandler {
       if let reply = tokens?.reply(account: account, minTTL: plain.minTTL, scopes: scopes) {
         isFirst = false
         isLate = false
+        if isCounted { notCounted() }
         outgoing.write(reply, id: UnsafeRawBufferPointer(rebasing: line[plain.id]))
         return .request
       }
@@ -139,6 +140,11 @@ extension ConnectionHandler {
     let content = uncached(line, connection)
     if content != .later { pace?.spend(lines: 1, bytes: line.count) }
     return content
+  }
+
+  private func notCounted() {
+    isCounted = false
+    loop.connects.giveBack(SocketLoop.Arrival.user(of: uid))
   }
 
   private func uncached(_ line: UnsafeRawBufferPointer, _ connection: Connection) -> Content {

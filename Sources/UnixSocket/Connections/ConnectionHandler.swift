@@ -17,6 +17,8 @@ final class ConnectionHandler {
   let socket: Int32
   let token: LoopToken
   private(set) var uid = UInt32.max
+  /// It counts in ``ConnectRates`` until it gets a cached token.
+  var isCounted = false
   /// On whose account it is counted; nobody's until that is known.
   private(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
   var pace: Pace?
@@ -85,32 +87,21 @@ final class ConnectionHandler {
 
   /// In the turn that accepted it: who connected is read now, as the process may become another program.
   ///
-  /// - Parameters:
-  ///   - wanted: what it asks for if it is the service manager, which is bound to a name of its own.
-  ///   - mayReceiveDescriptors: whether the client can send descriptors.
-  func start(_ wanted: CredentialName?, mayReceiveDescriptors: Bool) {
+  /// - Parameter mayReceiveDescriptors: whether the client can send descriptors.
+  func start(_ arrival: SocketLoop.Arrival, mayReceiveDescriptors: Bool) {
     if mayReceiveDescriptors { awaitDescriptors() }
-    guard let credentials = shared.system.credentials(socket) else { return refuse(.unidentified) }
-    uid = credentials.uid
+    guard let credentials = arrival.credentials else { return refuse(.unidentified) }
+    let (user, wanted, isManager) = (arrival.user, arrival.wanted, arrival.isManager)
+    (uid, isCounted) = (credentials.uid, !arrival.isUnlimited)
+    share = arrival.share
     if wanted == nil, table.isDraining { return refuse(Answering.shuttingDown) }
-    let user = uid == 0 ? 0 : SubordinateUsers.shared.owner(of: uid) ?? uid
-    share = Share(holder: Holder(uid: user), callerClass: .unnamed)
-    // Anybody can bind an address like the service manager's.
-    let isManager = wanted != nil && (uid == 0 || uid == geteuid())
-    // First, so that a storm of those who are refused costs no more than that.
     if !isManager, let refused = table.refusal(of: user, at: .now()) {
       share = refused.share
       table.countRefused()
-      guard loop.mayAbsorb(share) else {
-        table.countHeldBack(.connections, share)
-        outgoing.write(refused.line)
-        _ = outgoing.send(to: socket, giveBack: &loop.spare)
-        return close()
-      }
       return refuse(tooMany: refused.why)
     }
     do throws(Peer.Failure) {
-      // Whoever asks for a credential is refused whatever else they are.
+      // A client that asks for a credential is refused anyway.
       let caller =
         try wanted == nil
         ? shared.system.caller(socket, credentials, shared.groups)
@@ -136,10 +127,7 @@ final class ConnectionHandler {
 
   private func awaitDescriptors() {
     mayReceiveDescriptors = true
-    var yes: Int32 = 1
-    // See `clinux_receive_bytes`.
-    setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &yes, socklen_t(MemoryLayout.size(ofValue: yes)))
-    clinux_refuse_notes(socket)
+    SocketLoop.awaitDescriptors(on: socket)
   }
 
   /// The descriptor is closed last, so that its number is nobody else's before.

@@ -27,12 +27,13 @@ extension SocketLoop {
   func accept(from listener: Int32, atMost limit: Int) -> Bool {
     let end = NIODeadline.now() + acceptTime
     for count in 0..<limit {
-      if count >= Self.leastAccepts, NIODeadline.now() >= end { return true }
+      let now = NIODeadline.now()
+      if count >= Self.leastAccepts, now >= end { return true }
       var address = sockaddr_un()
       var length = UInt32(MemoryLayout<sockaddr_un>.size)
       let socket = system.accept(listener, &address, &length)
       if socket >= 0 {
-        serve(socket, of: listener, CredentialPeer.name(address, length: Int(length)))
+        serve(socket, of: listener, CredentialPeer.name(address, length: Int(length)), at: now)
         if isAcceptingPaused { return false }
         // The lowest free number is given out: as many are taken.
         guard socket < lastDescriptor else {
@@ -55,12 +56,14 @@ extension SocketLoop {
     return true
   }
 
-  private func serve(_ socket: Int32, of listener: Int32, _ wanted: CredentialName?) {
+  private func serve(_ socket: Int32, of listener: Int32, _ wanted: CredentialName?, at now: NIODeadline) {
+    let arrival = Arrival(system.credentials(socket), wanted)
+    guard isAdmitted(socket, arrival, mayReceiveDescriptors: listeners[listener] != .refused, at: now) else { return }
     generation = generation == .max ? 1 : generation + 1
     let handler = makeHandler(socket, LoopToken(socket, generation: generation), self)
     while handlers.count <= Int(socket) { handlers.append(nil) }
     handlers[Int(socket)] = handler
-    handler.start(wanted, mayReceiveDescriptors: listeners[listener] != .refused)
+    handler.start(arrival, mayReceiveDescriptors: listeners[listener] != .refused)
   }
 
   /// Clients wait in the kernel's queue. The listeners stay readable, so that without the pause the loop would spin.

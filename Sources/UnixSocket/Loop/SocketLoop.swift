@@ -29,12 +29,12 @@ final class SocketLoop {
 
   typealias MakeHandler = @Sendable (Int32, LoopToken, SocketLoop) -> ConnectionHandler
 
-  /// Connections accepted in one turn, so that a rush of new clients does not keep the others waiting, and those that
-  /// ended meanwhile do not count for long. Beyond the first ones accepting takes half as long as the turn before, within
-  /// ``acceptTimes``: refused clients cost little, and others wait behind them in the kernel's queue.
+  /// Connections accepted in one turn. After the first ``leastAccepts`` accepting may take half as long as the turn before,
+  /// within ``acceptTimes``. So a rush of new clients delays a request on an open connection by a tenth of a millisecond,
+  /// and the kernel's queue is still emptied faster than a process can fill it.
   static let acceptsPerTurn = 512
-  static let leastAccepts = 16
-  static let acceptTimes = (least: TimeAmount.milliseconds(2), most: TimeAmount.milliseconds(10))
+  static let leastAccepts = 4
+  static let acceptTimes = (least: TimeAmount.microseconds(100), most: TimeAmount.milliseconds(5))
   /// Bytes taken of all connections in one turn, unless they are more than ``leastReceived`` allows.
   static let receivedPerTurn = 64 * 1024
   /// The least that is taken of each where many connections are ready.
@@ -56,6 +56,7 @@ final class SocketLoop {
   let system: SystemCalls
   private let closer = Closer()
   let makeHandler: MakeHandler
+  let table: ConnectionTable
   let logger: Logger
 
   /// By descriptor.
@@ -65,6 +66,9 @@ final class SocketLoop {
   /// Refused clients that are listened to.
   private var absorbing: [Share: Int] = [:]
   var paces: Paces
+  var connects: ConnectRates
+  /// The reply to a user who opens too many connections.
+  let refusalOfRate: [UInt8]
   var timers = Timers()
   private var isEnding = false
 
@@ -92,14 +96,19 @@ final class SocketLoop {
   @exclusivity(unchecked) var spare = ByteBuffer()
 
   private init(
-    system: SystemCalls, limits: SocketServer.Limits, logger: Logger, makeHandler: @escaping MakeHandler
+    system: SystemCalls, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger,
+    makeHandler: @escaping MakeHandler
   ) throws(Failure) {
     inbox = try LoopInbox()
     poller = try Poller()
     self.system = system
+    self.table = table
     self.logger = logger
     self.makeHandler = makeHandler
     paces = Paces(limits.rates, unnamedShare: limits.unnamedShare)
+    connects = ConnectRates(perSecond: limits.connectsPerSecond)
+    let why = "your user opens more than \(limits.connectsPerSecond) in a second"
+    refusalOfRate = RPCReply.failure(.null, ConnectionHandler.tooMany(why)).line()
     received = .allocate(byteCount: Self.receivedPerTurn, alignment: 16)
     let token = LoopToken(inbox.wakeup, generation: 0)
     guard poller.add(inbox.wakeup, token, for: [.input, .edge]) else { throw Failure(call: "epoll_ctl", code: errno) }
@@ -112,9 +121,10 @@ final class SocketLoop {
 
   /// Starts a thread that runs until ``end()``.
   static func start(
-    system: SystemCalls, limits: SocketServer.Limits, logger: Logger, makeHandler: @escaping MakeHandler
+    system: SystemCalls, table: ConnectionTable, limits: SocketServer.Limits, logger: Logger,
+    makeHandler: @escaping MakeHandler
   ) throws(Failure) -> LoopInbox {
-    let loop = try SocketLoop(system: system, limits: limits, logger: logger, makeHandler: makeHandler)
+    let loop = try SocketLoop(system: system, table: table, limits: limits, logger: logger, makeHandler: makeHandler)
     let inbox = loop.inbox
     let code = OwnThread.start("socket") { loop.run() }
     guard code == 0 else { throw Failure(call: "pthread_create", code: code) }
@@ -129,7 +139,7 @@ final class SocketLoop {
     var woke = NIODeadline.now()
     while !isEnding {
       let now = NIODeadline.now()
-      acceptTime = max(Self.acceptTimes.least, min(Self.acceptTimes.most, .nanoseconds((now - woke).nanoseconds / 2)))
+      acceptTime = Self.acceptTime(after: now - woke)
       for action in timers.takeDue(at: now) { action(self) }
       turn &+= 1
       let resumed = resuming
@@ -144,6 +154,11 @@ final class SocketLoop {
     for handler in handlers { handler?.close() }
     timers.cancelAll()
     for command in inbox.take(forGood: true).commands { command(self) }
+  }
+
+  /// How long accepting may take in the turn after one that took `last`.
+  static func acceptTime(after last: TimeAmount) -> TimeAmount {
+    max(acceptTimes.least, min(acceptTimes.most, .nanoseconds(last.nanoseconds / 2)))
   }
 
   /// Milliseconds until the next timer, rounded up: it must be due then.
@@ -265,9 +280,13 @@ final class SocketLoop {
 
   /// close(2) on a thread that may wait: with the socket the kernel closes the descriptors in its input.
   func closeElsewhere(_ handler: ConnectionHandler, then action: @escaping @Sendable () -> Void) {
-    // A hang-up is reported whatever is asked for: only once from now on.
+    // A hang-up is always reported: only once from now on.
     _ = poller.change(handler.socket, handler.token, to: .edge)
-    closer.close(handler.socket, of: handler.share, then: action)
+    closeElsewhere(handler.socket, of: handler.share, then: action)
+  }
+
+  func closeElsewhere(_ socket: Int32, of share: Share, then action: @escaping @Sendable () -> Void) {
+    closer.close(socket, of: share, then: action)
   }
 
   /// Overwrites the requests and replies in the shared buffers, which may hold tokens and authorization responses.

@@ -9,8 +9,10 @@ struct SystemCalls: Sendable {
   var accept: @Sendable (Int32, UnsafeMutablePointer<sockaddr_un>, UnsafeMutablePointer<UInt32>) -> Int32 = {
     clinux_accept($0, $1, $2)
   }
-  /// The user and process at the other end of a socket; nil where the kernel does not say.
+  /// The user and process at the other end of a socket; nil if the kernel does not report it.
   var credentials: @Sendable (Int32) -> clinux_peer? = { Peer.credentials(of: $0) }
+  /// Whether the client has closed the connection, so that no answer can reach it.
+  var hasEnded: @Sendable (Int32) -> Bool = { clinux_has_closed($0) == 1 }
   /// The rest of who that is.
   var caller: @Sendable (Int32, clinux_peer, ControlGroups) throws(Peer.Failure) -> Caller = {
     socket, credentials, groups throws(Peer.Failure) in

@@ -35,7 +35,10 @@ extension SocketServer {
     /// user have no such bound.
     public var linesPerSecond = 10_000
     public var bytesPerSecond = 32 * 1024 * 1024
-    /// Without a request in flight and nothing received for so long: closed. Zero: never.
+    /// Connections in a second of one user, with all units and subordinate user ids, unless they get a cached token; twice as
+    /// many after a pause. Beyond it connections are refused by user id. Root and the broker's own user have no such bound.
+    public var connectsPerSecond = 2_000
+    /// A connection without a request in flight that receives nothing for this time is closed. Zero: never.
     public var idle = Duration.seconds(600)
     /// The same for a connection that events are sent to. Zero: never.
     public var idleSubscribed = Duration.zero

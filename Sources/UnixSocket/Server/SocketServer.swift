@@ -132,8 +132,9 @@ public final class SocketServer: Sendable {
   private func startLoop() throws(SocketServerError) -> LoopInbox {
     let shared = shared
     do throws(SocketLoop.Failure) {
-      let loop = try SocketLoop.start(system: shared.system, limits: shared.limits, logger: shared.logger) {
-        socket, token, loop in
+      let loop = try SocketLoop.start(
+        system: shared.system, table: shared.table, limits: shared.limits, logger: shared.logger
+      ) { socket, token, loop in
         ConnectionHandler(socket: socket, token: token, loop: loop, shared: shared)
       }
       state.withLock { $0.loop = loop }
@@ -154,6 +155,7 @@ public final class SocketServer: Sendable {
     }
     for connection in loop.connections { connection.tick(now) }
     loop.paces.removeIdle(at: now)
+    loop.connects.removeIdle(at: now)
     // The last answer may have been a token.
     loop.wipe()
   }

@@ -1,0 +1,103 @@
+import BrokerAPI
+import Glibc
+import NIOCore
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import UnixSocket
+
+/// Connections that a user opens in a second.
+@Suite(.timeLimit(.minutes(2))) struct ConnectRatesTests {
+  private func at(_ seconds: Double) -> NIODeadline { .uptimeNanoseconds(UInt64((1000 + seconds) * 1e9)) }
+
+  @Test("a user opens twice the rate after a pause, then the rate, and takes nothing from others") func rate() {
+    var rates = ConnectRates(perSecond: 10, at: at(0))
+    func taken(_ user: UInt32, of count: Int, at now: NIODeadline) -> Int {
+      (0..<count).count { _ in rates.take(user, at: now) }
+    }
+    #expect(taken(1, of: 30, at: at(0)) == 20)
+    #expect(taken(2, of: 5, at: at(0)) == 5)
+    #expect(taken(1, of: 30, at: at(1)) == 10)
+    #expect(taken(1, of: 30, at: at(60)) == 20)
+    rates.giveBack(1)
+    #expect(taken(1, of: 30, at: at(60)) == 1)
+    rates.removeIdle(at: at(61))
+    #expect(taken(1, of: 30, at: at(61)) == 10)
+    rates.removeIdle(at: at(63))
+    #expect(taken(1, of: 30, at: at(63)) == 20)
+  }
+
+  @Test("users beyond the remembered ones share an allowance") func further() {
+    var rates = ConnectRates(perSecond: 1, at: at(0))
+    func taken(_ users: Range<Int>) -> Int { users.count { rates.take(UInt32($0), at: at(0)) } }
+    #expect(taken(0..<ConnectRates.mostUsers) == ConnectRates.mostUsers)
+    #expect(taken(ConnectRates.mostUsers..<ConnectRates.mostUsers + 10) == 2)
+    #expect(taken(0..<1) == 1)
+  }
+
+  @Test(
+    "accepting takes half as long as the turn before, within its limits",
+    arguments: [(10, 100), (200, 100), (1000, 500), (60_000, 5000)] as [(Int64, Int64)])
+  func acceptTime(last: Int64, time: Int64) {
+    #expect(SocketLoop.acceptTime(after: .microseconds(last)) == .microseconds(time))
+  }
+
+  private func with(
+    _ change: (inout SocketServer.Limits) -> Void = { _ in }, _ body: (Served, Users) async throws -> Void
+  ) async throws {
+    let users = Users()
+    try await Served.with(change, system: users.system) { try await body($0, users) }
+  }
+
+  @Test("a client that has closed is not identified, whether it has sent a request or not", arguments: [false, true])
+  func closed(sends: Bool) async throws {
+    try await with { served, users in
+      users.state.withLock { $0.uid = 1000 }
+      try await served.server.holdingUp {
+        for _ in 0..<50 {
+          let client = try served.client()
+          if sends { #expect(client.sendSome(Array(call(1, "echo").utf8)) > 0) }
+        }
+      }
+      try await eventually("all were accepted") { users.state.withLock { $0.connected } == 50 }
+      try await served.turn(for: try await users.client(2000, served))
+      #expect(users.state.withLock { $0.identified } == 1)
+      #expect(served.server.figures == .init(connections: 1, accepted: 1, refused: 0))
+      #expect(served.dispatcher.seen.withLock { $0.running } == 0)
+    }
+  }
+
+  @Test("a request is answered if the client only ended its output") func halfClosed() async throws {
+    try await with { served, users in
+      users.state.withLock { $0.uid = 1000 }
+      var client: RawClient?
+      try await served.server.holdingUp {
+        client = try served.client()
+        _ = client?.sendSome(Array(tokenGet(1).utf8))
+        _ = client.map { shutdown($0.descriptor, Int32(SHUT_WR)) }
+      }
+      #expect(try await client?.json()["id"] == 1)
+    }
+  }
+
+  @Test("a user over the limit is refused by user id, and others are not") func refused() async throws {
+    try await with({ $0.connectsPerSecond = 1 }) { served, users in
+      var clients: [RawClient] = []
+      for _ in 0..<30 { clients.append(try await users.client(1000, served)) }
+      let identified = users.state.withLock { $0.identified }
+      #expect(identified < 30)
+      let lines = try await clients[29].linesToEnd()
+      #expect(lines.count == 1 && lines[0].contains("your user opens more than 1 in a second"))
+      #expect(served.server.figures.refused == UInt64(30 - identified))
+      try await served.turn(for: try await users.client(2000, served))
+      for _ in 0..<30 { try await served.turn(for: try await users.client(0, served)) }
+    }
+  }
+
+  @Test("connections that get a cached token are not limited") func cached() async throws {
+    try await with({ $0.connectsPerSecond = 1 }) { served, users in
+      for _ in 0..<30 { try await served.turn(for: try await users.client(1000, served)) }
+    }
+  }
+}
