@@ -101,7 +101,8 @@ let package = Package(
     fastRoom("Callers", ["BrokerAPI", "CLinux"]),
     fastRoom("UnixSocket", ["BrokerAPI", "Callers", "CLinux", "Listening", "Platform", nioCore, nioPosix, logging]),
     fastRoom(
-      "HTTPTransport", ["Broker", "Listening", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
+      "HTTPTransport",
+      ["Broker", "CZlib", "Listening", "OAuth", "Platform", nioCore, nioPosix, nioHTTP1, nioSSL, nioTLS, deque]),
     room("Callback", ["Broker", "Callers", "HTTPServer", "OAuth", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom("HTTPServer", ["BrokerAPI", "Callers", "Listening", nioCore, nioPosix, nioHTTP1, logging]),
     fastRoom(
@@ -124,6 +125,7 @@ let package = Package(
       path: "Sources/Configuration", swiftSettings: small),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
     .target(name: "CLinux"),
     .target(name: "CHeap"),
     // With the headers of toml++ alone, from libtomlplusplus-dev (docs/decisions/0053-tomlplusplus.md).

@@ -14,9 +14,14 @@ final class ArrivedAnswer: Sendable {
   private enum Sending { case waiting, begun, givenUp }
   private let sending = Mutex(Sending.waiting)
 
-  /// - Parameter limit: the largest body, in bytes.
-  init(limit: Int) {
+  private let mustDecode: Bool
+
+  /// - Parameters:
+  ///   - limit: the largest body, in bytes, before and after decoding.
+  ///   - mustDecode: an unknown content coding is an error; else such an answer is returned as it came.
+  init(limit: Int, mustDecode: Bool = true) {
     self.limit = limit
+    self.mustDecode = mustDecode
   }
 
   /// Whether the request may be sent. False once it was given up.
@@ -50,12 +55,22 @@ final class ArrivedAnswer: Sendable {
     guard fits else { throw TransportError(.tooLarge, "the answer is larger than \(limit) bytes") }
   }
 
-  /// As it was at its end.
-  var ended: HTTPResponse? { answer.withLock { $0 } }
+  /// As it was at its end, without its content coding.
+  var ended: HTTPResponse? {
+    get throws(TransportError) {
+      guard let answer = answer.withLock({ $0 }) else { return nil }
+      do {
+        return try ContentCoding.decoded(answer, limit: limit)
+      } catch {
+        guard !mustDecode else { throw error }
+        return answer
+      }
+    }
+  }
 
-  /// Nil while it may go on.
+  /// Nil while more may come.
   var whole: HTTPResponse? {
-    guard let answer = answer.withLock({ $0 }), JSONValue.lenient(answer.body)?.value.members != nil else { return nil }
+    guard let answer = try? ended, JSONValue.lenient(answer.body)?.value.members != nil else { return nil }
     return answer
   }
 }

@@ -52,7 +52,7 @@ public final class HTTPTransport: Transport {
     let host = request.url.host ?? "the provider"
     let message = try message(request, over: pool)
     let limit = request.purpose == .revocation ? min(Self.revocationDeadline, deadline) : deadline
-    let arrived = ArrivedAnswer(limit: Self.largestBody)
+    let arrived = ArrivedAnswer(limit: Self.largestBody, mustDecode: request.purpose != .resource)
     let silence = TransportError(.timedOut, "\(host) did not answer in time", cause: .silence)
     let unsent = TransportError(.notSent, "no connection to \(host) in time", cause: .silence)
     do {
@@ -95,6 +95,8 @@ public final class HTTPTransport: Transport {
       headers.add(name: header.name, value: header.value)
     }
     headers.replaceOrAdd(name: "User-Agent", value: userAgent)
+    // Without it any coding is allowed (RFC 9110 §12.5.3).
+    headers.replaceOrAdd(name: "Accept-Encoding", value: "identity")
     // RFC 9110 §8.6: where a method has a body as a rule, none is said to be one of no bytes.
     if request.body != nil || ["POST", "PUT", "PATCH"].contains(request.method) {
       headers.replaceOrAdd(name: "Content-Length", value: String(request.body?.count ?? 0))
@@ -158,7 +160,9 @@ private final class AnswerReader: UpstreamReceiver {
     do { try arrived.add(part) } catch { end(.failure(error)) }
   }
 
-  func upstreamEnded() { end(arrived.ended.map { .success($0) } ?? .failure(CancellationError())) }
+  func upstreamEnded() {
+    do { end(try arrived.ended.map { .success($0) } ?? .failure(CancellationError())) } catch { end(.failure(error)) }
+  }
 
   func upstreamFailed(_ error: TransportError) { end(arrived.whole.map { .success($0) } ?? .failure(error)) }
 

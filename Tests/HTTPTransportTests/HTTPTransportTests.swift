@@ -181,4 +181,42 @@ struct HTTPTransportTests {
     let body = String(repeating: "x", count: (1 << 20) + 1)
     #expect(kind(try await send(Self.head + "Content-Length: \(body.utf8.count)\r\n\r\n" + body)) == .tooLarge)
   }
+
+  @Test("each request asks for no content coding")
+  func acceptEncoding() async throws {
+    let received = Received()
+    let transport = HTTPTransport(userAgent: "test", deadline: .seconds(10))
+    try await TestServer.with { channel in
+      try channel.pipeline.syncOperations.addHandler(Receiving(received))
+    } _: { url in
+      for purpose in [
+        HTTPRequest.Purpose.token, .discovery, .keys, .userinfo, .registration, .revocation, .device, .par,
+      ] {
+        let request = HTTPRequest(
+          purpose: purpose, method: "GET", url: url, headers: [.init("accept-encoding", "gzip")])
+        _ = try await transport.send(request, over: .test, late: nil)
+      }
+    }
+    await transport.close()
+    let heads = received.text.withLock { $0 }.lowercased()
+    #expect(heads.components(separatedBy: "accept-encoding: identity\r\n").count == 9)
+    #expect(!heads.contains("gzip"))
+  }
+}
+
+private final class Received: Sendable { let text = Mutex("") }
+
+/// Answers each request with an empty JSON object.
+private final class Receiving: ChannelInboundHandler {
+  typealias InboundIn = ByteBuffer
+  typealias OutboundOut = ByteBuffer
+  private let received: Received
+
+  init(_ received: Received) { self.received = received }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    received.text.withLock { $0 += String(buffer: unwrapInboundIn(data)) }
+    let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    context.writeAndFlush(wrapOutboundOut(ByteBuffer(string: answer)), promise: nil)
+  }
 }

@@ -235,7 +235,7 @@ final class ProviderConnection: Piece {
       switch error.kind {
       case .notSent: return .failure(.notSent(message: error.message))
       case .lost, .timedOut: return .failure(.lost(message: error.message))
-      case .tooLarge: return .failure(.unclear(message: error.message, retryAfter: nil))
+      case .tooLarge, .unreadable: return .failure(.unclear(message: error.message, retryAfter: nil))
       }
     }
   }

@@ -61,6 +61,8 @@ public struct TransportError: Error, Sendable, Equatable {
     case lost
     case timedOut
     case tooLarge
+    /// It was answered, in a content coding that cannot be decoded.
+    case unreadable
   }
 
   /// What stood in the way, as far as it shows: it decides what a person looks at.

@@ -367,7 +367,8 @@ final class ForwardedRequest: UpstreamReceiver {
     let hint = "See whether the provider's API works, and api_base and api_origins in its section."
     return switch error.kind {
     case .timedOut: HTTPReply(.gatewayTimeout, error: "timeout", error.message, hint: hint)
-    case .notSent, .lost, .tooLarge: HTTPReply(.badGateway, error: "bad_gateway", error.message, hint: hint)
+    case .notSent, .lost, .tooLarge, .unreadable:
+      HTTPReply(.badGateway, error: "bad_gateway", error.message, hint: hint)
     }
   }
 
