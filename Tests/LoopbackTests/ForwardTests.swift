@@ -27,7 +27,12 @@ import Testing
 
   @Test(
     "Steps upwards are seen however they are written",
-    arguments: ["/../x", "/a/..", "/a/%2e%2E/x", "/a%2f..%2fx", "/a/.%2e;v=1/x", "/a\\..\\x", "/a/%5c../x", "/./x"])
+    arguments: [
+      "/../x", "/a/..", "/a/%2e%2E/x", "/a%2f..%2fx", "/a/.%2e;v=1/x", "/a\\..\\x", "/a/%5c../x", "/./x",
+      "/a/%252e%252e/x", "/a/%c0%ae%c0%ae/x", "/a/%e0%80%ae./x", "/a/%ef%bc%8e%ef%bc%8e/x", "/a/..%20/x",
+      "/a/..%ef%bc%8fx",
+      "/a/%2e%2e%ef%bc%bcx", "/a/%e2%80%a4%e2%80%a4/x", "/a/%00/x",
+    ])
   func steps(_ path: String) throws {
     #expect(try #require(ForwardTarget("/forward/work" + path)).isPlain == false)
   }
@@ -37,7 +42,9 @@ import Testing
     let headers: HTTPHeaders = [
       "Authorization": "Bearer x", "cookie": "a=b", "DPoP": "p", "Connection": "x-own, keep-alive", "X-Own": "1",
       "TE": "trailers", "Host": "h", "Content-Length": "1", "Range": "bytes=0-1", "Accept": "a/b", "Last-Event-ID": "7",
-      "X-HTTP-Method-Override": "DELETE", "X-Original-URL": "/admin",
+      "X-HTTP-Method-Override": "DELETE", "X-Original-URL": "/admin", "X_HTTP_Method_Override": "DELETE",
+      "X-Original-URI": "/admin", "X-Forwarded-Method": "DELETE", "Transfer_Encoding": "chunked",
+      "Proxy-Connection": "x",
     ]
     #expect(ForwardHeaders.request(headers).map(\.name) == ["Accept", "Last-Event-ID"])
   }
@@ -52,6 +59,13 @@ import Testing
     let found = ForwardHeaders.answer(headers, TokenFilter(["secret-token"]))
     #expect(found.map(\.name) == ["ETag", "Content-Length", "X-Echo"])
     #expect(found["X-Echo"] == ["Bearer (redacted)**"])
+  }
+
+  @Test("a challenge for a scope that the token lacks goes to the client")
+  func scopeChallenge() {
+    let challenge = "Bearer error=\"insufficient_scope\", scope=\"write\""
+    let found = ForwardHeaders.answer(["WWW-Authenticate": challenge], TokenFilter(["secret-token"]))
+    #expect(found["WWW-Authenticate"] == [challenge])
   }
 
   @Test("A token is covered wherever it is cut, and what comes behind it is whole", arguments: [1, 2, 3, 5, 7, 11, 64])

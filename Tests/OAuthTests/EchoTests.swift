@@ -33,6 +33,39 @@ struct EchoTests {
         == "{\"error\":\"invalid_grant\",\"error_description\":\"(redacted) and (redacted) is over\"}")
   }
 
+  @Test(
+    "a resource's answer has the token in no common escape",
+    arguments: [
+      "tok/en+1==", "tok%2Fen%2B1%3D%3D", "tok%2fen%2b1%3d%3d", "tok\\u002fen\\u002b1\\u003d\\u003d",
+      "tok\\u002Fen\\u002B1\\u003D\\u003D", "tok&#x2F;en&#x2B;1&#x3D;&#x3D;", "tok&#47;en&#43;1&#61;&#61;",
+    ])
+  func escapes(_ echoed: String) {
+    let request = request("", headers: [.init("Authorization", "Bearer tok/en+1==")], purpose: .resource)
+    #expect(answer("<\(echoed)>", to: request, status: 200) == "<(redacted)>")
+  }
+
+  @Test("nor in UTF-16, with or without a charset")
+  func utf16() {
+    let request = request("", headers: [.init("Authorization", "Bearer tok/en+1==")], purpose: .resource)
+    for isLittle in [true, false] {
+      let units = Array("\u{FEFF}a tok/en+1== b".utf16)
+      let bytes = units.flatMap { isLittle ? [UInt8($0 & 0xFF), UInt8($0 >> 8)] : [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
+      let response = HTTPResponse(status: 200, body: Data(bytes)).withoutEchoes(of: request)
+      let text = response.body.filter { $0 != 0 }
+      #expect(!String(decoding: text, as: UTF8.self).contains("tok/en"))
+    }
+  }
+
+  @Test("several Content-Encoding headers are read together")
+  func codings() {
+    let response = HTTPResponse(
+      status: 200, headers: [.init("Content-Encoding", "identity"), .init("content-encoding", "br")],
+      body: Data("x".utf8))
+    #expect(response.unsearchable != nil)
+    #expect(HTTPResponse.unsearchable(status: 200, coding: "identity, identity", type: nil) == nil)
+    #expect(HTTPResponse.unsearchable(status: 200, coding: "identity,gzip", type: nil) != nil)
+  }
+
   @Test("So do credentials of the headers")
   func headers() {
     let basic = Data("id:se%2Fcret-1".utf8).base64EncodedString()

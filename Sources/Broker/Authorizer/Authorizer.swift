@@ -42,7 +42,7 @@ final class Authorizer: Sendable {
         "uid \(principal.caller.uid) may not send \(request.method) \(request.host)\(request.path)"
         + (account.map { " for account \($0.prefix(128))" } ?? "")
       refusal.hint =
-        !RequestPattern.isPlain(request.path)
+        !PlainPath.isPlain(request.path)
         ? "A path with steps upwards, empty steps or control characters is allowed by no `requests`."
         : "An admin can add \"\(request.method) \(request.path)\" to `requests` of its rule, and reload."
     }

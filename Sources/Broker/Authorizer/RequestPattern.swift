@@ -45,47 +45,6 @@ public struct RequestPattern: Sendable, Hashable, CustomStringConvertible {
 
   func matches(_ request: APIRequest) -> Bool {
     (method == "*" || method == request.method.uppercased()) && (host == nil || host == request.host)
-      && wildcard(path, matches: request.path) && Self.isPlain(request.path)
-  }
-
-  /// Whether every server reads the path as it stands here: one with steps upwards or control characters, however often they
-  /// are encoded, could be another path to who answers it.
-  static func isPlain(_ path: String) -> Bool {
-    var bytes = Array(path.utf8)
-    for _ in 0..<4 {
-      guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }), hasNoSteps(bytes) else { return false }
-      let decoded = unescaped(bytes)
-      if decoded == bytes { return true }
-      bytes = decoded
-    }
-    return false
-  }
-
-  private static func hasNoSteps(_ path: [UInt8]) -> Bool {
-    let separators: Set<UInt8> = [UInt8(ascii: "/"), UInt8(ascii: "\\")]
-    let steps = path.dropFirst().split(omittingEmptySubsequences: false, whereSeparator: separators.contains)
-    return steps.enumerated().allSatisfy { index, step in
-      // What comes behind a semicolon are parameters to some. Only the last may be empty.
-      let name = Array(step.prefix { $0 != UInt8(ascii: ";") })
-      return name != Array(".".utf8) && name != Array("..".utf8) && (!step.isEmpty || index == steps.count - 1)
-    }
-  }
-
-  private static func unescaped(_ text: [UInt8]) -> [UInt8] {
-    func digit(_ byte: UInt8) -> UInt8? { Character(UnicodeScalar(byte)).hexDigitValue.map(UInt8.init) }
-    var result: [UInt8] = []
-    var index = 0
-    while index < text.count {
-      if text[index] == UInt8(ascii: "%"), index + 2 < text.count, let high = digit(text[index + 1]),
-        let low = digit(text[index + 2])
-      {
-        result.append(high << 4 | low)
-        index += 3
-      } else {
-        result.append(text[index])
-        index += 1
-      }
-    }
-    return result
+      && wildcard(path, matches: request.path) && PlainPath.isPlain(request.path)
   }
 }

@@ -62,7 +62,8 @@ extension AuthorizedCalls {
       guard Self.isToken(name, limit: 128), value.utf8.count <= 8192, header.isSendable else {
         throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is no header that can be sent")
       }
-      guard !Self.ownHeaders.contains(name.lowercased()) else {
+      // The broker names itself to the provider.
+      guard !CallerHeaders.isRefused(name), name.lowercased() != "user-agent" else {
         throw .invalidParams("params.headers: the broker sets \(name) itself")
       }
       headers.append(header)
@@ -140,16 +141,6 @@ extension AuthorizedCalls {
           || "!#$%&'*+-.^_`|~".utf8.contains($0)
       }
   }
-
-  /// What names the caller to the provider, and what belongs to the connection.
-  private static let ownHeaders: Set<String> = [
-    "authorization", "cookie", "dpop", "proxy-authorization", "host", "user-agent", "connection", "content-length",
-    "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
-    // An answer is searched for the token, which one that is compressed or cut may hide.
-    "accept-encoding", "range", "if-range",
-    // With these a server may take the request for another one than was allowed.
-    "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
-  ]
 
   /// A request as rules see it. One that has no place has no host, and is allowed by patterns without one alone.
   func apiRequest(_ method: String, _ url: String, of account: String) -> APIRequest {

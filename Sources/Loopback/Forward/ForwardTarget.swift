@@ -40,14 +40,8 @@ struct ForwardTarget: Equatable {
     target = path.hasPrefix("/") ? String(path) : "/" + path
   }
 
-  /// Whether every server reads the path as the same: a step upwards, written in whatever way, may lead anywhere.
-  var isPlain: Bool {
-    guard hasSteps else { return true }
-    let decoded = target.prefix { $0 != "?" }.lowercased().replacing("%2e", with: ".")
-    let steps = decoded.replacing("%2f", with: "/").replacing("\\", with: "/").replacing("%5c", with: "/")
-      .split(separator: "/")
-    return !steps.contains { [".", ".."].contains($0.prefix { $0 != ";" }) }
-  }
+  /// Whether every server reads the path in the same way.
+  var isPlain: Bool { !hasSteps || PlainPath.isPlain(String(target.prefix { $0 != "?" }), allowsEmptySteps: true) }
 
   /// Whether there is anything in it that steps are written with. Most have none.
   private var hasSteps: Bool {
@@ -55,7 +49,7 @@ struct ForwardTarget: Equatable {
     for byte in target.utf8 {
       switch byte {
       case UInt8(ascii: "?"): return false
-      case UInt8(ascii: "%"), UInt8(ascii: "\\"): return true
+      case UInt8(ascii: "%"), UInt8(ascii: "\\"), 0x80...: return true
       case UInt8(ascii: "."): if previous == UInt8(ascii: "/") { return true }
       default: break
       }
@@ -94,14 +88,7 @@ struct ForwardTarget: Equatable {
 
 /// Which headers go through.
 enum ForwardHeaders {
-  /// RFC 9110 §7.6.1, and what names the client to the server or would keep an answer from being searched.
-  private static let dropped = HeaderNames([
-    "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect", "host",
-    "content-length", "authorization", "proxy-authorization", "cookie", "cookie2", "dpop", "accept-encoding", "range",
-    "if-range", "http2-settings",
-    // With these a server may take the request for another one than was allowed.
-    "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url",
-  ])
+  private static let dropped = HeaderNames(CallerHeaders.refused)
   private static let droppedOfAnswer = HeaderNames([
     "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "set-cookie",
     "set-cookie2", "www-authenticate", "proxy-authenticate", "authentication-info", "dpop-nonce", "location", "alt-svc",
@@ -115,13 +102,20 @@ enum ForwardHeaders {
     }
   }
 
+  /// The client cannot authenticate itself, but it must learn which scope its token lacks (RFC 6750 §3.1).
+  private static func isScopeChallenge(_ name: String, _ value: String) -> Bool {
+    name.lowercased() == "www-authenticate" && value.contains("insufficient_scope")
+  }
+
   /// What of an answer's headers the client gets, without the token.
   static func answer(_ headers: HTTPHeaders, _ filter: TokenFilter) -> HTTPHeaders {
     let named = named(headers)
     var passed = HTTPHeaders()
     passed.reserveCapacity(headers.count + 1)
     for (name, value) in headers {
-      guard !droppedOfAnswer.contains(name), named?.contains(name) != true, filter.isClean(name) else { continue }
+      guard !droppedOfAnswer.contains(name) || isScopeChallenge(name, value), named?.contains(name) != true,
+        filter.isClean(name)
+      else { continue }
       passed.add(name: name, value: filter.cleaned(value))
     }
     return passed
@@ -143,10 +137,19 @@ struct HeaderNames: Sendable {
     for name in names { self.names[name.utf8.count, default: []].append(Array(name.utf8)) }
   }
 
+  /// In lower case, an underscore as a hyphen.
+  private static func folded(_ byte: UInt8) -> UInt8 {
+    switch byte {
+    case 0x41...0x5A: byte | 0x20
+    case UInt8(ascii: "_"): UInt8(ascii: "-")
+    default: byte
+    }
+  }
+
   func contains(_ name: String) -> Bool {
     guard let candidates = names[name.utf8.count] else { return false }
     return candidates.contains { candidate in
-      zip(name.utf8, candidate).allSatisfy { own, wanted in (own >= 0x41 && own <= 0x5A ? own | 0x20 : own) == wanted }
+      zip(name.utf8, candidate).allSatisfy { own, wanted in Self.folded(own) == wanted }
     }
   }
 }

@@ -9,14 +9,9 @@ struct TokenFilter {
   /// The end of what came, as far as it could be the beginning of a secret.
   private var held: [UInt8] = []
 
-  /// - Parameter secrets: as they are sent; each is also looked for as JSON and forms may write it.
+  /// - Parameter secrets: as they are sent; each is searched for in all its forms (``SecretForms``).
   init(_ secrets: [String]) {
-    var patterns: Set<[UInt8]> = []
-    for secret in secrets where secret.utf8.count >= 8 {
-      patterns.insert(Array(secret.utf8))
-      patterns.insert(Array(secret.replacing("/", with: "\\/").utf8))
-      patterns.insert(Array(FormEncoding.encode(secret).utf8))
-    }
+    let patterns = Set(secrets.filter { $0.utf8.count >= 8 }.flatMap(SecretForms.of))
     self.patterns = patterns.sorted { $0.count > $1.count }
   }
 

@@ -29,10 +29,7 @@ extension HTTPResponse {
           response.headers[index].value = response.headers[index].value.replacing(secret, with: Self.redacted)
         }
       }
-      // As it is, as JSON may write it, and as a form does.
-      for text in Set([secret, secret.replacing("/", with: "\\/"), FormEncoding.encode(secret)]) {
-        response.replace(Data(text.utf8))
-      }
+      for form in SecretForms.of(secret) { response.replace(Data(form)) }
     }
     return response
   }
@@ -41,7 +38,9 @@ extension HTTPResponse {
   public var unsearchable: String? {
     // As the answer to HEAD: there is nothing to search.
     guard !body.isEmpty else { return nil }
-    return Self.unsearchable(status: status, coding: header("Content-Encoding"), type: header("Content-Type"))
+    let codings = headers.filter { $0.name.lowercased() == "content-encoding" }.map(\.value)
+    return Self.unsearchable(
+      status: status, coding: codings.isEmpty ? nil : codings.joined(separator: ","), type: header("Content-Type"))
   }
 
   /// The same, of an answer that has a body.
@@ -50,7 +49,8 @@ extension HTTPResponse {
   ///   - coding: its Content-Encoding.
   ///   - type: its Content-Type.
   public static func unsearchable(status: Int, coding: String?, type: String?) -> String? {
-    if let coding = coding?.trimmed.lowercased(), !coding.isEmpty, coding != "identity" {
+    let codings = (coding ?? "").split(separator: ",").map { $0.trimmed.lowercased() }
+    if codings.contains(where: { !$0.isEmpty && $0 != "identity" }) {
       return "it is compressed although uncompressed data was requested"
     }
     let type = type ?? ""

@@ -1,6 +1,6 @@
 extension StringProtocol {
   /// Without white space and line ends on either side.
-  var trimmed: String {
+  package var trimmed: String {
     let scalars = unicodeScalars
     guard let first = scalars.firstIndex(where: { !$0.properties.isWhitespace }),
       let last = scalars.lastIndex(where: { !$0.properties.isWhitespace })
