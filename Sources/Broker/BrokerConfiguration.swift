@@ -171,6 +171,12 @@ enum Limit {
   static let parameters = 32
   /// DPoP nonces that are kept for each provider, one for each origin.
   static let nonces = 32
+  /// Refreshes that fail for this long after the access token's end make it likely that the grant has ended.
+  static let patience = Duration.seconds(600)
+  /// Accounts of a provider whose lost scopes are remembered, so that each loss is reported once.
+  static let reportedLosses = 1000
+  /// Redirects that a request for metadata or keys follows.
+  static let redirects = 3
   /// Different oddities of a provider's answers that are told of.
   static let oddities = 16
   /// Scopes that a caller may name.

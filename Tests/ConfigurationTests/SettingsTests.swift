@@ -120,7 +120,7 @@ import Testing
       successMember: "ok", errorMembers: ["error.type"], errorDescriptionMembers: ["reason"])
     expected.refreshPath = []
     expected.rotation = .grace(.seconds(1800))
-    expected.permanentErrors = ["invalid_code"]
+    expected.permanentErrors = [.text("invalid_code")]
     expected.refreshTokenLifetime = .seconds(90 * 86_400)
     expected.narrowing = .never
     expected.revocation = .bearer

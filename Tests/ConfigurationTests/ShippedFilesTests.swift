@@ -116,7 +116,7 @@ import Testing
     #expect(provider.scopes.contains("offline_access"))
     #expect(provider.redirect == .loopback(host: .localhost, path: "/callback"))
     #expect(provider.rotation == .none)
-    #expect(provider.permanentErrors == ["interaction_required"])
+    #expect(provider.permanentErrors == [.text("interaction_required")])
     #expect(
       try self.provider("microsoft", "tenant = \"1-2\"").issuer?.rawValue
         == "https://login.microsoftonline.com/1-2/v2.0")
@@ -135,7 +135,7 @@ import Testing
     #expect(provider.response.acceptsForm)
     #expect(provider.response.scopeSeparator == ",")
     #expect(provider.rotation == .strict)
-    #expect(provider.permanentErrors == ["bad_refresh_token"])
+    #expect(provider.permanentErrors == [.text("bad_refresh_token")])
     #expect(provider.refreshTokenLifetime == .seconds(183 * 86_400))
   }
 

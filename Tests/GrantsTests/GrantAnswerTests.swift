@@ -108,10 +108,11 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
     #expect(grant.beginRefresh(at: at(3601)) == .impossible)
   }
 
-  @Test("A token of unknown lifetime is never due, and is served until it is rejected")
+  @Test("a token of unknown lifetime is refreshed within an hour, and is served until it is rejected")
   func unknownLifetime() {
     var grant = grant(savedGrant(), savedToken(lifetime: nil))
-    #expect(grant.due(at: at(1e9), policy: steady) == .nothing)
+    #expect(grant.due(at: at(2879), policy: steady) == .nothing)
+    #expect(grant.due(at: at(2880), policy: steady) == .refresh)
     #expect(grant.rejected(generation: 1, at: at(1e9)) == .refresh)
     #expect(grant.answer(minimumTTL: nil, at: at(1e9), policy: steady) == .refresh)
     var alone = Grant(saved: savedGrant(refreshToken: nil), token: savedToken(lifetime: nil), jitter: 0)

@@ -61,10 +61,14 @@ import Testing
       let wasIdle = grant.phase == .idle
       if random.below(2) == 0 { grant.wants(anyKey()) }
       if let key = grant.narrowed.keys.randomElement(using: &random) { _ = grant.served(key) }
-      guard case .begun(let attempt, let intent) = grant.beginRefresh(at: at(clock)) else { return }
+      let narrowing: NarrowingMethod = random.below(4) == 0 ? .exchange : .refresh
+      guard case .begun(let attempt, let intent) = grant.beginRefresh(at: at(clock), narrowing: narrowing) else {
+        return
+      }
       demand(wasIdle, "two attempts in flight")
       demand(attempt.refreshToken == grant.saved.refreshToken, "another refresh token was sent")
-      self.intent = intent
+      demand((intent == nil) == attempt.isExchange, "an exchange spends no refresh token, and a refresh does")
+      if let intent { self.intent = intent }
       open.append(attempt)
     }
 
@@ -75,7 +79,7 @@ import Testing
       let lifetime = [nil, 0, 1, 60, 3600][random.below(5)]
       let isCurrent = isWaited(for: attempt)
       // Some have no access token, and then another refresh token.
-      let isUsable = token?.hasSuffix("-\(granted)") != true || random.below(3) > 0
+      let isUsable = attempt.isExchange || token?.hasSuffix("-\(granted)") != true || random.below(3) > 0
       let outcome =
         isUsable
         ? grant.answered(
@@ -87,7 +91,14 @@ import Testing
       guard case .commit(let renewal) = outcome else { return }
       demand(renewal.grant.generation == grant.saved.generation + 1, "the generation did not go on by one")
       let newest = token.flatMap { $0.isEmpty ? nil : Secret($0) } ?? attempt.refreshToken
-      demand(renewal.grant.refreshToken == newest, "a granted refresh token is lost")
+      let isBound = attempt.key.isNarrowed && rotation == .none
+      if attempt.isExchange || isBound {
+        demand(renewal.grant.refreshToken == attempt.refreshToken, "a narrowed token replaced the refresh token")
+        let isKept = newest == attempt.refreshToken || renewal.grant.previousRefreshToken == newest
+        demand(attempt.isExchange || isKept, "a granted refresh token is lost")
+      } else {
+        demand(renewal.grant.refreshToken == newest, "a granted refresh token is lost")
+      }
       if isUsable { open.removeAll { $0 == attempt } } else { failing.insert(attempt) }
     }
 
@@ -112,7 +123,7 @@ import Testing
       let taken = grant.committed(attempt, jitter: jitter)
       demand(taken, "a commit was not taken")
       disk.grant = renewal.grant
-      intent = nil
+      if !attempt.isExchange { intent = nil }
       guard let token = renewal.token else {
         return demand(grant.phase == .refreshing(attempt), "an answer that cannot be used did not fail")
       }
@@ -175,6 +186,8 @@ import Testing
 
     /// A crash: what is under way is lost, with every answer that was not committed.
     mutating func restart() {
+      // Their connections ended with the process, and the numbers of attempts begin again.
+      (open, failing) = ([], [])
       grant = Grant(
         saved: disk.grant, token: disk.token, narrowed: Array(narrowed.values), intent: intent, jitter: 0.5)
       // Rejections live in memory, except those that ended the grant.

@@ -19,7 +19,7 @@ import Testing
       Moment(lifetime: 86_400, due: 69_120), Moment(lifetime: 3600, due: 2880), Moment(lifetime: 1000, due: 700),
       Moment(lifetime: 600, due: 300), Moment(lifetime: 60, due: 30), Moment(lifetime: 8, due: 4),
       Moment(lifetime: 3600, refreshIn: 1800, due: 1800), Moment(lifetime: 3600, refreshIn: 3500, due: 2880),
-      Moment(lifetime: nil, refreshIn: 100, due: 100), Moment(lifetime: nil, due: nil),
+      Moment(lifetime: nil, refreshIn: 100, due: 100), Moment(lifetime: nil, due: 2880),
       Moment(lifetime: 3600, jitter: 1, due: 2520), Moment(lifetime: 3600, jitter: 0.5, due: 2700),
       Moment(lifetime: 60, jitter: 1, due: 24), Moment(lifetime: 3600, refreshIn: 100, jitter: 1, due: 360),
       // What would never rest: a wish for now, and tokens that are over as they come.

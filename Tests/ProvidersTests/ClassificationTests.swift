@@ -10,12 +10,15 @@ import Testing
     let testDescription: String
     let response: HTTPResponse
     var permanent: [String] = []
+    var temporary: [String] = []
     let meaning: String
 
-    init(_ response: HTTPResponse, permanent: [String] = [], _ meaning: String) {
-      testDescription = "\(response.status) \(String(decoding: response.body.prefix(40), as: UTF8.self)) \(permanent)"
+    init(_ response: HTTPResponse, permanent: [String] = [], temporary: [String] = [], _ meaning: String) {
+      let text = String(decoding: response.body.prefix(40), as: UTF8.self)
+      testDescription = "\(response.status) \(text) \(permanent) \(temporary)"
       self.response = response
       self.permanent = permanent
+      self.temporary = temporary
       self.meaning = meaning
     }
   }
@@ -38,6 +41,16 @@ import Testing
       Answered(
         answer(#"{"error":"invalid_request","error_description":"Gone"}"#, status: 400), permanent: ["Gone"],
         "ended refused"),
+      Answered(
+        answer(#"{"error":"unauthorized_client","error_description":"The refresh_token is invalid"}"#, status: 403),
+        permanent: ["refresh_token is INVALID"], "ended refused"),
+      Answered(error("invalid_grant"), temporary: ["invalid_grant"], "try later"),
+      Answered(error("invalid_grant", 403), temporary: ["http_403"], "try later"),
+      Answered(error("invalid_grant", 400), temporary: ["http_403"], "ended refused"),
+      Answered(
+        answer(#"{"error":"invalid_grant","error_description":"AADSTS90033: transient"}"#, status: 400),
+        permanent: ["invalid_grant"], temporary: ["AADSTS90033"], "try later"),
+      Answered(answer("", status: 403, type: ""), permanent: ["http_403"], temporary: ["http_403"], "try later"),
       Answered(error("invalid_client", 401), "misconfigured"), Answered(error("unauthorized_client"), "misconfigured"),
       Answered(error("unsupported_grant_type"), "misconfigured"), Answered(error("invalid_scope"), "misconfigured"),
       Answered(error("invalid_target"), "misconfigured"),
@@ -73,7 +86,10 @@ import Testing
       Answered(answer(#"{"error":"invalid_grant","refresh_token":"r"}"#, status: 400), "ended refused"),
     ])
   func refresh(_ answered: Answered) {
-    let provider = provider { $0.permanentErrors = answered.permanent }
+    let provider = provider {
+      $0.permanentErrors = answered.permanent.map(ErrorPattern.init)
+      $0.temporaryErrors = answered.temporary.map(ErrorPattern.init)
+    }
     var script = Script(answered.response)
     let result = script.run(
       provider.refresh(savedGrant(), token: Secret("refresh-1"), key: SavedToken.Key(), metadata: metadata))

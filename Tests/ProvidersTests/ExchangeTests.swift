@@ -158,7 +158,7 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
       (newKey.idToken(), [.success(keySet(key)), .failure(outage)], [nil, "k2"]),
       (key.idToken(["exp": "\(start.seconds - 999)"]), [.success(keySet(key))], [nil]),
       (key.idToken(["aud": "\"another\""]), [.success(keySet(key))], [nil]),
-      (String(key.idToken().dropLast(2)), [.success(keySet(key))], [nil]),
+      (String(key.idToken().dropLast(2)), [.success(keySet(key))], [nil, ""]),
     ]
     for (idToken, keys, asked) in bodies {
       var script = Script(answer(tokenBody(idToken: idToken)), keys: keys)
@@ -176,6 +176,16 @@ private let outage = ProviderFailure.unclear(message: "an outage", retryAfter: n
       answer(tokenBody(idToken: newKey.idToken())), keys: [.success(keySet(key)), .success(keySet(key, newKey))])
     #expect(name(refresh(&script)) == "taken")
     #expect(script.asked == [nil, "k2"])
+  }
+
+  @Test("a key that was replaced under the same name is fetched again once")
+  func replacedKey() throws {
+    let replacement = SigningKey(key.kid)
+    var script = Script(
+      answer(tokenBody(idToken: replacement.idToken())), keys: [.success(keySet(key)), .success(keySet(replacement))])
+    let issued = try refresh(&script).get()
+    #expect(issued.warning == nil && issued.idToken != nil)
+    #expect(script.asked == [nil, ""])
   }
 
   @Test("A refresh sends what the settings add, where they say, with the client's one authentication")

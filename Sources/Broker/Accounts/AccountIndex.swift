@@ -10,13 +10,26 @@ struct AccountIndex: Sendable {
     case failing
     case loginRequired
     case misconfigured
+    /// Its refresh was refused with a code that may concern the client, and is tried again soon.
+    case refused
+    /// The same, while other accounts of the provider are refreshed.
+    case refusedAlone
+
+    /// Whether a change of the provider's settings may help.
+    fileprivate var awaitsSettings: Bool {
+      switch self {
+      case .misconfigured, .refused, .refusedAlone: true
+      case .good, .goodAndBusy, .failing, .loginRequired: false
+      }
+    }
 
     init(_ grant: Grant) {
       switch grant.saved.standing {
       case .good: self = grant.phase == .idle ? .good : .goodAndBusy
       case .failing: self = .failing
       case .loginRequired: self = .loginRequired
-      case .misconfigured: self = .misconfigured
+      case .misconfigured:
+        self = grant.isRefusedAlone ? .refusedAlone : grant.isRefusedLately ? .refused : .misconfigured
       }
     }
   }
@@ -88,7 +101,7 @@ struct AccountIndex: Sendable {
   /// ``Grant/retryNow(at:)`` makes it try now.
   func isFailing(_ account: AccountName) -> Bool {
     switch entries[account]?.kind {
-    case .failing, .misconfigured: true
+    case .failing, .misconfigured, .refused, .refusedAlone: true
     case .good, .goodAndBusy, .loginRequired, nil: false
     }
   }
@@ -116,7 +129,7 @@ struct AccountIndex: Sendable {
       if byProvider[old.provider]?.names.isEmpty == true { byProvider[old.provider] = nil }
     }
     if new == nil { names.remove(account) }
-    if old.kind == .misconfigured, new?.kind != .misconfigured { misconfigured.remove(account) }
+    if old.kind.awaitsSettings, new?.kind.awaitsSettings != true { misconfigured.remove(account) }
     if old.isUnattended, new?.isUnattended != true { declared.remove(account) }
     if let person = old.person, new?.person != person {
       switch people[person] {
@@ -131,7 +144,7 @@ struct AccountIndex: Sendable {
   private mutating func join(_ account: AccountName, _ new: Entry, _ old: Entry?) {
     byProvider[new.provider, default: Members()].join(account, new, isNew: new.provider != old?.provider)
     if old == nil { names.insert(account) }
-    if new.kind == .misconfigured, old?.kind != .misconfigured { misconfigured.insert(account) }
+    if new.kind.awaitsSettings, old?.kind.awaitsSettings != true { misconfigured.insert(account) }
     if new.isUnattended, old?.isUnattended != true { declared.insert(account) }
     if let person = new.person, old?.person != person {
       switch people[person] {

@@ -41,11 +41,38 @@ extension Accounts {
         hint: "Mend [account.\(name)] in the configuration, or what the provider knows of it, then `grantctl reload`.",
         oauth: failure.oauth.map { OAuthDetail($0) })
     }
-    let what = failure.oauth == nil ? "cannot be used" : "refuses this client"
+    let provider = grant.saved.provider
+    guard let oauth = failure.oauth, connection.suspended == nil else {
+      let fault = failure.oauth == nil ? "cannot be used" : "refuses this client"
+      return RPCError(
+        .providerMisconfigured, "provider \(provider) \(fault): \(failure.message)",
+        hint: "Correct [provider.\(provider)] in the configuration, then run `grantctl reload`.",
+        oauth: failure.oauth.map { OAuthDetail($0) })
+    }
+    return refused(grant, failure, oauth, connection)
+  }
+
+  /// The provider refused the account's refresh with a code that usually concerns the client.
+  private func refused(
+    _ grant: Grant, _ failure: Failure, _ oauth: OAuthError, _ connection: ProviderConnection
+  ) -> RPCError {
+    let (name, provider) = (grant.saved.account, grant.saved.provider)
+    let code = oauth.code.rawValue.printable(limit: 64)
+    if grant.isRefusedAlone {
+      return RPCError(
+        .loginRequired, "the provider refuses this account's grant with \(code); sign in again",
+        hint: loginHint(grant.saved),
+        oauth: OAuthDetail(oauth), detail: LoginReason.refused.rawValue)
+    }
+    let hint =
+      connection.history.clientRefusals.rest(at: now) == nil
+      ? "It is tried again in a few minutes. If other accounts of provider \(provider) work, sign in again with "
+        + "`grantctl login \(provider) \(name)`; else correct [provider.\(provider)] and run `grantctl reload`."
+      : "Several accounts are refused: correct [provider.\(provider)] in the configuration, then run `grantctl reload`."
     return RPCError(
-      .providerMisconfigured, "provider \(grant.saved.provider) \(what): \(failure.message)",
-      hint: "Mend [provider.\(grant.saved.provider)] in the configuration, then `grantctl reload`.",
-      oauth: failure.oauth.map { OAuthDetail($0) })
+      .providerMisconfigured, "provider \(provider) refuses the refresh of account \(name): \(failure.message)",
+      hint: hint,
+      oauth: OAuthDetail(oauth))
   }
 
   func unavailable(_ grant: Grant, _ failure: Failure, retryAt: Timestamp) -> RPCError {
@@ -54,10 +81,22 @@ extension Accounts {
     let next = "the broker tries again by itself in \(wait) s."
     let message = "no fresh token for account \(grant.saved.account): \(failure.message)"
     if let error = providers[grant.saved.provider]?.absentMetadata(message, retryAfter: Double(wait)) { return error }
+    let hint =
+      seemsEnded(grant)
+      ? "The provider probably ended this grant: `grantctl login \(grant.saved.provider) \(grant.saved.account)`. Until then "
+        + next
+      : "Nothing to do: \(next)"
     return RPCError(
-      .temporarilyUnavailable, message,
-      hint: "Nothing to do: \(next)", retryAfter: Double(wait),
+      .temporarilyUnavailable, message, hint: hint, retryAfter: Double(wait),
       oauth: failure.oauth.map { OAuthDetail($0) })
+  }
+
+  /// The provider goes on refusing the refresh, with an answer that names no reason, long after the access token's end.
+  private func seemsEnded(_ grant: Grant) -> Bool {
+    guard case .failing(_, let count, _) = grant.saved.standing, count >= 3, !grant.waitsForProvider,
+      let end = grant.token?.expiresAt
+    else { return false }
+    return now - end >= Limit.patience
   }
 
   /// A refresh had no answer in time, and its answer may still come.

@@ -7,7 +7,10 @@ extension Accounts {
   func state(of grant: Grant) -> AccountState {
     switch grant.saved.standing {
     case .loginRequired: return .loginRequired
-    case .misconfigured: return .actionRequired
+    case .misconfigured where grant.isRefusedAlone: return .loginRequired
+    case .misconfigured where !grant.isRefusedLately: return .actionRequired
+    case .misconfigured:
+      return providers[grant.saved.provider].map { $0.suspended == nil } ?? false ? .degraded : .actionRequired
     case .good, .failing: break
     }
     guard let connection = providers[grant.saved.provider], connection.suspended == nil else {
@@ -52,7 +55,7 @@ extension Accounts {
       account: saved.account.rawValue, provider: saved.provider.rawValue, state: state(of: grant),
       identity: saved.identity.map {
         .init(subject: $0.subject, issuer: $0.issuer, email: $0.email, name: $0.name, username: $0.username)
-      }, scopes: saved.grantedScopes, generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
+      }, scopes: scopes(of: grant), generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
       next_refresh_at: !saved.isRenewable
         ? nil : grant.nextMoment(policy: refreshPolicy, at: now)?.seconds,
       refresh_expires_at: end?.at.seconds, refresh_expiry_learned: end?.isLearned == true ? true : nil,
@@ -61,8 +64,28 @@ extension Accounts {
       last_refresh_at: grant.token?.issuedAt.seconds,
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
       token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable,
-      reports: reports(grant))
+      reports: reports(grant), lost_scopes: lost(grant), scopes_unverified: areUnverified(saved) ? true : nil)
   }
+
+  private func lost(_ grant: Grant) -> [String]? {
+    let lost = lostScopes(of: grant)
+    return lost.isEmpty ? nil : lost
+  }
+
+  /// Granted scopes that the account's token has.
+  private func scopes(of grant: Grant) -> [String] {
+    let lost = Set(lostScopes(of: grant))
+    return grant.saved.grantedScopes.filter { !lost.contains($0) }
+  }
+
+  /// Scopes that were granted and that the account's current token does not have: the provider left them out at a refresh.
+  func lostScopes(of grant: Grant) -> [String] {
+    guard let token = grant.token, let provider = providers[grant.saved.provider]?.provider else { return [] }
+    return grant.saved.grantedScopes.filter { !provider.isGranted($0, in: token.scopes) }
+  }
+
+  /// The provider does not tell the scopes of its tokens, so the requested ones are shown.
+  private func areUnverified(_ saved: SavedGrant) -> Bool { providers[saved.provider]?.remarks.omitsScope ?? false }
 
   private func binding(of saved: SavedGrant) -> String? {
     (providers[saved.provider]?.provider.tokenTraits.binding ?? TokenBinding()).method(of: saved)

@@ -199,12 +199,14 @@ final class Accounts: Piece {
       counts[state, default: 0] += members.count(kind)
     }
     add(.loginRequired, .loginRequired)
+    add(.refusedAlone, .loginRequired)
     add(.misconfigured, .actionRequired)
     guard let connection = providers[name], connection.suspended == nil else {
-      for kind in [AccountIndex.Kind.good, .goodAndBusy, .failing] { add(kind, .actionRequired) }
+      for kind in [AccountIndex.Kind.good, .goodAndBusy, .failing, .refused] { add(kind, .actionRequired) }
       return counts
     }
     add(.failing, .degraded)
+    add(.refused, .degraded)
     add(.goodAndBusy, .refreshing)
     add(.good, .ok)
     guard case .unreachable = connection.condition else { return counts }

@@ -13,6 +13,8 @@ protocol ImportProofs: AnyObject {
   func prove(
     _ account: AccountName, _ token: SavedToken, for holder: Holder?, until deadline: Duration
   ) async throws(RPCError)
+  /// Whether the provider still accepts the account's own access token; nil: it does not tell.
+  func isAlive(_ account: AccountName, until deadline: Duration) async -> Bool?
 }
 
 /// The provider was asked in vain whose an import is.
@@ -32,6 +34,10 @@ struct FailedProof {
 extension Imports: ImportProofs {
   /// For how long an access token that UserInfo refuses is not replaced again for that.
   private static var replacementPause: Duration { .seconds(3600) }
+
+  func isAlive(_ account: AccountName, until deadline: Duration) async -> Bool? {
+    await calls.isAlive(account, until: deadline)
+  }
 
   /// One question at a time for each account; all that wait share its answer.
   func prove(

@@ -44,6 +44,19 @@ extension Authorizer {
     return both
   }
 
+  /// Whether the rules let the caller request a token for these resources (RFC 8707).
+  func checkResources(_ resources: [String], of grant: Grant, _ permission: Permission) throws(RPCError) {
+    let account = grant.saved.account.rawValue
+    guard !resources.isEmpty,
+      let allowed = policy.resources(permission.access, permission.method, account, permission.caller),
+      let refused = resources.first(where: { $0 != grant.saved.resource && !allowed.contains($0) })
+    else { return }
+    throw RPCError(
+      .notPermitted,
+      "the rule for this caller does not allow a token of account \(account) for \(refused.printable(limit: 200))",
+      hint: "An administrator can add it to the rule's `resources`.")
+  }
+
   private func granted(_ grant: Grant) -> [String] {
     grant.saved.grantedScopes.isEmpty ? grant.saved.requestedScopes : grant.saved.grantedScopes
   }

@@ -98,6 +98,19 @@ public struct Policy: Sendable, Equatable {
     permission(access, method, account, caller) ?? .refused(why: lack(access, method, account, caller))
   }
 
+  /// The resources that the caller may request tokens for, in addition to the account's own; nil: any. A rule that caps the
+  /// scopes allows none that it does not name, since a token for another resource may have other scopes.
+  func resources(_ access: Access, _ method: String, _ account: String, _ caller: Caller) -> Set<String>? {
+    guard access != .open, !isPrivileged(caller) else { return nil }
+    var allowed: Set<String> = []
+    for rule in rules
+    where rule.gives(access, method) && rule.who.matches(caller) && rule.covers(account, access) {
+      guard rule.resources != nil || rule.scopes != nil else { return nil }
+      allowed.formUnion(rule.resources ?? [])
+    }
+    return allowed
+  }
+
   /// Rules add: one that neither caps nor asks is enough. Where all that match ask, a person must allow it, also of who
   /// would need no rule. Nil: refused.
   ///

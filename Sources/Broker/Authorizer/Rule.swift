@@ -12,6 +12,8 @@ public struct Rule: Sendable, Equatable {
   public var methods: Set<String>
   /// The scopes that tokens may have for this caller; nil: all that was granted.
   public var scopes: Set<String>?
+  /// The resources that tokens may be requested for (RFC 8707); nil: any, or none in a rule that caps the scopes.
+  public var resources: Set<String>?
   /// A person must allow each release of a token, and has this long; nil: nobody need say anything.
   public var confirm: Duration?
 
@@ -45,7 +47,7 @@ public struct Rule: Sendable, Equatable {
 
   public init(
     name: String, who: Who, accounts: [String], access: Set<Access>, methods: Set<String> = [],
-    scopes: Set<String>? = nil, confirm: Duration? = nil
+    scopes: Set<String>? = nil, resources: Set<String>? = nil, confirm: Duration? = nil
   ) {
     self.name = name
     self.who = who
@@ -53,6 +55,7 @@ public struct Rule: Sendable, Equatable {
     self.access = access
     self.methods = methods
     self.scopes = scopes
+    self.resources = resources
     self.confirm = confirm
   }
 

@@ -46,7 +46,7 @@ extension AuthorizedCalls {
       try approvals.checkAgain(TokenExchange.self, acting.params, acting.permission)
       auditActor(acting.account, for: params.account, session.caller)
     }
-    let end = issued.expiresIn.map { wall(sentAt + $0) }
+    let end = (issued.expiresIn ?? issued.configuredLifetime).map { wall(sentAt + $0) }
     return .init(
       // Exposed to be handed out: this is what the method is for.
       access_token: issued.accessToken.exposed, issued_token_type: issued.issuedTokenType ?? "",

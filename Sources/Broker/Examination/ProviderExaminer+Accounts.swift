@@ -9,15 +9,26 @@ extension ProviderExaminer {
     var slices = Slices(of: Slices.heavy)
     for account in accounts.names(at: provider.name).after(nil, most: Limit.checkedAccounts) {
       if let grant = accounts.peek(account) {
-        checks += [scopes(of: grant.saved, provider), refreshToken(of: grant, provider)]
+        checks += [scopes(of: grant, provider), refreshToken(of: grant, provider)]
       }
       await slices.next()
     }
     return checks
   }
 
-  private func scopes(of saved: SavedGrant, _ provider: any Provider) -> ProviderCheck.Check {
+  private func scopes(of grant: Grant, _ provider: any Provider) -> ProviderCheck.Check {
+    let saved = grant.saved
     let account = saved.account.rawValue
+    let lost = accounts.lostScopes(of: grant)
+    guard lost.isEmpty else {
+      return .init(
+        name: .granted_scopes, account: account, result: .warning,
+        message: "\(lost.joined(separator: " ")) was lost at a refresh",
+        hint:
+          "Set refresh_scope = true in [provider.\(saved.provider)], or sign in again: `grantctl login \(saved.provider) "
+          + "\(account)`.")
+    }
+    if saved.kind.isUnattended { return declaredScopes(of: saved, provider) }
     // Providers seldom name these two among what they granted.
     let wanted = provider.tokenTraits.scopes.filter { $0 != "openid" && $0 != "offline_access" }
     let missing = wanted.filter { !provider.isGranted($0, in: saved.grantedScopes) }
@@ -31,6 +42,19 @@ extension ProviderExaminer {
       message: wasAsked ? "\(list) was asked for and not granted" : "\(list) is configured, and was not asked for then",
       hint: "If programs need it: `grantctl login \(saved.provider) \(account)`"
         + (wasAsked ? ", and allow it there." : "."))
+  }
+
+  /// A declared account is compared with its own section, since no user signs in to it.
+  private func declaredScopes(of saved: SavedGrant, _ provider: any Provider) -> ProviderCheck.Check {
+    let account = saved.account.rawValue
+    let missing = saved.requestedScopes.filter { !provider.isGranted($0, in: saved.grantedScopes) }
+    guard !missing.isEmpty, !saved.grantedScopes.isEmpty else {
+      return .init(name: .granted_scopes, account: account, result: .ok, message: "all that is configured")
+    }
+    return .init(
+      name: .granted_scopes, account: account, result: .warning,
+      message: "\(missing.joined(separator: " ")) was requested and not granted",
+      hint: "Allow it for this client at the provider, or remove it from `scopes` in [account.\(account)].")
   }
 
   private func refreshToken(of grant: Grant, _ provider: any Provider) -> ProviderCheck.Check {

@@ -53,6 +53,7 @@ extension ProviderExaminer {
     }
     found += [connectionCheck(probes, provider: name), clock(probes, tolerance: provider.clockTolerance)]
     found.append(await redirect(provider.authorizationTraits, connection))
+    found.append(narrowing(connection))
     found += await accountChecks(provider)
     let why = examination == nil ? "without an answer" : "without metadata that can be used"
     return Checked(connection: connection, settings: settings, at: now, checks: Self.ordered(found, missing: why))
@@ -72,6 +73,13 @@ extension ProviderExaminer {
     let result = await withTaskGroup(of: Result<HTTPResponse, TransportError>.self) { [transport, surroundings] group in
       group.addTask {
         do throws(TransportError) {
+          var request = request
+          // As for the metadata themselves: these requests carry no secret.
+          for _ in 0..<Limit.redirects {
+            let response = try await transport.send(request, over: pool, late: nil)
+            guard let next = request.redirected(by: response) else { return .success(response) }
+            request = next
+          }
           return .success(try await transport.send(request, over: pool, late: nil))
         } catch {
           return .failure(error)
@@ -91,9 +99,39 @@ extension ProviderExaminer {
 
   // MARK: Each check
 
+  /// How tokens for fewer scopes are requested, for a grant that a user signed in to.
+  private func narrowing(_ connection: ProviderConnection) -> ProviderCheck.Check {
+    let traits = connection.provider.refreshTraits
+    let result = connection.history.narrowingResult
+    func ok(_ message: String) -> ProviderCheck.Check { .init(name: .narrowing, result: .ok, message: message) }
+    switch traits.narrowing {
+    case .never: return ok("not requested: callers get the account's own token")
+    case .verified: return ok("by a refresh: narrow_tokens vouches for the server")
+    case .cautious where traits.rotation == .none:
+      guard result == .harmful else {
+        return ok("by a refresh: \(result)")
+      }
+      return .init(
+        name: .narrowing, result: .warning, message: result.description,
+        hint:
+          "Set narrow_tokens = false in [provider.\(connection.provider.name)] if the account's own token should be used."
+      )
+    case .cautious:
+      let exchanges = connection.metadata.known.map { ProviderConnection.supportsExchange($0.value) } ?? false
+      return ok(
+        exchanges
+          ? "by token exchange"
+          : "not requested, since refresh tokens rotate: callers get the account's own token")
+    }
+  }
+
   private func conditionCheck(_ connection: ProviderConnection) -> ProviderCheck.Check {
     let name = connection.provider.name
     switch connection.condition {
+    case .ok where connection.remarks.oddities.contains(TokenResponse.unknownLifetime):
+      return .init(
+        name: .condition, result: .warning, message: "its token responses do not state how long access tokens live",
+        hint: "They are refreshed within an hour. Set access_token_lifetime in [provider.\(name)] if it is documented.")
     case .ok: return .init(name: .condition, result: .ok, message: "refreshes go on")
     case .recovering:
       return .init(name: .condition, result: .ok, message: "it answers again; refreshes begin one after the other")

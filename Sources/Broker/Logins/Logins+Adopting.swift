@@ -81,6 +81,10 @@ extension Logins {
     }
     providers[login.provider]?.works()
     providers[login.provider]?.passedOver(issued.tokens.oddities)
+    if token.expiresAt == nil, saved.refreshToken != nil {
+      providers[login.provider]?.passedOver([TokenResponse.unknownLifetime])
+    }
+    providers[login.provider]?.remarks.omitsScope = issued.tokens.scope == nil
     // It answered: whatever waits for it need not wait.
     providers[login.provider]?.gate.recheck(at: uptime)
     accounts.changed(login.account)

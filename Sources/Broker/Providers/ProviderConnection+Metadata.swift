@@ -41,10 +41,22 @@ extension ProviderConnection {
     let task = Task {
       let result = await fetchMetadata(provider)
       if settings == asked { keep(result) }
+      if case .success(let metadata) = result { supplement(metadata, asked) }
       return result
     }
     metadata.task = task
     return task
+  }
+
+  /// Fetches what only the server's other document has, while the first one is used: no caller waits for it.
+  private func supplement(_ metadata: ServerMetadata, _ asked: UInt64) {
+    guard settings == asked, let request = provider.supplement(to: metadata) else { return }
+    Task {
+      guard case .success(let response) = await sendPublic(request), settings == asked,
+        let other = try? provider.metadata(from: response), let known = self.metadata.known, known.value == metadata
+      else { return }
+      self.metadata.known?.value = metadata.completed(by: other)
+    }
   }
 
   private func keep(_ result: Result<ServerMetadata, ProviderFailure>) {
@@ -68,7 +80,7 @@ extension ProviderConnection {
   private func fetchMetadata(_ provider: any Provider) async -> Result<ServerMetadata, ProviderFailure> {
     var response: HTTPResponse?
     if let request = provider.discovery() {
-      switch await send(request, for: .refreshes) {
+      switch await sendPublic(request) {
       case .success(let answer): response = answer
       case .failure(let failure): return .failure(failure)
       }
@@ -78,6 +90,19 @@ extension ProviderConnection {
     } catch {
       return .failure(error)
     }
+  }
+
+  /// Sends a request for metadata or keys, which carries no secret: redirects within the origin are followed.
+  func sendPublic(
+    _ request: HTTPRequest, for use: ConnectionPool.Use = .refreshes
+  ) async -> Result<HTTPResponse, ProviderFailure> {
+    var request = request
+    for _ in 0..<Limit.redirects {
+      let result = await send(request, for: use)
+      guard case .success(let response) = result, let next = request.redirected(by: response) else { return result }
+      request = next
+    }
+    return await send(request, for: use)
   }
 
   // MARK: Signing keys
@@ -139,7 +164,7 @@ extension ProviderConnection {
         guard let request = try provider.keysRequest(metadata) else {
           return .failure(.misconfigured(message: "provider \(provider.name) has no signing keys", nil))
         }
-        switch await send(request, for: .refreshes) {
+        switch await sendPublic(request) {
         case .failure(let failure): return .failure(failure)
         case .success(let response): return parseKeys(response)
         }

@@ -13,8 +13,7 @@ final class ProviderConnection: Piece {
   private(set) var settings: UInt64 = 0
   var metadata = Metadata()
   var keys = Keys()
-  /// The provider refuses this client: until then its refreshes rest.
-  var suspension: (failure: Failure, until: Timestamp)?
+  var history = RefreshHistory()
   var remarks = Remarks()
   /// Which refreshes it gets, and how fast.
   var gate = ProviderGate()
@@ -31,6 +30,28 @@ final class ProviderConnection: Piece {
     var lastError: String?
     /// What was odd in its token answers and passed over: each is told of once.
     fileprivate(set) var oddities: [String] = []
+    /// The last token response had no `scope`; nil: none was seen since the settings were read.
+    var omitsScope: Bool?
+    /// Scopes that an account lost at a refresh, as they were last reported.
+    var lostScopes: [AccountName: [String]] = [:]
+    /// Accounts whose lost scopes the provider refuses to return.
+    var refusedScopes: Set<AccountName> = []
+  }
+
+  /// What refreshes under these settings showed.
+  struct RefreshHistory {
+    /// The provider refuses this client: until then its refreshes rest.
+    var suspension: (failure: Failure, until: Timestamp)?
+    /// Refreshes of several accounts that were refused with codes that usually concern the client.
+    var clientRefusals = ClientRefusals()
+    /// When a refresh of any account last succeeded.
+    var lastSuccess: Timestamp?
+    var narrowingResult = NarrowingResult.unknown
+  }
+
+  var suspension: (failure: Failure, until: Timestamp)? {
+    get { history.suspension }
+    set { history.suspension = newValue }
   }
 
   struct Fetched<Value: Sendable>: Sendable {
@@ -84,7 +105,7 @@ final class ProviderConnection: Piece {
     settings += 1
     metadata = Metadata()
     keys = Keys()
-    suspension = nil
+    history = RefreshHistory()
     remarks = Remarks()
     gate.recheck(at: uptime)
   }
@@ -92,6 +113,8 @@ final class ProviderConnection: Piece {
   /// The provider works for a client of these settings.
   func works() {
     suspension = nil
+    history.clientRefusals = ClientRefusals()
+    history.lastSuccess = now
     remarks.lastError = nil
   }
 
@@ -100,11 +123,13 @@ final class ProviderConnection: Piece {
     for text in odd where !remarks.oddities.contains(text) && remarks.oddities.count < Limit.oddities {
       remarks.oddities.append(text)
       let name = provider.name
+      let hint =
+        text == TokenResponse.unknownLifetime
+        ? "Set access_token_lifetime in [provider.\(name)] if the provider documents it."
+        : "Nothing to do: the tokens are used. Report it to the provider."
       logger.warning(
         "provider \(name) answers outside the specification: \(text)",
-        metadata: [
-          "provider": "\(name)", "hint": "Nothing to do: tokens are taken all the same. Report it to the provider.",
-        ])
+        metadata: ["provider": "\(name)", "hint": "\(hint)"])
     }
   }
 
@@ -117,6 +142,7 @@ final class ProviderConnection: Piece {
   /// Somebody who may has it asked now.
   func release() {
     suspension = nil
+    history.clientRefusals.until = nil
     recheck()
   }
 
@@ -140,6 +166,8 @@ final class ProviderConnection: Piece {
     keys.failedAt = nil
     // A client that proves itself with the time may have been refused for that.
     suspension = nil
+    history.clientRefusals = ClientRefusals()
+    history.lastSuccess = nil
     skew = nil
   }
 

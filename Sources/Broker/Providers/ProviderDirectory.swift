@@ -47,14 +47,19 @@ final class ProviderDirectory: Piece {
 
   /// A connection to a provider that is not, or not yet, in force.
   func connection(to provider: any Provider) -> ProviderConnection {
-    ProviderConnection(
+    let connection = ProviderConnection(
       provider, learned: learnedLifetime(of: provider.name), refreshesAtOnce: refreshesAtOnce, transport, runtime)
+    connection.history.narrowingResult = narrowingResult(of: provider.name)
+    return connection
   }
 
   /// After a start: what earlier runs learned.
   func takeOver(_ providers: [any Provider]) {
     for provider in providers where connections[provider.name] == nil { add(provider) }
-    for (name, connection) in connections { connection.learned = learnedLifetime(of: name) }
+    for (name, connection) in connections {
+      connection.learned = learnedLifetime(of: name)
+      connection.history.narrowingResult = narrowingResult(of: name)
+    }
   }
 
   /// A reload.
@@ -166,6 +171,18 @@ final class ProviderDirectory: Piece {
     journal.values[Self.lifetimeKey(name)].flatMap {
       try? JSONDecoder().decode(LearnedLifetime.self, from: Data($0.utf8))
     } ?? LearnedLifetime()
+  }
+
+  private static func narrowingKey(_ name: ProviderName) -> String { "narrowing.\(name)" }
+
+  private func narrowingResult(of name: ProviderName) -> NarrowingResult {
+    journal.values[Self.narrowingKey(name)].flatMap(NarrowingResult.init) ?? .unknown
+  }
+
+  /// Saves what the first narrowed refresh at the provider did.
+  func save(_ result: NarrowingResult, of name: ProviderName) async {
+    connections[name]?.history.narrowingResult = result
+    await journal.put(Self.narrowingKey(name), result.rawValue, "what a narrowed refresh does at \(name)")
   }
 
   private static func lifetimeKey(_ name: ProviderName) -> String { "refresh_token_lifetime.\(name)" }

@@ -162,7 +162,7 @@ final class Registrations: Piece {
     for candidate in candidates {
       guard let request = candidate.discovery() else { continue }
       let connection = providers.connection(to: candidate)
-      switch await connection.send(request, for: .logins) {
+      switch await connection.sendPublic(request, for: .logins) {
       case .failure(let failure): first = first ?? failure
       case .success(let response):
         do throws(ProviderFailure) {

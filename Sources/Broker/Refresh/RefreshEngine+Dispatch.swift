@@ -70,6 +70,8 @@ extension RefreshEngine {
       isWaiting || connection.gate.circuit.outage != nil
     else { return nil }
     if connection.suspended != nil { return connection.suspension?.until }
+    let rest = connection.history.clientRefusals.rest(at: now)
+    let includingDue = includingDue && rest == nil
     while let candidate = next(at: name, connection, includingDue: includingDue) {
       guard let trade = trade(of: candidate.account) else {
         fetchTrade(for: candidate.account, at: name)
@@ -86,7 +88,7 @@ extension RefreshEngine {
     // Nobody can try it yet: not before its own time.
     let next = connection.gate.circuit.nextProbe(
       isWanted: wantedCount(at: name) > 0, policy: accounts.refreshPolicy)
-    return next.flatMap { $0 > uptime ? wall($0) : nil }
+    return next.flatMap { $0 > uptime ? wall($0) : nil } ?? rest?.until
   }
 
   /// Whether a caller's question may try a provider that does not answer.

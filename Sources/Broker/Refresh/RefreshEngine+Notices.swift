@@ -6,6 +6,51 @@ import OAuth
 
 // Refresh tokens end too: people are told before, where the end is known or was learned.
 extension RefreshEngine {
+  /// The granted scopes, if the account's token has lost some of them and the provider was not found to refuse the question;
+  /// nil: the refresh names no scopes.
+  func scopesToAskFor(_ grant: Grant, _ attempt: Grant.Attempt, _ asked: Asked) -> [String]? {
+    let account = grant.saved.account
+    guard !attempt.key.isNarrowed, !accounts.lostScopes(of: grant).isEmpty,
+      !asked.connection.remarks.refusedScopes.contains(account)
+    else { return nil }
+    return grant.saved.grantedScopes
+  }
+
+  /// A provider that refuses the lost scopes is not asked for them again, and the account is refreshed without them soon.
+  func withoutScopeRefusal(
+    _ result: Result<RefreshAnswer, ProviderFailure>, _ account: AccountName, _ connection: ProviderConnection
+  ) -> Result<RefreshAnswer, ProviderFailure> {
+    guard case .failure(.misconfigured(let message, let oauth?)) = result, oauth.code == .invalidScope else {
+      return result
+    }
+    if connection.remarks.refusedScopes.count >= Limit.reportedLosses { connection.remarks.refusedScopes = [] }
+    connection.remarks.refusedScopes.insert(account)
+    return .failure(.requestRefused(message: message, oauth, retryAfter: nil))
+  }
+
+  /// Scopes that are missing from the new token, once for each set of them.
+  func reportLostScopes(_ account: AccountName) {
+    guard let grant = accounts[account], let connection = providers[grant.saved.provider] else { return }
+    let lost = accounts.lostScopes(of: grant)
+    guard lost != (connection.remarks.lostScopes[account] ?? []) else { return }
+    guard !lost.isEmpty else {
+      connection.remarks.lostScopes[account] = nil
+      return
+    }
+    if connection.remarks.lostScopes.count >= Limit.reportedLosses { connection.remarks.lostScopes = [:] }
+    connection.remarks.lostScopes[account] = lost
+    let (name, list) = (grant.saved.provider, lost.joined(separator: " ").printable(limit: 512))
+    let message = "the token of account \(account) has lost the scopes \(list) at a refresh"
+    let hint =
+      "Set refresh_scope = true in [provider.\(name)] if the provider wants `scope` at each refresh; else sign in again with "
+      + "`grantctl login \(name) \(account)`."
+    logger.warning("\(message)", metadata: ["account": "\(account)", "provider": "\(name)", "hint": "\(hint)"])
+    emit(
+      Event(
+        type: .scopesLost, at: now.seconds, account: account.rawValue, provider: name.rawValue,
+        generation: grant.saved.generation, message: message, hint: hint))
+  }
+
   /// When the account's refresh token is next worth a word; nil: never, or it has been said.
   func nextAnnouncement(_ grant: Grant) -> Timestamp? {
     grant.nextAnnouncement(

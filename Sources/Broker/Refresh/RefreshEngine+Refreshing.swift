@@ -106,9 +106,12 @@ extension RefreshEngine {
     leases.awaited.insert(key(account, attempt))
     defer { leases.awaited.remove(key(account, attempt)) }
     guard grant.saved.kind.isUnattended else {
-      let step = provider.refresh(grant.saved, token: sent.refreshToken, key: sent.key, metadata: metadata)
+      let wanted = scopesToAskFor(grant, sent, asked)
+      let key = wanted.map { SavedToken.Key(scopes: $0, resource: nil) } ?? sent.key
+      let step = provider.refresh(grant.saved, token: sent.refreshToken, key: key, metadata: metadata)
       let late = lateAnswer(account, sent, asked, ticket)
-      return (sent, await connection.converse(step, for: .refreshes, late: late))
+      let result = await connection.converse(step, for: .refreshes, late: late)
+      return (sent, wanted == nil ? result : withoutScopeRefusal(result, account, connection))
     }
     switch issue(grant.saved, sent.key, asked, metadata) {
     case .success(let step):
@@ -141,11 +144,17 @@ extension RefreshEngine {
     logger.info("refreshed the token of \(account)", metadata: metadata)
     if let warning = issued.warning { logger.warning("\(account): \(warning)", metadata: metadata) }
     asked.connection.passedOver(issued.tokens.oddities)
+    if !attempt.key.isNarrowed {
+      if renewal.token?.expiresAt == nil { asked.connection.passedOver([TokenResponse.unknownLifetime]) }
+      asked.connection.remarks.omitsScope = issued.tokens.scope == nil
+      reportLostScopes(account)
+    }
     emit(
       Event(
         type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
         generation: generation))
     if let before { await refreshTokenLived(before) }
+    Task { await judgeNarrowing(account, attempt, issued.tokens, asked) }
     return .success
   }
 
@@ -245,7 +254,8 @@ extension RefreshEngine {
     let leased = expectations(account, attempt)
     let outcome = accounts[account]?.failed(
       attempt, failure, at: now, policy: accounts.refreshPolicy, jitter: surroundings.jitter(),
-      rotation: asked.connection.provider.refreshTraits.rotation)
+      rotation: asked.connection.provider.refreshTraits.rotation,
+      lastSuccessOfOthers: asked.connection.history.lastSuccess)
     switch outcome {
     case .retry(let saved, let retryAt):
       await accounts.saveStanding(of: account, "a failed refresh", leased: leased)
@@ -261,13 +271,18 @@ extension RefreshEngine {
       if !isCurrent(asked) {
         // That was the client of the settings before: those of now have not been tried.
         accounts[account]?.retryNow(at: now)
-      } else if asked.connection.hasWrongMetadata || !isAbout(saved, alone: failure, asked.provider.tokenTraits) {
+      } else if isOfClient(saved, failure, asked.connection) {
         asked.connection.suspension = (told, until: now + Limit.suspension)
+        // Its other accounts rest with it.
+        wakeWanted(asked.provider.name)
+      } else if !saved.kind.isUnattended, failure.oauth != nil {
+        asked.connection.history.clientRefusals.add(account, told, at: now)
       }
       await accounts.saveStanding(of: account, "a refused client", leased: leased)
-      if let grant = accounts[account] { accounts.report(saved, accounts.misconfigured(grant, told), .tokenFailed) }
-      // Its other accounts rest with it.
-      wakeWanted(asked.provider.name)
+      if let grant = accounts[account] {
+        accounts.report(
+          saved, accounts.misconfigured(grant, told), grant.isRefusedAlone ? .loginRequired : .tokenFailed)
+      }
       accounts.conditionChanged()
       return .misconfigured
     case .refused(let saved):
@@ -280,15 +295,12 @@ extension RefreshEngine {
     }
   }
 
-  /// A scope or a resource that a login chose for itself says nothing of the provider's settings; nor does what is
-  /// refused to a declared account, unless it is the client that all of them are.
-  private func isAbout(_ saved: SavedGrant, alone failure: ProviderFailure, _ traits: TokenTraits) -> Bool {
-    if saved.kind.isUnattended { return failure.oauth?.code != .invalidClient }
-    return switch failure.oauth?.code {
-    case .invalidScope: Set(saved.requestedScopes) != Set(traits.scopes)
-    case .invalidTarget: saved.resource != traits.resource
-    default: false
-    }
+  /// Whether all accounts of the provider are concerned: the settings cannot be used, or the client was refused at a
+  /// request that presents no grant. A refusal of one account's refresh token concerns that account.
+  private func isOfClient(_ saved: SavedGrant, _ failure: ProviderFailure, _ connection: ProviderConnection) -> Bool {
+    if connection.hasWrongMetadata { return true }
+    guard let oauth = failure.oauth else { return !saved.kind.isUnattended }
+    return saved.kind.isUnattended && oauth.code == .invalidClient
   }
 
   func unavailable(_ account: AccountName, _ failure: ProviderFailure, retryAt: Timestamp) -> RPCError {

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Grants
 import OAuth
 import Providers
@@ -34,6 +35,7 @@ struct ProviderCheck {
     var settings = draft.settings(name: name, kind: kind, clientID: draft.clientID ?? "")
     settings.issuer = issuer
     settings.discovery = discovery
+    settings.discoveryURL = readDiscoveryURL(discovery, report: &report)
     settings.client = client.credential
     settings.clientSecret = client.secret
     settings.requestObjectKey = client.requestObjectKey
@@ -71,6 +73,20 @@ struct ProviderCheck {
       let isComplete = draft.endpoints.authorization != nil && (draft.endpoints.token != nil || isImplicit)
       return kind == .oidc ? .openID : (draft.issuer == nil || isComplete ? nil : .oauth)
     }
+  }
+
+  private func readDiscoveryURL(_ discovery: DiscoveryStyle?, report: inout Report) -> URL? {
+    guard let text = draft.discoveryURL else { return nil }
+    guard let url = Endpoint.url(text, allowInsecureHTTP: draft.allowInsecureHTTP) else {
+      report.problem(
+        "\"discovery_url\" in \(title) must be an https URL without user or fragment", at: place(of: "discovery_url"))
+      return nil
+    }
+    if discovery == nil || table["issuer"] == nil {
+      report.problem(
+        "\"discovery_url\" in \(title) needs \"issuer\", and discovery that is on", at: place(of: "discovery_url"))
+    }
+    return url
   }
 
   private func checkEndpoints(discovery: DiscoveryStyle?, report: inout Report) {

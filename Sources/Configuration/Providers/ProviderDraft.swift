@@ -10,6 +10,7 @@ struct ProviderDraft {
   var issuer: String?
   var issuerRule = IssuerRule.exact
   var discovery: Discovery?
+  var discoveryURL: String?
   var endpoints = ProviderSettings.Endpoints()
   var clientID: String?
   var secretFile: String?
@@ -48,8 +49,10 @@ struct ProviderDraft {
   var refreshPath: [String]?
   var rotation = Rotation.strict
   var permanentErrors: [String] = []
+  var temporaryErrors: [String] = []
   var refreshTokenLifetime: Duration?
   var prolongsRefreshTokens = false
+  var sendsScopeAtRefresh = false
   var narrowing = RefreshTraits.Narrowing.cautious
   var idToken = ProviderSettings.IDTokenSettings()
   var revocation = ProviderSettings.RevocationStyle.rfc7009
@@ -108,9 +111,11 @@ extension ProviderDraft {
     settings.response.scopeSeparator = answeredScopeSeparator ?? scopeSeparator
     settings.refreshPath = refreshPath
     settings.rotation = rotation
-    settings.permanentErrors = permanentErrors
+    settings.permanentErrors = permanentErrors.map(ErrorPattern.init)
+    settings.temporaryErrors = temporaryErrors.map(ErrorPattern.init)
     settings.refreshTokenLifetime = refreshTokenLifetime
     settings.prolongsRefreshTokens = prolongsRefreshTokens
+    settings.sendsScopeAtRefresh = sendsScopeAtRefresh
     settings.narrowing = narrowing
     settings.idToken = idToken
     settings.revocation = revocation

@@ -72,7 +72,8 @@ extension Sections {
       "token_parameters", .parameters(reserved: reservedAtToken), \.tokenParameters, standard: "{}",
       "More parameters for the exchange of a code."),
     Key(
-      "refresh_parameters", .parameters(reserved: reservedAtToken), \.refreshParameters, standard: "{}",
+      "refresh_parameters", .parameters(reserved: reservedAtToken.filter { $0 != "scope" }), \.refreshParameters,
+      standard: "{}",
       "More parameters for a refresh."),
     Key("token_headers", .headers, \.tokenHeaders, standard: "{}", "More headers for both."),
     Key("refresh_headers", .headers, \.refreshHeaders, standard: "{}", "More headers for a refresh."),
@@ -121,14 +122,21 @@ extension Sections {
         + "without an answer is awaited for five minutes before another is sent, since that could end the grant."),
     Key(
       "permanent_errors", .names, \.permanentErrors, standard: "[]",
-      "What means \"sign in again\" beside `invalid_grant`: error codes, descriptions, or a status without a code, such as "
-        + "`http_400`."),
+      "Errors at a refresh that mean \"sign in again\", in addition to `invalid_grant`: an error code, a part of the "
+        + "description, or `http_400` for a status without an error code."),
+    Key(
+      "temporary_errors", .names, \.temporaryErrors, standard: "[]",
+      "Errors at a refresh that pass, so the refresh is repeated later: an error code, a part of the description, or a "
+        + "status such as `http_403`. They take precedence over `permanent_errors` and `invalid_grant`."),
     Key(
       "refresh_token_lifetime", .duration(.minutes(1)...(.days(3650))), \.refreshTokenLifetime,
       "How long a refresh token is good, counted from its issue, where the provider does not say."),
     Key(
       "refresh_token_prolonged", .flag, \.prolongsRefreshTokens, standard: "false",
       "That lifetime begins anew at each refresh, also where the refresh token stays the same."),
+    Key(
+      "refresh_scope", .flag, \.sendsScopeAtRefresh, standard: "false",
+      "Send the granted scopes with each refresh, for a server that returns other scopes if the request has none."),
     Key(
       "narrow_tokens", .narrowing, \.narrowing, standard: "true",
       "Tokens for fewer scopes or another resource. `true`: by token exchange (RFC 8693) if the server supports it, and by "

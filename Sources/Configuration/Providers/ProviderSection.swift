@@ -38,6 +38,10 @@ extension Sections {
       "Where the endpoints come from: `openid` appends the well-known path to the issuer (OpenID Connect Discovery §4), "
         + "`oauth` puts it before the path (RFC 8414 §3.1), false: from the keys below."
     ) { draft, value throws(Unfit) in draft.discovery = try discovery(value) },
+    Key(
+      "discovery_url", .name, \.discoveryURL, standard: "from `issuer` and `discovery`",
+      "The URL of the metadata, for a server that has them elsewhere (Azure AD B2C). Their issuer must still be `issuer`."
+    ),
   ]
 
   private static func discovery(_ value: Item.Value) throws(Unfit) -> ProviderDraft.Discovery {

@@ -18,6 +18,7 @@ struct RuleDraft {
   var access: [Access]?
   var methods: [String] = []
   var scopes: [String]?
+  var resources: [String]?
   var requests: [RequestPattern]?
   var confirm = false
   var confirmTimeout = Duration.seconds(60)
@@ -77,6 +78,9 @@ extension Sections {
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
         "A cap: `token.get` gives tokens of these scopes alone, where the provider can narrow, and else none."),
+      Key(
+        "resources", .names, \.resources, standard: "any; none if the rule has `scopes`",
+        "The resources that a token may be requested for (RFC 8707), in addition to the account's own."),
       Key(
         "confirm", .flag, \.confirm, standard: "false",
         "A person must allow each release of a token (`grantctl approve`), also to root and the owner, unless another "
@@ -153,7 +157,7 @@ extension RuleDraft {
     var rule = Rule(
       name: name ?? place.description, who: who, accounts: accounts,
       access: requests == nil ? Set(access ?? []) : [], methods: requests == nil ? Set(methods) : [RequestSend.name],
-      scopes: scopes.map(Set.init), confirm: confirm ? confirmTimeout : nil)
+      scopes: scopes.map(Set.init), resources: resources.map(Set.init), confirm: confirm ? confirmTimeout : nil)
     rule.requests = requests
     return rule
   }

@@ -96,7 +96,8 @@ public struct AWS: Exchanging {
     else { throw Problem("the STS answer has no credentials: is \(endpoint) the STS endpoint?") }
     let answer: JSON = [
       "Version": 1, "AccessKeyId": .string(key), "SecretAccessKey": .string(secret), "SessionToken": .string(session),
-      "Expiration": .string(end),
+      // In UTC: some SDKs refuse an offset.
+      "Expiration": .string(InternetTime.seconds(end).map(InternetTime.text) ?? end),
     ]
     return .answer(Reply(out: answer.serialized() + [0x0A]))
   }

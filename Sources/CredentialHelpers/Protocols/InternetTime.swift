@@ -1,7 +1,26 @@
-/// RFC 3339 §5.6, in UTC.
+/// RFC 3339 §5.6, written in UTC.
 public enum InternetTime {
-  /// The Unix seconds of `2026-01-31T13:45:10Z`, also with a fraction; nil: it is another form.
+  /// The Unix seconds of `2026-01-31T13:45:10Z`, with a fraction or an offset if it has one; nil: another form.
   public static func seconds(_ text: String) -> Int64? {
+    guard let (local, offset) = splitOffset(text) else { return utcSeconds(text) }
+    return utcSeconds(local).map { $0 - offset }
+  }
+
+  /// `…+02:00` as `…Z` and 7200; nil: it has no offset.
+  private static func splitOffset(_ text: String) -> (String, Int64)? {
+    let bytes = Array(text.utf8.suffix(6))
+    guard bytes.count == 6, text.utf8.count > 6, bytes[0] == 0x2B || bytes[0] == 0x2D, bytes[3] == 0x3A else {
+      return nil
+    }
+    let digits = [bytes[1], bytes[2], bytes[4], bytes[5]].map { Int64($0) - 0x30 }
+    guard digits.allSatisfy({ (0...9).contains($0) }) else { return nil }
+    let (hours, minutes) = (digits[0] * 10 + digits[1], digits[2] * 10 + digits[3])
+    guard hours < 24, minutes < 60 else { return nil }
+    let offset = (hours * 60 + minutes) * 60
+    return (String(decoding: text.utf8.dropLast(6), as: UTF8.self) + "Z", bytes[0] == 0x2B ? offset : -offset)
+  }
+
+  private static func utcSeconds(_ text: String) -> Int64? {
     let bytes = Array(text.utf8)
     guard bytes.count >= 20, bytes.last == UInt8(ascii: "Z"), bytes.count <= 40 else { return nil }
     func number(_ range: Range<Int>) -> Int64? {

@@ -141,6 +141,15 @@ extension Grant {
     if case .grace = rotation, intent != nil { isUnfinished = true }
   }
 
+  /// An ended grant is tried once more with the refresh token that was kept of it. False: it has none.
+  public mutating func reopen(at now: Timestamp) -> Bool {
+    guard case .loginRequired(let reason, let failure) = saved.standing, saved.refreshToken != nil, phase == .idle,
+      [.refused, .lostRotation, .refreshTokenExpired].contains(reason)
+    else { return false }
+    saved.standing = .failing(failure, count: 0, retryAt: now)
+    return true
+  }
+
   /// The provider's settings changed, or its network is back: try now what waits.
   ///
   /// - Parameter anew: should it fail again, the waits begin with the shortest one.
@@ -210,12 +219,22 @@ extension SavedToken {
   }
 
   /// The token of a response, as part of a grant.
-  public init(_ tokens: TokenResponse, grant: SavedGrant, key: Key = Key(), issuedAt: Timestamp) {
-    let scopes = key.isNarrowed ? tokens.scope ?? (key.scope.isEmpty ? grant.grantedScopes : key.scopes) : nil
+  ///
+  /// - Parameters:
+  ///   - lastScopes: of the token before it; used if the response does not tell the scopes (RFC 6749 §6).
+  ///   - lastLifetime: of the token before it; used if the response does not tell the lifetime.
+  public init(
+    _ tokens: TokenResponse, grant: SavedGrant, key: Key = Key(), issuedAt: Timestamp, lastScopes: [String]? = nil,
+    lastLifetime: Duration? = nil
+  ) {
+    let lifetime = tokens.expiresIn ?? (tokens.claimedExpiry == nil ? lastLifetime ?? tokens.configuredLifetime : nil)
+    let known = key.scope.isEmpty ? lastScopes ?? grant.grantedScopes : key.scopes
+    let scopes = tokens.scope ?? known
     self.init(
       account: grant.account, key: key, accessToken: tokens.accessToken, type: tokens.tokenType,
-      scopes: scopes ?? grant.grantedScopes,
-      generation: grant.generation, issuedAt: issuedAt, expiresAt: tokens.expiresIn.map { issuedAt + $0 },
+      scopes: scopes,
+      generation: grant.generation, issuedAt: issuedAt,
+      expiresAt: lifetime.map { issuedAt + $0 } ?? tokens.claimedExpiry,
       refreshAt: tokens.refreshIn.map { issuedAt + $0 })
   }
 }

@@ -11,6 +11,7 @@ extension Grant {
     fileprivate var fellBack: Bool
     fileprivate var isDoubted: Bool
     fileprivate var followsUnanswered: Bool
+    fileprivate var refusals: Refusals?
     fileprivate var jitter: Double
     fileprivate var attempts: UInt64
     /// Without their tokens.
@@ -31,7 +32,7 @@ extension Grant {
     return Remainder(
       rejectedGeneration: rejectedGeneration, stamps: stamps, waitsForProvider: waitsForProvider,
       isUnfinished: isUnfinished, fellBack: fellBack, isDoubted: isDoubted,
-      followsUnanswered: followsUnanswered, jitter: jitter, attempts: attempts,
+      followsUnanswered: followsUnanswered, refusals: refusals, jitter: jitter, attempts: attempts,
       narrowed: narrowed.mapValues { narrowed in
         var mark = narrowed
         mark.token = nil
@@ -59,6 +60,7 @@ extension Grant {
     fellBack = remainder.fellBack
     isDoubted = remainder.isDoubted
     followsUnanswered = remainder.followsUnanswered
+    refusals = remainder.refusals
     numbersAttempts(after: remainder.attempts)
   }
 }

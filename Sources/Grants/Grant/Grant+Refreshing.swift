@@ -16,7 +16,9 @@ extension Grant {
     at now: Timestamp, policy: RefreshPolicy = RefreshPolicy(), narrowing: NarrowingMethod = .refresh
   ) -> Begin {
     guard phase == .idle else { return .already }
-    if case .loginRequired = saved.standing { return .impossible }
+    if case .loginRequired = saved.standing {
+      guard let moment = secondTry, moment <= now, reopen(at: now) else { return .impossible }
+    }
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
     let key = nextKey(at: now, policy: policy, narrowing: narrowing)
@@ -131,8 +133,10 @@ extension Grant {
       return commit(attempt, tokens, grant)
     }
     var grant = renewed(
-      attempt, tokens.refreshToken, expiresIn: tokens.refreshTokenExpiresIn, rotation: rotation,
+      attempt, isBound(attempt, rotation) ? nil : tokens.refreshToken, expiresIn: tokens.refreshTokenExpiresIn,
+      rotation: rotation,
       lifetime: refreshTokenLifetime, isProlonged: isProlonged)
+    if let new = tokens.refreshToken { grant = keeping(new, of: attempt, rotation, in: grant) }
     grant.standing = .good
     // What comes with a narrowed token says nothing of what was granted, and less of who signed in.
     if !attempt.key.isNarrowed {
@@ -141,14 +145,40 @@ extension Grant {
         if isUnproven, identity.subject == saved.identity?.subject { grant.kind = .imported }
         grant.identity = identity
       }
-      if let scope = tokens.scope { grant.grantedScopes = scope }
+      if let scope = tokens.scope { grant.grantedScopes = Self.granted(scope, before: grant.grantedScopes) }
       grant.extra = tokens.extra(over: grant.extra)
     }
     return commit(attempt, tokens, grant)
   }
 
+  /// Without rotation the refresh token that was sent stays valid, and a new one may be bound to the narrowed scope.
+  private func isBound(_ attempt: Attempt, _ rotation: Rotation) -> Bool {
+    attempt.key.isNarrowed && rotation == .none
+  }
+
+  /// The grant with the new refresh token as the previous one, in case the old one became invalid after all.
+  private func keeping(
+    _ new: Secret, of attempt: Attempt, _ rotation: Rotation, in grant: SavedGrant
+  ) -> SavedGrant {
+    guard isBound(attempt, rotation), !new.isEmpty, new != attempt.refreshToken, !saved.kind.isUnattended else {
+      return grant
+    }
+    var grant = grant
+    grant.previousRefreshToken = new
+    return grant
+  }
+
+  /// What the user granted: a token of fewer scopes does not change that, and the next refresh may return them again.
+  static func granted(_ scopes: [String], before: [String]) -> [String] {
+    Set(scopes).isSuperset(of: before) ? scopes : before + scopes.filter { !before.contains($0) }
+  }
+
   private mutating func commit(_ attempt: Attempt, _ tokens: TokenResponse, _ grant: SavedGrant) -> Answered {
-    let token = SavedToken(tokens, grant: grant, key: attempt.key, issuedAt: attempt.sentAt)
+    let last = self.token(for: attempt.key).flatMap { token in token.expiresAt.map { $0 - token.issuedAt } }
+    let token = SavedToken(
+      tokens, grant: grant, key: attempt.key, issuedAt: attempt.sentAt,
+      lastScopes: attempt.key.isNarrowed ? nil : self.token?.scopes,
+      lastLifetime: last.flatMap { $0 >= RefreshPolicy.shortestLifetime ? $0 : nil })
     let renewal = Renewal(grant: grant, token: token, dropped: room(for: attempt.key, at: attempt.sentAt))
     phase = .committing(attempt, renewal)
     return .commit(renewal)
@@ -161,8 +191,9 @@ extension Grant {
   ) -> Answered {
     guard let sent = awaited(attempt) else { return .discard }
     let grant = renewed(
-      sent, new.token, expiresIn: new.expiresIn, rotation: rotation, lifetime: refreshTokenLifetime, isProlonged: false)
-    let renewal = Renewal(grant: grant, token: nil)
+      sent, isBound(sent, rotation) ? nil : new.token, expiresIn: new.expiresIn, rotation: rotation,
+      lifetime: refreshTokenLifetime, isProlonged: false)
+    let renewal = Renewal(grant: keeping(new.token, of: sent, rotation, in: grant), token: nil)
     phase = .committing(sent, renewal)
     return .commit(renewal)
   }
@@ -207,6 +238,7 @@ extension Grant {
   public mutating func committed(_ attempt: Attempt, jitter: Double) -> Bool {
     guard case .committing(let current, let renewal) = phase, current == attempt else { return false }
     if renewal.grant.refreshToken != saved.refreshToken { stamps.refreshToken = true }
+    if !attempt.isExchange { refusals = nil }
     followsUnanswered =
       renewal.grant.refreshToken == saved.refreshToken ? followsUnanswered : (intent?.attempts ?? 1) > 1
     saved = renewal.grant
@@ -252,7 +284,7 @@ extension Grant {
   /// The refresh failed.
   public mutating func failed(
     _ attempt: Attempt, _ failure: ProviderFailure, at now: Timestamp, policy: RefreshPolicy, jitter: Double,
-    rotation: Rotation = .strict
+    rotation: Rotation = .strict, lastSuccessOfOthers: Timestamp? = nil
   ) -> Failed {
     guard unanswered == attempt else {
       if superseded == attempt { superseded = nil }
@@ -290,6 +322,9 @@ extension Grant {
     case .misconfigured:
       saved.standing = .misconfigured(told)
       takeBackIntent()
+      if !saved.kind.isUnattended, failure.oauth != nil {
+        countRefusal(at: now, lastSuccessOfOthers: lastSuccessOfOthers)
+      }
       return .misconfigured(saved)
     case .tryLater(_, _, let retryAfter):
       return retry(
@@ -311,9 +346,13 @@ extension Grant {
   /// A provider with a grace still takes the refresh token before the current one, for that long: where it refuses the
   /// current one, that one is tried once.
   private mutating func fallBack(_ failure: Failure, at now: Timestamp, rotation: Rotation) -> Failed? {
-    guard case .grace(let grace) = rotation, !fellBack, let previous = saved.previousRefreshToken,
-      let rotatedAt = saved.refreshTokenIssuedAt ?? token?.issuedAt, now - rotatedAt < grace
-    else { return nil }
+    guard !fellBack, let previous = saved.previousRefreshToken else { return nil }
+    switch rotation {
+    case .none: break
+    case .grace(let grace):
+      guard let rotatedAt = saved.refreshTokenIssuedAt ?? token?.issuedAt, now - rotatedAt < grace else { return nil }
+    case .strict: return nil
+    }
     fellBack = true
     saved.previousRefreshToken = saved.refreshToken
     saved.refreshToken = previous

@@ -26,6 +26,8 @@ public struct Grant: Sendable {
   /// Whether what is kept was stamped by the clock as this run of the broker knows it. What comes from the disk was
   /// stamped by a clock that may have been another's.
   var stamps = Stamps()
+  /// Nil: the last refresh was not refused in a way that may be about the client.
+  public internal(set) var refusals: Refusals?
   /// The last failure says something of the provider or the network, and nothing of this grant.
   public internal(set) var waitsForProvider: Bool
   /// A request of an earlier run had no answer, and its answer can still be asked for.
@@ -180,7 +182,8 @@ extension Grant {
     guard saved.isRenewable else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
-    return stillborn(token, at: now) ?? .refresh
+    // A caller that wants another token than this one has it requested in any case.
+    return (unwanted == nil ? stillborn(token, at: now) : nil) ?? .refresh
   }
 
   /// While the token is valid, a failing refresh is invisible: less time than asked for is better than none.
@@ -197,7 +200,9 @@ extension Grant {
   /// A token that was over as it came (`expires_in` of 0): the next one would be too, so callers do not each fetch one.
   private func stillborn(_ token: SavedToken?, at now: Timestamp) -> Answer? {
     guard let token, token.generation != rejectedGeneration, let expiresAt = token.expiresAt,
-      expiresAt - token.issuedAt < RefreshPolicy.shortestLifetime, token.issuedAt <= now
+      expiresAt - token.issuedAt < RefreshPolicy.shortestLifetime, token.issuedAt <= now,
+      // That of a login may be an exception: one refresh shows.
+      token.issuedAt > saved.loggedInAt
     else { return nil }
     let retryAt = token.issuedAt + .seconds(5)
     guard now < retryAt, expiresAt <= now else { return nil }
@@ -223,9 +228,9 @@ extension Grant {
     guard phase == .idle else { return nil }
     let newest = now + RefreshPolicy.clockTolerance
     switch saved.standing {
-    case .loginRequired: return nil
+    case .loginRequired: return secondTry
     case .failing(let failure, _, let retryAt): return policy.retry(of: failure, plannedFor: retryAt, at: now)
-    case .misconfigured(let failure): return failure.at > newest ? now : failure.at + Self.misconfiguredProbe
+    case .misconfigured(let failure): return failure.at > newest ? now : failure.at + refusedPause
     case .good: break
     }
     if isUnfinished || isDoubted, saved.isRenewable { return now }
@@ -233,6 +238,15 @@ extension Grant {
     guard saved.isRenewable else { return token.expiresAt }
     return [mainMoment(token, policy: policy, at: now), narrowedMoment(policy: policy, at: now)?.moment]
       .compactMap(\.self).min()
+  }
+
+  /// When a refresh that was refused before the access token's end is tried once more: some servers refuse early refreshes,
+  /// and some refuse a refresh token only for a while. Nil: no second try.
+  var secondTry: Timestamp? {
+    guard case .loginRequired(.refused, let failure) = saved.standing, saved.refreshToken != nil,
+      !saved.kind.isUnattended, let end = token?.expiresAt, failure.at < end
+    else { return nil }
+    return end
   }
 
   /// When the login's own token should be refreshed, while the grant is good.

@@ -15,6 +15,8 @@ extension RefreshPolicy {
   static let shortestLifetime = Duration.seconds(2)
   /// When a token is refreshed that is over as it comes, or whose provider wants it refreshed at once and says no end.
   static let slowest = Duration.seconds(60)
+  /// The lifetime of an access token if neither the provider nor the settings tell it.
+  static let assumedLifetime = Duration.seconds(3600)
   /// No token is refreshed before this share of its lifetime, whatever the provider and the jitter ask for.
   static let smallestShare = 0.1
   /// What the clock may step back without a doubt about the times on disk.
@@ -24,7 +26,8 @@ extension RefreshPolicy {
   /// its end, moved earlier by the jitter; but never so early that refreshes would follow each other.
   public func softRefresh(of token: SavedToken, jitter position: Double) -> Timestamp? {
     guard let expiresAt = token.expiresAt else {
-      return token.refreshAt.map { max($0, token.issuedAt + Self.slowest) }
+      let wanted = token.refreshAt ?? token.issuedAt + Self.assumedLifetime.scaled(by: share - jitter * position)
+      return max(wanted, token.issuedAt + Self.slowest)
     }
     let lifetime = expiresAt - token.issuedAt
     guard lifetime >= Self.shortestLifetime else { return token.issuedAt + Self.slowest }

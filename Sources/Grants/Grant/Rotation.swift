@@ -50,6 +50,9 @@ public struct RefreshPolicy: Sendable, Equatable {
 
   /// The wait after so many probes that failed.
   func probeDelay(_ probes: Int) -> Duration { probeDelays[min(probes, probeDelays.count - 1)] }
-  /// The same where a caller waits: the second wait repeats, so that callers make no more than some probes a minute.
-  func wantedProbeDelay(_ probes: Int) -> Duration { probeDelay(min(probes, 1)) }
+  /// The same if a caller waits: the shortest wait repeats, so a provider that answers again is found within it, and gets no
+  /// more than twelve requests a minute until then.
+  var wantedProbeDelay: Duration { probeDelay(0) }
+  /// The wait if a caller waits and the last probe has no answer yet: each request that is stuck may cost a grant.
+  func stuckProbeDelay(_ probes: Int) -> Duration { probeDelay(min(probes, 1)) }
 }

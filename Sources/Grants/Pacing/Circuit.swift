@@ -46,7 +46,7 @@ public struct Circuit: Sendable, Equatable {
       since
         + max(
           policy.probePatience,
-          isWanted ? policy.wantedProbeDelay(outage.probes) : policy.probeDelay(outage.probes))
+          isWanted ? policy.stuckProbeDelay(outage.probes) : policy.probeDelay(outage.probes))
     case .closed, .recovering: nil
     }
   }
@@ -120,7 +120,7 @@ public struct Circuit: Sendable, Equatable {
     openings += 1
     state = .open(
       outage, retryAt: max(now + wait(policy.probeDelay(outage.probes)), earliest),
-      wantedAt: max((sentAt ?? now) + wait(policy.wantedProbeDelay(outage.probes)), earliest))
+      wantedAt: max((sentAt ?? now) + wait(policy.wantedProbeDelay), earliest))
   }
 
   /// The probe that this ticket names goes out.

@@ -3,6 +3,8 @@ public import OAuth
 
 // What most providers do not have. Whoever asks is told so, and nothing is sent.
 extension Provider {
+  public func supplement(to metadata: ServerMetadata) -> HTTPRequest? { nil }
+
   public func isGranted(_ scope: String, in granted: [String]) -> Bool { granted.contains(scope) }
 
   public func objection(to endpoint: Endpoint, _ error: EndpointError) -> Objection {

@@ -20,6 +20,9 @@ public protocol Provider: Sendable {
 
   /// The request that fetches the server's metadata (RFC 8414, OpenID Connect Discovery); nil: they are configured.
   func discovery() -> HTTPRequest?
+  /// The request for a second metadata document, which may have endpoints that the first one lacks; nil: there is none, or
+  /// nothing is missing.
+  func supplement(to metadata: ServerMetadata) -> HTTPRequest?
   /// The metadata in force, from the answer to ``discovery()``, or from the settings alone where there is none.
   func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata
   /// The request that fetches the server's signing keys; nil where there are none.

@@ -28,16 +28,16 @@ public struct AuthorizationResponse: Sendable {
     // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
     let halves = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
     let query = halves[0].drop { $0 != UInt8(ascii: "?") }.dropFirst()
-    guard let parameters = FormEncoding.decode(Substring(query)) else { throw .unreadable }
-
     var values: [String: String] = [:]
-    for parameter in parameters {
+    for (parameter, isExact) in FormEncoding.decodeLeniently(Substring(query)) {
+      // Only these decide anything. A description in another encoding must not hide the error that it describes.
+      if !isExact, single.contains(parameter.name) { throw .unreadable }
       let known = values[parameter.name] != nil
       if known, single.contains(parameter.name) { throw .duplicateParameter(parameter.name) }
       if !known { values[parameter.name] = parameter.value }
     }
-    let fragment = halves.count == 2 ? FormEncoding.decode(Substring(halves[1])) ?? [] : []
-    return try AuthorizationResponse(values, fragmentNames: Set(fragment.map(\.name)))
+    let fragment = halves.count == 2 ? FormEncoding.decodeLeniently(Substring(halves[1])) : []
+    return try AuthorizationResponse(values, fragmentNames: Set(fragment.map(\.parameter.name)))
   }
 
   init(_ values: [String: String], fragmentNames: Set<String> = []) throws(CallbackError) {
@@ -99,7 +99,10 @@ public struct AuthorizationResponse: Sendable {
 
   private func checkIssuer(_ expected: Expectation) throws(CallbackError) {
     guard let issuer else {
-      if expected.issuerPromised { throw .missingIssuer }
+      // Servers that promise `iss` leave it out of errors. Without a code or token nothing can be mixed up, and the state
+      // shows that the error is the login's.
+      let isOnlyError = error != nil && code == nil && !hasUnexpectedTokens
+      if expected.issuerPromised, !isOnlyError { throw .missingIssuer }
       return
     }
     guard let wanted = expected.issuer else { return }

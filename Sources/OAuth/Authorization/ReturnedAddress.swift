@@ -21,14 +21,19 @@ public struct ReturnedAddress: Sendable {
     }
     // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
     let halves = text.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
-    query = FormEncoding.decode(Substring(halves[0].drop { $0 != UInt8(ascii: "?") }.dropFirst())) ?? []
-    fragment = halves.count == 2 ? FormEncoding.decode(Substring(halves[1])) ?? [] : []
+    query = Self.parameters(Substring(halves[0].drop { $0 != UInt8(ascii: "?") }.dropFirst()))
+    fragment = halves.count == 2 ? Self.parameters(Substring(halves[1])) : []
     uri = URI(text) ?? URI(String(Substring(halves[0])))
     let plain = try? response.get()
     let own = fragment.filter { $0.name == "state" }
     let inFragment =
       own.count == 1 && own[0].value.utf8.count <= AuthorizationResponse.longestState ? Secret(own[0].value) : nil
     claimedState = plain?.state ?? plain?.response.flatMap(JARM.claimedState) ?? inFragment
+  }
+
+  /// Without parameters that cannot be decoded.
+  private static func parameters(_ text: Substring) -> [Parameter] {
+    FormEncoding.decodeLeniently(text).filter(\.isExact).map(\.parameter)
   }
 
   /// In lower case; nil where the text is no URI.

@@ -101,6 +101,25 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     return metadata
   }
 
+  /// Adds the endpoints and lists that only the server's other document has: some name revocation, introspection and
+  /// registration only in that of RFC 8414. Both must be of the same issuer; this one takes precedence.
+  public func completed(by other: ServerMetadata) -> ServerMetadata {
+    guard other.issuer == issuer else { return self }
+    var whole = self
+    for endpoint in Endpoint.allCases
+    where whole[keyPath: endpoint.property] == nil && whole.invalidEndpoints[endpoint] == nil {
+      whole[keyPath: endpoint.property] = other[keyPath: endpoint.property]
+    }
+    whole.grantTypesSupported = grantTypesSupported ?? other.grantTypesSupported
+    whole.codeChallengeMethodsSupported = codeChallengeMethodsSupported ?? other.codeChallengeMethodsSupported
+    whole.tokenEndpointAuthMethodsSupported =
+      tokenEndpointAuthMethodsSupported ?? other.tokenEndpointAuthMethodsSupported
+    whole.dpopSigningAlgValuesSupported = dpopSigningAlgValuesSupported ?? other.dpopSigningAlgValuesSupported
+    whole.introspectionEndpointAuthMethodsSupported =
+      introspectionEndpointAuthMethodsSupported ?? other.introspectionEndpointAuthMethodsSupported
+    return whole
+  }
+
   /// A list of another type is passed over, since all lists are advice, and so is a flag that only says what is on offer.
   /// The flags that demand something are not.
   private mutating func readFeatures(_ members: [String: JSON]) throws(WrongMember) {

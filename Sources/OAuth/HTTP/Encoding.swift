@@ -96,6 +96,39 @@ package enum FormEncoding {
     return parameters
   }
 
+  /// The parameters of a query that another program wrote: a name or value with a broken escape, or that is not UTF-8, is
+  /// read as far as it goes and marked as inexact.
+  package static func decodeLeniently(_ text: some StringProtocol) -> [(parameter: Parameter, isExact: Bool)] {
+    text.utf8.split(separator: UInt8(ascii: "&")).map { pair in
+      let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+      let exactName = unescape(parts[0])
+      let exactValue = parts.count == 2 ? unescape(parts[1]) : ""
+      let parameter = Parameter(
+        exactName ?? lenientText(parts[0]), exactValue ?? (parts.count == 2 ? lenientText(parts[1]) : ""))
+      return (parameter, exactName != nil && exactValue != nil)
+    }
+  }
+
+  /// A percent sign without two hexadecimal digits stays, and bytes that are not UTF-8 become U+FFFD.
+  private static func lenientText(_ text: some Collection<UInt8>) -> String {
+    var result: [UInt8] = []
+    let bytes = Array(text)
+    var index = 0
+    while index < bytes.count {
+      let byte = bytes[index]
+      index += 1
+      if byte == UInt8(ascii: "%"), index + 1 < bytes.count, let high = hexDigit(bytes[index]),
+        let low = hexDigit(bytes[index + 1])
+      {
+        result.append(high << 4 | low)
+        index += 2
+      } else {
+        result.append(byte == UInt8(ascii: "+") ? 0x20 : byte)
+      }
+    }
+    return String(decoding: result, as: UTF8.self)
+  }
+
   private static func unescape(_ text: some Collection<UInt8>) -> String? {
     var result: [UInt8] = []
     var rest = Array(text)[...]

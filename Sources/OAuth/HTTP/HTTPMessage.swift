@@ -69,6 +69,20 @@ extension TLSChoice: CustomStringConvertible, CustomDebugStringConvertible, Cust
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
+extension HTTPRequest {
+  /// The same request at the URL that a redirect names, if that has the same origin (RFC 9110 §15.4). Only for requests
+  /// that carry no secret.
+  public func redirected(by response: HTTPResponse) -> HTTPRequest? {
+    guard [301, 302, 303, 307, 308].contains(response.status), method == "GET",
+      let location = response.header("Location"), location.utf8.count <= 8192,
+      let target = URL(string: location, relativeTo: url)?.absoluteURL
+    else { return nil }
+    var next = self
+    next.url = target
+    return next.origin == origin && target.user == nil ? next : nil
+  }
+}
+
 extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
   public var description: String {
     "\(method) \(url.scheme ?? "")://\(url.host ?? "")\(url.port.map { ":\($0)" } ?? "")\(url.path)"

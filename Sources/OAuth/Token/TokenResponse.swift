@@ -95,8 +95,12 @@ public struct TokenResponse: Sendable, Equatable {
   public var accessToken: Secret
   /// `Bearer` or `DPoP`, whatever case it came in.
   public var tokenType: String
-  /// Nil where the provider does not say: unknown, not zero.
+  /// `expires_in`; nil: unknown, not zero.
   public var expiresIn: Duration?
+  /// The access token's own end, if it is a JWT and `expires_in` is absent. Not verified.
+  public var claimedExpiry: Timestamp?
+  /// The lifetime in the settings, if `expires_in` is absent.
+  public var configuredLifetime: Duration?
   /// When the provider would like a refresh (Microsoft).
   public var refreshIn: Duration?
   /// Nil where none came: then the old one stays good.
@@ -126,6 +130,9 @@ public struct TokenResponse: Sendable, Equatable {
     self.extra = extra
   }
 
+  /// What is reported if nothing tells how long the access tokens of a provider live.
+  public static let unknownLifetime =
+    "no `expires_in`: the token is refreshed within an hour; `access_token_lifetime` in the provider's section sets its lifetime"
   private static let tokenTypes = ["bearer": "Bearer", "dpop": "DPoP"]
   /// What an exchange may give is no access token, and has no type of use (RFC 8693 §2.2.1).
   private static let exchangedTokenTypes = tokenTypes.merging(["n_a": "N_A"]) { old, _ in old }
@@ -221,7 +228,11 @@ public struct TokenResponse: Sendable, Equatable {
     let lifetime = Self.passing("taken as unknown", &odd) { () throws(WrongMember) in
       try Self.lifetime(members, quirks)
     }
-    expiresIn = lifetime ?? quirks.fixedLifetime
+    expiresIn = lifetime
+    if lifetime == nil {
+      claimedExpiry = AccessTokenExpiry.of(accessToken)
+      configuredLifetime = quirks.fixedLifetime
+    }
     refreshIn = Self.hint("refresh_in", members, quirks)
     refreshToken = Self.passing("the one before goes on", &odd) { () throws(WrongMember) in
       try Self.optionalSecret("refresh_token", members)

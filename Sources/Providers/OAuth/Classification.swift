@@ -23,19 +23,22 @@ extension OAuthProvider {
     switch error {
     case .oauth(let oauth, let status, let retryAfter):
       let text = error.description
-      if status == 429 || status == 408 || Self.passingCodes.contains(oauth.code) {
+      let isTemporary = settings.temporaryErrors.contains { $0.matches(oauth) || $0.matches(status: status) }
+      if isTemporary || status == 429 || status == 408 || Self.passingCodes.contains(oauth.code) {
         return .tryLater(message: text, oauth, retryAfter: retryAfter)
       }
-      if isPermanent(oauth.code.rawValue) || isPermanent(oauth.description ?? "") {
+      if settings.permanentErrors.contains(where: { $0.matches(oauth) }) {
         return .ended(.refused, message: text, oauth)
       }
       if Self.permanentCodes.contains(oauth.code) { return .ended(.refused, message: text, oauth) }
       if Self.configurationCodes.contains(oauth.code) { return .misconfigured(message: text, oauth) }
       return .requestRefused(message: text, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
-      if status == 429 { return .tryLater(message: error.description, nil, retryAfter: retryAfter) }
+      if status == 429 || settings.temporaryErrors.contains(where: { $0.matches(status: status) }) {
+        return .tryLater(message: error.description, nil, retryAfter: retryAfter)
+      }
       if Self.isRefusal(status: status, mediaType: mediaType) {
-        return isPermanent("http_\(status)")
+        return settings.permanentErrors.contains { $0.matches(status: status) }
           ? .ended(.refused, message: error.description, nil)
           : .requestRefused(message: error.description, nil, retryAfter: retryAfter)
       }
@@ -52,12 +55,27 @@ extension OAuthProvider {
   static func isRefusal(status: Int, mediaType: String) -> Bool {
     (400..<500).contains(status) && status != 408 && status != 429 && mediaType != "text/html"
   }
+}
 
-  /// Whether the settings name this code, description or status (`http_400`) as one that ends a grant. Some providers have
-  /// one code for many things (Zoom: `invalid_request`).
-  private func isPermanent(_ words: String) -> Bool {
-    settings.permanentErrors.contains(words)
+/// What `permanent_errors` and `temporary_errors` name. Some providers have one code for many things, which only the
+/// description tells apart (Zoom: `invalid_request`).
+public enum ErrorPattern: Sendable, Equatable {
+  /// `http_403`.
+  case status(Int)
+  /// An error code, or a part of the description without regard to case.
+  case text(String)
+
+  public init(_ text: String) {
+    let digits = text.hasPrefix("http_") ? Int(text.dropFirst(5)) : nil
+    self = digits.map { .status($0) } ?? .text(text)
   }
+
+  func matches(_ error: OAuthError) -> Bool {
+    guard case .text(let text) = self else { return false }
+    return error.code.rawValue == text || error.description?.lowercased().contains(text.lowercased()) == true
+  }
+
+  func matches(status: Int) -> Bool { self == .status(status) }
 }
 
 extension ProviderFailure {
@@ -65,7 +83,11 @@ extension ProviderFailure {
   /// that is starting, or a gateway before it, answers with 404 or 403, while the token endpoint may work.
   static func discovery(_ error: ResponseError) -> ProviderFailure {
     switch error {
-    case .issuerMismatch, .redirect: .misconfigured(message: error.description, nil)
+    case .issuerMismatch: .misconfigured(message: error.description, nil)
+    case .redirect(let status):
+      .misconfigured(
+        message: "the metadata URL redirects (HTTP \(status)) to another origin or more than three times, which is not "
+          + "followed: set discovery_url to the final URL", nil)
     case .oauth(let oauth, _, let retryAfter): .tryLater(message: error.description, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
       // A page is no metadata either, whatever its status.

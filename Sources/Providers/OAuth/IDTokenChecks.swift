@@ -106,8 +106,12 @@ extension OAuthProvider {
           try token.verify(checks, keys: keys)
           return .holds(())
         } catch {
-          if case .unknownKey(let kid) = error { return .unknownKey(kid: kid, error.description) }
-          return .fails(error.description)
+          switch error {
+          case .unknownKey(let kid): return .unknownKey(kid: kid, error.description)
+          // The provider may have replaced the key under the same name.
+          case .badSignature: return .unknownKey(kid: nil, error.description)
+          default: return .fails(error.description)
+          }
         }
       }, then: then)
   }

@@ -106,6 +106,7 @@ extension OAuthProvider {
     } catch {
       switch error {
       case .token(.unknownKey(let kid)): return .unknownKey(kid: kid, error.description)
+      case .token(.badSignature): return .unknownKey(kid: nil, error.description)
       case .token: return .fails(error.description)
       case .callback(let error): return .holds(.failure(error))
       }

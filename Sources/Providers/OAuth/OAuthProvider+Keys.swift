@@ -5,7 +5,7 @@ import OAuth
 /// How the proof of something signed went.
 enum Proof<Output: Sendable>: Sendable {
   case holds(Output)
-  /// No key of this name is known. The text is for people, where it stays so.
+  /// No known key of this name verifies it. The text is the error if the provider's current keys do not either.
   case unknownKey(kid: String?, String)
   /// For people.
   case fails(String)

@@ -41,6 +41,7 @@ extension OAuthProvider {
         return .holds(try UserInfo.parse(signed: compact, checks: checks, keys: keys, subject: subject))
       } catch {
         if case .token(.unknownKey(let kid)) = error { return .unknownKey(kid: kid, error.description) }
+        if case .token(.badSignature) = error { return .unknownKey(kid: nil, error.description) }
         return .fails(error.description)
       }
     } then: {
@@ -96,6 +97,7 @@ extension OAuthProvider {
         return .holds(token)
       } catch {
         if case .token(.unknownKey(let kid)) = error { return .unknownKey(kid: kid, error.description) }
+        if case .token(.badSignature) = error { return .unknownKey(kid: nil, error.description) }
         return .fails(error.description)
       }
     } then: {

@@ -13,7 +13,8 @@ extension OAuthProvider {
     } catch {
       return .failed(error)
     }
-    let request = TokenRequest.refresh(token, scopes: key.scopes, resources: resources(grant, key))
+    let wanted = settings.sendsScopeAtRefresh && key.scope.isEmpty ? grant.grantedScopes : key.scopes
+    let request = TokenRequest.refresh(token, scopes: wanted, resources: resources(grant, key))
     let message = http(request, to: endpoint, metadata, isRefresh: true).proving(boundKey(grant.dpopKey))
     var quirks = settings.refreshResponse
     // The login's token was bound: a server that says nothing goes on with that.

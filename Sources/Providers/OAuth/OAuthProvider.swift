@@ -42,7 +42,18 @@ public struct OAuthProvider: Provider {
 
   public func discovery() -> HTTPRequest? {
     guard let style = settings.discovery, let issuer = settings.issuer else { return nil }
-    return secured(issuer.discoveryRequest(style))
+    var request = issuer.discoveryRequest(style)
+    if let url = settings.discoveryURL { request.url = url }
+    return secured(request)
+  }
+
+  /// The document of RFC 8414 for an OpenID provider whose own lacks one of these endpoints.
+  public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
+    guard settings.discovery == .openID, settings.discoveryURL == nil, let issuer = settings.issuer,
+      metadata.revocationEndpoint == nil || metadata.introspectionEndpoint == nil
+        || metadata.registrationEndpoint == nil
+    else { return nil }
+    return secured(issuer.discoveryRequest(.oauth))
   }
 
   public func metadata(from response: HTTPResponse?) throws(ProviderFailure) -> ServerMetadata {

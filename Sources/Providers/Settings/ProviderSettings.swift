@@ -1,4 +1,4 @@
-import FoundationEssentials
+public import FoundationEssentials
 public import Grants
 public import OAuth
 
@@ -21,6 +21,8 @@ public struct ProviderSettings: Sendable, Equatable {
   public var issuerRule: IssuerRule = .exact
   /// Whether endpoints come from the issuer's metadata; those in ``endpoints`` win.
   public var discovery: DiscoveryStyle?
+  /// The URL of the metadata; nil: the issuer's well-known URL.
+  public var discoveryURL: URL?
   public var endpoints = Endpoints()
   /// Empty where there is no client: a service account's assertion stands alone (RFC 7521 §4.1).
   public var clientID: String
@@ -70,10 +72,13 @@ public struct ProviderSettings: Sendable, Equatable {
   public var refreshPath: [String]?
   public var rotation: Rotation = .strict
   /// What ends a grant beside `invalid_grant`: the token endpoint's codes or descriptions, or a status (`http_400`).
-  public var permanentErrors: [String] = []
+  public var permanentErrors: [ErrorPattern] = []
+  public var temporaryErrors: [ErrorPattern] = []
   public var refreshTokenLifetime: Duration?
   /// It begins anew at each use, also where the refresh token stays the same.
   public var prolongsRefreshTokens = false
+  /// Each refresh asks for the granted scopes: some servers return other ones if it does not.
+  public var sendsScopeAtRefresh = false
   public var narrowing = RefreshTraits.Narrowing.cautious
   public var idToken = IDTokenSettings()
   public var revocation = RevocationStyle.rfc7009

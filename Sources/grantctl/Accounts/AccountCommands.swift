@@ -80,7 +80,10 @@ struct ShowCommand: BrokerCommand {
     fields.add("E-mail", account.identity?.email)
     fields.add("Subject", account.identity?.subject)
     fields.add("Issuer", account.identity?.issuer)
-    fields.add("Scopes", account.scopes.joined(separator: " "))
+    let unverified = account.scopes_unverified == true ? " (as requested: the provider does not return them)" : ""
+    fields.add("Scopes", account.scopes.joined(separator: " ") + unverified)
+    fields.add(
+      "Lost scopes", account.lost_scopes.map { $0.joined(separator: " ") + " (missing since a refresh)" }, .bad)
     fields.add("Grant", account.grant?.replacing("_", with: " "))
     fields.add("Token", "generation \(account.generation)")
     fields.add("Bound to", account.token_binding.map(Self.words(binding:)))
@@ -167,13 +170,24 @@ struct LogoutCommand: BrokerCommand {
       if open, let url = answer.json["end_session_url"]?.string, !(await shell.openBrowser(url, to: purpose)) {
         shell.show(url, to: purpose)
       }
-      return
+      return try checkRevoked(try answer.value())
     }
     let result = try answer.value()
     shell.say(Fields(result.steps, forgotten: "account"))
     shell.terminal.say("Signed out: \(Cell(named.account).text)")
-    guard let url = result.end_session_url else { return }
-    if open, await shell.openBrowser(url, to: purpose) { return }
-    shell.show(url, to: purpose)
+    if let url = result.end_session_url {
+      let isOpen = open ? await shell.openBrowser(url, to: purpose) : false
+      if !isOpen { shell.show(url, to: purpose) }
+    }
+    try checkRevoked(result)
+  }
+
+  /// The account is removed in any case, but tokens that may still be valid are a failure.
+  private func checkRevoked(_ result: AccountLogout.Result) throws(Failure) {
+    let failed = result.steps.filter { $0.step.hasPrefix("revoke_") && ["refused", "unsupported"].contains($0.result) }
+    guard !noRevoke, !failed.isEmpty else { return }
+    throw Failure(
+      .failure, "the account is removed, but the provider did not revoke its tokens",
+      hints: ["End the grant at the provider, in the account's security settings there."])
   }
 }

@@ -40,6 +40,11 @@ struct Troubles {
     // Of a newer broker.
     default: all.append(.init(what: Cell("\(name): \(condition.condition)\(since)\(retry)", .attention), notes: error))
     }
+    guard condition.odd_answers?.contains(where: { $0.contains("access_token_lifetime") }) == true else { return }
+    all.append(
+      .init(
+        what: Cell("\(name): does not state how long its access tokens live", .attention),
+        notes: ["They are refreshed within an hour. Set access_token_lifetime in [provider.\(condition.provider)]."]))
   }
 
   /// One line for all: it is this machine's clock, or several providers' would have to be wrong.
@@ -87,6 +92,12 @@ struct Troubles {
         .init(
           what: Cell("account \(account.account): its token was refused for \(latest.words)\(others)", .attention),
           notes: ["They wait for the next one. More: `\(shell.command("show \(account.account)"))`"]))
+    }
+    if let lost = account.lost_scopes {
+      all.append(
+        .init(
+          what: Cell("account \(account.account): lost the scopes \(lost.joined(separator: " ")) at a refresh", .bad),
+          notes: ["More: `\(shell.command("doctor \(account.account)"))`"]))
     }
     guard account.state != .loginRequired, account.refresh_expires_soon == true, let end = account.refresh_expires_at
     else { return }

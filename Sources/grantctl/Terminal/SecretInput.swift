@@ -2,8 +2,8 @@ import BrokerAPI
 
 /// A secret that is handed to a command. Never in its arguments: every process can read those.
 struct SecretInput {
-  /// The kernel's terminals give no longer lines (`N_TTY`): one that is as long is cut off.
-  static let longestTyped = 4095
+  /// The longest secret that is read from a terminal, in bytes.
+  static let longestTyped = 64 << 10
 
   let shell: Shell
   /// Such as `refresh token`.

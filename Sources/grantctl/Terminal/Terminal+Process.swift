@@ -103,14 +103,20 @@ enum ProcessStreams {
   /// of stdio would be held when the process exits.
   static func lines() -> AsyncStream<String> {
     let (stream, feed) = AsyncStream.makeStream(of: String.self)
+    let editor = TypedLine.begin()
     let code = OwnThread.start("input") {
       var line: [UInt8] = []
       var buffer = [UInt8](repeating: 0, count: 4096)
-      while true {
+      reading: while true {
         let count = Glibc.read(0, &buffer, buffer.count)
         if count < 0, errno == EINTR { continue }
         guard count > 0 else { break }
         for byte in buffer[..<count] {
+          switch editor?.edit(&line, byte) {
+          case .taken: continue
+          case .end: break reading
+          case .text, nil: break
+          }
           if byte == UInt8(ascii: "\n") || line.count == longestLine {
             feed.yield(String(decoding: line, as: UTF8.self))
             line = []

@@ -159,4 +159,64 @@ import Testing
     #expect(rig.transport.count(.token) == 0)
     #expect(await rig.reason { try await get(rig, resource: "https://files.example/") } == .scopeNotGranted)
   }
+
+  // MARK: Without rotation
+
+  private func harmless(_ scope: String, refresh: String? = nil) -> ScriptedTransport.Answer {
+    { request in
+      let asked: String = request.form["scope"]?.replacing("+", with: " ") ?? "read write"
+      let told: String = scope == "as asked" ? asked : scope
+      let new: String = refresh.map { ",\"refresh_token\":\"\($0)\"" } ?? ""
+      return reply(
+        "{\"access_token\":\"for \(asked)\",\"token_type\":\"Bearer\",\"expires_in\":3600,\"scope\":\"\(told)\"\(new)}")
+    }
+  }
+
+  private func result(_ rig: Rig) async -> NarrowingResult? {
+    await rig.broker.providers[provider("example")]?.history.narrowingResult
+  }
+
+  @Test("the first narrowed refresh is judged, and its result is kept over a restart")
+  func works() async throws {
+    let rig = try await rig { $0.rotation = .none }
+    rig.transport.answer(.token, harmless("as asked"))
+    #expect(try await get(rig, ["read"]).access_token == "for read")
+    #expect(await eventually { await result(rig) == .works })
+    #expect(rig.store.value("narrowing.example") == "works")
+  }
+
+  @Test("a server that ignores the scope is asked once")
+  func ignored() async throws {
+    let rig = try await rig { $0.rotation = .none }
+    rig.transport.answer(.token, harmless("read write"))
+    _ = try await get(rig, ["read"])
+    #expect(await eventually { await result(rig) == .ignored })
+    #expect(try await get(rig, ["write"]).access_token == "work-a1")
+    #expect(rig.transport.count(.token) == 1)
+  }
+
+  @Test("a new refresh token in the answer does not replace the one of the account")
+  func rotated() async throws {
+    let rig = try await rig { $0.rotation = .none }
+    rig.transport.answer(.token, harmless("as asked", refresh: "bound"))
+    _ = try await get(rig, ["read"])
+    #expect(await eventually { await result(rig) == .harmful })
+    #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
+    #expect(try await get(rig, ["write"]).access_token == "work-a1")
+    #expect(rig.transport.count(.token) == 1)
+  }
+
+  @Test("an account whose own token became invalid is refreshed, and no other narrowed token is requested")
+  func killed() async throws {
+    let rig = try await rig {
+      $0.rotation = .none
+      $0.endpoints.introspection = "https://id.example/introspect"
+    }
+    rig.transport.answer(.token, harmless("as asked"))
+    rig.transport.answer(.introspection) { _ in reply(#"{"active":false}"#) }
+    _ = try await get(rig, ["read"])
+    #expect(await eventually { await result(rig) == .harmful })
+    #expect(await eventually { (try? await get(rig).access_token) == "for read write" })
+    #expect(try await get(rig, ["write"]).access_token == "for read write")
+  }
 }

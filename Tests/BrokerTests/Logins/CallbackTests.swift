@@ -122,7 +122,21 @@ import Testing
     let rig = try await Rig()
     let login = try await rig.start()
     #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .failed)
-    #expect(await rig.reason { try await rig.waitFor(login) } == .providerError)
+    #expect(await rig.reason { try await rig.waitFor(login) } == .temporarilyUnavailable)
+  }
+
+  @Test(
+    "an authorization request that the provider refuses is a matter of the configuration, whose key is named",
+    arguments: [
+      ("invalid_scope", "scopes"), ("unauthorized_client", "client_id"), ("unsupported_response_type", "client_id"),
+      ("invalid_target", "resource"),
+    ])
+  func refusedRequest(code: String, key: String) async throws {
+    let rig = try await Rig()
+    let login = try await rig.start()
+    #expect(await rig.callBack(login, ["code": nil, "error": code]).kind == .failed)
+    let error = await #expect(throws: RPCError.self) { try await rig.waitFor(login) }
+    #expect(error?.reason == .providerMisconfigured && error?.hint?.contains("`\(key)`") == true)
   }
 
   @Test func anExpiredLoginIsNotTaken() async throws {

@@ -104,7 +104,8 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     switch answer.judgement {
     case .taken(let lifetime):
       let token = try await rig.token("work")
-      #expect(token.access_token == "work-a2" && token.expires_in == lifetime && token.token_type == "Bearer")
+      // Without a lifetime of its own it has that of the token before it.
+      #expect(token.access_token == "work-a2" && token.expires_in == lifetime ?? 3600 && token.token_type == "Bearer")
       #expect(token.scope == ["read"])
       #expect(try await rig.view("work").state == .ok)
       #expect(try await rig.view("work").last_error == nil)

@@ -51,6 +51,7 @@ final class MemoryStore: Store {
   func narrowed(_ name: String) -> [SavedToken.Key: SavedToken] {
     state.withLock { $0.narrowed[account(name)] ?? [:] }
   }
+  func value(_ name: String) -> String? { state.withLock { $0.values[name] } }
   func intent(_ name: String) -> RefreshIntent? { state.withLock { $0.intents[account(name)] } }
 
   func set(_ mode: Mode, concerning concerns: @escaping @Sendable ([Change]) -> Bool = { _ in true }) {

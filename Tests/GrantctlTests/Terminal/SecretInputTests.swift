@@ -87,9 +87,9 @@ import Testing
     }
   }
 
-  @Test("a typed line that the terminal may have cut off is refused, as is the end of the input")
-  func cutOff() async throws {
-    for line in [String(repeating: "a", count: 4095), nil] {
+  @Test("a typed line that is too long is refused, and so is the end of the input")
+  func tooLong() async throws {
+    for line in [String(repeating: "a", count: SecretInput.longestTyped), nil] {
       try await ScriptedBroker.with([:]) { broker, _ async throws in
         let recorder = Recorder()
         if let line { recorder.type(line) } else { recorder.endInput() }

@@ -70,7 +70,7 @@ struct CallbackTests {
   @Test(
     "21. iss equals the issuer where it is present, and must be there where it is promised",
     arguments: [
-      ("code=c&state=s", promised, .missingIssuer), ("error=access_denied&state=s", promised, .missingIssuer),
+      ("code=c&state=s", promised, .missingIssuer),
       ("code=c&state=s&iss=", expected, .wrongIssuer("")),
       ("code=c&state=s&iss=https://id.example/", expected, .wrongIssuer("https://id.example/")),
       ("error=access_denied&state=s&iss=https://evil.example", promised, .wrongIssuer("https://evil.example")),
@@ -84,6 +84,40 @@ struct CallbackTests {
     #expect(verdict(query, expected) == error)
     if let error { #expect(error.leavesLoginPending) }
   }
+
+  @Test("21. an error without the promised iss ends the login if its state is right, and nothing else does")
+  func errorWithoutIssuer() {
+    #expect(verdict("error=access_denied&state=s", Self.promised) == Self.denied)
+    #expect(verdict("error=access_denied&state=x", Self.promised) == .wrongState)
+    for query in ["error=e&code=c&state=s", "error=e&access_token=t&state=s", "code=c&state=s", "state=s"] {
+      #expect(verdict(query, Self.promised) == .missingIssuer)
+    }
+  }
+
+  @Test(
+    "a parameter in another encoding is passed over, unless it decides something",
+    arguments: [
+      ("error=access_denied&error_description=Acc%E8s%20refus%E9&state=s", .access),
+      ("error=access_denied&error_description=100%&state=s", .access),
+      ("error=access_denied&error_description=%ZZ&state=s", .access), ("%E8=%ZZ&error=access_denied&state=s", .access),
+      ("code=%ZZ&state=s", .unreadable), ("code=c&state=%E8", .unreadable), ("error=%E8&state=s", .unreadable),
+      ("code=c&state=s&iss=%", .unreadable), ("response=%E8", .unreadable), ("code=c&state=s&x=%E8", .code),
+    ] as [(String, Encoded)])
+  func encodings(query: String, outcome: Encoded) throws {
+    switch outcome {
+    case .unreadable: #expect(verdict(query) == .unreadable)
+    case .code: #expect(verdict(query) == nil)
+    case .access:
+      guard case .denied(let error)? = verdict(query) else {
+        Issue.record("not denied: \(query)")
+        return
+      }
+      #expect(error.code == .accessDenied)
+      #expect(error.description?.contains("\u{FFFD}") ?? false == query.contains("%E8s"))
+    }
+  }
+
+  enum Encoded: Sendable { case access, unreadable, code }
 
   @Test(
     "22. a token in a code response is refused, in the query and in the fragment",

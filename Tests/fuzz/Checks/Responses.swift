@@ -73,7 +73,7 @@ extension Target {
     settings.discovery = .openID
     settings.scopes = kind == .oidc ? ["openid", "mail"] : ["mail"]
     settings.idToken.algorithms = ["ES256"]
-    settings.permanentErrors = ["bad_refresh_token", "http_400"]
+    settings.permanentErrors = [.text("bad_refresh_token"), .status(400)]
     return OAuthProvider(settings)
   }
 

@@ -59,6 +59,16 @@ final class CallbackAddresses {
     }
   }
 
+  /// Why the browser will not reach the callback endpoint at this redirect URI; nil: it will, or the URI is not this
+  /// machine's.
+  func warning(_ redirectURI: RedirectURI) -> String? {
+    guard redirectURI.isLoopback, !isPublic(redirectURI) else { return nil }
+    let wanted = redirectURI.port ?? 80
+    guard wanted != port, !fixedPorts.contains(wanted) else { return nil }
+    return "callback_port_taken: the broker does not listen on port \(wanted) of the redirect URI; stop the process that "
+      + "does (`ss -ltnp 'sport = :\(wanted)'`), or paste the URL at which the browser ends: `grantctl login --manual`"
+  }
+
   /// Whether a proxy passes it on to the callback endpoint.
   func isPublic(_ redirectURI: RedirectURI) -> Bool {
     guard let origin = publicOrigin else { return false }

@@ -187,14 +187,29 @@ extension Logins {
   /// 503, which a redirect cannot have).
   private func refusal(_ error: CallbackError, of login: SavedLogin) -> RPCError {
     guard case .denied(let oauth) = error else { return RPCError(.loginCancelled, error.description) }
-    guard [.serverError, .temporarilyUnavailable].contains(oauth.code) else {
-      let hint = providers[login.provider]?.provider.authorizationTraits.denialHint
+    let provider = login.provider
+    let again = "`grantctl login \(provider) \(login.account)`"
+    func misconfigured(_ hint: String) -> RPCError {
+      RPCError(
+        .providerMisconfigured, "provider \(provider) refused the authorization request: \(oauth.summary)",
+        hint: "\(hint) Then run `grantctl reload` and \(again).", oauth: OAuthDetail(oauth))
+    }
+    switch oauth.code {
+    case .serverError, .temporarilyUnavailable:
+      return RPCError(
+        .temporarilyUnavailable, "provider \(provider) failed during the sign-in: \(oauth.summary)",
+        hint: "The sign-in was not refused. Try again later with \(again).", oauth: OAuthDetail(oauth))
+    case .invalidScope: return misconfigured("Correct `scopes` in [provider.\(provider)], or --scope of the login.")
+    case .invalidTarget:
+      return misconfigured("Correct `resource` in [provider.\(provider)], or --resource of the login.")
+    case .unauthorizedClient, .invalidClient, .unsupportedResponseType:
+      return misconfigured(
+        "Check `client_id` in [provider.\(provider)], and that the provider registered this client for the authorization "
+          + "code grant.")
+    default:
+      let hint = providers[provider]?.provider.authorizationTraits.denialHint
       return RPCError(.loginDenied, error.description, hint: hint, oauth: OAuthDetail(oauth))
     }
-    return RPCError(
-      .providerError, "provider \(login.provider) failed during the sign-in: \(oauth.summary)",
-      hint: "This is no refusal. Try again later with `grantctl login \(login.provider) \(login.account)`.",
-      oauth: OAuthDetail(oauth))
   }
 
   /// What an answer comes to for a login that waits for a registration already; nil: it is taken, as what is proven is.

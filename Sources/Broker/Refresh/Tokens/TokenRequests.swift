@@ -41,6 +41,7 @@ final class TokenRequests: Piece {
   ) async throws(RPCError) -> TokenGet.Result {
     let account = try accountName(params.account)
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    try authorizer.checkResources(params.resource.map { [$0] } ?? [], of: grant, permission)
     let scopes = try authorizer.capped(params.scopes, of: grant, permission)
     let key = try accounts.key(scopes: scopes, resource: params.resource, grant)
     let asker = isPaced ? Asker(permission.caller) : nil
@@ -203,7 +204,10 @@ final class TokenRequests: Piece {
     // With `manage` access the refresh starts at once.
     asker.isPaced = !authorizer.policy.allows(
       .manage, method: AccountRefresh.name, account: params.account, caller: permission.caller)
-    if params.now == true { try stopAwaiting(account, isManaged: !asker.isPaced, permission.caller) }
+    if params.now == true {
+      try stopAwaiting(account, isManaged: !asker.isPaced, permission.caller)
+      if accounts[account]?.reopen(at: now) == true { accounts.changed(account) }
+    }
     if !asker.isPaced { engine.release(account) }
     let (token, _) = try await engine.token(
       of: account, SavedToken.Key(), minimumTTL: nil, for: asker, until: deadline)

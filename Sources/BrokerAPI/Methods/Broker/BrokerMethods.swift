@@ -117,6 +117,7 @@ public struct Event: Codable, Sendable, Equatable, Documented {
 public enum EventType: String, Codable, Sendable, CaseIterable {
   case tokenRefreshed = "token.refreshed"
   case tokenFailed = "token.failed"
+  case scopesLost = "account.scopes_lost"
   case loginRequired = "login.required"
   case loginStarted = "login.started"
   case loginActionRequired = "login.action_required"
@@ -139,6 +140,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
     switch self {
     case .tokenRefreshed: "A new access token is there."
     case .tokenFailed: "A refresh failed; it is tried again by itself."
+    case .scopesLost: "A refresh returned fewer scopes than granted."
     case .loginRequired: "A person must sign in again."
     case .loginStarted: "A login waits for a person."
     case .loginActionRequired: "A login waits for a person to do something more."

@@ -110,6 +110,7 @@ public enum CheckName: String, Codable, Sendable, CaseIterable {
   case pkce
   case scopes
   case redirect_uri
+  case narrowing
   case granted_scopes
   case refresh_token
 
@@ -129,6 +130,7 @@ public enum CheckName: String, Codable, Sendable, CaseIterable {
     case .pkce: "it promises PKCE with S256"
     case .scopes: "it knows the scopes that are configured; the one for refresh tokens is among them"
     case .redirect_uri: "the browser can come back: the port is the broker's, and answers"
+    case .narrowing: "how tokens for fewer scopes or another resource are requested"
     case .granted_scopes: "of each account: what was granted, against what is configured"
     case .refresh_token: "of each account: the age and the end of its refresh token"
     }
