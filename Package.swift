@@ -195,7 +195,7 @@ let package = Package(
       path: "Tests/Support/Simulation", swiftSettings: settings),
     tests(
       "CallbackTests",
-      ["Callback", "Callers", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
+      ["Callback", "Callers", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, nioHTTP1, logging, crypto]),
     tests(
       "MetricsEndpointTests",
       ["MetricsEndpoint", "HTTPServer", "TestSupport", "Broker", nioCore, nioPosix, logging]),

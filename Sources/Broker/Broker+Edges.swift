@@ -53,6 +53,9 @@ extension Broker {
   /// Tells which callers the socket held back. The source must not wait.
   public func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) { views.onStatus(source) }
 
+  /// The HTTP listeners. The source must not wait.
+  public func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) { views.onListeners(source) }
+
   /// Everything that is counted, as OpenMetrics 1.0 text.
   public func metricsText() async -> String { await views.metricsText() }
 

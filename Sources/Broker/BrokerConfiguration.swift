@@ -1,3 +1,4 @@
+public import BrokerAPI
 public import Grants
 
 /// What a reload replaces, whole.
@@ -18,8 +19,10 @@ public struct BrokerConfiguration: Sendable {
   public var files: [TokenFile] = []
   /// The file, for people; nil: built-in defaults.
   public var path: String?
-  /// What a person should know of it.
+  /// Warnings for an administrator.
   public var warnings: [String]
+  /// The HTTP listeners after a reload.
+  public var listeners: [BrokerStatus.ListenerView] = []
   /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
   /// this with what comes of that. Called once, after the policy is in force; never of a reload that was overtaken.
   public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?

@@ -87,7 +87,8 @@ final class Reloading: Piece {
     await actions?.complete(new)
     logger.notice("reloaded the configuration", metadata: ["configuration": "\(new.path ?? "built-in defaults")"])
     emit(Event(type: .configurationReloaded, at: now.seconds))
-    return .init(providers: new.providers.count, warnings: new.warnings)
+    return .init(
+      providers: new.providers.count, warnings: new.warnings, listeners: new.listeners.isEmpty ? nil : new.listeners)
   }
 }
 

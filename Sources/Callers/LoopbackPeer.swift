@@ -48,6 +48,22 @@ package struct LoopbackPeer: Sendable, Hashable {
   }
 }
 
+extension LoopbackPeer {
+  /// LISTEN by the number of the kernel's `tcp_states.h`.
+  private static let listening: UInt8 = 10
+
+  /// The user whose socket listens at exactly this address; nil: none does.
+  ///
+  /// - Parameters:
+  ///   - own: the address, a sockaddr_in or sockaddr_in6.
+  ///   - none: the unspecified address of its family, without a port.
+  package static func listener(at own: UnsafeRawPointer, none: UnsafeRawPointer) -> UInt32? {
+    var found = clinux_tcp_socket()
+    guard clinux_tcp_socket(own, none, &found) == 0, found.inode != 0, found.state == listening else { return nil }
+    return found.uid
+  }
+}
+
 /// Who has a ``LoopbackPeer``.
 package final class LoopbackCallers: Sendable {
   private let groups: ControlGroups

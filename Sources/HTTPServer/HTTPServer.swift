@@ -43,6 +43,13 @@ public final class HTTPServer: Sendable {
     public init() {}
   }
 
+  private struct State {
+    var channels: [any Channel] = []
+    let connections: NIOLoopBound<Connections>
+    /// Copies that the keeper has: port and family.
+    var kept: [(Int, String)] = []
+  }
+
   /// The units of all servers' callers.
   static let groups = ControlGroups()
 
@@ -56,18 +63,21 @@ public final class HTTPServer: Sendable {
   private let group: any EventLoopGroup
   private let logger: Logger
   private let application: any HTTPApplication
-  private let state = Mutex<(channel: (any Channel)?, connections: NIOLoopBound<Connections>)?>(nil)
+  private let state = Mutex<State?>(nil)
+  private let keeper: SocketKeeper?
   private let socketFile = SocketFile()
 
   /// - Parameters:
   ///   - address: nil: ``bootstrap()`` makes the listening sockets.
+  ///   - keeper: holds the sockets of a loopback port over a restart; nil: they are not held.
   ///   - group: its loops serve the connections. It has to be a NIOPosix group, and outlives the server.
   public init(
-    address: LocalListener?, limits: Limits = Limits(), group: any EventLoopGroup, logger: Logger,
-    application: any HTTPApplication
+    address: LocalListener?, limits: Limits = Limits(), keeper: SocketKeeper? = nil, group: any EventLoopGroup,
+    logger: Logger, application: any HTTPApplication
   ) {
     self.address = address
     self.limits = limits
+    self.keeper = keeper
     loop = group.next()
     loops = Array(group.makeIterator())
     self.group = group
@@ -80,7 +90,7 @@ public final class HTTPServer: Sendable {
 
   private static let sendBuffer: SocketOptionValue = 256 << 10
 
-  /// Listens, and says where: `127.0.0.1:7817`, or the path of the socket.
+  /// Listens, and returns where: `127.0.0.1:7817`, or the path of the socket. A loopback port is had on both addresses.
   public func start() async throws(HTTPServerError) -> String {
     guard let address else { preconditionFailure("the listening sockets are somebody else's") }
     if case .loopback = address, (application as? any CallerApplication)?.identifiesCallers == true,
@@ -89,13 +99,17 @@ public final class HTTPServer: Sendable {
       throw HTTPServerError(address: address, code: EAFNOSUPPORT)
     }
     do {
-      let channel = try await bind(address, bootstrap())
-      state.withLock { $0?.channel = channel }
       switch address {
       case .loopback(let host, let port):
-        return "\(host.contains(":") ? "[\(host)]" : host):\(channel.localAddress?.port ?? port)"
-      case .unix(let path): return path
+        let listeners = try await bindLoopback(host, port)
+        return "\(host.contains(":") ? "[\(host)]" : host):\(listeners[0].port)"
+      case .unix(let path):
+        let channel = try await bind(path, bootstrap())
+        state.withLock { $0?.channels = [channel] }
+        return path
       }
+    } catch let error as HTTPServerError {
+      throw error
     } catch let error as IOError {
       throw HTTPServerError(address: address, code: error.errnoCode)
     } catch {
@@ -115,7 +129,7 @@ public final class HTTPServer: Sendable {
     let connections = try await loop.submit { [limits, application, logger, loop, served] in
       NIOLoopBound(Connections(limits, application, logger, loop: loop, served: served), eventLoop: loop)
     }.get()
-    state.withLock { $0 = (nil, connections) }
+    state.withLock { $0 = State(connections: connections) }
     let groups = if case .unix = address { Self.groups } else { nil as ControlGroups? }
     return ServerBootstrap(group: loop, childGroup: group)
       .serverChannelOption(.backlog, value: limits.backlog)
@@ -151,32 +165,53 @@ public final class HTTPServer: Sendable {
       .childChannelOption(.allowRemoteHalfClosure, value: true)
   }
 
-  private func bind(_ address: LocalListener, _ bootstrap: ServerBootstrap) async throws -> any Channel {
-    switch address {
-    case .loopback(let host, let port):
-      return try await bootstrap.serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-        .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-        .bind(to: SocketAddress(ipAddress: host, port: port)).get()
-    case .unix(let path):
-      try await SocketFile.removeStale(path, on: loop)
-      let descriptor = try socketFile.bind(path, mode: limits.mode)
-      do {
-        // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
-        return try await bootstrap.withBoundSocket(descriptor).get()
-      } catch {
-        socketFile.remove()
-        throw error
-      }
+  private func bindLoopback(_ host: String, _ port: Int) async throws -> [LoopbackBinding.Listener] {
+    let bootstrap = try await bootstrap().serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+      .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+    let listeners = try await LoopbackBinding(bootstrap: bootstrap, keeper: keeper).bind(host, port)
+    var kept: [(Int, String)] = []
+    for listener in listeners where try await isKept(listener) { kept.append((listener.port, listener.family)) }
+    state.withLock { [kept] state in
+      state?.channels = listeners.map(\.channel)
+      state?.kept = kept
     }
+    return listeners
+  }
+
+  private func isKept(_ listener: LoopbackBinding.Listener) async throws -> Bool {
+    guard let keeper else { return false }
+    return try await loop.submit {
+      try listener.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) {
+        keeper.keep($0, listener.port, listener.family)
+      } ?? false
+    }.get()
+  }
+
+  private func bind(_ path: String, _ bootstrap: ServerBootstrap) async throws -> any Channel {
+    try await SocketFile.removeStale(path, on: loop)
+    let descriptor = try socketFile.bind(path, mode: limits.mode)
+    do {
+      // NIO removes no file that it did not make: by the time of the end another program may have bound the path.
+      return try await bootstrap.withBoundSocket(descriptor).get()
+    } catch {
+      socketFile.remove()
+      throw error
+    }
+  }
+
+  /// Listens no more at this address: no other process will either.
+  public func retire() async {
+    for (port, family) in state.withLock({ $0?.kept ?? [] }) { keeper?.forget(port, family) }
+    await stop()
   }
 
   /// Listens no more. Requests under way have ``Limits/stop`` to be answered, and no more than this.
   public func stop(within most: Duration? = nil) async {
-    guard let (channel, connections) = state.withLock({ $0.take() }) else { return }
+    guard let state = state.withLock({ $0.take() }) else { return }
     let limit = most.map { min($0, limits.stop) } ?? limits.stop
-    try? await channel?.close()
+    for channel in state.channels { try? await channel.close() }
     socketFile.remove()
-    try? await loop.flatSubmit { connections.value.stop(within: limit) }.get()
+    try? await loop.flatSubmit { state.connections.value.stop(within: limit) }.get()
   }
 }
 
@@ -193,10 +228,13 @@ public struct HTTPServerError: Error, Sendable, Equatable {
   public var address: LocalListener
   /// The errno.
   public var code: Int32
+  /// The user who listens there; nil: unknown.
+  public var owner: UInt32?
 
-  public init(address: LocalListener, code: Int32) {
+  public init(address: LocalListener, code: Int32, owner: UInt32? = nil) {
     self.address = address
     self.code = code
+    self.owner = owner
   }
 
   /// `127.0.0.1:7817: Address already in use`.
@@ -222,5 +260,7 @@ public struct HTTPServerError: Error, Sendable, Equatable {
     }
   }
 
-  public var message: String { String(cString: strerror(code)) }
+  public var message: String {
+    String(cString: strerror(code)) + (owner.map { " by a program of uid \($0)" } ?? "")
+  }
 }

@@ -20,7 +20,7 @@ struct HeadCheck {
     if let host = hosts.first, !isOurs(host) {
       return HTTPReply(
         .init(statusCode: 421, reasonPhrase: "Misdirected Request"), error: "misdirected",
-        "this is not the host that was asked for", hint: "Use 127.0.0.1 or localhost with the port.")
+        "this is not the host that was asked for", hint: "Use 127.0.0.1 with the port.")
     }
     // A page that a person visits could have the person's own browser ask (RFC 6454, Fetch Metadata).
     let isBrowser =

@@ -51,8 +51,8 @@ struct Daemon: Sendable {
     let audit = AuditFile(folder: places.stateFolder(settings))
     let transport = HTTPTransport(
       userAgent: "grantd/\(GrantdVersion.current)", uptime: Live.surroundings.uptime)
-    let callbacks = CallbackServing(keeper: kept.callbacks, logger: logger)
-    let http = HTTPServing(places, logger: logger)
+    let callbacks = CallbackServing(keeper: kept.loopback("callback"), logger: logger)
+    let http = HTTPServing(places, kept, logger: logger)
     let loopback = LoopbackApplication(
       transport, upstreams: { transport.upstreams(on: $0) }, now: Live.surroundings.now)
     loopback.configure(settings.loopback)
@@ -88,14 +88,15 @@ struct Daemon: Sendable {
     }
     let credentials = CredentialServing(places, settings, activated, kept, broker: broker, logger: logger)
     await credentials.start()
-    let rest = kept.forgetRest()
-    if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     await broker.onEvent { hooks.handle($0) }
     await broker.onStatus { Measuring.heldBack(server.figures) }
+    await broker.onListeners { http.views }
     await broker.alsoMeasure {
       Measuring.families(server.figures) + Measuring.families(hooks.figures) + Measuring.process()
     }
     await http.open(settings, broker, loopback)
+    let rest = kept.forgetRest()
+    if !rest.isEmpty { logger.notice("closed, as nothing wants it any more: \(rest.joined(separator: ", "))") }
     await broker.onLoss { kill(getpid(), SIGTERM) }
     await broker.onSummary { [notifier] in notifier.status($0) }
     notifier.ready(status: await broker.currentSummary)
@@ -285,6 +286,7 @@ struct Daemon: Sendable {
       hooks.replace(by: new.hooks)
       loopback.configure(new.loopback)
       configuration.warnings += await http.update(new)
+      configuration.listeners = http.views
     }
     return configuration
   }

@@ -1,5 +1,5 @@
-import Callback
 import Glibc
+import HTTPServer
 import Synchronization
 import Systemd
 import UnixSocket
@@ -28,10 +28,10 @@ final class KeptDescriptors: Sendable {
       earlier: take(name), keep: { [store] in store.keep($0, as: name) }, forget: { [store] in store.forget(name) })
   }
 
-  /// For the callback endpoint's listeners.
-  var callbacks: CallbackListener.SocketKeeper {
-    @Sendable func name(_ port: Int, _ family: String) -> String { "callback-\(port)-\(family)" }
-    return CallbackListener.SocketKeeper(
+  /// For listeners on loopback ports, such as `callback`.
+  func loopback(_ listener: String) -> HTTPServer.SocketKeeper {
+    @Sendable func name(_ port: Int, _ family: String) -> String { "\(listener)-\(port)-\(family)" }
+    return HTTPServer.SocketKeeper(
       earlier: { [self] port, family in take(name(port, family)) },
       keep: { [store] descriptor, port, family in store.keep(descriptor, as: name(port, family)) },
       forget: { [store] port, family in store.forget(name(port, family)) })

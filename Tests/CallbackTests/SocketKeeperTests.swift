@@ -1,6 +1,7 @@
 import Broker
 import Callback
 import Glibc
+import HTTPServer
 import Logging
 import NIOCore
 import NIOPosix

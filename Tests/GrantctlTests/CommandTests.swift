@@ -259,6 +259,21 @@ import UnixSocket
     }
   }
 
+  @Test("a reload fails if a listener cannot be served, and names the reason once") func reloadWithoutListener()
+    async throws
+  {
+    let failed: JSON = [
+      "setting": "[http] listen", "address": "port 1 of ::1", "state": "failed", "message": "uid 7 has it",
+      "hint": "Stop it.",
+    ]
+    let reply: JSON = ["providers": 1, "warnings": ["uid 7 has it; stop it"], "listeners": [failed]]
+    try await ScriptedBroker.with(["broker.reload": answer(reply)]) { broker, _ async throws in
+      let recorder = Recorder()
+      #expect(try await broker.run(["reload"], recorder) == .failure)
+      #expect(recorder.out == "Reloaded: 1 provider\n" && recorder.err == "grantctl: uid 7 has it\n  Stop it.\n")
+    }
+  }
+
   @Test("metrics are printed as they are, but for what would steer the terminal")
   func metricsArePrinted() async throws {
     let text = "# TYPE a gauge\n# HELP a b\na{c=\"\u{1b}[31m\"} 1\n# EOF\n"

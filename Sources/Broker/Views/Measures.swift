@@ -35,6 +35,7 @@ final class Measures {
   var sources: [@Sendable () -> [MetricFamily]] = []
   /// Which callers the socket held back; nil: none.
   var heldBack: (@Sendable () -> BrokerStatus.HeldBackView?)?
+  var listeners: (@Sendable () -> [BrokerStatus.ListenerView])?
 
   /// A refresh came to its end.
   ///

@@ -10,6 +10,9 @@ extension Views {
   /// Tells which callers the socket held back. The source must not wait.
   func onStatus(_ source: @escaping @Sendable () -> BrokerStatus.HeldBackView?) { measures.heldBack = source }
 
+  /// The HTTP listeners. The source must not wait.
+  func onListeners(_ source: @escaping @Sendable () -> [BrokerStatus.ListenerView]) { measures.listeners = source }
+
   /// Everything that is counted, as OpenMetrics 1.0 text.
   nonisolated func metricsText() async -> String {
     let (own, sources) = await metricFamilies()

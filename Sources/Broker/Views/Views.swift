@@ -61,7 +61,13 @@ final class Views: Piece {
       caller: .init(
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
-      held_back: heldBack(for: caller), files: files.isEmpty ? nil : files)
+      held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
+      listeners: listenerViews)
+  }
+
+  private var listenerViews: [BrokerStatus.ListenerView]? {
+    let views = measures.listeners?() ?? []
+    return views.isEmpty ? nil : views
   }
 
   /// Who is held back is not for everybody's eyes.

@@ -1,5 +1,5 @@
 public import Broker
-import HTTPServer
+public import HTTPServer
 public import Logging
 public import NIOCore
 import NIOPosix
@@ -10,6 +10,8 @@ import Synchronization
 /// It listens on the literals 127.0.0.1 and ::1, on one port, and answers nothing but the configured paths. All of it
 /// runs on one event loop. It is started once and stopped once.
 public final class CallbackListener: Sendable {
+  public typealias SocketKeeper = HTTPServer.SocketKeeper
+
   private enum State {
     case idle
     case starting

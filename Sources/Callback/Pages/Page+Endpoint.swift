@@ -82,7 +82,7 @@ extension Page {
     status: .misdirectedRequest, tone: .bad, heading: "Wrong address",
     lead: "This page was asked for under a name that is not this machine's. Nothing was done.",
     hint:
-      "Use 127.0.0.1, [::1] or localhost, with the port. Behind a reverse proxy, `public_url` names what it passes on.")
+      "Use 127.0.0.1 or [::1], with the port. Behind a reverse proxy, `public_url` names what it passes on.")
 
   static let badRequest = Page(
     status: .badRequest, tone: .bad, heading: "Request not understood",

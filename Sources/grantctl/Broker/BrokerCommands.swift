@@ -6,8 +6,9 @@ struct ReloadCommand: BrokerCommand {
     commandName: "reload", abstract: "Read the configuration again.",
     usage: "grantctl reload [options]",
     discussion: """
-      Ends when the new configuration is in force. A bad one changes nothing, is printed as an error, and the exit \
-      status is \(ExitStatus.configuration.rawValue).
+      Ends when the new configuration is active. A bad one changes nothing, is printed as an error, and the exit \
+      status is \(ExitStatus.configuration.rawValue). If an HTTP listener cannot be served, it is \
+      \(ExitStatus.failure.rawValue).
 
       Example:
         grantctl reload --system
@@ -17,9 +18,21 @@ struct ReloadCommand: BrokerCommand {
 
   func run(in shell: Shell) async throws(Failure) {
     let answer = try await shell.ask(BrokerReload.self, NoParams())
-    if shell.isJSON { return shell.say(answer.json) }
     let result = try answer.value()
-    for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
+    let failed = (result.listeners ?? []).filter { $0.state != "ok" }
+    if shell.isJSON { shell.say(answer.json) } else { say(result, shell) }
+    guard failed.isEmpty else {
+      throw Failure(
+        .failure, failed.map { $0.message ?? "\($0.setting) is not served" }.joined(separator: "; "),
+        hints: failed.compactMap(\.hint))
+    }
+  }
+
+  private func say(_ result: BrokerReload.Result, _ shell: Shell) {
+    // The error reports those of listeners.
+    let errors = (result.listeners ?? []).compactMap(\.message)
+    let warnings = result.warnings.filter { warning in !errors.contains { warning.hasPrefix($0) } }
+    for warning in warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
     shell.terminal.say("Reloaded: \(result.providers) provider\(result.providers == 1 ? "" : "s")")
   }
 }

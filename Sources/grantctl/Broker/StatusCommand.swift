@@ -44,6 +44,11 @@ struct StatusCommand: BrokerCommand {
       "  store", "\(store.path), \(store.state)\(store.message.map { ": \($0)" } ?? "")",
       isFine ? .plain : store.state == "slow" ? .attention : .bad)
     fields.add("  callback", status.callback.isEmpty ? "off" : status.callback.joined(separator: ", "))
+    for listener in status.listeners ?? [] {
+      let isServed = listener.state == "ok"
+      fields.add(
+        "  \(listener.setting)", listener.address + (isServed ? "" : ", \(listener.state)"), isServed ? .plain : .bad)
+    }
     let loaded = TimeText.ago(status.configuration.loaded_at, now: shell.now)
     fields.add("  configuration", "\(status.configuration.path ?? "built-in defaults"), read \(loaded)")
     fields.add("  providers", "\(status.providers)")

@@ -19,7 +19,14 @@ struct Troubles {
     add(skews: status.provider_conditions ?? [])
     add(status.store, shell)
     for file in status.files ?? [] { add(file, shell) }
+    for listener in status.listeners ?? [] { add(listener) }
     for account in accounts { add(account, shell) }
+  }
+
+  private mutating func add(_ listener: BrokerStatus.ListenerView) {
+    guard listener.state != "ok" else { return }
+    let message = listener.message ?? "\(listener.setting) is not served"
+    all.append(.init(what: Cell(message, .bad), notes: listener.hint.map { [$0] } ?? []))
   }
 
   private mutating func add(_ condition: BrokerStatus.ConditionView, _ shell: Shell) {

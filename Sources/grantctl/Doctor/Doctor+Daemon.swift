@@ -18,7 +18,7 @@ extension Doctor {
         instance ?? Instance(rawValue: status.instance), file: status.configuration.path, changed: changed))
     items += [store(status.store), key(status.store), disk(status.store)]
     if let copies = damagedCopies(status.store) { items.append(copies) }
-    items += [await clock(), callback(status)] + files(status.files ?? [])
+    items += [await clock(), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
     return items
   }
 
@@ -77,6 +77,14 @@ extension Doctor {
       Report.Item(
         "token file", file.state == "stale" ? .warning : .failed,
         "\(file.path) is \(file.state): \(file.message ?? file.reason ?? "no reason is given")", hint: file.hint)
+    }
+  }
+
+  private func listeners(_ listeners: [BrokerStatus.ListenerView]) -> [Report.Item] {
+    listeners.map { listener in
+      guard listener.state != "ok" else { return Report.Item(listener.setting, .ok, listener.address) }
+      return Report.Item(
+        listener.setting, .failed, listener.message ?? "\(listener.address) is not served", hint: listener.hint)
     }
   }
 

@@ -1,4 +1,5 @@
 import Broker
+import BrokerAPI
 import GrantdConfiguration
 import HTTPServer
 import Logging
@@ -12,10 +13,12 @@ struct HTTPServing: Sendable {
   private let socket: LocalServing
   private let places: Places
 
-  init(_ places: Places, logger: Logger) {
+  init(_ places: Places, _ kept: KeptDescriptors, logger: Logger) {
     self.places = places
-    metrics = LocalServing("metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, logger: logger)
-    port = LocalServing("HTTP", key: "[http] listen", logger: logger)
+    metrics = LocalServing(
+      "metrics", key: "[metrics] listen", path: "/metrics", limits: .metrics, keeper: kept.loopback("metrics"),
+      logger: logger)
+    port = LocalServing("HTTP", key: "[http] listen", keeper: kept.loopback("http"), logger: logger)
     var limits = HTTPServer.Limits()
     // As for the broker's own socket: the policy decides, by what the kernel says of the caller.
     limits.mode = places.instance == .system ? 0o666 : 0o600
@@ -29,7 +32,10 @@ struct HTTPServing: Sendable {
     await socket.open(socketAddress(settings), LoopbackListener(application, .process))
   }
 
-  /// - Returns: what cannot be had of these settings.
+  /// The configured listeners.
+  var views: [BrokerStatus.ListenerView] { [metrics, port, socket].compactMap(\.view) }
+
+  /// - Returns: a warning for each listener that cannot be had.
   func update(_ settings: Settings) async -> [String] {
     let warnings = [
       await metrics.update(settings.metrics.listen.map(LocalListener.init)),

@@ -1,25 +1,31 @@
 import Broker
+import BrokerAPI
 import HTTPServer
 import Logging
 import NIOPosix
+import Synchronization
 
-/// One address at which HTTP is served, where the configuration wants it. One that is taken stops no token from being
+/// One address at which HTTP is served, if it is configured. One that is taken stops no token from being
 /// served.
 actor LocalServing {
-  /// How often a taken address is tried again.
-  private static let retryPause = Duration.seconds(30)
+  /// Between attempts to get a taken address.
+  private static let retryPause = Duration.seconds(3)
 
-  /// What is served, for people, and where it is configured.
+  /// The name for messages, and its setting.
   private let name: String
   private let key: String
-  /// What a person opens there.
+  /// The path of its page.
   private let path: String
   private let limits: HTTPServer.Limits
+  private let keeper: HTTPServer.SocketKeeper?
   private let logger: Logger
   private var application: (any HTTPApplication)?
   private var wanted: LocalListener?
   private var server: HTTPServer?
   private var retry: Task<Void, Never>?
+  /// The last failure in the log, so that attempts do not fill it.
+  private var logged: String?
+  private let shown = Mutex<BrokerStatus.ListenerView?>(nil)
   private var isClosed = false
   /// The change that came last; the next begins when it has ended.
   private var latest: Task<String?, Never>?
@@ -27,13 +33,21 @@ actor LocalServing {
   /// - Parameters:
   ///   - name: such as `metrics`.
   ///   - key: such as `[metrics] listen`.
-  init(_ name: String, key: String, path: String = "", limits: HTTPServer.Limits = .init(), logger: Logger) {
+  ///   - keeper: holds the sockets of a port over a restart; nil: they are not held.
+  init(
+    _ name: String, key: String, path: String = "", limits: HTTPServer.Limits = .init(),
+    keeper: HTTPServer.SocketKeeper? = nil, logger: Logger
+  ) {
+    self.keeper = keeper
     self.path = path
     self.name = name
     self.key = key
     self.limits = limits
     self.logger = logger
   }
+
+  /// Nil: not configured.
+  nonisolated var view: BrokerStatus.ListenerView? { shown.withLock { $0 } }
 
   func open(_ address: LocalListener?, _ application: any HTTPApplication) async {
     self.application = application
@@ -68,22 +82,29 @@ actor LocalServing {
   private func apply(_ address: LocalListener?) async -> String? {
     guard !isClosed, address != wanted || (address != nil && server == nil) else { return nil }
     retry?.cancel()
-    await server?.stop()
+    await server?.retire()
     server = nil
     wanted = address
-    guard let address, let application else { return nil }
+    guard let address, let application else {
+      shown.withLock { $0 = nil }
+      return nil
+    }
     let new = HTTPServer(
-      address: address, limits: limits, group: MultiThreadedEventLoopGroup.singleton, logger: logger,
+      address: address, limits: limits, keeper: keeper, group: MultiThreadedEventLoopGroup.singleton, logger: logger,
       application: application)
     do throws(HTTPServerError) {
       let place = try await new.start()
       let isSocket = if case .unix = address { true } else { false }
       logger.notice("serving \(name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(path)")"])
-      server = new
+      (server, logged) = (new, nil)
+      shown.withLock { $0 = .init(setting: key, address: place, state: "ok") }
       return nil
     } catch {
-      let message = "\(name) cannot be served on \(error.place): \(error.message); \(error.hint(key))"
-      logger.error("\(message)")
+      let problem = "\(name) cannot be served on \(error.place): \(error.message)"
+      let (hint, message) = (error.hint(key), "\(problem); \(error.hint(key))")
+      shown.withLock { $0 = .init(setting: key, address: error.place, state: "failed", message: problem, hint: hint) }
+      if logged != message { logger.error("\(message)") }
+      logged = message
       tryAgain()
       return message
     }

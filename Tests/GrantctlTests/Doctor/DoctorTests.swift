@@ -232,6 +232,17 @@ import UnixSocket
       "  warn  store: slow: slow disk"
     ),
     (status { $0.callback = [] }, Scene(), "  warn  callback: the callback endpoint does not listen"),
+    (
+      status {
+        $0.listeners = [
+          .init(setting: "[http] listen", address: "127.0.0.1:7817", state: "failed", message: "uid 7 has it")
+        ]
+      }, Scene(), "  FAIL  [http] listen: uid 7 has it"
+    ),
+    (
+      status { $0.listeners = [.init(setting: "[http] listen", address: "127.0.0.1:7817", state: "ok")] }, Scene(),
+      "  ok    [http] listen: 127.0.0.1:7817"
+    ),
     (status { $0.version = "0.0.1" }, Scene(), "  warn  version: grantd 0.0.1, pid 812"),
     (
       status { $0.caller = .init(uid: 1000, access: ["observe": ["*"]]) }, Scene(),

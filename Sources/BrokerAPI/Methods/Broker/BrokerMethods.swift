@@ -13,17 +13,20 @@ public enum BrokerReload: RPCMethod {
   public struct Result: Codable, Sendable, Equatable {
     public var providers: Int
     public var warnings: [String]
+    public var listeners: [BrokerStatus.ListenerView]?
 
-    public init(providers: Int, warnings: [String]) {
+    public init(providers: Int, warnings: [String], listeners: [BrokerStatus.ListenerView]? = nil) {
       self.providers = providers
       self.warnings = warnings
+      self.listeners = listeners
     }
   }
 
   public static let paramDocs: [String: String] = [:]
   public static let resultDocs = [
     "providers": "How many providers are configured now.",
-    "warnings": "What a restart is needed for, and what else a person should know.",
+    "warnings": "Settings that need a restart, and other warnings.",
+    "listeners": "The HTTP listeners, as in `broker.status`. Absent: none is configured.",
   ]
   public static let example = MethodExample(params: .null, result: ["providers": 3, "warnings": []])
 }

@@ -28,13 +28,14 @@ public enum BrokerStatus: RPCMethod {
     public var caller: CallerView?
     public var held_back: HeldBackView?
     public var files: [FileView]?
+    public var listeners: [ListenerView]?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
       accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
       refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil,
-      files: [FileView]? = nil
+      files: [FileView]? = nil, listeners: [ListenerView]? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -53,7 +54,33 @@ public enum BrokerStatus: RPCMethod {
       self.caller = caller
       self.held_back = held_back
       self.files = files
+      self.listeners = listeners
     }
+  }
+
+  /// An HTTP listener of `[http]` or `[metrics]`.
+  public struct ListenerView: Codable, Sendable, Equatable, Documented {
+    public var setting: String
+    public var address: String
+    public var state: String
+    public var message: String?
+    public var hint: String?
+
+    public init(setting: String, address: String, state: String, message: String? = nil, hint: String? = nil) {
+      self.setting = setting
+      self.address = address
+      self.state = state
+      self.message = message
+      self.hint = hint
+    }
+
+    public static let docs = [
+      "setting": "The setting that configures it, such as `[http] listen`.",
+      "address": "Its address with a port, or a path.",
+      "state": "`ok`; `failed`: it does not listen, and is tried again every 3 seconds.",
+      "message": "Why it does not listen. If a program of another user has the port, its uid.",
+      "hint": "What an administrator should do.",
+    ]
   }
 
   /// A token file (`[[file]]`).
@@ -228,6 +255,7 @@ public enum BrokerStatus: RPCMethod {
     "refresh_tokens_ending":
       "How many refresh tokens of accounts the caller may see have ended or end soon; `account.list` has when.",
     "caller": "Who asks, and what the policy lets them do.",
+    "listeners": "The HTTP listeners of `[http]` and `[metrics]`. Absent: none is configured.",
     "files": "The token files (`[[file]]`) of accounts that the caller may observe. Absent: there are none.",
     "held_back":
       "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",

@@ -1,0 +1,93 @@
+import Glibc
+import Logging
+import NIOCore
+import NIOPosix
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import HTTPServer
+
+/// A loopback port: both addresses or none, and the same over a restart.
+@Suite(.timeLimit(.minutes(1))) struct LoopbackBindingTests {
+  /// Holds descriptors between two servers, as the service manager does.
+  private final class Holder: Sendable {
+    let held = Mutex<[String: Int32]>([:])
+
+    var names: [String] { held.withLock { $0.keys.sorted() } }
+
+    var keeper: HTTPServer.SocketKeeper {
+      .init(
+        earlier: { [self] port, family in held.withLock { $0["\(port)-\(family)"] }.map { dup($0) } },
+        keep: { [self] descriptor, port, family in
+          held.withLock { $0.updateValue(dup(descriptor), forKey: "\(port)-\(family)") }.map { _ = close($0) }
+          return true
+        },
+        forget: { [self] port, family in
+          if let descriptor = held.withLock({ $0.removeValue(forKey: "\(port)-\(family)") }) { close(descriptor) }
+        })
+    }
+
+    deinit { for (_, descriptor) in held.withLock({ $0 }) { close(descriptor) } }
+  }
+
+  private func server(_ host: String = "127.0.0.1", _ port: Int = 0, _ holder: Holder? = nil) -> HTTPServer {
+    HTTPServer(
+      address: .loopback(host: host, port: port), keeper: holder?.keeper, group: MultiThreadedEventLoopGroup.singleton,
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, application: Answers())
+  }
+
+  private func port(_ server: HTTPServer) async throws -> Int {
+    try #require(try await server.start().split(separator: ":").last.flatMap { Int($0) })
+  }
+
+  /// The errno of a connection; 0: the kernel accepts it.
+  private func connects(_ host: String, _ port: Int) -> Int32 {
+    let isV6 = host == "::1"
+    let descriptor = socket(isV6 ? AF_INET6 : AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    guard let address = try? SocketAddress(ipAddress: host, port: port) else { return EINVAL }
+    return address.withSockAddr { connect(descriptor, $0, socklen_t($1)) == 0 ? 0 : errno }
+  }
+
+  @Test("a port is had on both addresses, with either one in the configuration", arguments: ["127.0.0.1", "::1"])
+  func both(host: String) async throws {
+    let server = server(host)
+    let port = try await port(server)
+    #expect(connects("127.0.0.1", port) == 0 && connects("::1", port) == 0)
+    await server.stop()
+    #expect(connects("127.0.0.1", port) == ECONNREFUSED && connects("::1", port) == ECONNREFUSED)
+  }
+
+  @Test("a port that another program has on one address is not served on the other, and its user is named")
+  func taken() async throws {
+    let other = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .bind(to: SocketAddress(ipAddress: "::1", port: 0)).get()
+    let port = try #require(other.localAddress?.port)
+    let holder = Holder()
+    let error = await #expect(throws: HTTPServerError.self) { try await server("127.0.0.1", port, holder).start() }
+    #expect(error?.code == EADDRINUSE && error?.owner == getuid() && error?.place == "port \(port) of ::1")
+    #expect(error?.message == "Address already in use by a program of uid \(getuid())")
+    #expect(connects("127.0.0.1", port) == ECONNREFUSED)
+    #expect(holder.names.isEmpty)
+    try await other.close()
+    let free = server("127.0.0.1", port)
+    #expect(try await free.start() == "127.0.0.1:\(port)")
+    await free.stop()
+  }
+
+  @Test("a held port stays taken between two servers, and is free after the last") func held() async throws {
+    let holder = Holder()
+    let first = server("127.0.0.1", 0, holder)
+    let port = try await port(first)
+    #expect(holder.names == ["\(port)-v4", "\(port)-v6"])
+    await first.stop()
+    #expect(connects("127.0.0.1", port) == 0 && connects("::1", port) == 0)
+    await #expect(throws: HTTPServerError.self) { try await server("127.0.0.1", port).start() }
+    let second = server("127.0.0.1", port, holder)
+    #expect(try await second.start() == "127.0.0.1:\(port)")
+    await second.retire()
+    #expect(holder.names.isEmpty)
+    #expect(connects("127.0.0.1", port) == ECONNREFUSED)
+  }
+}
