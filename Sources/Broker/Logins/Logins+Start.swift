@@ -49,7 +49,7 @@ extension Logins {
       if !usable.isEmpty {
         let place = try await place(request, target)
         warnings += place.warnings + [linkWarning(place, provider.authorizationTraits)].compactMap(\.self)
-        if usable.contains("browser") { warnings += [addresses.warning(redirectURI)].compactMap(\.self) }
+        if kinds.contains("browser") { warnings += [addresses.warning(redirectURI)].compactMap(\.self) }
         memory = place.memory
         link = self.link(to: place, usable, redirectURI)
         destinations = self.destinations(usable, place, redirectURI, link)

@@ -65,8 +65,8 @@ final class CallbackAddresses {
     guard redirectURI.isLoopback, !isPublic(redirectURI) else { return nil }
     let wanted = redirectURI.port ?? 80
     guard wanted != port, !fixedPorts.contains(wanted) else { return nil }
-    return "callback_port_taken: the broker does not listen on port \(wanted) of the redirect URI; stop the process that "
-      + "does (`ss -ltnp 'sport = :\(wanted)'`), or paste the URL at which the browser ends: `grantctl login --manual`"
+    return "callback_port_taken: the broker does not listen on port \(wanted) of the redirect URI; stop the process "
+      + "that does (`ss -ltnp 'sport = :\(wanted)'`), or paste the URL at which the browser ends: `grantctl login --manual`"
   }
 
   /// Whether a proxy passes it on to the callback endpoint.
