@@ -19,6 +19,8 @@ public enum ClientAuthentication: Sendable, Hashable {
   public enum BasicEncoding: String, Sendable, Codable, CaseIterable {
     /// Form-urlencoded, as RFC 6749 §2.3.1 says.
     case form
+    /// The same, with `client_id` in the body too: some servers look up the client by it before they read the header.
+    case formWithID = "form_with_id"
     /// As they are, for servers that never decode.
     case raw
   }
@@ -35,7 +37,8 @@ public enum ClientAuthentication: Sendable, Hashable {
     // A service account's assertion may stand alone, without a client (RFC 7521 §4.1).
     case .none: clientID.isEmpty ? [] : [Parameter("client_id", clientID)]
     case .assertion, .mutualTLS: [Parameter("client_id", clientID)]
-    case .basic: []
+    case .basic(_, .formWithID): [Parameter("client_id", clientID)]
+    case .basic(_, .form), .basic(_, .raw): []
     // Exposed to be sent.
     case .post(let secret): [Parameter("client_id", clientID), Parameter("client_secret", secret.exposed)]
     }
@@ -51,7 +54,7 @@ public enum ClientAuthentication: Sendable, Hashable {
   func headers(clientID: String) -> [HTTPRequest.Header] {
     guard case .basic(let secret, let encoding) = self else { return [] }
     // Exposed to be sent.
-    let pair = [clientID, secret.exposed].map { encoding == .form ? FormEncoding.encode($0) : $0 }
+    let pair = [clientID, secret.exposed].map { encoding == .raw ? $0 : FormEncoding.encode($0) }
     let credentials = Data(pair.joined(separator: ":").utf8).base64EncodedString()
     return [.init("Authorization", "Basic \(credentials)")]
   }

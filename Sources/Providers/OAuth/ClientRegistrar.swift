@@ -34,6 +34,7 @@ public struct ClientRegistrar: Registrar {
     let scopes = asked.scopes ?? Self.scopes(metadata)
     let request = ClientRegistrationRequest(
       name: asked.clientName, redirectURIs: asked.fixedRedirectURI.map { [$0] } ?? asked.redirectURIs,
+      grantTypes: Self.grantTypes(metadata),
       authMethod: method, scopes: scopes, initialAccessToken: asked.initialAccessToken)
     return .send(request.httpRequest(to: endpoint)) { response, now in
       do throws(ResponseError) {
@@ -96,9 +97,14 @@ public struct ClientRegistrar: Registrar {
   private static func authMethod(_ metadata: ServerMetadata) -> String {
     let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
     if offered.contains("none") { return "none" }
-    // Absent means client_secret_basic (RFC 8414 §2).
-    if offered.isEmpty || offered.contains("client_secret_basic") { return "client_secret_basic" }
+    // Ids and secrets with special characters are read in one way only in a body.
     return offered.contains("client_secret_post") ? "client_secret_post" : "client_secret_basic"
+  }
+
+  /// The device grant too, if the server has it (RFC 8628).
+  private static func grantTypes(_ metadata: ServerMetadata) -> [String] {
+    let device = metadata.deviceAuthorizationEndpoint == nil ? [] : ["urn:ietf:params:oauth:grant-type:device_code"]
+    return ["authorization_code", "refresh_token"] + device
   }
 
   private static func scopes(_ metadata: ServerMetadata) -> [String] {
@@ -109,7 +115,7 @@ public struct ClientRegistrar: Registrar {
   private static func credential(_ registration: SavedRegistration) -> ClientCredential? {
     switch (registration.authMethod, registration.clientSecret) {
     case ("none", _): ClientCredential.none
-    case ("client_secret_basic", let secret?): .basic(secret: secret, encoding: .form)
+    case ("client_secret_basic", let secret?): .basic(secret: secret, encoding: .formWithID)
     case ("client_secret_post", let secret?): .post(secret: secret)
     default: nil
     }
