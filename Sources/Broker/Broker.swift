@@ -29,6 +29,7 @@ public final class Broker {
   nonisolated let files: FileReleases
   nonisolated let checks: ProviderChecks
   nonisolated let backups: Backups
+  nonisolated let repairs: Repairs
   nonisolated let reloading: Reloading
   nonisolated let auditReader: AuditReader
   nonisolated let audit: AuditLog
@@ -106,6 +107,7 @@ public final class Broker {
     backups = Backups(
       runtime, accounts: accounts, providers: providers, registrations: registrations, journal: journal,
       revocations: revocations, authorizer: authorizer, audit: audit, identity: identity, vault: vault)
+    repairs = Repairs(runtime, accounts: accounts, journal: journal)
     reloading = Reloading(runtime, configuration, audit: audit, read: readConfiguration)
     views = Views(
       runtime, accounts: accounts, providers: providers, engine: engine, logins: logins, revocations: revocations,
@@ -119,6 +121,9 @@ public final class Broker {
         prepare: { [declared] in await declared.prepare($0.accounts, at: $0.providers) },
         enforce: { [weak self] in self?.enforce($0) }, complete: { [weak self] in await self?.complete($0) }))
     accounts.onChange { [weak self] in self?.updateSummary() }
+    accounts.onDamage { [views, audit] grant in
+      if let view = views.view(unreadable: grant) { audit.record(setAside: view) }
+    }
   }
 
   /// Takes over what is on disk. Once, before anything else.
@@ -132,6 +137,7 @@ public final class Broker {
     registrations.takeOver(stored.registrations)
     providers.takeOver(reloading.configuration.providers + registrations.registered)
     try await loadAccounts(progress)
+    reportSetAside()
     accounts.retryFailing()
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
@@ -140,6 +146,16 @@ public final class Broker {
     files.takeOver(reloading.configuration.files)
     followOthers()
     updateSummary()
+  }
+
+  /// Names the rows that cannot be read; those of accounts were named as they were taken over.
+  private func reportSetAside() {
+    journal.takeOver(setAside: journal.store.setAside)
+    for row in journal.setAside {
+      let view = views.view(row)
+      runtime.logger.error("\(view.message)", metadata: ["row": "\(view.row)", "hint": "\(view.hint)"])
+      audit.record(setAside: view)
+    }
   }
 
   private func loadAccounts(_ progress: (@Sendable (Int, Int) -> Void)?) async throws(StoreError) {
@@ -152,8 +168,8 @@ public final class Broker {
       // The next are unpacked while these are taken over, and those behind them are read.
       guard !accounts.isEmpty else { break }
       next = following.map(loading.unpack)
-      for (packed, grant) in accounts {
-        self.accounts.takeOver(packed, grant) { engine.place(packed.account, $0) }
+      for account in accounts {
+        self.accounts.takeOver(account) { engine.place(account.packed.account, $0) }
       }
       progress?(self.accounts.count, max(all, self.accounts.count))
     }

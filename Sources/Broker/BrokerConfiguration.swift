@@ -57,6 +57,8 @@ public struct BrokerIdentity: Sendable {
 /// Limits of the broker; each bounds something that callers can make grow.
 enum Limit {
   static let accounts = 2_000_000
+  /// Rows on disk that cannot be read and that `broker.status` names, of accounts and of the rest.
+  static let setAside = 100
   /// Accounts whose tokens are rendered for the socket's fast path.
   static let cachedTokens = 8192
   /// Between two slices of what is read again behind the first answers.

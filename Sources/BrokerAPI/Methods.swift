@@ -11,7 +11,7 @@ public enum Methods {
     ProviderUnregister.self,
     EventsSubscribe.self, AuditList.self, BrokerStatus.self, BrokerReload.self, BrokerMetrics.self,
     StoreRotateKey.self, StoreBackup.self, StoreBackupPart.self, StoreRestore.self, StoreRestorePart.self,
-    StoreRestoreLook.self, StoreRestoreApply.self, RPCDiscover.self,
+    StoreRestoreLook.self, StoreRestoreApply.self, StoreRepair.self, RPCDiscover.self,
   ]
 
   /// In the order of ``all``.

@@ -53,6 +53,15 @@ public final class Connection: @unchecked Sendable {
     try use { try $0.transaction(.deferred, body) }
   }
 
+  /// As ``read(_:)``, of a database that may be damaged: after damage SQLite also refuses to commit what was only read.
+  public func inspect<Value: Sendable>(_ body: (Database) throws -> Value) throws -> Value {
+    try use { database in
+      try database.begin(.deferred)
+      defer { try? database.rollback() }
+      return try body(database)
+    }
+  }
+
   /// In one transaction, which has the right to write from its beginning.
   public func write<Value: Sendable>(_ body: (Database) throws -> Value) throws -> Value {
     try use { try $0.transaction(.immediate, body) }

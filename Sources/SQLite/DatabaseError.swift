@@ -29,6 +29,7 @@ public struct ResultCode: RawRepresentable, Hashable, Sendable {
   /// Without SQLite's reason.
   public var primary: ResultCode { ResultCode(rawValue: rawValue & 0xff) }
 
+  public static let error = Self(rawValue: SQLITE_ERROR)
   public static let permission = Self(rawValue: SQLITE_PERM)
   public static let busy = Self(rawValue: SQLITE_BUSY)
   public static let locked = Self(rawValue: SQLITE_LOCKED)

@@ -90,6 +90,18 @@ public final class Cursor {
 
   public func isNull(at column: Int) -> Bool { sqlite3_column_type(statement.handle, Int32(column)) == SQLITE_NULL }
 
+  /// Which type the value has, as the database has it.
+  public enum Kind: Sendable { case integer, text, blob }
+
+  public func has(_ kind: Kind, at column: Int) -> Bool {
+    let found = sqlite3_column_type(statement.handle, Int32(column))
+    return switch kind {
+    case .integer: found == SQLITE_INTEGER
+    case .text: found == SQLITE_TEXT
+    case .blob: found == SQLITE_BLOB
+    }
+  }
+
   public func integer(at column: Int) -> Int64 { sqlite3_column_int64(statement.handle, Int32(column)) }
 
   /// Of a text or a blob, until the next row is asked for.

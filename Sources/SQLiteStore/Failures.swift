@@ -6,12 +6,14 @@ public import Sealing
 extension StoreError {
   var isOfOneAccount: Bool { if case .unreadableAccount = self { true } else { false } }
 
-  static func opening(_ error: any Error, at path: String) -> StoreError {
-    translated(error, at: path) { .unreadable(path: path, detail: $0) }
-  }
+  static func opening(_ error: any Error, at path: String) -> StoreError { reading(error, at: path) }
 
   static func reading(_ error: any Error, at path: String) -> StoreError {
-    translated(error, at: path) { .unreadable(path: path, detail: $0) }
+    // The statements are right: the database has other tables or columns than it must have.
+    if let error = error as? DatabaseError, error.code == .error {
+      return .corrupt(path: path, detail: "its schema is damaged: \(error.detail)")
+    }
+    return translated(error, at: path) { .unreadable(path: path, detail: $0) }
   }
 
   /// What cannot be read of the open database is damage: a new one may do where this one does not.

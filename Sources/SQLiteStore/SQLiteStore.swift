@@ -67,8 +67,15 @@ public final class SQLiteStore: Store {
   /// While a file of accounts that the state did not take is replaced or removed.
   let rescueFiles = Mutex(())
   let inbox = Mutex(Inbox(limit: waitingLimit))
-  /// Of the accounts that were handed out packed.
+  /// Memory of the packed accounts.
   private let memory = PackedMemory()
+  /// Rows that cannot be read.
+  private let found = Mutex<[RowName: SetAsideRow]>([:])
+  /// A damaged database is rebuilt from its readable rows at most once.
+  let isSalvaged = Mutex(false)
+  /// What was done about damage since the store was opened, for the log.
+  let late: Mutex<[String]>
+  public var damageNotices: [String] { late.withLock { $0 } }
 
   /// Opens the store in `folder`, which is made where it is missing, and owns it until it is closed or the process ends.
   ///
@@ -99,16 +106,17 @@ public final class SQLiteStore: Store {
       onStep: { onMigration?($0, Schema.version) })
     let opened = try opening.database()
     return SQLiteStore(
-      opening, opened.keys.notices,
+      opening, opened.keys.notices, opened.damageNotices,
       Home(database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.keys.key))
   }
 
   /// What waits for the disk, for tests.
   package var waiting: (commits: Int, rebuilds: Int) { inbox.withLock { $0.counts } }
 
-  private init(_ opening: Opening, _ notices: [KeyNotice], _ home: sending Home) {
+  private init(_ opening: Opening, _ notices: [KeyNotice], _ damage: [String], _ home: sending Home) {
     self.opening = opening
     keyNotices = notices
+    late = Mutex(damage)
     self.home = Mutex(home)
     location = opening.folder.database
   }
@@ -159,16 +167,42 @@ public final class SQLiteStore: Store {
   }
 
   public func loadRest() async throws(StoreError) -> StoredState {
-    var state = try await reading(StoredState.readRest)
+    var state = try await salvaging { () throws(StoreError) in try await self.reading(StoredState.readRest) }
+    keepNote(of: state.setAside)
     for one in home.withLock({ $0.rescued }) { state.take(one.rest) }
     return state
   }
 
   public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
-    let page = try await reading { [memory] in
-      try PackedRows.page(of: $0, after: account, most: most, sealer: $1, in: memory)
+    let (page, unnamed) = try await salvaging { () throws(StoreError) in
+      try await self.page(after: account, most: most)
     }
+    keepNote(of: unnamed)
     return withRescued(page, after: account, most: most)
+  }
+
+  private func page(
+    after account: AccountName?, most: Int
+  ) async throws(StoreError) -> (page: [PackedRows], unnamed: [SetAsideRow]) {
+    try await reading { [memory] db, sealer in
+      var hasUnnamed = false
+      let page = try PackedRows.page(of: db, after: account, most: most, sealer: sealer, in: memory) { _ in
+        hasUnnamed = true
+      }
+      let unnamed = hasUnnamed ? try StoredState.setAside("grants", in: db, sealer).filter { $0.account == nil } : []
+      return (page, unnamed)
+    }
+  }
+
+  public var setAside: [SetAsideRow] { found.withLock { Array($0.values) } }
+
+  private func keepNote(of rows: [SetAsideRow]) {
+    guard !rows.isEmpty else { return }
+    found.withLock { found in for row in rows { found[row.name] = row } }
+  }
+
+  func forgetSetAside(_ isMeant: (SetAsideRow) -> Bool) {
+    found.withLock { $0 = $0.filter { !isMeant($0.value) } }
   }
 
   public func countAccounts() async throws(StoreError) -> Int {
@@ -194,7 +228,7 @@ public final class SQLiteStore: Store {
     try await on(packing) { () throws(StoreError) in try self.opening.verify() }
   }
 
-  private func reading<Value: Sendable>(
+  func reading<Value: Sendable>(
     _ body: @escaping @Sendable (Database, Sealer) throws -> Value
   ) async throws(StoreError) -> Value {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }

@@ -59,6 +59,19 @@ public struct Keyring: Sendable {
     throw .otherKey
   }
 
+  /// The key that a store is under whose note is lost; nil: none of these.
+  ///
+  /// - Parameter opens: whether values of the store open under this key.
+  public func find(where opens: (Sealer) -> Bool) -> Under? { candidates.first { opens($0.0) }?.1 }
+
+  /// The key itself.
+  public func key(_ under: Under) -> SealingKey {
+    switch under {
+    case .key: key
+    case .next(let key), .previous(let key): key
+    }
+  }
+
   private var candidates: [(Sealer, Under)] {
     var candidates: [(Sealer, Under)] = [(key.sealer, .key)]
     if let next = key.next { candidates.append((Sealer(key: next), .next(key.replaced(by: next)))) }

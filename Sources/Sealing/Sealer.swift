@@ -45,6 +45,9 @@ public struct Sealer: Sendable {
     }
   }
 
+  /// Whether the other one has the same key, as far as their names tell.
+  public func isSame(as other: Sealer) -> Bool { header == other.header }
+
   /// Tells keys apart without telling anything of them.
   private static func id(of key: SymmetricKey) -> [UInt8] {
     let tag = HMAC<SHA256>.authenticationCode(for: Data("grantd key id".utf8), using: key)

@@ -41,7 +41,7 @@ struct Grantctl: AsyncParsableCommand {
         subcommands: [
           StatusCommand.self, DoctorCommand.self, ExplainCommand.self, ApproveCommand.self, AuditCommand.self,
           MetricsCommand.self, EventsCommand.self,
-          ReloadCommand.self, KeyCommand.self, BackupCommand.self, RestoreCommand.self,
+          ReloadCommand.self, KeyCommand.self, BackupCommand.self, RestoreCommand.self, RepairCommand.self,
           CallCommand.self, OpenRPCCommand.self, VersionCommand.self,
         ]),
     ])

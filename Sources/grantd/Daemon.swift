@@ -46,6 +46,7 @@ struct Daemon: Sendable {
     let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
     if let limitation = store.limitation { logger.warning("\(limitation)") }
+    for notice in store.damageNotices { logger.error("\(notice)") }
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
     try await rescue.takeOver(into: store, logger)
     let audit = AuditFile(folder: places.stateFolder(settings))

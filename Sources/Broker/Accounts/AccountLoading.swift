@@ -5,7 +5,15 @@ import Grants
 struct AccountLoading {
   typealias Reading = Task<Result<[any PackedAccount], StoreError>, Never>
   /// A page's accounts, and the page behind it, whose reading has begun; nil: this is the last one.
-  typealias Page = Task<Result<(accounts: [(any PackedAccount, Grant)], following: Reading?), StoreError>, Never>
+  typealias Page = Task<Result<(accounts: [Loaded], following: Reading?), StoreError>, Never>
+
+  struct Loaded: Sendable {
+    let packed: any PackedAccount
+    /// What was read of it: ``AccountDepth/moments``.
+    let grant: Grant
+    /// As of ``StoredAccount``.
+    var leftOut: [String] = []
+  }
 
   private let store: any Store
   private let surroundings: Surroundings
@@ -22,15 +30,27 @@ struct AccountLoading {
       do throws(StoreError) {
         let packed = try await reading.value.get()
         let following = packed.last.map { read(after: $0.account) }
-        var accounts: [(any PackedAccount, Grant)] = []
+        var accounts: [Loaded] = []
         accounts.reserveCapacity(packed.count)
         for (account, jitter) in zip(packed, surroundings.jitters(packed.count)) {
-          accounts.append((account, Grant(try account.read(.moments), jitter: jitter)))
+          accounts.append(try load(account, jitter))
         }
         return .success((accounts, following))
       } catch {
         return .failure(error)
       }
+    }
+  }
+
+  /// Damage concerns only its account.
+  private func load(_ account: any PackedAccount, _ jitter: Double) throws(StoreError) -> Loaded {
+    do throws(StoreError) {
+      let stored = try account.read(.moments)
+      return Loaded(packed: account, grant: Grant(stored, jitter: jitter), leftOut: stored.leftOut)
+    } catch .unreadableAccount(let name, let detail) {
+      let message = StoreError.unreadableAccount(name, detail: detail).message
+      let rest = try account.read(.remains).grant.unreadable(message, at: surroundings.now())
+      return Loaded(packed: account, grant: Grant(saved: rest, token: nil, jitter: jitter))
     }
   }
 

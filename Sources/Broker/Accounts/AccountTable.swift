@@ -12,6 +12,8 @@ final class AccountTable {
     /// What is in memory alone of a packed one.
     var remainder: Grant.Remainder?
     var live: Live?
+    /// As the store has it, of one that cannot be read.
+    var original: (any PackedAccount)?
     /// How many of ``AccountTable/steps`` it has gone with.
     var steps: Int
 
@@ -39,6 +41,8 @@ final class AccountTable {
   private var steps: [Duration] = []
   /// An account's secrets cannot be opened: says what to make of the rest.
   var unreadable: (@BrokerActor (StoredAccount, StoreError) -> Grant)?
+  /// Rows of an account were left out, as they cannot be read.
+  var onLeftOut: (@BrokerActor (AccountName, [String]) -> Void)?
   /// That is what the account is from now on.
   var onDamage: (@BrokerActor (Grant) -> Void)?
   /// What is on disk of an account, of this generation, moved with the clock.
@@ -57,6 +61,16 @@ final class AccountTable {
   /// Takes an account as the store has it.
   func add(_ packed: any PackedAccount, _ remainder: Grant.Remainder) {
     rows[packed.account] = Row(packed: packed, remainder, live: nil, steps: steps.count)
+  }
+
+  /// Takes an account that cannot be read.
+  ///
+  /// - Parameter grant: what is left of it.
+  func add(unreadable packed: any PackedAccount, _ grant: Grant) {
+    let row = Row(packed: nil, nil, live: Live(grant), steps: steps.count)
+    row.original = packed
+    rows[packed.account] = row
+    becameWhole(packed.account)
   }
 
   /// Changing it in place, or setting it, has it packed anew when it goes from memory.
@@ -96,9 +110,10 @@ final class AccountTable {
     return .packed(packed, remainder, steps: steps[row.steps...])
   }
 
-  /// As it is kept in memory, for whoever reads it elsewhere, with the tokens that should be on disk.
+  /// As it is kept in memory, with the tokens that should be on disk, to be read elsewhere.
   func packed(_ account: AccountName) -> (any PackedAccount)? {
     guard let row = rows[account] else { return nil }
+    if let original = row.original { return original }
     if let packed = row.packed, row.remainder?.hasRejectedToken == false, row.steps == steps.count { return packed }
     return whole(account, row).grant.map { grant in
       pack(StoredAccount(grant: grant.saved, tokens: grant.livingTokens, intent: grant.intent))
@@ -153,8 +168,8 @@ final class AccountTable {
     let (grant, isDamaged) = unpacked(row)
     let live = Live(grant)
     row.live = live
-    // Kept without secrets from now on, so that it is opened in vain, and told of, once.
-    if isDamaged { row.packed = nil }
+    // Kept without secrets from now on, so that it is opened in vain, and reported, only once.
+    if isDamaged { (row.original, row.packed) = (row.packed, nil) }
     catchUp(account, row, live)
     becameWhole(account)
     if isDamaged { onDamage?(grant) }
@@ -165,10 +180,10 @@ final class AccountTable {
     guard let packed = row.packed, let remainder = row.remainder else { preconditionFailure("a row has neither form") }
     do throws(StoreError) {
       let stored = try packed.read(.whole)
+      if !stored.leftOut.isEmpty { onLeftOut?(packed.account, stored.leftOut) }
       return (Grant(saved: stored.grant, tokens: stored.tokens, intent: stored.intent, remainder: remainder), false)
     } catch {
-      // The moments were read once, at the start, and can be read again.
-      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.moments)), let unreadable else {
+      guard let stored = (try? packed.read(.facts)) ?? (try? packed.read(.remains)), let unreadable else {
         preconditionFailure("\(error.message)")
       }
       return (unreadable(stored, error), true)

@@ -14,9 +14,9 @@ extension Accounts {
           ? "its session at the provider has ended"
           : "the access token is over and the provider gave no refresh token"
       case .refreshTokenExpired: "the refresh token has expired"
-      case .identityChanged: "the provider answered for another person"
-      case .signedOut: "the person signed out at the provider"
-      case .unreadable: "what is saved of it is damaged or sealed under another key"
+      case .identityChanged: "the provider answered for another user"
+      case .signedOut: "the user signed out at the provider"
+      case .unreadable: failure?.message ?? "what is saved of it is damaged or sealed under another key"
       }
     return RPCError(
       .loginRequired, "account \(grant.saved.account) needs a login: \(why)", hint: loginHint(grant.saved),
@@ -24,11 +24,20 @@ extension Accounts {
   }
 
   func loginHint(_ saved: SavedGrant) -> String {
-    "Sign in again with `grantctl login \(saved.provider) \(saved.account)`."
+    if saved.provider == SavedGrant.unreadableProvider {
+      let names = providers.sorted.map { $0.provider.name.rawValue }.prefix(8).joined(separator: ", ")
+      return "Sign in again with `grantctl login PROVIDER \(saved.account)`; its provider is one of: \(names)."
+    }
+    return "Sign in again with `grantctl login \(saved.provider) \(saved.account)`."
   }
 
   func misconfigured(_ grant: Grant, _ failure: Failure) -> RPCError {
     guard let connection = providers[grant.saved.provider] else {
+      if journal.isSetAside(grant.saved.provider) {
+        return RPCError(
+          .providerMisconfigured, "the registration of provider \(grant.saved.provider) is on disk and cannot be read",
+          hint: "Register it again with `grantctl provider register`; `grantctl repair` lists what cannot be read.")
+      }
       return RPCError(
         .providerMisconfigured, "provider \(grant.saved.provider) is not in the configuration",
         hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")

@@ -27,6 +27,15 @@ extension Accounts {
         detail: reason.rawValue, rotation: rule))
   }
 
+  /// Tokens, or the note of a refresh, cannot be read: the account works, and asks for a new token.
+  func reportLeftOut(_ account: AccountName, _ details: [String]) {
+    for detail in details {
+      logger.warning(
+        "\(detail): it is left out",
+        metadata: ["account": "\(account)", "hint": "Nothing to do: a refresh replaces it."])
+    }
+  }
+
   /// What the provider does with refresh tokens that were used; nil: it has none, or is no longer configured.
   func rotation(of saved: SavedGrant) -> String? {
     guard let traits = providers[saved.provider]?.provider.refreshTraits, traits.isSupported else { return nil }

@@ -17,16 +17,23 @@ final class Accounts: Piece {
   /// The highest number of any attempt. A grant that takes an account's name goes on from it, so that the answer to a
   /// request of the grant before is not taken for an answer to its own.
   private var attempts: UInt64 = 0
+  /// Those whose rows on disk cannot be read.
+  private(set) var unreadable: Set<AccountName> = []
   /// Those that changed and that the refresh engine has not looked at.
   private var touched: Set<AccountName> = []
-  /// Where the tokens of declared accounts come from.
+  /// The sources of the tokens of declared accounts.
   var sources: [AccountName: GrantSource] = [:]
   private(set) var refreshPolicy: RefreshPolicy
-  /// When the configuration in force was loaded.
+  /// When the active configuration was loaded.
   private(set) var configuredAt: Timestamp
-  /// The provider or its condition changed, or an account did: the summary is due.
-  private var observer: (@BrokerActor () -> Void)?
-  private var placer: (@BrokerActor (AccountName) -> Void)?
+  private var observers = Observers()
+
+  private struct Observers {
+    /// The provider or its condition changed, or an account did: the summary is due.
+    var change: (@BrokerActor () -> Void)?
+    var damage: (@BrokerActor (Grant) -> Void)?
+    var placer: (@BrokerActor (AccountName) -> Void)?
+  }
 
   init(
     _ runtime: Runtime, providers: ProviderDirectory, journal: Journal, cache: TokenCache, refreshPolicy: RefreshPolicy,
@@ -45,11 +52,15 @@ final class Accounts: Piece {
         jitter: runtime.clock.surroundings.jitter())
     }
     table.onDamage = { [unowned self] in damaged($0) }
+    table.onLeftOut = { [unowned self] in reportLeftOut($0, $1) }
     table.onMove = { [journal] in journal.keep($0, onDisk: $1) }
   }
 
+  /// Calls back with the readable rest of an account that cannot be read.
+  func onDamage(_ action: @escaping @BrokerActor (Grant) -> Void) { observers.damage = action }
+
   /// Calls back after each change. The action must not wait.
-  func onChange(_ action: @escaping @BrokerActor () -> Void) { observer = action }
+  func onChange(_ action: @escaping @BrokerActor () -> Void) { observers.change = action }
 
   /// A reload brought another policy of refreshes.
   func configure(_ policy: RefreshPolicy) {
@@ -75,16 +86,21 @@ final class Accounts: Piece {
     }
   }
 
-  /// The account's grant without its secrets, for whoever goes over many; nil: there is none.
-  func peek(_ account: AccountName, _ depth: AccountDepth = .facts) -> Grant? { table.peek(account, depth) }
-
-  /// The facts of those that there are, read beside the broker.
-  func facts(of accounts: [AccountName]) async -> [Grant] {
-    await Self.read(accounts.compactMap { table.snapshot($0) })
+  /// The account's grant without its secrets, for loops over many; nil: there is none.
+  func peek(_ account: AccountName, _ depth: AccountDepth = .facts) -> Grant? {
+    // One whose row turns out to be damaged is made whole: it is reported, and what is left of it is known.
+    table.peek(account, depth) ?? table[account]
   }
 
-  @concurrent private nonisolated static func read(_ accounts: [AccountSnapshot]) async -> [Grant] {
-    accounts.compactMap { $0.read(.facts) }
+  /// The facts of the accounts that exist, read on other threads than the broker's.
+  func facts(of accounts: [AccountName]) async -> [Grant] {
+    let names = accounts.filter { table.contains($0) }
+    let facts = await Self.read(names.compactMap { table.snapshot($0) })
+    return zip(names, facts).compactMap { $1 ?? table[$0] }
+  }
+
+  @concurrent private nonisolated static func read(_ accounts: [AccountSnapshot]) async -> [Grant?] {
+    accounts.map { $0.read(.facts) }
   }
 
   func contains(_ account: AccountName) -> Bool { table.contains(account) }
@@ -92,6 +108,7 @@ final class Accounts: Piece {
   private func touch(_ account: AccountName) {
     let grant = table[account]
     index.update(account, grant)
+    if grant?.isUnreadable != true, !unreadable.isEmpty { unreadable.remove(account) }
     attempts = max(attempts, grant?.attempts ?? 0)
     touched.insert(account)
   }
@@ -110,13 +127,13 @@ final class Accounts: Piece {
 
   private func touch(_ names: SortedNames) {
     sweep(names) { [self] account in
-      placer?(account)
+      observers.placer?(account)
       wakeScheduler()
     }
   }
 
   /// Names who puts an account where its next moment says.
-  func places(_ placer: @escaping @BrokerActor (AccountName) -> Void) { self.placer = placer }
+  func places(_ placer: @escaping @BrokerActor (AccountName) -> Void) { observers.placer = placer }
 
   var names: SortedNames { index.names }
   var count: Int { table.count }
@@ -176,11 +193,11 @@ final class Accounts: Piece {
     publish(account)
     waiters.wake(.account(account))
     wakeScheduler()
-    observer?()
+    observers.change?()
   }
 
   /// Something that many accounts' states depend on is another: a provider's condition, the store's.
-  func conditionChanged() { observer?() }
+  func conditionChanged() { observers.change?() }
 
   /// How many accounts are in each state.
   ///
@@ -225,11 +242,17 @@ final class Accounts: Piece {
     cache.reserve(count)
   }
 
-  /// Takes over an account as it was loaded, and hands it on.
+  /// Takes over an account as it was loaded, and passes it to `visit`.
   ///
-  /// - Parameter moments: what was read of it: ``AccountDepth/moments``.
-  func takeOver(_ packed: any PackedAccount, _ moments: Grant, _ visit: (Grant) -> Void) {
-    var grant = moments
+  func takeOver(_ loaded: AccountLoading.Loaded, _ visit: (Grant) -> Void) {
+    let packed = loaded.packed
+    var grant = loaded.grant
+    if !loaded.leftOut.isEmpty { reportLeftOut(packed.account, loaded.leftOut) }
+    if grant.isUnreadable {
+      table.add(unreadable: packed, grant)
+      cache.set(packed.account, nil)
+      return damaged(grant)
+    }
     if let rotation = providers[grant.saved.provider]?.provider.refreshTraits.rotation {
       grant.takeUp(rotation: rotation)
     }
@@ -244,10 +267,12 @@ final class Accounts: Piece {
   private func damaged(_ grant: Grant) {
     let account = grant.saved.account
     index.update(account, grant)
+    unreadable.insert(account)
     touched.insert(account)
     wakeScheduler()
     reportEnd(of: grant)
-    observer?()
+    observers.damage?(grant)
+    observers.change?()
   }
 
   // MARK: The clock
@@ -260,7 +285,7 @@ final class Accounts: Piece {
     sweep(names, by: Slices.heavy) { [self] account in
       table.catchUp(account)
       if index.isFailing(account) { self[account]?.retryNow(at: now) }
-      placer?(account)
+      observers.placer?(account)
       wakeScheduler()
       if journal.hasUnsaved { journal.saveSoon() }
     }

@@ -147,6 +147,14 @@ final class AuditLog: Sendable {
     trail.note(entry)
   }
 
+  /// A start found a row on disk that cannot be read.
+  func record(setAside view: BrokerStatus.SetAsideView) {
+    var entry = AuditEntry(action: .admin, method: "store.set_aside", account: view.account, who: .init(uid: nil))
+    entry.result = ErrorReason.storeFailure.rawValue
+    entry.detail = "\(view.row): \(view.message)"
+    trail.note(entry)
+  }
+
   /// What one request does to many accounts, a record for each, so that each one's trail has it. Where there are very
   /// many they are written in between, so that none is lost: the request, which has been on the disk itself, waits.
   ///

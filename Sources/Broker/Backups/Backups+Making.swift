@@ -28,11 +28,18 @@ extension Backups {
       logger.notice(
         "made a backup of \(count) accounts",
         metadata: ["caller_uid": "\(session.caller.uid)", "caller_pid": "\(session.caller.pid)"])
-      return .init(backup_id: id, size: size, accounts: count)
+      return .init(backup_id: id, size: size, accounts: count, left_out: leftOut(of: backup.value.state))
     } catch {
       transfers.end(id)
       throw error
     }
+  }
+
+  private func leftOut(of state: StoredState) -> [String]? {
+    // The others are this machine's own, or are replaced by a refresh.
+    let tables: Set<String> = ["grants", "registrations", "revocations"]
+    let rows = state.setAside.filter { tables.contains($0.table) }.prefix(Limit.setAside).map { "\($0.name)" }
+    return rows.isEmpty ? nil : rows
   }
 
   /// `store.backup_part`.

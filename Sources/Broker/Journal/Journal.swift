@@ -19,6 +19,8 @@ final class Journal: Piece {
   var outage: (failure: StoreError, since: Timestamp)?
   var unsaved = Unsaved()
   private(set) var commits = Commits()
+  /// Rows on disk that cannot be read, but for accounts that are known.
+  private(set) var setAside: [SetAsideRow] = []
   /// The recovery is under way.
   var recovery: Recovery?
   var mending = Mending()
@@ -86,7 +88,43 @@ final class Journal: Piece {
       try await store.commit(changes, expecting: expecting)
     }
     if hasUnsaved { notice(changes) }
+    if !setAside.isEmpty { replaced(by: changes) }
   }
+
+  // MARK: Rows that cannot be read
+
+  /// Takes over the rows that a start could not read.
+  func takeOver(setAside rows: [SetAsideRow]) {
+    setAside = rows.filter { $0.table != "grants" || $0.account == nil }.sorted { "\($0.name)" < "\($1.name)" }
+  }
+
+  /// Registrations that cannot be read.
+  func isSetAside(_ provider: ProviderName) -> Bool {
+    setAside.contains { $0.table == "registrations" && $0.provider == provider }
+  }
+
+  /// These changes wrote or removed rows that could not be read.
+  private func replaced(by changes: [Change]) {
+    for change in changes {
+      let (table, key): (String, String?) =
+        switch change {
+        case .putRegistration(let registration): ("registrations", registration.provider.rawValue)
+        case .removeRegistration(let provider): ("registrations", provider.rawValue)
+        case .putLogin(let login): ("logins", login.id.rawValue)
+        case .removeLogin(let login): ("logins", login.rawValue)
+        case .putRevocation(let revocation): ("revocations", revocation.id)
+        case .removeRevocation(let id): ("revocations", id)
+        case .putValue(let name, _): ("settings", name)
+        case .putGrant, .removeGrant, .putToken, .removeToken, .removeTokens, .putIntent, .removeIntent, .discard:
+          ("", nil)
+        }
+      guard let key else { continue }
+      setAside.removeAll { $0.table == table && $0.key == key }
+    }
+  }
+
+  /// It was removed from disk.
+  func forget(_ row: RowName) { setAside.removeAll { $0.name == row } }
 
   /// Leases the account's refresh, and writes the intent with it.
   ///
@@ -115,7 +153,7 @@ final class Journal: Piece {
         unsaved.waiting[grant.account] = .generation(grant.account, grant.generation)
       case .removeGrant(let account): unsaved.waiting[account] = nil
       case .putGrant, .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin,
-        .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue:
+        .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue, .discard:
         break
       }
     }

@@ -14,6 +14,9 @@ public enum AccountDepth: Sendable {
   case moments
   /// Everything but the secrets.
   case facts
+  /// What can be read of an account whose row is damaged: no secrets, and a default for each column that cannot be read.
+  /// Always possible.
+  case remains
   case whole
 }
 

@@ -19,6 +19,16 @@ public protocol Store: Sendable {
   /// How many there are.
   func countAccounts() async throws(StoreError) -> Int
 
+  /// The rows that could not be read since the store was opened, without those of accounts that were returned.
+  var setAside: [SetAsideRow] { get }
+
+  /// What can still be read of an account whose row is set aside; nil: there is none, or its refresh token is not among
+  /// it.
+  func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant?
+
+  /// Removes a row that still cannot be read. False: it can be, or is not there.
+  func discard(_ row: RowName) async throws(StoreError) -> Bool
+
   /// An account to be kept in memory as ``accounts(after:most:)`` hands it out.
   func pack(_ account: StoredAccount) -> any PackedAccount
 
@@ -98,6 +108,10 @@ extension Store {
 
   public func countAccounts() async throws(StoreError) -> Int { try await load().grants.count }
 
+  public var setAside: [SetAsideRow] { [] }
+  public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? { nil }
+  public func discard(_ row: RowName) async throws(StoreError) -> Bool { false }
+
   public func pack(_ account: StoredAccount) -> any PackedAccount { UnpackedAccount(account) }
 
   public func verify() async throws(StoreError) {}
@@ -170,11 +184,15 @@ public struct StoredAccount: Sendable, Equatable {
   public var grant: SavedGrant
   public var tokens: [SavedToken]
   public var intent: RefreshIntent?
+  /// What is wrong with rows of tokens and of the intent that were left out, each without a full stop. A refresh
+  /// replaces them.
+  public var leftOut: [String]
 
-  public init(grant: SavedGrant, tokens: [SavedToken], intent: RefreshIntent?) {
+  public init(grant: SavedGrant, tokens: [SavedToken], intent: RefreshIntent?, leftOut: [String] = []) {
     self.grant = grant
     self.tokens = tokens
     self.intent = intent
+    self.leftOut = leftOut
   }
 }
 
@@ -196,6 +214,8 @@ public struct StoredState: Sendable, Equatable {
   public var registrations: [SavedRegistration] = []
   /// Small values by name, such as the port that the callback endpoint had.
   public var values: [String: String] = [:]
+  /// Rows that were left out, as they cannot be read.
+  public var setAside: [SetAsideRow] = []
 
   public init() {}
 
@@ -232,6 +252,8 @@ public enum Change: Sendable, Equatable {
   case putRegistration(SavedRegistration)
   case removeRegistration(ProviderName)
   case putValue(String, String)
+  /// A row of this number that cannot be read.
+  case discard(table: String, number: Int64)
 }
 
 /// Why the store could not do it. Each says what to do next.

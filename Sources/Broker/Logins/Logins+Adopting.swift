@@ -41,7 +41,7 @@ extension Logins {
         .loginDenied, "account \(login.account) is declared in the configuration",
         hint: "Choose another account name, or remove [account.\(login.account)] from the configuration.")
     }
-    if let old = before?.saved,
+    if let old = before?.saved, old.provider != SavedGrant.unreadableProvider,
       old.provider != login.provider || provider.tokenTraits.isAnotherPerson(issued.identity, than: old.identity)
     {
       await revokeUnlessShared(issued, login, provider, sentAt: sentAt, kind: kind)

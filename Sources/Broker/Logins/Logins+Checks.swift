@@ -124,7 +124,9 @@ extension Logins {
         "account \(account) is declared in the configuration and needs no login",
         hint: "Choose another name, or remove [account.\(account)] from the configuration.")
     }
-    if let grant = accounts[account], grant.saved.provider != provider {
+    if let grant = accounts[account], grant.saved.provider != provider,
+      grant.saved.provider != SavedGrant.unreadableProvider
+    {
       throw .invalidParams(
         "account \(account) is at provider \(grant.saved.provider)",
         hint: "Choose another name, or forget it first with `grantctl logout \(account)`.")

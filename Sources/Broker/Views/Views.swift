@@ -62,7 +62,7 @@ final class Views: Piece {
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
-      listeners: listenerViews)
+      listeners: listenerViews, set_aside: setAside(for: caller))
   }
 
   private var listenerViews: [BrokerStatus.ListenerView]? {

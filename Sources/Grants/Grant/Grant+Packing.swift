@@ -71,6 +71,12 @@ extension SavedGrant {
     if case .loginRequired(.unreadable, _) = standing { true } else { false }
   }
 
+  /// The provider of a grant whose provider cannot be read.
+  public static let unreadableProvider: ProviderName = {
+    guard let name = ProviderName(rawValue: "unreadable") else { preconditionFailure("it is a name") }
+    return name
+  }()
+
   /// What is left of a grant whose secrets cannot be opened: people must sign in again.
   ///
   /// - Parameter message: why not, in a sentence without a full stop.

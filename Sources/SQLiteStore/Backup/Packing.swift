@@ -174,11 +174,15 @@ struct BackupBody {
     }
     let opened = try Self.opening(place, key).database()
     defer { try? opened.database.close() }
+    let state: StoredState
     do {
-      return try opened.database.read { try StoredState.read($0, sealer: key.sealer) }
+      state = try opened.database.read { try StoredState.read($0, sealer: key.sealer) }
     } catch {
       throw .reading(error, at: Self.source)
     }
+    // A backup is sealed as a whole: damage to a part of it was made before.
+    if let row = state.setAside.first { throw .corrupt(path: Self.source, detail: row.detail) }
+    return state
   }
 
   private static func opening(_ place: StateFolder, _ key: SealingKey) -> Opening {

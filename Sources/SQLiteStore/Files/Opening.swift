@@ -31,11 +31,23 @@ struct Opening {
   struct Opened {
     let database: Connection
     let keys: Keyring.Settled
+    /// What was damaged and was repaired.
+    var damageNotices: [String] = []
   }
 
   private enum Found {
     case nothing
-    case store(Keyring.Under)
+    case store(Keyring.Under, Damage)
+  }
+
+  /// What is wrong with a database whose key fits.
+  private struct Damage {
+    /// SQLite's words; nil: its structure is sound.
+    var structure: String?
+    /// The note of its key cannot be read.
+    var isNoteDamaged = false
+    /// `user_version`.
+    var version = Schema.version
   }
 
   func database() throws(StoreError) -> Opened {
@@ -46,14 +58,24 @@ struct Opening {
     let found = try look()
     try folder.protect(folder.database)
     do {
+      var notices: [String] = []
+      if case .store(let under, let damage) = found, let structure = damage.structure {
+        notices.append(try salvage(keyring.key(under), damage.version, because: structure))
+      }
       let database = try Connection(path: folder.database, writing)
       try Schema.migrate(database, onStep: onStep, onWritePoint: onWritePoint)
       switch found {
       case .nothing:
         try database.write { try Self.putKeyNote(in: $0, keyring.key.sealer) }
         return Opened(database: database, keys: keyring.settledNew)
-      case .store(let under):
-        return try settled(database, under)
+      case .store(let under, let damage):
+        if damage.isNoteDamaged {
+          try database.write { try Self.putKeyNote(in: $0, keyring.key(under).sealer) }
+          notices.append("the note of the key in \(folder.database) was damaged, and was written again")
+        }
+        var opened = try settled(database, under)
+        opened.damageNotices = notices
+        return opened
       }
     } catch {
       throw .opening(error, at: folder.database)
@@ -101,20 +123,24 @@ struct Opening {
     try Schema.migrate(database)
     try database.write { db in
       for change in state.changes { try change.apply(to: db, sealer: sealer) }
-      for account in accounts { try readable(account, at: now).put(in: db, sealer: sealer) }
+      for account in accounts { try put(account, in: db, sealer, at: now) }
       try putKeyNote(in: db, sealer)
     }
     try database.use { try $0.checkpoint(.truncate) }
     try database.close()
   }
 
-  private static func readable(_ account: any PackedAccount, at now: Timestamp) throws -> StoredAccount {
+  /// An account that cannot be read stays as it is, if it is sealed under the same key.
+  private static func put(_ account: any PackedAccount, in db: Database, _ sealer: Sealer, at now: Timestamp) throws {
+    let stored: StoredAccount
     do throws(StoreError) {
-      return try account.read(.whole)
+      stored = try account.read(.whole)
     } catch {
-      let rest = try (try? account.read(.facts)) ?? account.read(.moments)
-      return StoredAccount(grant: rest.grant.unreadable(error.message, at: now), tokens: [], intent: nil)
+      if let rows = account as? PackedRows, try rows.putUnchanged(in: db, sealer) { return }
+      let rest = try account.read(.remains).grant.unreadable(error.message, at: now)
+      stored = StoredAccount(grant: rest, tokens: [], intent: nil)
     }
+    try stored.put(in: db, sealer: sealer)
   }
 
   /// Opens what a rebuild put in place.
@@ -144,7 +170,7 @@ struct Opening {
       options.isReadOnly = folder.size(of: folder.database + "-journal") == 0
       let database = try Connection(path: folder.database, options)
       defer { try? database.close() }
-      return try database.read { try look(in: $0) }
+      return try database.inspect { try look(in: $0) }
     } catch {
       throw .opening(error, at: folder.database)
     }
@@ -174,9 +200,24 @@ struct Opening {
     guard version <= Schema.version else {
       throw StoreError.newer(path: folder.database, found: version, known: Schema.version)
     }
+    guard case .store(let under, var damage) = try checkKey(in: db) else { return .nothing }
+    damage.version = version
+    if version == Schema.version { try StoredState.checkColumns(of: db) }
     // A larger one is read whole behind the first answers: ``verify()``.
-    if folder.size(of: folder.database) <= Self.verifiedAtOnce { try verify(db) }
-    return try checkKey(in: db)
+    if folder.size(of: folder.database) <= Self.verifiedAtOnce { damage.structure = Self.damage(of: db) }
+    return .store(under, damage)
+  }
+
+  /// SQLite's description of damage to the structure, the order of the indexes included; nil: none.
+  private static func damage(of db: Database) -> String? {
+    do {
+      let check = try db.value("PRAGMA integrity_check(1)")?.text
+      return check == "ok" ? nil : check ?? "its structure cannot be checked"
+    } catch let error as DatabaseError {
+      return error.message ?? "SQLite \(error.extendedCode.rawValue)"
+    } catch {
+      return "its structure cannot be checked"
+    }
   }
 
   /// Reads all of the database on a connection of its own.
@@ -199,23 +240,35 @@ struct Opening {
 
   private func checkKey(in db: Database) throws -> Found {
     let sql = "SELECT value FROM meta WHERE name = ?"
-    guard let note = try db.value(sql, [.text(Keyring.noteName)])?.blob else {
+    // Damage to it concerns no account.
+    guard let note = try? db.value(sql, [.text(Keyring.noteName)])?.blob else {
       // The first start ended after the tables were made and before the key was noted; else it was removed.
-      if try Schema.isEmpty(db) { return .nothing }
-      throw StoreError.corrupt(path: folder.database, detail: "it does not say what key it is sealed under")
+      if (try? Schema.isEmpty(db)) == true { return .nothing }
+      return try keyWithoutNote(db, .damaged)
     }
     do throws(Sealer.Failure) {
-      return .store(try keyring.find(note))
-    } catch .otherKey {
-      throw StoreError.wrongKey(path: folder.database, keySource: keyring.key.source)
-    } catch .damaged {
-      throw StoreError.corrupt(path: folder.database, detail: "the note of its key is damaged")
+      return .store(try keyring.find(note), Damage())
+    } catch {
+      return try keyWithoutNote(db, error)
     }
+  }
+
+  /// The key that opens values of the database, if its note cannot be read.
+  private func keyWithoutNote(_ db: Database, _ failure: Sealer.Failure) throws -> Found {
+    let samples = SealedSample.some(of: db)
+    if let under = keyring.find(where: { sealer in samples.contains { $0.opens(under: sealer) } }) {
+      return .store(under, Damage(isNoteDamaged: true))
+    }
+    throw failure == .otherKey
+      ? StoreError.wrongKey(path: folder.database, keySource: keyring.key.source)
+      : StoreError.corrupt(
+        path: folder.database,
+        detail: "the note of its key is damaged, and the key in \(keyring.key.source) opens nothing")
   }
 
   // MARK: Writing
 
-  private static func putKeyNote(in db: Database, _ sealer: Sealer) throws {
+  static func putKeyNote(in db: Database, _ sealer: Sealer) throws {
     try db.execute(
       "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)",
       [.text(Keyring.noteName), .blob(Keyring.note(under: sealer))])

@@ -52,6 +52,13 @@ extension SQLiteStore {
     try opening.draft(state, accounts, under: key)
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
+    try installDraft(report)
+    // Memory has them, or has what came after them.
+    forget(home.withLock { $0.rescued })
+  }
+
+  /// Puts the draft in place of the database, and opens it.
+  func installDraft(_ report: (RebuildStep) -> Void) throws(StoreError) {
     let files = home.withLock { home in
       defer { home.files = nil }
       return home.files
@@ -71,8 +78,6 @@ extension SQLiteStore {
       return home.database
     }
     try? old?.close()
-    // Memory has them, or has what came after them.
-    forget(home.withLock { $0.rescued })
     _ = try database()
   }
 

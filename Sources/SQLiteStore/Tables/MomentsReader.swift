@@ -9,6 +9,8 @@ import OAuth
 struct MomentsReader {
   private let bytes: UnsafeRawBufferPointer
   private var offset = 0
+  /// A column is of another type than it must be.
+  private var isDamaged = false
 
   /// Nil: it is not usual.
   static func read(_ account: AccountName, _ bytes: UnsafeRawBufferPointer) -> StoredAccount? {
@@ -48,7 +50,7 @@ struct MomentsReader {
       guard let token = token(of: account) else { return nil }
       tokens = [token]
     }
-    return offset == bytes.count ? StoredAccount(grant: grant, tokens: tokens, intent: nil) : nil
+    return offset == bytes.count && !isDamaged ? StoredAccount(grant: grant, tokens: tokens, intent: nil) : nil
   }
 
   /// Of the login's own.
@@ -73,9 +75,12 @@ struct MomentsReader {
     return bytes[offset]
   }
 
-  /// Of a text or a blob; nil for NULL.
+  /// The bytes of a text or a blob; nil for NULL.
   private mutating func text() -> UnsafeRawBufferPointer.SubSequence? {
-    guard let kind = byte(), kind >= 2 else { return nil }
+    guard let kind = byte(), kind >= 2 else {
+      if offset > 0, bytes[offset - 1] == 1 { isDamaged = true }
+      return nil
+    }
     var (count, shift) = (0, 0)
     while let byte = byte() {
       count |= Int(byte & 0x7f) << shift
@@ -88,7 +93,10 @@ struct MomentsReader {
   }
 
   private mutating func integer() -> Int64? {
-    guard byte() == 1, bytes.count - offset >= 8 else { return nil }
+    guard let kind = byte(), kind == 1, bytes.count - offset >= 8 else {
+      if offset > 0, bytes[offset - 1] > 1 { isDamaged = true }
+      return nil
+    }
     defer { offset += 8 }
     return bytes.loadUnaligned(fromByteOffset: offset, as: Int64.self)
   }

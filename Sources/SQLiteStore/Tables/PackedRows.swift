@@ -9,7 +9,7 @@ final class PackedRows: PackedAccount {
   let account: AccountName
   /// The grant's row, the number of tokens and each of their rows, and the intent's where there is one.
   private let slot: PackedMemory.Slot
-  private let sealer: Sealer
+  let sealer: Sealer
 
   init(_ account: AccountName, _ bytes: [UInt8], _ sealer: Sealer, in memory: PackedMemory) throws {
     slot = try memory.store(bytes)
@@ -27,14 +27,17 @@ final class PackedRows: PackedAccount {
     try self.init(stored.grant.account, columns.bytes, sealer, in: memory)
   }
 
+  var bytes: [UInt8] { slot.withBytes(Array.init) }
+
   func read(_ depth: AccountDepth) throws(StoreError) -> StoredAccount {
     if depth == .moments, let stored = slot.withBytes({ MomentsReader.read(account, $0) }) { return stored }
+    var columns = PackedColumns(bytes)
     do {
-      var columns = PackedColumns(slot.withBytes(Array.init))
-      let grant: SavedGrant = try columns.next(depth, sealer)
-      let tokens = try (0..<columns.nextCount()).map { _ -> SavedToken in try columns.next(depth, sealer) }
-      let intent: RefreshIntent? = columns.isAtEnd ? nil : try columns.next(depth, sealer)
-      return StoredAccount(grant: grant, tokens: tokens, intent: intent)
+      if depth == .remains {
+        let grant = SavedGrant.remains(of: account, columns.values(of: SavedGrant.table), nil)
+        return StoredAccount(grant: grant, tokens: [], intent: nil)
+      }
+      return try columns.account(depth, sealer)
     } catch let error as DamagedRow {
       throw .unreadableAccount(account, detail: error.detail)
     } catch {
@@ -75,8 +78,9 @@ struct PackedColumns {
 
   mutating func append(_ value: ColumnValue) {
     switch value {
-    // No column of a STRICT table is of type REAL here.
-    case .null, .real: append(nil as Int64?)
+    case .null: append(nil as Int64?)
+    // No column is of type REAL: it is damage, as text is in a column of integers.
+    case .real: append(UnsafeRawBufferPointer(start: nil, count: 0), as: .blob)
     case .integer(let integer): append(integer)
     case .text(let text): Array(text.utf8).withUnsafeBytes { append($0, as: .text) }
     case .blob(let data): data.withUnsafeBytes { append($0, as: .blob) }
@@ -102,6 +106,38 @@ struct PackedColumns {
     let value = try Value(from: &row)
     offset = row.offset
     return value
+  }
+
+  /// The rows of one account. Tokens and an intent that cannot be read are left out, unless the grant is worth nothing
+  /// without them.
+  mutating func account(_ depth: AccountDepth, _ sealer: Sealer) throws -> StoredAccount {
+    var account = StoredAccount(grant: try next(depth, sealer), tokens: [], intent: nil)
+    for _ in 0..<nextCount() {
+      do {
+        account.tokens.append(try nextWhole(depth, sealer))
+      } catch let error as DamagedRow where account.grant.isRenewable {
+        account.leftOut.append(error.detail)
+      }
+    }
+    guard !isAtEnd else { return account }
+    do {
+      account.intent = try nextWhole(depth, sealer)
+    } catch let error as DamagedRow {
+      account.leftOut.append(error.detail)
+    }
+    return account
+  }
+
+  /// The next row. One that cannot be read is passed over.
+  private mutating func nextWhole<Value: StoredRow>(_ depth: AccountDepth, _ sealer: Sealer) throws -> Value {
+    let start = offset
+    do {
+      return try next(depth, sealer)
+    } catch {
+      offset = start
+      for _ in Value.table.columns { _ = skip() }
+      throw error
+    }
   }
 
   mutating func nextCount() -> Int {
@@ -170,19 +206,29 @@ extension StoredAccount {
 
 extension PackedRows {
   /// The next accounts in the order of their names.
+  ///
+  /// - Parameter unnamed: called with the name of each account whose name cannot be one.
   static func page(
-    of db: Database, after account: AccountName?, most: Int, sealer: Sealer, in memory: PackedMemory
+    of db: Database, after account: AccountName?, most: Int, sealer: Sealer, in memory: PackedMemory,
+    unnamed: (String) -> Void = { _ in }
   ) throws -> [PackedRows] {
     let first = account?.rawValue ?? ""
-    var grants = try RowScan(SavedGrant.self, after: first, most: most, db)
+    var grants = try RowScan(SavedGrant.self, after: first, db)
     var tokens = try RowScan(SavedToken.self, after: first, db)
     var intents = try RowScan(RefreshIntent.self, after: first, db)
     var found: [PackedRows] = []
     var (columns, ofTokens) = (PackedColumns(), PackedColumns())
-    while try grants.next() {
+    var last = first
+    while found.count < most, try grants.next() {
       guard let account = AccountName(rawValue: grants.account) else {
-        throw DamagedRow(table: "grants", column: "account")
+        unnamed(grants.account)
+        continue
       }
+      // The index is damaged: in another order, tokens would be taken for missing.
+      guard account.rawValue > last else {
+        throw DatabaseError(.corrupt, message: "the index of grants is not in order")
+      }
+      last = account.rawValue
       columns.removeAll()
       columns.append(grants)
       ofTokens.removeAll()
@@ -209,12 +255,10 @@ private struct RowScan {
   private var isPending = false
   private var isAtEnd = false
 
-  init<Value: StoredRow>(_ type: Value.Type, after account: String, most: Int? = nil, _ db: Database) throws {
+  init<Value: StoredRow>(_ type: Value.Type, after account: String, _ db: Database) throws {
     types = Value.table.types
     let list = Value.table.columns.joined(separator: ", ")
-    let limit = most.map { "LIMIT \($0)" } ?? ""
-    let statement = try db.statement(
-      "SELECT \(list) FROM \(Value.table.name) WHERE account > ? ORDER BY account \(limit)")
+    let statement = try db.statement("SELECT \(list) FROM \(Value.table.name) WHERE account > ? ORDER BY account")
     row = try Cursor(statement, [.text(account)])
   }
 
@@ -250,6 +294,11 @@ extension PackedColumns {
     for (column, type) in scan.types.enumerated() {
       guard !scan.row.isNull(at: column) else {
         append(nil as Int64?)
+        continue
+      }
+      // A value of another type than the column's is damage, which SQLite would convert.
+      guard scan.row.has(type.sqlite, at: column) else {
+        append(scan.row.value(at: column))
         continue
       }
       switch type {

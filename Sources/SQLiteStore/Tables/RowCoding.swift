@@ -125,7 +125,7 @@ struct RowReader {
     if case .packed(let columns) = source { columns.offset } else { 0 }
   }
 
-  /// What the columns read from here on were sealed with.
+  /// What the columns that follow were sealed with.
   mutating func bind(to parts: [String]) { place = parts }
 
   mutating func text() throws -> String { try required(optionalText()) }

@@ -13,12 +13,13 @@ enum Schema {
   ///
   /// - Parameter onStep: called before each migration, with the schema version that it leads to. One may take seconds for each
   ///   million accounts.
+  /// - Parameter last: the version to stop at.
   static func migrate(
-    _ database: Connection, onStep: (@Sendable (Int) -> Void)? = nil,
+    _ database: Connection, to last: Int = version, onStep: (@Sendable (Int) -> Void)? = nil,
     onWritePoint: (@Sendable (WritePoint) -> Void)? = nil
   ) throws {
     let found = try database.read { try $0.number("PRAGMA user_version") }
-    for (version, sql) in zip(1..., migrations) where version > found {
+    for (version, sql) in zip(1..., migrations) where version > found && version <= last {
       try database.write { db in
         onStep?(version)
         try db.execute(sql)

@@ -22,7 +22,7 @@ struct Table: Sendable {
     let list = columns.joined(separator: ", ")
     let values = columns.map { _ in "?" }.joined(separator: ", ")
     let updates = columns.filter { !key.contains($0) }.map { "\($0) = excluded.\($0)" }.joined(separator: ", ")
-    select = "SELECT \(list) FROM \(name) ORDER BY \(key.joined(separator: ", "))"
+    select = "SELECT \(list), rowid FROM \(name) ORDER BY \(key.joined(separator: ", "))"
     // Not INSERT OR REPLACE, which deletes the old row, and with it the rows that refer to it.
     put = """
       INSERT INTO \(name) (\(list)) VALUES (\(values))
@@ -32,7 +32,17 @@ struct Table: Sendable {
 }
 
 /// The type of a column (SQLite, "STRICT Tables").
-enum ColumnType: Sendable { case text, integer, blob }
+enum ColumnType: Sendable {
+  case text, integer, blob
+
+  var sqlite: Cursor.Kind {
+    switch self {
+    case .text: .text
+    case .integer: .integer
+    case .blob: .blob
+    }
+  }
+}
 
 /// A value that is one row of a table.
 protocol StoredRow {
@@ -52,12 +62,21 @@ extension StoredRow {
     try db.statement(Self.table.put).run(row.values)
   }
 
-  static func all(in db: Database, sealer: Sealer) throws -> [Self] {
+  /// Those that can be read; the others are left where they are, and added to `setAside`.
+  static func all(in db: Database, sealer: Sealer, _ setAside: inout [SetAsideRow]) throws -> [Self] {
     var rows: [Self] = []
     let row = try Cursor(db.statement(table.select))
     while try row.next() {
       var reader = RowReader(row, of: table, sealer: sealer)
-      rows.append(try Self(from: &reader))
+      do {
+        rows.append(try Self(from: &reader))
+      } catch let error as DamagedRow {
+        let text = { column in table.columns.firstIndex(of: column).flatMap { row.value(at: $0).text } }
+        setAside.append(
+          SetAsideRow(
+            error, number: row.integer(at: table.columns.count), key: row.value(at: 0).text, account: text("account"),
+            provider: text("provider")))
+      }
     }
     return rows
   }
@@ -66,19 +85,44 @@ extension StoredRow {
 extension StoredState {
   static func read(_ db: Database, sealer: Sealer) throws -> StoredState {
     var state = try readRest(db, sealer: sealer)
-    state.grants = try SavedGrant.all(in: db, sealer: sealer)
-    state.tokens = try SavedToken.all(in: db, sealer: sealer)
-    state.intents = try RefreshIntent.all(in: db, sealer: sealer)
+    state.grants = try SavedGrant.all(in: db, sealer: sealer, &state.setAside)
+    state.tokens = try SavedToken.all(in: db, sealer: sealer, &state.setAside)
+    state.intents = try RefreshIntent.all(in: db, sealer: sealer, &state.setAside)
+    guard !state.setAside.isEmpty else { return state }
+    let accounts = Set(state.grants.map(\.account))
+    state.tokens.removeAll { !accounts.contains($0.account) }
+    state.intents.removeAll { !accounts.contains($0.account) }
     return state
+  }
+
+  private static var types: [any StoredRow.Type] {
+    [
+      SavedGrant.self, SavedToken.self, RefreshIntent.self, SavedLogin.self, PendingRevocation.self,
+      SavedRegistration.self, Setting.self,
+    ]
+  }
+
+  /// That the tables have the columns that they must have: SQLite does not check the schema's text.
+  static func checkColumns(of db: Database) throws {
+    for type in types { _ = try db.statement(type.table.select) }
+  }
+
+  /// The rows of a table that cannot be read.
+  static func setAside(_ table: String, in db: Database, _ sealer: Sealer) throws -> [SetAsideRow] {
+    var rows: [SetAsideRow] = []
+    for type in types where type.table.name == table { _ = try type.all(in: db, sealer: sealer, &rows) }
+    return rows
   }
 
   /// All but the accounts.
   static func readRest(_ db: Database, sealer: Sealer) throws -> StoredState {
     var state = StoredState()
-    state.logins = try SavedLogin.all(in: db, sealer: sealer)
-    state.revocations = try PendingRevocation.all(in: db, sealer: sealer)
-    state.registrations = try SavedRegistration.all(in: db, sealer: sealer)
-    for setting in try Setting.all(in: db, sealer: sealer) { state.values[setting.name] = setting.value }
+    state.logins = try SavedLogin.all(in: db, sealer: sealer, &state.setAside)
+    state.revocations = try PendingRevocation.all(in: db, sealer: sealer, &state.setAside)
+    state.registrations = try SavedRegistration.all(in: db, sealer: sealer, &state.setAside)
+    for setting in try Setting.all(in: db, sealer: sealer, &state.setAside) {
+      state.values[setting.name] = setting.value
+    }
     return state
   }
 
@@ -111,8 +155,15 @@ extension Change {
     case .removeRegistration(let provider):
       try Self.delete("DELETE FROM registrations WHERE provider = ?", provider.rawValue, in: db)
     case .putValue(let name, let value): try Setting(name: name, value: value).put(in: db, sealer: sealer)
+    case .discard(let table, let number):
+      guard Self.tables.contains(table) else { return }
+      try db.statement("DELETE FROM \(table) WHERE rowid = ?").run([.integer(number)])
     }
   }
+
+  private static let tables: Set<String> = [
+    "grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings",
+  ]
 
   private static func delete(_ sql: String, _ key: String, in db: Database) throws {
     try db.statement(sql).run([.text(key)])

@@ -113,6 +113,11 @@ struct BackupCommand: BrokerCommand {
   }
 
   private func report(_ made: StoreBackup.Result, _ shell: Shell) {
+    if let rows = made.left_out {
+      shell.terminal.note(
+        SafeText.line("warning: not in the backup, as they cannot be read: \(rows.joined(separator: ", "))"))
+      shell.terminal.note("  \(shell.command("repair")) lists them")
+    }
     if shell.isJSON {
       return shell.say([
         "file": .string(file), "size": .integer(Int64(made.size)), "accounts": .integer(Int64(made.accounts)),

@@ -55,6 +55,9 @@ struct StatusCommand: BrokerCommand {
     if status.pending_logins > 0 {
       fields.add("  logins", "\(status.pending_logins) pending: \(shell.command("login --list"))")
     }
+    if let rows = status.set_aside {
+      fields.add("  set aside", "\(rows.count) row\(rows.count == 1 ? "" : "s") that cannot be read: see below", .bad)
+    }
     if let files = status.files {
       let troubled = files.filter { $0.state != "ok" }.count
       fields.add("  token files", "\(files.count)" + (troubled > 0 ? ", \(troubled) not up to date" : ""))

@@ -14,10 +14,13 @@ struct Troubles {
 
   private(set) var all: [Trouble] = []
 
+  init() {}
+
   init(_ status: BrokerStatus.Result, _ accounts: [AccountView], _ shell: Shell) {
     for condition in status.provider_conditions ?? [] { add(condition, shell) }
     add(skews: status.provider_conditions ?? [])
     add(status.store, shell)
+    for row in status.set_aside ?? [] { add(row, shell) }
     for file in status.files ?? [] { add(file, shell) }
     for listener in status.listeners ?? [] { add(listener) }
     for account in accounts { add(account, shell) }
@@ -81,6 +84,10 @@ struct Troubles {
       .init(
         what: Cell("store: \(store.state)\(since)\(held)", store.state == "slow" ? .attention : .bad),
         notes: (store.message.map { [$0] } ?? []) + hint))
+  }
+
+  mutating func add(_ row: BrokerStatus.SetAsideView, _ shell: Shell) {
+    all.append(.init(what: Cell("row \(row.row) cannot be read", .bad), notes: [row.message, shell.adapted(row.hint)]))
   }
 
   private mutating func add(_ file: BrokerStatus.FileView, _ shell: Shell) {

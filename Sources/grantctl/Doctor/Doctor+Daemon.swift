@@ -18,6 +18,7 @@ extension Doctor {
         instance ?? Instance(rawValue: status.instance), file: status.configuration.path, changed: changed))
     items += [store(status.store), key(status.store), disk(status.store)]
     if let copies = damagedCopies(status.store) { items.append(copies) }
+    items += (status.set_aside ?? []).map { Report.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
     items += [await clock(), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
     return items
   }

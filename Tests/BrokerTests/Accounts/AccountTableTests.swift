@@ -144,7 +144,7 @@ import Testing
     #expect(try await rig.token("bank").access_token == "bank-a1")
     #expect(try await rig.call(AccountList.self, .init()).accounts.map(\.state) == [.ok, .ok, .loginRequired])
     let again = try #require(await rig.broker.wholeState().accounts.first { $0.account == account("work") })
-    #expect(try again.read(.whole).grant.refreshToken == nil)
+    #expect(throws: StoreError.self) { try again.read(.whole) }
     #expect(session.types == ["login.required"])
     // Whatever comes to save it, the refresh token on disk is left alone.
     await { @BrokerActor in rig.broker.accounts[account("work")]?.announced(at: rig.clock.now) }()

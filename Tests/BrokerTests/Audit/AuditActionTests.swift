@@ -15,7 +15,8 @@ import Testing
     .logout: ["account.end_session", "account.logout"],
     .policy: ["broker.reload"],
     .admin: [
-      "provider.register", "provider.unregister", "store.backup", "store.restore", "store.restore_apply",
+      "provider.register", "provider.unregister", "store.backup", "store.repair", "store.restore",
+      "store.restore_apply",
       "store.rotate_key",
     ],
   ]

@@ -18,7 +18,8 @@ import Testing
     let engine = RefreshEngine(
       parts.runtime, accounts: accounts, providers: providers, journal: parts.journal, revocations: revocations)
     for packed in try await parts.store.accounts(after: nil, most: 10) {
-      accounts.takeOver(packed, Grant(try packed.read(.moments), jitter: 0)) { engine.place(packed.account, $0) }
+      let loaded = AccountLoading.Loaded(packed: packed, grant: Grant(try packed.read(.moments), jitter: 0))
+      accounts.takeOver(loaded) { engine.place(packed.account, $0) }
     }
     parts.transport.answer(.token, TokenServer.rotating)
     parts.store.set(.hangs, concerning: isRenewal)

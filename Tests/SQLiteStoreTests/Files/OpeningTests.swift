@@ -28,7 +28,7 @@ struct OpeningTests {
   }
 
   enum Damage: CaseIterable {
-    case text, shortText, random, truncated, truncatedInPage, zeroedPage, otherProgram
+    case text, shortText, random, truncated, otherProgram, schema
   }
 
   @Test("damaged", arguments: Damage.allCases)
@@ -40,8 +40,9 @@ struct OpeningTests {
     case .shortText: contents = Data("x".utf8)
     case .random: contents = Data((0..<20_000).map { UInt8(truncatingIfNeeded: $0 &* $0 &* 2_654_435_761 >> 7) })
     case .truncated: contents = contents.prefix(3 * 4096)
-    case .truncatedInPage: contents = contents.prefix(contents.count - 100)
-    case .zeroedPage: contents.replaceSubrange(4096..<8192, with: Data(count: 4096))
+    case .schema:
+      let range = try #require(contents.range(of: Data("provider TEXT NOT NULL".utf8)))
+      contents[range.lowerBound] ^= 1
     case .otherProgram: contents.replaceSubrange(68..<72, with: [1, 2, 3, 4])
     }
     try folder.write(contents, to: folder.database)
@@ -52,6 +53,46 @@ struct OpeningTests {
     }
     #expect(!detail.isEmpty)
     #expect(try folder.contents(folder.database) == contents)
+  }
+
+  @Test("but of one whose pages are damaged every row that can be read is in a new one")
+  func damagedPages() async throws {
+    let names = (0..<40).map { "account-\($0)" }
+    try await folder.fill(names.map { .putGrant(Sample.fullGrant($0)) } + names.map { .putToken(Sample.token($0)) })
+    let database = try Connection(path: folder.database)
+    let sql = "SELECT pageno FROM dbstat WHERE name = 'grants' AND pagetype = 'leaf' ORDER BY pageno DESC LIMIT 1"
+    let page = Int(try #require(try database.read { try $0.value(sql)?.integer }))
+    try database.close()
+    var contents = try folder.contents(folder.database)
+    contents.replaceSubrange((page - 1) * 4096..<page * 4096, with: Data(repeating: 0xa5, count: 4096))
+    try folder.write(contents, to: folder.database)
+    let store = try folder.open()
+    let state = try await store.load()
+    let lost = Set(state.setAside.compactMap { $0.table == "grants" ? $0.account?.rawValue : nil })
+    #expect(!lost.isEmpty && lost.count < 20)
+    #expect(Set(state.grants.map(\.account.rawValue)).union(lost) == Set(names))
+    for grant in state.grants { #expect(grant == Sample.fullGrant(grant.account.rawValue)) }
+    #expect(store.damageNotices.count == 1)
+    await store.close()
+    let aside = try #require(try folder.aside().first { !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") })
+    #expect(try folder.contents("\(folder.state)/\(aside)") == contents)
+    let again = try folder.open()
+    #expect(again.damageNotices.isEmpty)
+    #expect(try await again.load().grants == state.grants)
+    await again.close()
+  }
+
+  @Test("but a damaged note of the key is written again, if the key opens the values")
+  func damagedNote() async throws {
+    try await folder.fill(Sample.everything)
+    try sql("UPDATE meta SET value = x'00'")
+    #expect(refusal(key: Sample.otherKey) != nil)
+    let store = try folder.open()
+    #expect(try await store.load() == Sample.state && store.damageNotices.count == 1)
+    await store.close()
+    let again = try folder.open()
+    #expect(again.damageNotices.isEmpty)
+    await again.close()
   }
 
   @Test("written by a newer version")
@@ -74,9 +115,9 @@ struct OpeningTests {
     await store.close()
   }
 
-  @Test("without the note of its key")
+  @Test("without the note of its key, and without anything that the key opens")
   func noKeyCheck() async throws {
-    try await folder.fill(Sample.everything)
+    try await folder.fill([.putGrant(Sample.grant("a"))])
     try sql("DELETE FROM meta")
     guard case .corrupt = refusal() else {
       Issue.record("opened")

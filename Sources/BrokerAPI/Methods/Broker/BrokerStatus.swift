@@ -29,13 +29,14 @@ public enum BrokerStatus: RPCMethod {
     public var held_back: HeldBackView?
     public var files: [FileView]?
     public var listeners: [ListenerView]?
+    public var set_aside: [SetAsideView]?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
       accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
       refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil,
-      files: [FileView]? = nil, listeners: [ListenerView]? = nil
+      files: [FileView]? = nil, listeners: [ListenerView]? = nil, set_aside: [SetAsideView]? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -55,6 +56,7 @@ public enum BrokerStatus: RPCMethod {
       self.held_back = held_back
       self.files = files
       self.listeners = listeners
+      self.set_aside = set_aside
     }
   }
 
@@ -114,6 +116,28 @@ public enum BrokerStatus: RPCMethod {
       "message": "The same, for people.",
       "hint": "What a person should do.",
       "since": "Since when it is not `ok`, in Unix seconds.",
+    ]
+  }
+
+  /// A row on disk that cannot be read.
+  public struct SetAsideView: Codable, Sendable, Equatable, Documented {
+    public var row: String
+    public var account: String?
+    public var message: String
+    public var hint: String
+
+    public init(row: String, account: String?, message: String, hint: String) {
+      self.row = row
+      self.account = account
+      self.message = message
+      self.hint = hint
+    }
+
+    public static let docs = [
+      "row": "Names it for `store.repair`.",
+      "account": "The account that it belongs to.",
+      "message": "What is wrong, for people.",
+      "hint": "The commands that repair, replace or remove it.",
     ]
   }
 
@@ -257,6 +281,9 @@ public enum BrokerStatus: RPCMethod {
     "caller": "Who asks, and what the policy lets them do.",
     "listeners": "The HTTP listeners of `[http]` and `[metrics]`. Absent: none is configured.",
     "files": "The token files (`[[file]]`) of accounts that the caller may observe. Absent: there are none.",
+    "set_aside":
+      "Rows on disk that cannot be read and stay there: of accounts that the caller may observe, and others if the caller "
+      + "has `manage` access. At most 100 of each. Absent: there are none.",
     "held_back":
       "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",
   ]

@@ -24,11 +24,13 @@ public enum StoreBackup: RPCMethod {
     public var backup_id: String
     public var size: Int
     public var accounts: Int
+    public var left_out: [String]?
 
-    public init(backup_id: String, size: Int, accounts: Int) {
+    public init(backup_id: String, size: Int, accounts: Int, left_out: [String]? = nil) {
       self.backup_id = backup_id
       self.size = size
       self.accounts = accounts
+      self.left_out = left_out
     }
   }
 
@@ -37,9 +39,10 @@ public enum StoreBackup: RPCMethod {
     "key": "The contents of a key file, in base64: 32 bytes, or their base64 or hexadecimal text.",
   ]
   public static let resultDocs = [
-    "backup_id": "Names it in `store.backup_part`, on this connection alone, for 5 minutes after the last part.",
+    "backup_id": "Names it in `store.backup_part`, only on this connection, for 5 minutes after the last part.",
     "size": "Its bytes.",
     "accounts": "How many accounts are in it.",
+    "left_out": "Rows that cannot be read and are not in it; `grantctl repair` lists them. Absent: none.",
   ]
   public static let example = MethodExample(
     params: ["passphrase": "correct horse battery staple"],

@@ -189,6 +189,7 @@ struct StoredContents: Equatable {
     case .removeRevocation(let id): revocations[id] = nil
     case .putRegistration, .removeRegistration: break
     case .putValue(let name, let value): values[name] = value
+    case .discard: break
     }
   }
 }

@@ -1,0 +1,54 @@
+import BrokerAPI
+import Grants
+
+// Rows on disk that cannot be read, each with the commands that repair, replace or remove it.
+extension Views {
+  /// The rows that the caller may see, at most ``Limit/setAside`` of accounts and of the rest; nil: none.
+  func setAside(for caller: Caller) -> [BrokerStatus.SetAsideView]? {
+    var views: [BrokerStatus.SetAsideView] = []
+    for account in accounts.unreadable.sorted().prefix(Limit.setAside) {
+      let isAllowed = authorizer.policy.allows(
+        .observe, method: BrokerStatus.name, account: account.rawValue, caller: caller)
+      if isAllowed, let view = accounts[account].flatMap(view(unreadable:)) { views.append(view) }
+    }
+    if authorizer.policy.allows(.manage, account: nil, caller: caller) {
+      views += journal.setAside.prefix(Limit.setAside).map(view)
+    }
+    return views.isEmpty ? nil : views
+  }
+
+  func view(unreadable grant: Grant) -> BrokerStatus.SetAsideView? {
+    guard case .loginRequired(.unreadable, let failure) = grant.saved.standing else { return nil }
+    let account = grant.saved.account
+    return .init(
+      row: account.rawValue, account: account.rawValue, message: failure.message,
+      hint: "\(accounts.loginHint(grant.saved)) Or repair it with `grantctl repair \(account)`, or remove it with "
+        + "`grantctl logout \(account)`.")
+  }
+
+  func view(_ row: SetAsideRow) -> BrokerStatus.SetAsideView {
+    let remove = "`grantctl repair \(row.name) --remove`"
+    let message: String
+    let hint: String
+    switch row.table {
+    case "registrations":
+      let provider = row.provider?.rawValue ?? "PROVIDER"
+      message = "the registration of provider \(provider) cannot be read: \(row.detail)"
+      hint = "Register again with `grantctl provider register`, or remove the row with \(remove)."
+    case "logins":
+      message = "a pending login\(row.account.map { " of account \($0)" } ?? "") cannot be read: \(row.detail)"
+      hint = "Start the login again; remove the row with \(remove)."
+    case "revocations":
+      message =
+        "a token that is still to be revoked\(row.provider.map { " at provider \($0)" } ?? "") cannot be read: \(row.detail)"
+      hint = "End the grant in the account's settings at the provider, then remove the row with \(remove)."
+    case "grants":
+      message = "an account whose name cannot be read is on disk: \(row.detail)"
+      hint = "Sign in again to the account that is missing, then remove the row with \(remove)."
+    default:
+      message = row.detail
+      hint = "Remove the row with \(remove)."
+    }
+    return .init(row: "\(row.name)", account: row.account?.rawValue, message: message, hint: hint)
+  }
+}

@@ -1,0 +1,96 @@
+public import Broker
+import FoundationEssentials
+public import Grants
+import OAuth
+import SQLite
+import Sealing
+
+// What can be read of a row that is damaged.
+extension SavedGrant {
+  /// The columns that can be read, and a default for each other one. The times of the refresh token are left out: a wrong
+  /// one would end the grant.
+  ///
+  /// - Parameter sealer: opens the secrets; nil: they are left out.
+  static func remains(of account: AccountName, _ values: [String: ColumnValue], _ sealer: Sealer?) -> SavedGrant {
+    let provider = values["provider"]?.text.flatMap(ProviderName.init)
+    let place = Place(table: table.name, row: [account.rawValue, provider?.rawValue ?? ""])
+    func time(_ column: String) -> Timestamp? { values[column]?.integer.map(Timestamp.init(milliseconds:)) }
+    func data(_ column: String) -> Data? {
+      guard let sealer, let sealed = values[column]?.blob else { return nil }
+      return try? sealer.open(sealed, at: place, column: column)
+    }
+    func secret(_ column: String) -> Secret? { data(column).map { Secret(String(decoding: $0, as: UTF8.self)) } }
+    func scopes(_ column: String) -> [String] { values[column]?.text.map(ScopeText.split) ?? [] }
+    let createdAt = time("created_at") ?? Timestamp(milliseconds: 0)
+    return SavedGrant(
+      account: account, provider: provider ?? unreadableProvider,
+      identity: values["identity"]?.text.flatMap { try? JSONDecoder().decode(Identity.self, from: Data($0.utf8)) },
+      requestedScopes: scopes("requested_scopes"), grantedScopes: scopes("granted_scopes"),
+      resource: values["resource"]?.text, refreshToken: secret("refresh_token"),
+      previousRefreshToken: secret("previous_refresh_token"), idToken: secret("id_token"),
+      generation: max(0, values["generation"]?.integer ?? 0), createdAt: createdAt,
+      loggedInAt: time("logged_in_at") ?? createdAt, extra: data("extra"),
+      kind: values["kind"]?.text.flatMap(GrantKind.init) ?? .authorizationCode, dpopKey: secret("dpop_key"),
+      sourceFingerprint: values["source_fingerprint"]?.text)
+  }
+}
+
+extension PackedColumns {
+  /// The next row's columns by name.
+  mutating func values(of table: Table) -> [String: ColumnValue] {
+    Dictionary(table.columns.map { ($0, next()) }) { $1 }
+  }
+}
+
+extension PackedRows {
+  /// Writes the grant's row as it is, without tokens. False: it is sealed under another key, or does not fit.
+  func putUnchanged(in db: Database, _ sealer: Sealer) throws -> Bool {
+    guard sealer.isSame(as: self.sealer) else { return false }
+    var columns = PackedColumns(bytes)
+    let values = SavedGrant.table.columns.map { _ in columns.next() }
+    do {
+      try db.statement(SavedGrant.table.put).run(values)
+      return true
+    } catch let error as DatabaseError where error.code == .constraint {
+      return false
+    }
+  }
+}
+
+extension SetAsideRow {
+  init(_ error: DamagedRow, number: Int64, key: String?, account: String?, provider: String?) {
+    self.init(
+      table: error.table, number: number, key: key, account: account.flatMap(AccountName.init),
+      provider: provider.flatMap(ProviderName.init), detail: error.detail)
+  }
+}
+
+extension SQLiteStore {
+  public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? {
+    try await reading { db, sealer in
+      guard let row = try Self.row(of: account, in: db) else { return nil }
+      let remains = SavedGrant.remains(of: account, row, sealer)
+      return remains.isRenewable && remains.provider != SavedGrant.unreadableProvider ? remains : nil
+    }
+  }
+
+  private static func row(of account: AccountName, in db: Database) throws -> [String: ColumnValue]? {
+    let columns = SavedGrant.table.columns
+    let row = try db.rows(
+      "SELECT \(columns.joined(separator: ", ")) FROM grants WHERE account = ?", [.text(account.rawValue)]
+    ).first
+    return row.map { row in Dictionary(columns.enumerated().map { ($1, row[$0]) }) { $1 } }
+  }
+
+  public func discard(_ row: RowName) async throws(StoreError) -> Bool {
+    guard case .row(let table, let number) = row else { return false }
+    // Looked at once more: since then the row may have been replaced by one that can be read.
+    let isDamaged = try await reading { db, sealer in
+      try StoredState.setAside(table, in: db, sealer).contains { $0.number == number }
+    }
+    guard isDamaged else { return false }
+    try await commit([.discard(table: table, number: number)])
+    forgetSetAside { $0.table == table && $0.number == number }
+    return true
+  }
+}

@@ -1,0 +1,48 @@
+import ArgumentParser
+import BrokerAPI
+
+struct RepairCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "repair", abstract: "List rows that cannot be read, repair or remove them.",
+    usage: "grantctl repair [<row>] [--remove] [options]",
+    discussion: """
+      A damaged row of the database stays on disk, and affects only its account. Without an argument the command \
+      lists such rows. Repairing an account keeps its refresh token, if that can be read, and asks for a new access \
+      token; `grantctl logout` removes an account. Other rows can only be removed.
+
+      Examples:
+        grantctl repair
+        grantctl repair work
+        grantctl repair logins#3 --remove
+      """)
+
+  @Argument(help: "An account, or another row as in the list.")
+  var row: String?
+
+  @Flag(help: "Remove the row, which is not an account's.")
+  var remove = false
+
+  @OptionGroup var options: GlobalOptions
+
+  func validate() throws {
+    if remove, row == nil { throw ValidationError("--remove needs the name of a row.") }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    guard let row else { return try await list(in: shell) }
+    let answer = try await shell.ask(StoreRepair.self, .init(row: row, remove: remove ? true : nil))
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    shell.terminal.say(SafeText.line("\(result.row): \(result.outcome)"))
+  }
+
+  private func list(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(BrokerStatus.self, NoParams())
+    let rows = try answer.value().set_aside ?? []
+    if shell.isJSON { return shell.say(answer.json["set_aside"] ?? .array([])) }
+    guard !rows.isEmpty else { return shell.terminal.say("Every row can be read.") }
+    var troubles = Troubles()
+    for row in rows { troubles.add(row, shell) }
+    shell.say(troubles)
+  }
+}
