@@ -6,7 +6,7 @@ import Glibc
 struct Grantctl: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "grantctl",
-    abstract: "Sign in once, and let every program on this machine have fresh access tokens.",
+    abstract: "Manage the accounts and tokens of the grantd OAuth broker.",
     discussion: """
       grantd keeps your accounts' grants and refreshes their tokens; grantctl talks to it.
 

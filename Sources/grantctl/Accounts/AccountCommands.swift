@@ -140,16 +140,16 @@ struct LogoutCommand: BrokerCommand {
       """)
 
   @OptionGroup var named: AccountArgument
-  @Flag(help: "Do not revoke at the provider: only forget here.")
+  @Flag(help: "Do not revoke the tokens at the provider.")
   var noRevoke = false
-  @Flag(help: "End the session at the provider too: print the address that does it.")
+  @Flag(help: "Print the URL that ends the session at the provider, too.")
   var endSession = false
-  @Flag(help: "With --end-session: open the address in the browser.")
+  @Flag(help: "With --end-session: open the URL in the browser.")
   var open = false
   @Option(
     name: .customLong("where"),
     help: ArgumentHelp(
-      "How far it goes, where the provider knows of that, in its own words, such as THIS_DEVICE or EVERYWHERE.",
+      "Extent of the sign-out at the provider: THIS_DEVICE, EVERYWHERE, …",
       valueName: "where"))
   var reach: String?
   @OptionGroup var options: GlobalOptions

@@ -19,11 +19,11 @@ struct ImportCommand: BrokerCommand {
   var account: String
   @Option(help: "The provider's name in the configuration.")
   var provider: String
-  @Option(help: "A scope that the token was granted; may be repeated. Default: the configured ones.")
+  @Option(help: "Scope of the token. Can be repeated. Default: the configured scopes.")
   var scope: [String] = []
   @Option(help: "The resource that the token was granted for (RFC 8707).")
   var resource: String?
-  @Flag(help: "The token may be of another person than the account is; takes `manage` access.")
+  @Flag(help: "Accept a token of another user than the account's; needs `manage` access.")
   var replaceIdentity = false
   @OptionGroup var options: GlobalOptions
 

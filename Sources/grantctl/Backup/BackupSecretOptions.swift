@@ -14,7 +14,7 @@ struct BackupSecretOptions: ParsableArguments {
   var passphraseFile: String?
   @Option(
     help: ArgumentHelp(
-      "A key file in place of a passphrase: 32 bytes, or their base64 or hexadecimal text.", valueName: "path"),
+      "Key file instead of a passphrase: 32 bytes, raw, base64 or hexadecimal.", valueName: "path"),
     completion: .file())
   var keyFile: String?
 

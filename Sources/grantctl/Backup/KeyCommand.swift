@@ -3,13 +3,13 @@ import BrokerAPI
 
 struct KeyCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "key", abstract: "Change the key that the broker's state is sealed under.",
+    commandName: "key", abstract: "Manage the store's encryption key.",
     subcommands: [KeyRotateCommand.self])
 }
 
 struct KeyRotateCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "rotate", abstract: "Seal everything on disk under a new key, while the broker serves.",
+    commandName: "rotate", abstract: "Rotate the store's encryption key.",
     usage: "grantctl key rotate [options]",
     discussion: """
       The new key takes the place of the old one in its file. Copies of the database and of the key that were made \

@@ -30,9 +30,9 @@ struct RestoreCommand: BrokerCommand {
   @Argument(help: ArgumentHelp("What “grantctl backup” wrote.", valueName: "file"), completion: .file())
   var file: String
   @OptionGroup var secret: BackupSecretOptions
-  @Flag(help: "The grants move here: no other broker uses them any more. Without it that is asked.")
+  @Flag(help: "Confirm that no other broker uses these grants. Default: ask.")
   var moved = false
-  @Flag(help: "Also take accounts from the backup that are here already.")
+  @Flag(help: "Overwrite existing accounts.")
   var replace = false
   @OptionGroup var options: GlobalOptions
 

@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct AuditCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "audit", abstract: "Show who got which token, who was refused, and who changed what.",
+    commandName: "audit", abstract: "Show the audit trail.",
     usage: "grantctl audit [options]",
     discussion: """
       The latest first. The same token released again to the same caller is one line, with how often and since when \

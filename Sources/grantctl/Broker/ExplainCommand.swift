@@ -4,7 +4,7 @@ import Callers
 
 struct ExplainCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "explain", abstract: "Say whether a program may have an account's token, and why.",
+    commandName: "explain", abstract: "Explain why a caller may or may not use an account.",
     usage: "grantctl explain <account> [options]",
     discussion: """
       By default of you, here and now. Asking of others takes the permission to manage, and so does learning what is \

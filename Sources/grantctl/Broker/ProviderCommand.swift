@@ -66,7 +66,7 @@ struct ProviderRegisterCommand: BrokerCommand {
 
 struct ProviderUnregisterCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "unregister", abstract: "Delete a client that was registered, and forget the provider.",
+    commandName: "unregister", abstract: "Unregister a client and remove its provider.",
     usage: "grantctl provider unregister <provider> [options]",
     discussion: """
       For providers that “grantctl provider register” made. The provider is forgotten here whatever the issuer answers.

@@ -5,7 +5,7 @@ import BrokerSocket
 
 struct DoctorCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "doctor", abstract: "Look for what is wrong, and say what to do.",
+    commandName: "doctor", abstract: "Diagnose problems and suggest fixes.",
     usage: "grantctl doctor [<provider|account>] [options]",
     discussion: """
       Looks at the daemon, each provider and each account, also where no daemon answers. The providers are asked; \

@@ -4,7 +4,7 @@ import CredentialHelpers
 
 struct ConfigureCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "configure", abstract: "Print the configuration of a program that gets its tokens here.",
+    commandName: "configure", abstract: "Print the configuration of git, docker, kubectl and others.",
     usage: "grantctl configure <tool> <account> [<server>] [options]",
     discussion: """
       Without --write nothing is changed. --write merges it into the program's own files: each is shown, and kept \

@@ -5,7 +5,7 @@ import CredentialHelpers
 
 struct HelperCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "helper", abstract: "Answer a program that asks for a credential by a protocol of its own.",
+    commandName: "helper", abstract: "Serve a credential helper's protocol; programs call it.",
     usage: "grantctl helper <name> [--account <account>] [<argument> ...]",
     discussion: """
       Programs start this; docs/helpers.md and `grantctl configure` have their configuration. Which host is which \

@@ -10,11 +10,11 @@ struct GivenAnswers: ParsableArguments {
   @Option(
     name: [.customLong("replace-session"), .customLong("replace")],
     help: ArgumentHelp(
-      "Where too many sessions are open: replace this one, the “oldest”, or one that is “offline”.", valueName: "id"))
+      "If the session limit is reached, replace: an ID, “oldest” or “offline”.", valueName: "id"))
   var replaceSession: String?
   @Option(
     help: ArgumentHelp(
-      "What a provider wants to know before the first sign-in, as text; may be repeated.", valueName: "name=value"))
+      "An attribute that the provider asks for at the first sign-in. Repeatable.", valueName: "name=value"))
   var attribute: [String] = []
   @Option(
     help: ArgumentHelp("The same, with the value in JSON: true, 7, [\"a\"]; may be repeated.", valueName: "name=json"))

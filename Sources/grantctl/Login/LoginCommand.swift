@@ -45,26 +45,26 @@ struct LoginCommand: BrokerCommand {
   var param: [String] = []
   @Option(
     help: ArgumentHelp(
-      "An app of the provider's to try, instead of the configured ones; may be repeated, in order.", valueName: "name"))
+      "Provider's application to try, instead of the configured ones. Repeatable.", valueName: "name"))
   var app: [String] = []
-  @Option(help: ArgumentHelp("Who signs you in, where the provider leaves that to others.", valueName: "name"))
+  @Option(help: ArgumentHelp("Identity provider to sign in with, if the provider supports several.", valueName: "name"))
   var idp: String?
   @Option(
     help: ArgumentHelp(
-      "What is known of you ahead, where the provider takes it: email, phone, first_name, last_name; may be repeated.",
+      "Prefill the form: email, phone, first_name or last_name. Repeatable.",
       valueName: "name=value"))
   var prefill: [String] = []
-  @Flag(help: "Print the authorization code, alone on standard output, and keep no account.")
+  @Flag(help: "Print only the authorization code, and create no account.")
   var codeOnly = false
   @OptionGroup var given: GivenAnswers
-  @Flag(help: "Print the address on standard output instead of opening the browser.")
+  @Flag(help: "Print the URL instead of opening the browser.")
   var noBrowser = false
   @Option(
     help: ArgumentHelp(
-      "The user whose browser signs in, as a user id; other users' browsers are refused. Default: with sudo or pkexec the user who ran it, else you.",
+      "User id whose browser may sign in. Default: you, also through sudo or pkexec.",
       valueName: "uid"))
   var browserUid: UInt32?
-  @Flag(help: "Read the address that the browser ended at from standard input.")
+  @Flag(help: "Read the URL at which the browser ended from standard input.")
   var manual = false
   @Flag(help: "Sign in on another device, with a code that is shown here (RFC 8628).")
   var device = false

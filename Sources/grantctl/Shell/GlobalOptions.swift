@@ -5,12 +5,12 @@ import BrokerSocket
 struct GlobalOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp(
-      "The broker's socket. Default: $GRANTD_SOCKET, else your own broker's where it runs, else the system's.",
+      "Broker's socket. Default: $GRANTD_SOCKET, your broker, the system's.",
       valueName: "path"), completion: .file())
   var socket: String?
-  @Flag(help: "The system's broker.")
+  @Flag(help: "Use the system's broker.")
   var system = false
-  @Flag(help: "Your own broker (systemctl --user).")
+  @Flag(help: "Use your own broker (systemctl --user).")
   var user = false
   @Flag(help: "Print the broker's answer as JSON; errors as JSON on standard error.")
   var json = false

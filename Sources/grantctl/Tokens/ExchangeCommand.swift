@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct ExchangeCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "exchange", abstract: "Exchange an account's token for one that another service takes.",
+    commandName: "exchange", abstract: "Exchange the token for another one (RFC 8693).",
     usage: "grantctl exchange <account> [options]",
     discussion: """
       Token exchange (RFC 8693). The bare token is all that goes to standard output.
@@ -77,7 +77,7 @@ struct ProofCommand: BrokerCommand {
   var nonce: String?
   @Option(
     help: ArgumentHelp(
-      "The token that it goes with, where that is not the account's current one; “-” reads standard input.",
+      "File with the token, if not the account's current one; “-”: standard input.",
       valueName: "path"), completion: .file())
   var accessTokenFile: String?
   @OptionGroup var form: HeaderOption

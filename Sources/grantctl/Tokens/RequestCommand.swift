@@ -4,7 +4,7 @@ import CredentialHelpers
 
 struct RequestCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "request", abstract: "Send an HTTP request with an account's token, without seeing the token.",
+    commandName: "request", abstract: "Send an HTTP request without exposing the token.",
     usage: "grantctl request <account> <method> <url> [options]",
     discussion: """
       The broker sends it, with the token in it, to the provider's own servers alone (api_base and api_origins of its \

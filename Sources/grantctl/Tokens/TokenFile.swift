@@ -34,7 +34,7 @@ enum TokenFile {
 /// The process that keeps a token's file fresh, until the program ends whose pidfd it inherits.
 struct KeepTokenCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "keep-token", abstract: "Keep the file of `grantctl exec --file` fresh.",
+    commandName: "keep-token", abstract: "Refresh the file of `grantctl exec --file`.",
     usage: "grantctl keep-token <account> <path> [options]", shouldDisplay: false)
 
   /// Seconds between two looks. The broker refreshes ahead of the end, so that a token of it has more to live.
