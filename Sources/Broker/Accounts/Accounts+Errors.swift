@@ -12,7 +12,7 @@ extension Accounts {
       case .noRefreshToken:
         providers[grant.saved.provider]?.provider.refreshTraits.isSupported == false
           ? "its session at the provider has ended"
-          : "the access token is over and the provider gave no refresh token"
+          : "the access token expired and the provider issued no refresh token"
       case .refreshTokenExpired: "the refresh token has expired"
       case .identityChanged: "the provider answered for another user"
       case .signedOut: "the user signed out at the provider"

@@ -78,13 +78,13 @@ extension Approvals {
     case .nothing: return false
     case .own:
       throw RPCError(
-        .notPermitted, "the process that asked for a token cannot be who allows it",
+        .notPermitted, "a process cannot approve its own request",
         hint: "Allow it with `grantctl approve \(params.id)` in another terminal.")
     case .unknownAsker:
       throw .invalidParams(
         "params.for: neither the unit nor the executable of that caller is known",
         hint: "Allow it this once, without --for.")
-    case .tooMany: throw RPCError(.overloaded, "too many words for some time hold already")
+    case .tooMany: throw RPCError(.overloaded, "too many active approvals")
     }
     logger.notice(
       "\(method) \(params.id)\(span.map { " for \($0.wholeSeconds) s" } ?? "")",

@@ -172,7 +172,7 @@ extension ProviderExaminer {
     do throws(ProviderFailure) {
       request = try provider.keysRequest(metadata)
     } catch {
-      return .init(name: .keys, result: .skipped, message: "not looked at: endpoints has why")
+      return .init(name: .keys, result: .skipped, message: "skipped: see the endpoints check")
     }
     guard let request else {
       return .init(name: .keys, result: .skipped, message: "no ID tokens are asked for, so none are needed")

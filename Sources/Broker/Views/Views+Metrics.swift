@@ -138,7 +138,7 @@ extension Views {
     var pending = MetricFamily(.gauge, "grantd_pending_logins", "Logins that wait for a person.")
     pending.add(logins.unendedCount)
     var revoking = MetricFamily(
-      .gauge, "grantd_pending_revocations", "Tokens that the provider has still to be told of.")
+      .gauge, "grantd_pending_revocations", "Revocations waiting to be sent.")
     revoking.add(revocations.count)
     var subscribed = MetricFamily(.gauge, "grantd_event_subscriptions", "Connections that events are sent to.")
     subscribed.add(runtime.events.count)

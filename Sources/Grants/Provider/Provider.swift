@@ -72,7 +72,7 @@ public protocol Provider: Sendable {
   func introspection(of token: Secret, hint: String, metadata: ServerMetadata) -> Step<IntrospectionResponse>
   /// What the provider says of the person (OpenID Connect Core §5.3).
   func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo>
-  /// The person's sessions at the provider.
+  /// The user's sessions at the provider.
   func sessions(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<[ProviderSession]>
   /// Ends one of them; false: there was none of that name.
   func endSession(

@@ -15,7 +15,7 @@ struct ListCommand: BrokerCommand {
   var provider: String?
   @Option(help: ArgumentHelp("Only accounts whose names come after this one.", valueName: "account"))
   var after: String?
-  @Option(help: ArgumentHelp("So many at most, 1 to 10000.", valueName: "number"))
+  @Option(help: ArgumentHelp("Maximum number of accounts, 1 to 10000.", valueName: "number"))
   var limit: Int?
   @OptionGroup var options: GlobalOptions
 

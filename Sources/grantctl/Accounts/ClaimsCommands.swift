@@ -45,7 +45,7 @@ struct UserinfoCommand: QuestionCommand {
   typealias Question = AccountUserinfo
 
   static let configuration = CommandConfiguration(
-    commandName: "userinfo", abstract: "Ask the provider who an account's person is.",
+    commandName: "userinfo", abstract: "Print the account's UserInfo claims.",
     usage: "grantctl userinfo <account> [options]",
     discussion: """
       The claims of the UserInfo endpoint (OpenID Connect Core §5.3), asked anew.

@@ -52,7 +52,7 @@ extension [SessionView] {
     case GivenAnswers.offline:
       found = offline(besides: replaced)
       if found == nil {
-        return .failure(Objection("The provider says of no session that it is not in use: choose one by its ID."))
+        return .failure(Objection("The provider does not report inactive sessions: choose one by its ID."))
       }
     default:
       found = first { $0.session_id == wish }

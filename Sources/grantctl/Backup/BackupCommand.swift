@@ -55,10 +55,10 @@ struct BackupCommand: BrokerCommand {
         grantctl backup grantd.backup --key-file key
       """)
 
-  @Argument(help: ArgumentHelp("Where it is to be.", valueName: "file"), completion: .file())
+  @Argument(help: ArgumentHelp("Output file.", valueName: "file"), completion: .file())
   var file: String
   @OptionGroup var secret: BackupSecretOptions
-  @Flag(help: "Also in the place of a file that is there.")
+  @Flag(help: "Overwrite an existing file.")
   var force = false
   @OptionGroup var options: GlobalOptions
 

@@ -27,7 +27,7 @@ struct RestoreCommand: BrokerCommand {
   /// More names are only counted.
   private static let mostNames = 40
 
-  @Argument(help: ArgumentHelp("What “grantctl backup” wrote.", valueName: "file"), completion: .file())
+  @Argument(help: ArgumentHelp("Backup file.", valueName: "file"), completion: .file())
   var file: String
   @OptionGroup var secret: BackupSecretOptions
   @Flag(help: "Confirm that no other broker uses these grants. Default: ask.")

@@ -28,7 +28,7 @@ struct AuditCommand: BrokerCommand {
   var unit: String?
   @Option(help: ArgumentHelp("release, use, login, logout, policy or admin.", valueName: "kind"))
   var action: String?
-  @Flag(help: "Only what was refused, and credentials that did not get to their unit.")
+  @Flag(help: "Only refusals and failed credential deliveries.")
   var refused = false
   @Option(help: ArgumentHelp("At most so many.", valueName: "number"))
   var limit = 50

@@ -3,7 +3,7 @@ import BrokerAPI
 
 struct ProviderCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "provider", abstract: "Make a provider from an issuer's address, and end it again.",
+    commandName: "provider", abstract: "Register or unregister a client at an issuer.",
     discussion: "“grantctl providers” lists the providers.",
     subcommands: [ProviderRegisterCommand.self, ProviderUnregisterCommand.self])
 }

@@ -123,7 +123,7 @@ extension Doctor {
     return Report.Item(
       "disk", free < Self.tooFull ? .failed : .warning, text,
       hint:
-        "Make room: on a full disk no refresh is begun whose answer could not be saved. `du -xh \(folder)`, `df -h`.")
+        "Free disk space. grantd pauses refreshes while it cannot save new tokens. `du -xh \(folder)`, `df -h`.")
   }
 
   /// What was put aside when the database could not be read.

@@ -7,7 +7,7 @@ extension Doctor {
 
   func unit(_ instance: Instance?, answers: Bool) async -> Report.Item {
     guard let instance else {
-      return Report.Item("unit", .skipped, "the socket is none of a unit's: the daemon was started by hand")
+      return Report.Item("unit", .skipped, "not a systemd socket: grantd was started manually")
     }
     guard let systemctl = shell.terminal.programs.find("systemctl") else {
       return Report.Item("unit", .skipped, "there is no systemd here")

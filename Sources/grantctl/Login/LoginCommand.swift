@@ -91,9 +91,11 @@ struct LoginCommand: BrokerCommand {
           : "Only one of a provider, --list, --cancel and --continue can be given.")
     }
     guard !(device && manual) else { throw ValidationError("Only one of --device and --manual can be given.") }
-    guard password == nil || !hasBrowserWishes else { throw ValidationError("--password goes with --scope alone.") }
+    guard password == nil || !hasBrowserWishes else {
+      throw ValidationError("--password can only be combined with --scope.")
+    }
     guard provider != nil || !hasBrowserWishes && scope.isEmpty && password == nil else {
-      throw ValidationError("How to sign in can be said only when a login starts.")
+      throw ValidationError("--device, --manual, --app and similar options apply only to a new login.")
     }
     guard device || qr == nil else { throw ValidationError("--qr goes with --device.") }
     _ = try NameValue.parse(param, option: "--param")

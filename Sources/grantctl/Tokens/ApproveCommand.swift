@@ -5,7 +5,7 @@ import Platform
 
 struct ApproveCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "approve", abstract: "Allow or refuse what waits for a person.",
+    commandName: "approve", abstract: "Approve or deny pending token requests.",
     usage: "grantctl approve [<id>] [options]",
     discussion: """
       A [[rule]] with confirm = true has a program wait for a token until you allow it. Without an ID this lists what \
@@ -30,7 +30,8 @@ struct ApproveCommand: BrokerCommand {
   @Flag(help: "Refuse it.")
   var deny = false
   @Option(
-    name: .customLong("for"), help: ArgumentHelp("The same again for so long: 30s, 10m, 1h.", valueName: "time"))
+    name: .customLong("for"),
+    help: ArgumentHelp("Also approve identical requests for this long: 30s, 10m, 1h.", valueName: "time"))
   var span: TimeSpan?
   @Option(help: ArgumentHelp("The same again for so many times, within --for or an hour.", valueName: "number"))
   var calls: Int64?

@@ -90,7 +90,7 @@ struct RefreshCommand: BrokerCommand {
         grantctl refresh work
       """)
 
-  @Flag(help: "Ask at once, also where that may end the grant.") var now = false
+  @Flag(help: "Do not wait for an overdue response. The provider may revoke the grant.") var now = false
   @OptionGroup var named: AccountArgument
   @OptionGroup var options: GlobalOptions
 

@@ -4,7 +4,7 @@ import BrokerAPI
 
 struct HandleURLCommand: BrokerCommand {
   static let configuration = CommandConfiguration(
-    commandName: "handle-url", abstract: "Handle the URL at which a sign-in ended; the desktop calls it.",
+    commandName: "handle-url", abstract: "Handle the URL at which a sign-in ended (for the desktop).",
     usage: "grantctl handle-url [<url>] [options]",
     discussion: """
       Where a provider sends the browser to an address of an application's own scheme, such as \

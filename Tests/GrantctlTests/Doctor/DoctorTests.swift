@@ -113,7 +113,7 @@ import UnixSocket
     #expect(
       out == """
         Daemon
-          skip  unit: the socket is none of a unit's: the daemon was started by hand
+          skip  unit: not a systemd socket: grantd was started manually
           ok    socket: /s/sock
           ok    version: grantd and grantctl \(GrantdVersion.current), pid 812, running for 3 h
           ok    policy: you (uid 1000) may do everything here

@@ -132,7 +132,7 @@ import UnixSocket
       ),
       (
         ["--replace-session", "offline"], limit([session("7")]),
-        "The provider says of no session that it is not in use: choose one by its ID."
+        "The provider does not report inactive sessions: choose one by its ID."
       ),
     ] as [([String], JSON, String)])
   func unattended(options: [String], state: JSON, note: String) async throws {

@@ -90,7 +90,7 @@ extension Logins {
     {
       return await receive(address, of: login.saved, from: browser)
     } else if !unnamed.isEmpty {
-      objection = .unusable("no login waits for it: the one that it is of may have ended")
+      objection = .unusable("no pending login matches this callback; it may have expired")
     }
     if let objection { return .refused(invalidCallback(objection.description)) }
     return endings.isReturnAddress(url) ? .refused(endings.strayReturn) : .foreign
@@ -219,7 +219,7 @@ extension Logins {
     // One of the two is a stranger's, and what the person says must not go to the wrong one.
     let error = RPCError(
       .invalidCallback,
-      "two different answers came for one login, and nothing tells which is the person's",
+      "received two different responses for one login",
       hint: "Start again with `grantctl login`, and open nothing else meanwhile.")
     return .failed(await fail(login.id, error))
   }

@@ -180,7 +180,7 @@ extension RefreshEngine {
 
   private func tooShort(_ grant: Grant) -> RPCError {
     RPCError(
-      .providerError, "account \(grant.saved.account): the provider's new token was over as it came",
+      .providerError, "account \(grant.saved.account): the provider issued a token that had already expired",
       hint: "Check the clock (timedatectl), and the lifetime of access tokens at the provider.")
   }
 

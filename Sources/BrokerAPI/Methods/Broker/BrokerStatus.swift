@@ -154,7 +154,7 @@ public enum BrokerStatus: RPCMethod {
     public static let docs = [
       "counts":
         "How often since the start, by budget: `connections`, `request_memory`, `rate` and `unread_replies`.",
-      "latest": "Which budget of whom was used up most recently. Only for who may manage the broker.",
+      "latest": "The holder and budget most recently exhausted. Requires `manage` access.",
     ]
   }
 
@@ -239,7 +239,7 @@ public enum BrokerStatus: RPCMethod {
       "odd_answers":
         "What in its token answers was outside the specification and passed over. Absent: nothing, since the settings were read.",
       "lost_grants":
-        "How many grants ended since the start that neither the person nor the provider had ended, and of which no end was announced. Absent: none. `grantd_lost_grants` has them by reason.",
+        "Grants lost unexpectedly since the start. Absent: none. `grantd_lost_grants` has them by reason.",
     ]
   }
 

@@ -211,7 +211,7 @@ public enum ReleaseWord {
 public enum ReleaseApprove: RPCMethod {
   public static let name = "release.approve"
   public static let access = Access.manage
-  public static let summary = "Lets a release go on that waits for a person's word. Not from the process that asked."
+  public static let summary = "Approves a pending release. The requesting process cannot approve it."
   public static let errors: [ErrorReason] = [.overloaded]
 
   public typealias Params = ReleaseWord.Params
