@@ -74,6 +74,7 @@ final class HolderPlaces: HTTPPlaces {
       switch shares.take(for: holder) {
       case nil: return true
       case .ofHolder: guard closeIdle(of: holder) else { return false }
+      case .ofUser: guard closeIdle(of: shares.largestUnit(beside: holder) ?? holder) else { return false }
       case .ofAll: guard let largest = shares.largest(beside: holder), closeIdle(of: largest) else { return false }
       }
     }

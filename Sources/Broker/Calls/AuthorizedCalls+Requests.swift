@@ -13,6 +13,7 @@ extension AuthorizedCalls {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     var question = try question(account, needs: .nothing, for: Asker(permission.caller), until: deadline)
     question.isWanted = { session.isReading }
+    question.session = session
     let name = question.name
     // Nobody is asked for what cannot be.
     _ = try request(params, question.provider)

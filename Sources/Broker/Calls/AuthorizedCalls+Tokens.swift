@@ -19,6 +19,7 @@ extension AuthorizedCalls {
     if params.timeout == nil { deadline = uptime + Timeouts.standard }
     question.deadline = deadline
     question.isWanted = { session.isReading }
+    question.session = session
     let place = try await place(for: question)
     let (target, step): (ProviderEndpoints, Step<TokenResponse>)
     do throws(RPCError) {

@@ -39,6 +39,8 @@ final class AuthorizedCalls: Piece {
     let asker: Asker
     /// Whether the caller still waits: nothing is begun for one that has gone.
     var isWanted: @Sendable () -> Bool = { true }
+    /// The connection whose end ends the wait for a slot at the provider.
+    var session: (any Session)?
     var deadline: Duration
 
     enum Needs {
@@ -110,7 +112,8 @@ final class AuthorizedCalls: Piece {
 
   /// Waits until the question's caller may have the provider asked.
   func place(for question: Question) async throws(RPCError) -> CallPlaces.Place {
-    let place = try await places.take(question.name, for: question.asker.holder, until: question.deadline)
+    let place = try await places.take(
+      question.name, for: question.asker.holder, until: question.deadline, session: question.session)
     guard question.isWanted() else {
       place.giveBack()
       throw RPCError(.timedOut, "the caller hung up before anything was sent")

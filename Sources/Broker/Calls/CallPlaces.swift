@@ -36,12 +36,16 @@ final class CallPlaces {
   /// Waits for a place at the provider.
   ///
   /// - Throws: `overloaded` where there is none in time.
-  func take(_ name: ProviderName, for holder: Holder, until deadline: Duration) async throws(RPCError) -> Place {
-    try await wait(name, holder, until: deadline)
+  func take(
+    _ name: ProviderName, for holder: Holder, until deadline: Duration, session: (any Session)? = nil
+  ) async throws(RPCError) -> Place {
+    try await wait(name, holder, until: deadline, session)
     return Place { [weak self] in self?.giveBack(name, of: holder) }
   }
 
-  private func wait(_ name: ProviderName, _ holder: Holder, until deadline: Duration) async throws(RPCError) {
+  private func wait(
+    _ name: ProviderName, _ holder: Holder, until deadline: Duration, _ session: (any Session)?
+  ) async throws(RPCError) {
     let isFirst = lines[name]?.waiting[holder] == nil
     if isFirst, lines[name, default: Line()].shares.take(for: holder) == nil { return }
     let key = waiters.newWork()
@@ -49,7 +53,7 @@ final class CallPlaces {
     lines[name]?.waiting[holder, default: []].append(key)
     var refusal: RPCError?
     do throws(RPCError) {
-      try await waiters.callerWaits(for: key, of: holder, until: deadline)
+      try await waiters.callerWaits(for: key, of: holder, until: deadline, session: session)
     } catch {
       refusal = error
     }

@@ -54,7 +54,7 @@ final class Events {
   private func takePlace(_ session: any Session) throws(RPCError) {
     if let shortage = shares.take(for: session.caller.holder) {
       subscriptions[ObjectIdentifier(session)] = nil
-      let whose = shortage == .ofHolder ? " of \(session.caller.holder)" : ""
+      let whose = shortage != .ofAll ? " of \(session.caller.holder)" : ""
       throw RPCError(.overloaded, "too many connections\(whose) are subscribed to events")
     }
     session.holdOpen()

@@ -144,7 +144,7 @@ extension Logins {
     guard let shortage = shares.shortage(for: caller.holder) else { return }
     throw RPCError(
       .overloaded,
-      shortage == .ofHolder ? "too many logins of \(caller.holder) are pending" : "too many logins are pending",
+      shortage != .ofAll ? "too many logins of \(caller.holder) are pending" : "too many logins are pending",
       hint: "Finish or cancel logins (`grantctl login --list`), or wait until they expire.")
   }
 }

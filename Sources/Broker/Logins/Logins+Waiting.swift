@@ -21,7 +21,10 @@ extension Logins {
       && policy.allows(.login, method: method, account: login.saved.account.rawValue, caller: caller)
   }
 
-  func waitForLogin(_ params: LoginWait.Params, caller: Caller) async throws(RPCError) -> LoginWait.Result {
+  /// - Parameter session: the caller's connection; its end ends the wait.
+  func waitForLogin(
+    _ params: LoginWait.Params, caller: Caller, session: (any Session)? = nil
+  ) async throws(RPCError) -> LoginWait.Result {
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     try await remember(params.opened, of: try login(params.login_id, LoginWait.name, caller: caller))
     for _ in 0..<Limit.rounds {
@@ -29,7 +32,8 @@ extension Logins {
       if let result = try result(of: login) { return result }
       guard uptime < deadline else { break }
       guard !isDraining else { throw shuttingDown() }
-      try await waiters.callerWaits(for: .login(login.saved.id), of: caller.holder, until: deadline)
+      try await waiters.callerWaits(
+        for: .login(login.saved.id), of: caller.holder, until: deadline, session: session)
     }
     return .init(login_id: params.login_id, state: .pending, account: nil)
   }
@@ -158,7 +162,7 @@ extension Logins {
 
 extension LoginWait: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.logins.waitForLogin(call.params, caller: call.caller)
+    try await broker.logins.waitForLogin(call.params, caller: call.caller, session: call.session)
   }
 }
 

@@ -23,15 +23,18 @@ final class Waiters {
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]
   private var tickets: UInt64 = 0
   private(set) var count = 0
+  /// Sessions whose requests wait, or have waited, until they close; and the tickets of the waiting requests.
+  private var sessions: [ObjectIdentifier: (session: any Session, waiting: [UInt64: Key])] = [:]
   /// Of callers' requests.
   private var shares = Shares(all: Limit.waiters, perHolder: Limit.waitersPerHolder)
 
   init(_ clock: BrokerClock) { self.clock = clock }
 
   /// Returns when the key moves or the deadline passes. `deadline` is a time since boot.
-  func wait(for key: Key, until deadline: Duration) async {
+  func wait(for key: Key, until deadline: Duration) async { await wait(for: key, until: deadline, ticket()) }
+
+  private func wait(for key: Key, until deadline: Duration, _ ticket: UInt64) async {
     guard deadline > clock.uptime else { return }
-    let ticket = ticket()
     let surroundings = clock.surroundings
     let timer = Task {
       await surroundings.sleep(deadline - surroundings.uptime())
@@ -44,15 +47,39 @@ final class Waiters {
     timer.cancel()
   }
 
-  /// The same for a caller's request, of which only so many may wait, and only a share of them for one holder.
-  func callerWaits(for key: Key, of holder: Holder, until deadline: Duration) async throws(RPCError) {
+  /// The same for a caller's request. The number of waiting requests is limited, in all and for each holder.
+  ///
+  /// - Parameter session: the connection of the request: its end ends the wait, with an error. Nil: the wait is no longer
+  ///   than a caller may have to wait anyway.
+  func callerWaits(
+    for key: Key, of holder: Holder, until deadline: Duration, session: (any Session)? = nil
+  ) async throws(RPCError) {
     switch shares.take(for: holder) {
     case nil: break
     case .ofAll: throw RPCError(.overloaded, "too many requests are waiting")
-    case .ofHolder: throw RPCError(.overloaded, "too many requests of \(holder) are waiting")
+    case .ofHolder, .ofUser: throw RPCError(.overloaded, "too many requests of \(holder) are waiting")
     }
-    await wait(for: key, until: deadline)
-    shares.giveBack(of: holder)
+    defer { shares.giveBack(of: holder) }
+    guard let session else { return await wait(for: key, until: deadline) }
+    let ticket = ticket()
+    watch(session, ticket, key)
+    await wait(for: key, until: deadline, ticket)
+    guard sessions[ObjectIdentifier(session)] != nil else {
+      throw RPCError(.overloaded, "the caller has closed the connection")
+    }
+    sessions[ObjectIdentifier(session)]?.waiting[ticket] = nil
+  }
+
+  /// The session is held until its end, so that no other one has its name.
+  private func watch(_ session: any Session, _ ticket: UInt64, _ key: Key) {
+    let name = ObjectIdentifier(session)
+    let isKnown = sessions[name] != nil
+    sessions[name, default: (session, [:])].waiting[ticket] = key
+    if !isKnown { session.onClose { [weak self] in Task { await self?.closed(name) } } }
+  }
+
+  private func closed(_ session: ObjectIdentifier) {
+    for (ticket, key) in sessions.removeValue(forKey: session)?.waiting ?? [:] { wake(ticket, of: key) }
   }
 
   /// Names work that somebody may wait for.

@@ -13,7 +13,12 @@ public enum Holder: Sendable, Hashable {
   /// What the user id alone tells.
   public init(uid: UInt32) { self = uid == 0 ? .root : .user(uid) }
 
-  /// Root and the broker's own user have places of their own wherever places are shared, so that they always get in.
+  /// The holder that the total of the user is counted for: a user has a share for all units together.
+  public var user: Holder {
+    if case .unit(_, let user?) = self { .user(user) } else { self }
+  }
+
+  /// Root and the broker's own user have separate places wherever places are shared, so that they always get in.
   public var hasOwnPlaces: Bool {
     switch self {
     case .root, .owner: true
@@ -44,28 +49,37 @@ public enum CallerClass: Sendable, Hashable {
   case unnamed
 }
 
-/// How many places of a shared table, or bytes of a shared memory, each holder has. Root and the broker's own user take
-/// nothing of what the others share.
+/// How many places of a shared table, or bytes of a shared memory, each holder has. A user has a share for all units
+/// together. Root and the broker's own user take nothing from the others.
 public struct Shares: Sendable {
-  /// Of all others, and of each holder.
+  /// A user with several units may have this part of a holder's share more, so that one unit leaves something to the others.
+  static let partForOtherUnits = 4
+
+  /// The limits of all others together, of each holder, and of each user.
   public let all: Int
   public let perHolder: Int
+  public let perUser: Int
   private var held: [Holder: Int] = [:]
+  private var heldByUser: [Holder: Int] = [:]
   private var shared = 0
 
   public init(all: Int, perHolder: Int) {
     self.all = all
     self.perHolder = perHolder
+    perUser = perHolder + max(1, perHolder / Self.partForOtherUnits)
   }
 
   public enum Shortage: Sendable, Equatable {
     case ofHolder
+    /// All units of the holder's user have too much together.
+    case ofUser
     case ofAll
   }
 
   /// Which limit `amount` more would exceed; nil: none.
   public func shortage(of amount: Int = 1, for holder: Holder) -> Shortage? {
     guard held[holder, default: 0] + amount <= perHolder else { return .ofHolder }
+    guard count(ofUserOf: holder) + amount <= perUser else { return .ofUser }
     return holder.hasOwnPlaces || shared + amount <= all ? nil : .ofAll
   }
 
@@ -76,15 +90,18 @@ public struct Shares: Sendable {
     return nil
   }
 
-  /// Takes it also where there is too little.
+  /// Takes it even if a limit is exceeded.
   public mutating func add(_ amount: Int, for holder: Holder) {
     held[holder, default: 0] += amount
+    heldByUser[holder.user, default: 0] += amount
     if !holder.hasOwnPlaces { shared += amount }
   }
 
   public mutating func giveBack(_ amount: Int = 1, of holder: Holder) {
     guard let count = held[holder] else { return }
     held[holder] = count > amount ? count - amount : nil
+    let left = self.count(ofUserOf: holder) - min(amount, count)
+    heldByUser[holder.user] = left > 0 ? left : nil
     if !holder.hasOwnPlaces { shared -= min(amount, count) }
   }
 
@@ -92,12 +109,28 @@ public struct Shares: Sendable {
 
   public func count(of holder: Holder) -> Int { held[holder, default: 0] }
 
+  /// What all units of the holder's user hold.
+  public func count(ofUserOf holder: Holder) -> Int { heldByUser[holder.user, default: 0] }
+
   /// What all hold but root and the broker's own user.
   public var sharedCount: Int { shared }
 
-  /// Who holds the most beside this one; nil: nobody has more. Root and the broker's own user are left out.
+  /// The holder with the most, of the user with the most; nil: no user, and no unit of the same user, has more than this
+  /// one. Root and the broker's own user are left out.
   public func largest(beside holder: Holder) -> Holder? {
-    let most = held.filter { !$0.key.hasOwnPlaces }.max { ($0.value, "\($0.key)") < ($1.value, "\($1.key)") }
+    guard let most = Self.most(of: heldByUser), most.value > count(ofUserOf: holder) else {
+      return largestUnit(beside: holder)
+    }
+    return Self.most(of: held.filter { $0.key.user == most.key })?.key
+  }
+
+  /// The unit with the most of the same user; nil: none has more.
+  public func largestUnit(beside holder: Holder) -> Holder? {
+    let most = Self.most(of: held.filter { $0.key.user == holder.user })
     return most.flatMap { $0.value > count(of: holder) ? $0.key : nil }
+  }
+
+  private static func most(of held: [Holder: Int]) -> (key: Holder, value: Int)? {
+    held.filter { !$0.key.hasOwnPlaces }.max { ($0.value, "\($0.key)") < ($1.value, "\($1.key)") }
   }
 }

@@ -20,6 +20,8 @@ struct Budget: Sendable {
   /// What there is too little of.
   enum Shortage: Sendable, Equatable {
     case ofHolder
+    /// All units of the holder's user have too much together.
+    case ofUser
     case ofUnnamed
     case ofAll
   }
@@ -56,11 +58,16 @@ struct Budget: Sendable {
 
   func shortage(of amount: Int, for share: Share) -> Shortage? {
     if share.isUnnamed, let shortage = unnamed.shortage(of: amount, for: share.holder) {
-      return shortage == .ofHolder ? .ofHolder : .ofUnnamed
+      return switch shortage {
+      case .ofHolder: .ofHolder
+      case .ofUser: .ofUser
+      case .ofAll: .ofUnnamed
+      }
     }
     return switch shares.shortage(of: amount, for: share.holder) {
     case nil: nil
     case .ofHolder: .ofHolder
+    case .ofUser: .ofUser
     case .ofAll: .ofAll
     }
   }
@@ -87,6 +94,12 @@ struct Budget: Sendable {
     share.isUnnamed ? unnamed.count(of: share.holder) : shares.count(of: share.holder)
   }
 
+  /// What all units of the holder's user may have more.
+  func roomOfUser(of share: Share) -> Int {
+    let room = shares.perUser - shares.count(ofUserOf: share.holder)
+    return share.isUnnamed ? min(room, unnamed.perUser - unnamed.count(ofUserOf: share.holder)) : room
+  }
+
   /// What the holder may have at most.
   func limit(of share: Share) -> Int { share.isUnnamed ? limits.perUnnamed : limits.perHolder }
 
@@ -97,6 +110,7 @@ struct Budget: Sendable {
   func largest(beside share: Share, _ shortage: Shortage) -> Holder? {
     switch shortage {
     case .ofHolder: nil
+    case .ofUser: shares.largestUnit(beside: share.holder)
     case .ofUnnamed: unnamed.largest(beside: share.holder)
     case .ofAll: shares.largest(beside: share.holder)
     }
@@ -106,6 +120,7 @@ struct Budget: Sendable {
   func text(_ shortage: Shortage, of share: Share, _ what: String) -> String {
     switch shortage {
     case .ofHolder: "\(limit(of: share)) \(what) of \(share.holder)"
+    case .ofUser: "\(share.isUnnamed ? unnamed.perUser : shares.perUser) \(what) of \(share.holder.user) in all units"
     case .ofUnnamed: "\(limits.unnamed) \(what) of callers without a rule"
     case .ofAll: "\(limits.all) \(what)"
     }

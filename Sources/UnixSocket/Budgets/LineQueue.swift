@@ -35,6 +35,8 @@ final class LineQueue: Sendable {
 
   fileprivate enum Cause: Hashable, Sendable {
     case holder(Share)
+    /// All units of a user.
+    case user(Holder)
     case unnamed
     case all
   }
@@ -127,7 +129,7 @@ final class LineQueue: Sendable {
   /// The connection ends.
   func forget(_ connection: Connection) {
     state.withLock { state in
-      for cause in [Cause.holder(connection.share), .unnamed, .all] {
+      for cause in [Cause.holder(connection.share), .user(connection.share.holder.user), .unnamed, .all] {
         state.waiting[cause]?.removeAll { $0 === connection }
       }
     }
@@ -187,6 +189,7 @@ extension LineQueue.State {
     let cause: LineQueue.Cause =
       switch shortage {
       case .ofHolder: .holder(connection.share)
+      case .ofUser: .user(connection.share.holder.user)
       case .ofUnnamed: .unnamed
       case .ofAll: .all
       }
@@ -204,6 +207,7 @@ extension LineQueue.State {
       resumed.append(first)
     }
     take(.holder(share), where: unanswered.count(of: share) + room <= unanswered.limit(of: share))
+    take(.user(share.holder.user), where: room <= unanswered.roomOfUser(of: share))
     take(.unnamed, where: unanswered.usedByUnnamed + room <= unanswered.limits.unnamed)
     take(.all, where: unanswered.used + room <= unanswered.limits.all)
     return resumed

@@ -44,7 +44,7 @@ final class Pace {
   /// Nil where the next line may be taken, else when it may.
   func due(at now: NIODeadline) -> NIODeadline? {
     let own = ownDue(at: now)
-    guard let others = common?.ownDue(at: now) else { return own }
+    guard let others = common?.due(at: now) else { return own }
     return max(own ?? others, others)
   }
 
@@ -97,11 +97,15 @@ struct Paces {
   /// Holders that are remembered; further ones share a pace.
   static let most = 4096
 
+  private static let partOfUser = 1.25
+
   private let named: Pace.Rates
   private let unnamed: Pace.Rates
   private let unnamedTogether: Pace
   private let further: Pace
   private var paces: [Share: Pace] = [:]
+  /// The paces of users, for all units together.
+  private var users: [Share: Pace] = [:]
 
   /// - Parameters:
   ///   - rates: of a holder that some rule names.
@@ -120,11 +124,25 @@ struct Paces {
     if let known = paces[share] { return known }
     if paces.count >= Self.most { removeIdle(at: now) }
     guard paces.count < Self.most else { return further }
-    let pace =
-      share.isUnnamed ? Pace(unnamed, within: unnamedTogether, at: now) : Pace(named, at: now)
+    let pace = Pace(share.isUnnamed ? unnamed : named, within: userPace(of: share, at: now), at: now)
     paces[share] = pace
     return pace
   }
 
-  mutating func removeIdle(at now: NIODeadline) { paces = paces.filter { !$0.value.isIdle(at: now) } }
+  /// As in ``Shares``, a user with several units may send a quarter more than one of them.
+  private mutating func userPace(of share: Share, at now: NIODeadline) -> Pace {
+    let user = Share(holder: share.holder.user, callerClass: share.callerClass)
+    if let known = users[user] { return known }
+    let pace = Pace(
+      (share.isUnnamed ? unnamed : named).part(Self.partOfUser), within: share.isUnnamed ? unnamedTogether : nil,
+      at: now)
+    users[user] = pace
+    return pace
+  }
+
+  mutating func removeIdle(at now: NIODeadline) {
+    paces = paces.filter { !$0.value.isIdle(at: now) }
+    let used = Set(paces.keys.map { Share(holder: $0.holder.user, callerClass: $0.callerClass) })
+    users = users.filter { used.contains($0.key) || !$0.value.isIdle(at: now) }
+  }
 }

@@ -211,8 +211,9 @@ public final class Connection: Session {
     state.withLock { $0.notificationBytes -= bytes }
   }
 
-  /// The connection has ended. It stays in the table until the requests it left behind have ended and its socket is
-  /// closed, so that hanging up gives no one more than their share.
+  /// The connection has ended. Its slot is free at once if its socket is closed, so that a client that waits and closes
+  /// keeps no other client out. The requests that it left are still unanswered bytes and waiting requests of the
+  /// holder. The connection stays in the table until they have ended.
   func ended(hasDescriptor: Bool) {
     let (actions, leave) = state.withLock { state in
       state.isOpen = false
@@ -224,6 +225,7 @@ public final class Connection: Session {
       defer { state.onClose = [] }
       return (state.onClose, mayLeave(&state))
     }
+    if !hasDescriptor { table.giveBackPlace(share) }
     if leave { table.leave(self) }
     for action in actions { action() }
   }
@@ -233,6 +235,7 @@ public final class Connection: Session {
       state.hasDescriptor = false
       return mayLeave(&state)
     }
+    table.giveBackPlace(share)
     if leave { table.leave(self) }
   }
 

@@ -50,6 +50,7 @@ extension ConnectionHandler {
     return giveUpUnfinished(where: isLargest)
       || loop.giveUpPlace(where: isLargest, "the connection was idle", \.idleSince)
       || loop.giveUpPlace(where: isLargest, "its replies were not read", \.unreadSince)
+      || loop.giveUpPlace(where: isLargest, "its requests were waiting", \.waitingSince)
   }
 
   /// Connections with replies that are not read yet come last.
@@ -71,6 +72,12 @@ extension ConnectionHandler {
 
   private var unreadSince: UInt64? {
     guard let connection, !isClosing, connection.running == 0, !connection.isHeldOpen else { return nil }
+    return clock.lastActive
+  }
+
+  /// The turn since which its requests wait; nil: none runs, or events are sent to it.
+  private var waitingSince: UInt64? {
+    guard let connection, !isClosing, connection.running > 0, !connection.isHeldOpen else { return nil }
     return clock.lastActive
   }
 

@@ -105,7 +105,8 @@ final class ConnectionTable: Sendable {
   func addUnread(_ bytes: Int, of share: Share) -> Bool {
     state.withLock { state in
       if let shortage = state.unread.shortage(of: bytes, for: share) {
-        guard state.unread.count(of: share) == 0, shortage == .ofHolder || !share.isUnnamed else { return false }
+        let isShared = shortage == .ofUnnamed || shortage == .ofAll
+        guard state.unread.count(of: share) == 0, !isShared || !share.isUnnamed else { return false }
       }
       state.unread.add(bytes, for: share)
       return true
@@ -134,17 +135,18 @@ final class ConnectionTable: Sendable {
 
   func countRefused() { state.withLock { $0.refused += 1 } }
 
-  /// How many refused connections are to be told of beside this one; nil: not now, it is counted.
+  /// The number of refused connections before this one for the log; nil: not now, it is counted.
   func refused(at now: NIODeadline) -> Int? { state.withLock { $0.refusals.refused(at: now) } }
 
-  /// How many refused connections are to be told of; nil: none, or not now.
+  /// The number of refused connections for the log; nil: none, or not now.
   func untoldRefusals(at now: NIODeadline) -> Int? { state.withLock { $0.refusals.due(at: now) } }
 
+  /// The connection is closed. Its requests that still run count in other budgets.
+  func giveBackPlace(_ share: Share) { state.withLock { $0.giveBackPlace(share) } }
+
+  /// The connection is closed, and its requests have ended.
   func leave(_ connection: Connection) {
-    state.withLock { state in
-      guard state.connections.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
-      state.giveBackPlace(connection.share)
-    }
+    state.withLock { _ = $0.connections.removeValue(forKey: ObjectIdentifier(connection)) }
   }
 }
 

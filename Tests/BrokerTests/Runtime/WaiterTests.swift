@@ -47,6 +47,47 @@ import Testing
     #expect(await again.value == nil)
   }
 
+  @Test("A login.wait ends with its connection, one registration is enough for all, and others wait on")
+  func closed() async throws {
+    let rig = try await Rig()
+    let waiters = rig.broker.runtime.waiters
+    let login = try await rig.start()
+    let before = await waiters.count
+    let (session, other) = (FakeSession(.root), FakeSession(.root))
+    let params = LoginWait.Params(login_id: login.login_id, timeout: 300)
+    let waits = (0..<3).map { _ in
+      Task { await rig.reason { _ = try await rig.call(LoginWait.self, params, on: session) } }
+    }
+    let last = Task { try await rig.call(LoginWait.self, params, on: other) }
+    #expect(await eventually { await waiters.count == before + 4 })
+    #expect(session.closing == 1)
+    session.close()
+    for wait in waits { #expect(await wait.value == .overloaded) }
+    #expect(await waiters.count == before + 1)
+    #expect(await rig.callBack(login) == .completed(account: "work", provider: "example"))
+    #expect(try await last.value.state == .completed)
+  }
+
+  @Test("A request that waits for a slot at the provider leaves it with its connection") func slot() async throws {
+    let rig = try await Rig()
+    let waiters = rig.broker.runtime.waiters
+    let places = await CallPlaces(waiters)
+    let name = try #require(ProviderName(rawValue: "example"))
+    let until = await rig.broker.runtime.clock.uptime + .seconds(60)
+    var held: [CallPlaces.Place] = []
+    for _ in 0..<Limit.callsPerHolder { held.append(try await places.take(name, for: .user(1000), until: until)) }
+    let (before, session) = (await waiters.count, FakeSession(.user(1000)))
+    let waiting = Task {
+      await rig.reason { _ = try await places.take(name, for: .user(1000), until: until, session: session) }
+    }
+    #expect(await eventually { await waiters.count == before + 1 })
+    session.close()
+    #expect(await waiting.value == .overloaded)
+    #expect(await waiters.count == before)
+    await held[0].giveBack()
+    _ = try await places.take(name, for: .user(1000), until: until)
+  }
+
   /// Asks as user 1000 until all of its share waits, and 50 more; then lets the provider answer.
   private func crowd(
     _ rig: Rig, answered reason: ErrorReason?, _ ask: @escaping @Sendable () async throws -> Void

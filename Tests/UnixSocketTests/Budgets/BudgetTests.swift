@@ -33,6 +33,39 @@ import Testing
     #expect(budget.count(of: Self.share(1000, .unnamed)) == 5 && budget.count(of: Self.share(1000)) == 40)
   }
 
+  @Test("a user has a share for all units, and one unit leaves a quarter more to the others") func units() {
+    var budget = Budget(limits)
+    func unit(_ name: String, _ callerClass: CallerClass = .named) -> Share {
+      Share(holder: .unit(name, user: 1000), callerClass: callerClass)
+    }
+    #expect(budget.take(40, for: unit("a")) == nil)
+    #expect(budget.take(1, for: unit("a")) == .ofHolder)
+    #expect(budget.take(8, for: unit("b")) == nil)
+    #expect(budget.take(3, for: Self.share(1000)) == .ofUser)
+    #expect(budget.take(2, for: Self.share(1000)) == nil)
+    #expect(budget.largest(beside: Self.share(1000), .ofUser) == .unit("a", user: 1000))
+    #expect(budget.largest(beside: unit("a"), .ofUser) == nil)
+    // A unit of no fixed user is separate.
+    #expect(budget.take(40, for: Share(holder: .unit("c", user: nil), callerClass: .named)) == nil)
+    #expect(budget.roomOfUser(of: unit("a")) == 0)
+    budget.giveBack(40, of: unit("a"))
+    #expect(budget.roomOfUser(of: unit("a")) == 40)
+    for name in ["d", "e", "f"] { _ = budget.take(5, for: unit(name, .unnamed)) }
+    #expect(budget.usedByUnnamed == 5)
+    #expect(budget.text(.ofUser, of: unit("d", .unnamed), "lines") == "6 lines of uid 1000 in all units")
+  }
+
+  @Test("of the user with the most in all units, the largest unit is chosen") func largest() {
+    var budget = Budget(limits)
+    for (name, amount) in [("a", 20), ("b", 25)] {
+      #expect(budget.take(amount, for: Share(holder: .unit(name, user: 1000), callerClass: .named)) == nil)
+    }
+    #expect(budget.take(30, for: Self.share(2000)) == nil)
+    #expect(budget.largest(beside: Self.share(3000), .ofAll) == .unit("b", user: 1000))
+    #expect(budget.largest(beside: Self.share(1000), .ofAll) == .unit("b", user: 1000))
+    #expect(budget.largest(beside: Self.share(0), .ofAll) == .unit("b", user: 1000))
+  }
+
   @Test("small settings still leave each caller the least that it needs") func least() {
     let limits = Budget.Limits(all: 100, perHolder: 50, unnamedShare: 0.01, least: 10)
     #expect(limits.unnamed == 10 && limits.perUnnamed == 10)

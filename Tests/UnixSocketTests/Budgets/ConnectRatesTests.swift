@@ -61,10 +61,12 @@ import Testing
         }
       }
       try await eventually("all were accepted") { users.state.withLock { $0.connected } == 50 }
-      try await served.turn(for: try await users.client(2000, served))
+      let other = try await users.client(2000, served)
+      try await served.turn(for: other)
       #expect(users.state.withLock { $0.identified } == 1)
       #expect(served.server.figures == .init(connections: 1, accepted: 1, refused: 0))
       #expect(served.dispatcher.seen.withLock { $0.running } == 0)
+      withExtendedLifetime(other) {}
     }
   }
 

@@ -44,6 +44,20 @@ import Testing
     #expect(paces.pace(of: share(1, .privileged), at: at(0)) == nil)
   }
 
+  @Test("the units of a user have a pace together, a quarter above that of one") func units() {
+    var paces = Paces(Pace.Rates(lines: 100, bytes: 1_000_000), unnamedShare: 0.5, at: at(0))
+    func pace(_ unit: String, _ callerClass: CallerClass = .named) -> Pace? {
+      paces.pace(of: Share(holder: .unit(unit, user: 1000), callerClass: callerClass), at: at(0))
+    }
+    for unit in ["a", "b"] { pace(unit)?.spend(lines: 300, bytes: 0) }
+    #expect(pace("a")?.ownDue(at: at(0)) == nil && pace("a")?.due(at: at(0)) != nil)
+    #expect(pace("c")?.due(at: at(0)) != nil)
+    #expect(paces.pace(of: share(1001, .named), at: at(0))?.due(at: at(0)) == nil)
+    #expect(pace("a", .unnamed)?.due(at: at(0)) == nil)
+    paces.removeIdle(at: at(1000))
+    #expect(pace("c")?.due(at: at(1000)) == nil)
+  }
+
   @Test("a holder that connects again finds what it spent") func again() {
     var paces = Paces(Pace.Rates(lines: 1, bytes: 1), unnamedShare: 0.5, at: at(0))
     paces.pace(of: share(1000, .named), at: at(0))?.spend(lines: 100, bytes: 0)

@@ -171,7 +171,25 @@ import Testing
     }
   }
 
-  @Test("a client that hangs up cancels nothing and counts until its requests have ended")
+  @Test("a client that closes cancels nothing, and leaves its slot at once") func slot() async throws {
+    try await Served.with({ $0.connectionsPerUser = 2 }) { served in
+      let other = try served.client()
+      for number in 0..<2 {
+        var client: RawClient? = try served.client()
+        try await client?.send(call(number, "wait"))
+        #expect(await eventually { served.dispatcher.seen.withLock { $0.running } == number + 1 })
+        client = nil
+        // The end is read in one turn of the loop, and handled in the next.
+        for _ in 0..<3 { try await served.turn(for: other) }
+      }
+      try await served.turn(for: try served.client())
+      #expect(served.server.figures.refused == 0)
+      #expect(served.dispatcher.seen.withLock { $0.running } == 2)
+      served.dispatcher.gate.open()
+    }
+  }
+
+  @Test("a client that hangs up cancels nothing and is known until its requests have ended")
   func aClientThatHangsUpCancelsNothing() async throws {
     try await Served.with { served in
       do {

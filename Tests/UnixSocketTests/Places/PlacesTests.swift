@@ -93,15 +93,18 @@ import Testing
       let others = [try await users.client(2000, served), try await users.client(3000, served)]
       for other in others { try await served.turn(for: other) }
       for loser in held[2...3] { #expect(try await isTold(loser, "idle")) }
-      #expect(try await isTold(try await users.client(4000, served), "4 connections"))
-      // Nobody gets more than whom they would take it from.
+      // Then the one whose request waits; events are sent to the other one.
+      let last = try await users.client(4000, served)
+      try await served.turn(for: last)
+      #expect(try await isTold(held[1], "its requests were waiting"))
+      // No user gets more than the one that would lose a connection.
       #expect(try await isTold(try await users.client(2000, served), "4 connections"))
       served.dispatcher.gate.open()
-      #expect(try await held[1].json()["result"] == "waited")
+      try await eventually("the request has ended") { served.server.connectionCount == 4 }
       #expect(
         served.server.figures
           == .init(
-            connections: 4, accepted: 6, refused: 4, heldBack: [.connections: 2],
+            connections: 4, accepted: 7, refused: 4, heldBack: [.connections: 1],
             latestHeldBack: "connections of uid 2000"))
     }
   }

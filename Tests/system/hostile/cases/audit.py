@@ -94,6 +94,32 @@ def flood(stage):
         (more_size <= JOURNAL_BYTES, f"{more_size // 1024} KiB of it")])
 
 
+def flood_releases(stage):
+    """Releases to ever new control groups of a user with a rule push out no record of others, and fill no journal."""
+    stage.begin("main", more=TRAIL)
+    stage.sign_in("main", "shared")
+    for who in (stage.machine.user("capped"), stage.machine.user("ruleless"), stage.machine.unit()):
+        stage.once(who, releases, "shared")
+    kept = records(stage)
+    lines, size = stage.machine.journal_size()
+    tree, who = user_tree("owner")
+    flooders = [stage.attack(who, call_from_new_groups, tree) for _ in range(FLOODERS)]
+    time.sleep(SECONDS)
+    calls = sum(flooder.finish() for flooder in flooders)
+    found = records(stage)
+    more_lines, more_size = (now - then for now, then in zip(stage.machine.journal_size(), (lines, size)))
+    theirs = [record for record in found if record.get("uid") == USERS["owner"]]
+    lost = [record for record in kept if record["id"] not in {other["id"] for other in found}]
+    counted = sum(record["count"] for record in theirs)
+    return hold([
+        (calls > RECORDS // 2, f"{calls} releases"),
+        (counted == calls, f"{counted} are counted"),
+        (len(theirs) <= RECORDS // 8 + MARGIN, f"in {len(theirs)} records"),
+        (not lost, f"{len(lost)} of {len(kept)} earlier records lost"),
+        (more_lines <= LINES, f"{more_lines} lines of the journal"),
+        (more_size <= JOURNAL_BYTES, f"{more_size // 1024} KiB of it")])
+
+
 def forge_logouts(_, address, path):
     """Logout tokens that no provider signed, one after the other."""
     body = urllib.parse.urlencode({"logout_token": "e30.e30.AAAA"})
@@ -128,4 +154,4 @@ def logouts(stage):
         (stage.state("shared") == "ok", f"the account is {stage.state('shared')}")])
 
 
-CASES = {"audit-flood": flood, "log-flood": logouts}
+CASES = {"audit-flood": flood, "audit-releases": flood_releases, "log-flood": logouts}

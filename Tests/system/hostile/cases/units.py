@@ -1,0 +1,104 @@
+"""One user in four units: its slice and three system units. All of them have one share."""
+
+import contextlib
+import time
+
+import flood
+import measure
+from actor import Who, ended
+from caller import attempt
+from grantd_testing import BlockingClient, Gone, Refused, line, message, wait_until
+from machine import SOCKET, USERS
+from stage import ask_apart, hold
+
+UNITS = tuple(f"hostile-many-{number}.service" for number in range(3))
+# As many as one of them may have: none is refused, so that no refusal protects the others.
+CONNECTIONS, REQUESTS = 1024, 64
+WAIT_SECONDS = 300
+PROMPT_SECONDS, FREE_SECONDS = 1.0, 3.0
+
+
+def units(stage, name):
+    """The user's slice, and the three units."""
+    for unit in UNITS:
+        with contextlib.suppress(Exception):
+            stage.machine.hold(unit, "system.slice")
+    return [stage.machine.user(name), *(Who(USERS[name], f"/system.slice/{unit}") for unit in UNITS)]
+
+
+def wait_for_login(tell, realm, account, count):
+    """`login.wait` on each of so many connections; how many are open."""
+    login = attempt("login.start", provider=realm, account=account).get("login_id", "none")
+    request = line(message("login.wait", {"login_id": login, "timeout": WAIT_SECONDS}, 1))
+    clients = []
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            clients.append(BlockingClient(SOCKET, 5))
+            clients[-1].socket.sendall(request)
+    tell(len(clients))
+    ended.wait()
+    return {}
+
+
+def token(who, stage):
+    """Why no token was returned; nil: one was."""
+    return stage.once(who, ask_apart, "token.get", {"account": "shared"}).get("reason")
+
+
+def connections(stage):
+    """Connections of one user in four units that wait leave connections to others, and none is held after they close."""
+    stage.begin("main")
+    stage.sign_in("main", "shared")
+    attackers = [stage.attack(who, wait_for_login, "main", f"new-{number}", CONNECTIONS)
+                 for number, who in enumerate(units(stage, "signer"))]
+    opened = sum(one.next(60) for one in attackers)
+    told = [token(who, stage) for who in (stage.machine.unit(), stage.machine.user("owner"))]
+    held = attempt("broker.status")
+    for one in attackers:
+        one.close()
+    began = time.monotonic()
+    with contextlib.suppress(Exception):
+        wait_until(lambda: not stage.once(stage.machine.unit(), ask_many), FREE_SECONDS, "connections are free")
+    took = time.monotonic() - began
+    return hold([
+        (told == [None, None], f"{opened} connections: a unit {told[0] or 'served'}, another user {told[1] or 'served'}"),
+        (took < FREE_SECONDS, f"all free {took:.1f} s after their end"),
+        (held.get("state") == "running", f"root: {held.get('state')}")])
+
+
+def ask_many(_):
+    """How many of 300 connections at a time are refused."""
+    refused, clients = 0, []
+    for _ in range(300):
+        try:
+            clients.append(BlockingClient(SOCKET, 5))
+            clients[-1].call("token.get", account="shared")
+        except (OSError, Gone, Refused):
+            refused += 1
+    return refused
+
+
+def slots(stage):
+    """Requests of one user in four units that hang leave slots at the provider to others."""
+    stage.begin("main")
+    stage.sign_in("main", "mine", "mallory")
+    stage.sign_in("main", "shared", "ada")
+    hanging = {"account": "mine", "method": "GET", "url": "/hang", "timeout": 60}
+    attackers = [stage.attack(who, flood.requests, 1, REQUESTS, "request.send", hanging) for who in units(stage, "owner")]
+    for one in attackers:
+        one.next(60)
+    wait_until(lambda: stage.provider.counts("main")["calls"] >= 16, 10, "requests hang")
+    time.sleep(0.5)
+    began = time.monotonic()
+    request = {"account": "shared", "method": "GET", "url": "/echo", "timeout": 4}
+    answer = stage.once(stage.machine.unit(), ask_apart, "request.send", request)
+    took = time.monotonic() - began
+    calls = stage.provider.counts("main")["calls"]
+    counts = [one.finish() for one in attackers]
+    return hold([
+        ("status" in answer and took <= PROMPT_SECONDS,
+         f"{calls} hang: the unit's request {answer.get('reason', 'served')} after {took:.1f} s"),
+        (True, f"attackers: {measure.sum_of(counts)}")])
+
+
+CASES = {"units-connections": connections, "units-slots": slots}
