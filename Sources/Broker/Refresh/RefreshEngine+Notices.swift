@@ -16,16 +16,14 @@ extension RefreshEngine {
     return grant.saved.grantedScopes
   }
 
-  /// A provider that refuses the lost scopes is not asked for them again, and the account is refreshed without them soon.
-  func withoutScopeRefusal(
+  /// Whether the provider refuses the lost scopes; if so, they are not requested again.
+  func isScopeRefused(
     _ result: Result<RefreshAnswer, ProviderFailure>, _ account: AccountName, _ connection: ProviderConnection
-  ) -> Result<RefreshAnswer, ProviderFailure> {
-    guard case .failure(.misconfigured(let message, let oauth?)) = result, oauth.code == .invalidScope else {
-      return result
-    }
+  ) -> Bool {
+    guard case .failure(.misconfigured(_, let oauth?)) = result, oauth.code == .invalidScope else { return false }
     if connection.remarks.refusedScopes.count >= Limit.reportedLosses { connection.remarks.refusedScopes = [] }
     connection.remarks.refusedScopes.insert(account)
-    return .failure(.requestRefused(message: message, oauth, retryAfter: nil))
+    return true
   }
 
   /// Scopes that are missing from the new token, once for each set of them.

@@ -107,11 +107,15 @@ extension RefreshEngine {
     defer { leases.awaited.remove(key(account, attempt)) }
     guard grant.saved.kind.isUnattended else {
       let wanted = scopesToAskFor(grant, sent, asked)
-      let key = wanted.map { SavedToken.Key(scopes: $0, resource: nil) } ?? sent.key
-      let step = provider.refresh(grant.saved, token: sent.refreshToken, key: key, metadata: metadata)
       let late = lateAnswer(account, sent, asked, ticket)
-      let result = await connection.converse(step, for: .refreshes, late: late)
-      return (sent, wanted == nil ? result : withoutScopeRefusal(result, account, connection))
+      func send(_ key: SavedToken.Key) async -> Result<RefreshAnswer, ProviderFailure> {
+        let step = provider.refresh(grant.saved, token: sent.refreshToken, key: key, metadata: metadata)
+        return await connection.converse(step, for: .refreshes, late: late)
+      }
+      guard let wanted else { return (sent, await send(sent.key)) }
+      let result = await send(SavedToken.Key(scopes: wanted, resource: nil))
+      // The refusal did not use the refresh token, so it is sent again without scopes.
+      return (sent, isScopeRefused(result, account, connection) ? await send(sent.key) : result)
     }
     switch issue(grant.saved, sent.key, asked, metadata) {
     case .success(let step):

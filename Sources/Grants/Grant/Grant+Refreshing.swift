@@ -145,7 +145,11 @@ extension Grant {
         if isUnproven, identity.subject == saved.identity?.subject { grant.kind = .imported }
         grant.identity = identity
       }
-      if let scope = tokens.scope { grant.grantedScopes = Self.granted(scope, before: grant.grantedScopes) }
+      if let scope = tokens.scope {
+        // The scopes of an imported refresh token are known from its first answer.
+        let isFirst = [.imported, .unprovenImport].contains(saved.kind) && self.token == nil
+        grant.grantedScopes = isFirst ? scope : Self.granted(scope, before: grant.grantedScopes)
+      }
       grant.extra = tokens.extra(over: grant.extra)
     }
     return commit(attempt, tokens, grant)

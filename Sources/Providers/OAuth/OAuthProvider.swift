@@ -49,7 +49,8 @@ public struct OAuthProvider: Provider {
 
   /// The document of RFC 8414 for an OpenID provider whose own lacks one of these endpoints.
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
-    guard settings.discovery == .openID, settings.discoveryURL == nil, let issuer = settings.issuer,
+    guard settings.profile == nil || settings.profile == "oidc", settings.discovery == .openID,
+      settings.discoveryURL == nil, let issuer = settings.issuer,
       metadata.revocationEndpoint == nil || metadata.introspectionEndpoint == nil
         || metadata.registrationEndpoint == nil
     else { return nil }

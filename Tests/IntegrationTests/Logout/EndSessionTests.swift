@@ -84,7 +84,10 @@ struct EndSessionTests {
       let url = try #require(try await rig.logout(endSession: true).url)
       #expect(Set(Self.query(url).keys) == ["id_token_hint", "client_id"])
       #expect(try await Browser.open(url).status == 200)
-      rig.demo.changeSettings { $0.metadata.oidc = .bare }
+      rig.demo.changeSettings {
+        $0.metadata.oidc = .bare
+        $0.metadata.oauth = .bare
+      }
       try await rig.call("broker.reload")
       try await rig.login()
       let (steps, none) = try await rig.logout(endSession: true)

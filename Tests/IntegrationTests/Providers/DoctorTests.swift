@@ -57,7 +57,7 @@ struct DoctorTests {
     Illness(kind: .status, place: .discovery, failed: "discovery", words: ["out of order (HTTP 503)", "wait"]),
     Illness(
       kind: .redirect, place: .discovery, failed: "discovery",
-      words: ["redirect to /elsewhere", "which is not followed"]),
+      words: ["there are no metadata at", "HTTP 404"]),
     Illness(
       kind: .dropBeforeCommit, place: .discovery, failed: "connection",
       words: ["closed the connection before it answered", "curl -v"]),

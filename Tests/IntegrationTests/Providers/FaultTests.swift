@@ -179,7 +179,7 @@ struct FaultTests {
     }
   }
 
-  @Test("invalid_client stops the provider, not each account; a reload tries again")
+  @Test("invalid_client for one account does not stop the other, until that is refused too; a reload tries again")
   func invalidClient() async throws {
     let wish = Wish {
       $0.accessTTL = 12
@@ -196,14 +196,14 @@ struct FaultTests {
       #expect(error.reason == .providerMisconfigured)
       #expect(error.hint?.contains("[provider.demo]") == true)
       let rested = try await rig.account("bob")
-      #expect(rested.state == .actionRequired)
+      #expect(rested.state == .ok)
       // Bob's token has less than half of its life left, and is good nevertheless.
       let expiry = Double(try #require(rested.expires_at))
       try await eventually("bob's token is old") { Date().timeIntervalSince1970 > expiry - 5 }
       #expect(try await rig.token("bob").generation == 1)
       try await eventually("bob's token is over") { Date().timeIntervalSince1970 > expiry + 1.1 }
       #expect(try await rig.failure("token.get", ["account": "bob"]).reason == .providerMisconfigured)
-      #expect(rig.demo.stats().requests["token.refresh"] == 1)
+      #expect((2...4).contains(rig.demo.stats().requests["token.refresh"] ?? 0))
       rig.demo.reset()
       rig.demo.changeSettings { $0.accessTTL = .seconds(300) }
       try await rig.call("broker.reload")

@@ -230,7 +230,7 @@ struct UberTests {
       let address = Callback(url: try await rig.address(try login.url("browser"), as: "alice")).without("code")
         .adding("error", "server_error").adding("error_description", "why").adding("error_uri", "https://u.example/e")
       let error = try await rig.refusedCallback(address.url)
-      #expect(error.reason == .providerError)
+      #expect(error.reason == .temporarilyUnavailable)
       #expect(
         error.oauth == OAuthDetail(error: "server_error", error_description: "why", error_uri: "https://u.example/e"))
     }

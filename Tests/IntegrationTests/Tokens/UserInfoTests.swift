@@ -152,7 +152,10 @@ struct UserInfoTests {
   @Test("a provider without the endpoint says so at once, and which key would name it")
   func without() async throws {
     try await Rig.with { rig in
-      rig.demo.changeSettings { $0.metadata.oidc = .bare }
+      rig.demo.changeSettings {
+        $0.metadata.oidc = .bare
+        $0.metadata.oauth = .bare
+      }
       try await rig.login()
       let endpoints = ["account.userinfo": "userinfo_endpoint", "token.introspect": "introspection_endpoint"]
       for (method, key) in endpoints {

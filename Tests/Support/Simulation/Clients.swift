@@ -146,13 +146,15 @@ extension World {
         if token.access_token == self.disk.contents.tokens[account.key]?.accessToken.exposed {
           return self.violated(.isolation, "\(account.name) was handed its own token for \(resource)")
         }
-        self.handedOut(token.access_token ?? "", generation: token.generation, to: account)
+        self.handedOut(token.access_token ?? "", generation: token.generation, to: account, isForResource: true)
       case .failure(let error): self.refusedToken(error, account, isForResource: true)
       }
     }
   }
 
-  private func handedOut(_ text: String, generation: Int64?, to account: ModelAccount) {
+  private func handedOut(
+    _ text: String, generation: Int64?, to account: ModelAccount, isForResource: Bool = false
+  ) {
     counts.add("tokens handed out")
     guard let token = Token(text), token.kind == .access, token.provider == account.provider.index,
       let session = account.provider.session(token), session.account == account.index
@@ -168,7 +170,9 @@ extension World {
     }
     let record = session.accessTokens[token.number]
     checkExpiry(text, record, account)
-    if session.isAlive, record.refreshToken >= 0, account.newestSaved < record.refreshToken {
+    // Without rotation, a narrowed refresh leaves the account its old refresh token.
+    let isKept = !isForResource || account.provider.isDeclaredToRotate
+    if isKept, session.isAlive, record.refreshToken >= 0, account.newestSaved < record.refreshToken {
       violated(
         .durable, "\(account.name) was handed \(text), whose refresh token r.….\(record.refreshToken) is not on disk")
     }

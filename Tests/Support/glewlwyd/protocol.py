@@ -206,7 +206,7 @@ class Protocol(ProtocolScene):
     def end_session(self):
         self.login("leaving")
         self.broker.login(self.glewlwyd, "leaving", "staying")
-        answer = self.broker.json("logout", "leaving", "--end-session")
+        answer = self.broker.json("logout", "leaving", "--end-session", status=1)
         asked = parameters(answer["end_session_url"])
         assert asked["post_logout_redirect_uri"] == f"{self.callback}/signed-out", sorted(asked)
         assert claims(asked["id_token_hint"])[1]["aud"] == "leaving"

@@ -77,7 +77,7 @@ class ProtocolScene(Scene):
             'client_assertion_audience = "endpoint"\n')
         text += provider_section(
             "basic", issuer, "conf-basic", secret_file(folder, "basic", "conf-basic-secret"), "client_secret_basic",
-            f"scopes = {json.dumps(sorted(SCOPES_OF_API))}\n")
+            f"scopes = {json.dumps(sorted(SCOPES_OF_API))}\nnarrow_tokens = \"verified\"\n")
         text += provider_section(
             "leaving", issuer, "leaving",
             more='post_logout_redirect_uri = "http://127.0.0.1/signed-out"\nbackchannel_logout = true\n')
@@ -101,7 +101,8 @@ class ProtocolScene(Scene):
         return self.glewlwyd.introspect(token, "conf-basic", "conf-basic-secret")
 
     def logout(self, account, result):
-        steps = {step["step"]: step["result"] for step in self.broker.json("logout", account)["steps"]}
+        answer = self.broker.json("logout", account, status=0 if result == "done" else 1)
+        steps = {step["step"]: step["result"] for step in answer["steps"]}
         assert steps == {"revoke_refresh_token": result, "revoke_access_token": result, "forget": "done"}, steps
 
     def device_login(self, provider):

@@ -48,8 +48,12 @@ extension Target {
     let halves = address.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
     let mark = halves[0].firstIndex(of: UInt8(ascii: "?"))
     let query = mark.map { Array(halves[0][$0...].dropFirst()) } ?? []
-    let expected = query.split(separator: UInt8(ascii: "&")).map(pair)
-    let isReadable = !expected.contains { $0 == nil } && address.utf8.count <= AuthorizationResponse.longestURL
+    let parts = query.split(separator: UInt8(ascii: "&"))
+    let expected = parts.map(pair)
+    // A malformed description does not hide the error that it describes.
+    let isReadable =
+      address.utf8.count <= AuthorizationResponse.longestURL
+      && !zip(parts, expected).contains { part, pair in pair == nil && !isDescription(part) }
     let pairs = expected.compactMap(\.self)
     switch Result(catching: { () throws(CallbackError) in try AuthorizationResponse.parse(address) }) {
     case .success(let response):
@@ -66,6 +70,11 @@ extension Target {
       try expectSayable(error.description)
       if isReadable { try expect(error != .unreadable, "what can be read is not: \(address.debugDescription)") }
     }
+  }
+
+  private static func isDescription(_ part: some Collection<UInt8>) -> Bool {
+    let name = decoded(part.prefix { $0 != UInt8(ascii: "=") })
+    return ["error_description", "error_uri"].contains(name)
   }
 
   private struct Pair {

@@ -45,9 +45,9 @@ class CommandedDaemon(DaemonProcess):
         self.tokens.add(token)
         return token
 
-    def json(self, *arguments):
+    def json(self, *arguments, status=0):
         answer = self.ctl(*arguments, "--json")
-        assert answer.returncode == 0, answer.stderr
+        assert answer.returncode == status, (answer.returncode, answer.stderr)
         return json.loads(answer.stdout)
 
     def log_text(self):

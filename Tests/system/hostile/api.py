@@ -152,7 +152,7 @@ class Provider:
         keys = {
             "kind": "oidc", "issuer": issuer, "client_id": "reliability", "client_secret_file": str(file),
             "scopes": ["openid", "email", "offline_access"], "id_token_algorithms": ["HS256"],
-            "api_base": f"{issuer}/api"}
+            "api_base": f"{issuer}/api", "narrow_tokens": "verified"}
         lines = (f"{name} = {json.dumps(value)}" for name, value in (keys | more).items())
         return f"[provider.{realm}]\n" + "\n".join(lines) + "\n"
 

@@ -198,7 +198,7 @@ extension Logins {
     case .serverError, .temporarilyUnavailable:
       return RPCError(
         .temporarilyUnavailable, "provider \(provider) failed during the sign-in: \(oauth.summary)",
-        hint: "The sign-in was not refused. Try again later with \(again).", oauth: OAuthDetail(oauth))
+        hint: "Try again later with \(again).", oauth: OAuthDetail(oauth))
     case .invalidScope: return misconfigured("Correct `scopes` in [provider.\(provider)], or --scope of the login.")
     case .invalidTarget:
       return misconfigured("Correct `resource` in [provider.\(provider)], or --resource of the login.")

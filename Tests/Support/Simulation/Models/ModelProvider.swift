@@ -69,6 +69,8 @@ final class ModelProvider {
       case .grace(let length): .grace(.milliseconds(length))
       case .strict: .strict
       }
+    // The models grant each request for a resource; without this, the service would not send it at all.
+    if isDeclaredToRotate { settings.narrowing = .verified }
     return settings
   }
 
