@@ -2,23 +2,23 @@ import Grants
 import OAuth
 
 extension OAuthProvider {
-  /// The codes that end a grant at any provider (RFC 6749 §5.2), or say that only a person can go on (OpenID Connect
-  /// Core §3.1.2.6); settings add a provider's own.
+  /// Error codes that end a grant at any provider (RFC 6749 §5.2) or that require user interaction (OpenID Connect Core
+  /// §3.1.2.6). Settings add provider-specific codes.
   static let permanentCodes: Set<OAuthErrorCode> = [
     .invalidGrant, .interactionRequired, .loginRequired, .consentRequired, .accountSelectionRequired,
   ]
-  /// The codes that say our registration or settings are wrong: they stop the provider, not each account.
+  /// Error codes that report wrong registration or settings. They stop the provider, not each account.
   static let configurationCodes: Set<OAuthErrorCode> = [
     .invalidClient, .unauthorizedClient, .unsupportedGrantType, .invalidScope, .invalidTarget,
   ]
-  /// The codes that pass: of a server that wants another nonce in each proof (RFC 9449 §8), and of one that is out of order;
-  /// `ratelimited` is Slack's, with status 200.
+  /// Temporary error codes: the server wants another nonce in each proof (RFC 9449 §8) or is unavailable. `ratelimited`
+  /// is from Slack, with status 200.
   static let passingCodes: Set<OAuthErrorCode> = [
     .temporarilyUnavailable, .serverError, .slowDown, .useDPoPNonce, OAuthErrorCode(rawValue: "ratelimited"),
   ]
 
-  /// What a failed token response means for the grant. Nothing but a permanent code ends one, and a refusal of one request
-  /// is no outage.
+  /// The effect of a failed token response on the grant. Only a permanent code ends a grant. A refusal of one request
+  /// is not an outage.
   func classify(_ error: ResponseError) -> ProviderFailure {
     switch error {
     case .oauth(let oauth, let status, let retryAfter):
@@ -50,19 +50,19 @@ extension OAuthProvider {
     }
   }
 
-  /// Whether an answer without a code was meant as a refusal. A page for people is a proxy's or an outage's, whatever its
-  /// status, and a status that may pass is none either.
+  /// Whether a response without an error code was meant as a refusal. HTML comes from a proxy or an outage, regardless
+  /// of the status. Temporary statuses are not refusals either.
   static func isRefusal(status: Int, mediaType: String) -> Bool {
     (400..<500).contains(status) && status != 408 && status != 429 && mediaType != "text/html"
   }
 }
 
-/// What `permanent_errors` and `temporary_errors` name. Some providers have one code for many things, which only the
-/// description tells apart (Zoom: `invalid_request`).
+/// An entry of `permanent_errors` or `temporary_errors`. Some providers use one code for many errors and distinguish
+/// them only in the description (Zoom: `invalid_request`).
 public enum ErrorPattern: Sendable, Equatable {
   /// `http_403`.
   case status(Int)
-  /// An error code, or a part of the description without regard to case.
+  /// An error code, or a part of the description (case-insensitive).
   case text(String)
 
   public init(_ text: String) {
@@ -79,8 +79,9 @@ public enum ErrorPattern: Sendable, Equatable {
 }
 
 extension ProviderFailure {
-  /// What failed metadata mean: a wrong issuer or address needs an admin; all else passes. A refusal does too: a server
-  /// that is starting, or a gateway before it, answers with 404 or 403, while the token endpoint may work.
+  /// The failure for a failed metadata request. A wrong issuer or URL needs an administrator; all other errors are
+  /// temporary. A refusal is temporary too: a server that is starting, or its gateway, answers with 404 or 403 while
+  /// the token endpoint may work.
   static func discovery(_ error: ResponseError) -> ProviderFailure {
     switch error {
     case .issuerMismatch: .misconfigured(message: error.description, nil)
@@ -90,7 +91,7 @@ extension ProviderFailure {
           + "followed: set discovery_url to the final URL", nil)
     case .oauth(let oauth, _, let retryAfter): .tryLater(message: error.description, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
-      // A page is no metadata either, whatever its status.
+      // HTML is not metadata, regardless of the status.
       OAuthProvider.isRefusal(status: status, mediaType: mediaType) || (200..<300).contains(status)
         ? .requestRefused(
           message: "no metadata at the issuer's well-known address: \(error.description)", nil, retryAfter: retryAfter)

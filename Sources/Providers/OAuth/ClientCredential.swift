@@ -1,7 +1,7 @@
 public import FoundationEssentials
 public import OAuth
 
-/// How the client proves who it is, as configured: what an assertion is addressed to is known with the metadata alone.
+/// The configured client authentication. The audience of an assertion requires the metadata.
 public enum ClientCredential: Sendable, Equatable {
   /// A public client.
   case none
@@ -12,7 +12,7 @@ public enum ClientCredential: Sendable, Equatable {
   /// `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2); the certificate is in ``ProviderSettings/tls``.
   case mutualTLS
 
-  /// - Parameter tokenEndpoint: nil where the provider names none; then an assertion is for the issuer.
+  /// - Parameter tokenEndpoint: nil if the provider has none; then an assertion is addressed to the issuer.
   public func authentication(issuer: String, tokenEndpoint: URL?) -> ClientAuthentication {
     switch self {
     case .none: .none
@@ -24,13 +24,13 @@ public enum ClientCredential: Sendable, Equatable {
     }
   }
 
-  /// The method's registered names (RFC 8414 §2): any of them fits.
+  /// The registered names of the method (RFC 8414 §2). The provider must support one of them.
   public var methods: [String] {
     switch self {
     case .none: ["none"]
     case .basic: ["client_secret_basic"]
     case .post: ["client_secret_post"]
-    // A key that anybody may know half of is no shared one.
+    // A key with a public half is not a shared key.
     case .assertion(let key, _): [key.publicJWK == nil ? "client_secret_jwt" : "private_key_jwt"]
     case .mutualTLS: ["tls_client_auth", "self_signed_tls_client_auth"]
     }

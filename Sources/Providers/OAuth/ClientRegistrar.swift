@@ -39,7 +39,7 @@ public struct ClientRegistrar: Registrar {
     return .send(request.httpRequest(to: endpoint)) { response, now in
       do throws(ResponseError) {
         let client = try ClientRegistration.parse(response)
-        // What the server decided counts (RFC 7591 §3.2.1).
+        // The server's choice takes precedence (RFC 7591 §3.2.1).
         let used = client.tokenEndpointAuthMethod ?? (client.clientSecret == nil ? "none" : method)
         let saved = SavedRegistration(
           provider: asked.provider, issuer: issuer, discovery: discovery, clientID: client.clientID,
@@ -79,7 +79,7 @@ public struct ClientRegistrar: Registrar {
     (try? ClientRegistration.Management.isDeleted(response)) ?? false
   }
 
-  // MARK: What is asked for
+  // MARK: Requested metadata
 
   private static func settings(
     _ name: ProviderName, _ issuer: Issuer, _ discovery: DiscoveryStyle, clientID: String, scopes: [String]
@@ -93,7 +93,7 @@ public struct ClientRegistrar: Registrar {
     return settings
   }
 
-  /// A client without a secret where the server takes one: what runs on people's machines keeps none (RFC 8252 §8.4).
+  /// Prefers a client without a secret: a native app cannot keep one confidential (RFC 8252 §8.4).
   private static func authMethod(_ metadata: ServerMetadata) -> String {
     let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
     if offered.contains("none") { return "none" }

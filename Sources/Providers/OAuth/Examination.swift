@@ -2,8 +2,8 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What can be judged without a token and without a person. Metadata are advice more often than promise, so what they
-// leave out is no fault.
+// Checks that need neither a token nor user interaction. Metadata are often incomplete, so missing members are not
+// failures.
 extension OAuthProvider {
   public var clockTolerance: Duration { settings.idToken.tolerance }
 
@@ -17,7 +17,7 @@ extension OAuthProvider {
       ]
       return Examination(findings: findings, metadata: metadata)
     } catch {
-      // Settings that are no URLs; what the server said wrong is told above.
+      // The settings contain an invalid URL; errors in the server's response are reported above.
       if response == nil { findings.append(Finding(.endpoints, .failed(hint: mend), error.message)) }
       return Examination(findings: findings, metadata: nil)
     }
@@ -27,7 +27,7 @@ extension OAuthProvider {
     let algorithms = IDToken.algorithms(
       configured: settings.idToken.algorithms, metadata: metadata.idTokenSigningAlgValuesSupported)
     let names = algorithms.joined(separator: ", ")
-    // HS256 needs the client's secret in place of a key (OpenID Connect Core §10.1).
+    // HS256 uses the client secret as its key (OpenID Connect Core §10.1).
     let count = keys.count(usableFor: algorithms)
     if count > 0 || algorithms == ["HS256"] {
       return Finding(.keys, .ok, "\(count) of \(keys.keys.count) keys verify ID tokens signed with \(names)")
@@ -54,7 +54,7 @@ extension OAuthProvider {
       "allow_insecure_http is on: codes, tokens and the client's secret may travel readable by others")
   }
 
-  /// The answer as metadata, and whether they are those of the configured issuer (RFC 8414 §3.3).
+  /// Checks that the response is valid metadata of the configured issuer (RFC 8414 §3.3).
   private func judge(_ response: HTTPResponse?) -> (discovery: Finding, issuer: Finding) {
     guard let response, let issuer = settings.issuer, let url = discovery()?.url.absoluteString else {
       return (
@@ -171,7 +171,7 @@ extension OAuthProvider {
   }
 
   private func clientAuthentication(_ metadata: ServerMetadata) -> Finding {
-    // Servers seldom name `none`, and take public clients all the same.
+    // Many servers accept public clients although their metadata do not list `none`.
     if settings.client == .none { return Finding(.clientAuthentication, .ok, "none: a public client") }
     let usable = settings.client.methods
     let method = usable[0]
@@ -218,7 +218,8 @@ extension OAuthProvider {
       return Finding(.scopes, .ok, "the metadata do not say which there are")
     }
     let unknown = asked.filter { !supported.contains($0) }
-    // Lists leave out the scopes of APIs, which are addresses or have dots; a plain word is more likely misspelt.
+    // Metadata often omit API scopes, which are URLs or contain dots. Any other unknown scope is more likely a spelling
+    // error.
     let plain = unknown.filter { scope in scope.allSatisfy { $0.isLetter || $0 == "_" || $0 == "-" } }
     guard plain.isEmpty else {
       let named = supported.prefix(12).joined(separator: " ").printable(limit: 200)
@@ -232,7 +233,7 @@ extension OAuthProvider {
         ? "the provider has all that are asked for" : "not in the provider's list: \(unknown.joined(separator: " "))")
   }
 
-  /// Where what is configured will bring no refresh token, by what is known of this kind of provider.
+  /// The finding if, at this kind of provider, the configured request will not return a refresh token.
   private func withoutRefreshToken(_ metadata: ServerMetadata) -> (message: String, hint: String)? {
     let asksOffline = settings.scopes.contains("offline_access")
     if settings.issuerRule == .google {

@@ -3,13 +3,13 @@ import Grants
 import OAuth
 
 extension OAuthProvider {
-  /// OpenID Connect Core §3.1.3.7: a login without a sound ID token is no login.
+  /// A login without a valid ID token fails (OpenID Connect Core §3.1.3.7).
   func checkLogin(
     _ tokens: TokenResponse, login: SavedLogin, code: Secret?, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
     guard tokenTraits.usesIDTokens, login.scopes.contains("openid") else { return .done(issued(tokens)) }
     guard let compact = tokens.idToken else {
-      // Many servers give none to devices; then nobody says who signed in.
+      // Many servers issue no ID token in the device flow; then the identity is unknown.
       if code == nil {
         return .done(Issued(tokens: tokens, idToken: nil, identity: nil, warning: nil))
       }
@@ -17,7 +17,7 @@ extension OAuthProvider {
     }
     return parsed(compact) { token in
       var checks = checks(metadata, now: now, accessToken: tokens.accessToken)
-      // RFC 8628 §3.1 sends none to begin with.
+      // A device authorization request contains no nonce (RFC 8628 §3.1).
       checks.nonce = code == nil ? nil : login.nonce
       checks.code = code
       checks.maxAge = login.maxAge.map { .seconds($0) }
@@ -32,8 +32,8 @@ extension OAuthProvider {
     }
   }
 
-  /// OpenID Connect Core §12.2: a refreshed ID token may be absent; one that names somebody else ends the grant; one that
-  /// cannot be verified now is passed over, since refusing the whole answer would lose a rotated refresh token.
+  /// A refreshed ID token is optional (OpenID Connect Core §12.2). One with another subject ends the grant. One that
+  /// cannot be verified now is ignored: rejecting the response would lose a rotated refresh token.
   func checkRefresh(
     _ tokens: TokenResponse, grant: SavedGrant, metadata: ServerMetadata, at now: Timestamp
   ) -> Step<Issued> {
@@ -108,7 +108,7 @@ extension OAuthProvider {
         } catch {
           switch error {
           case .unknownKey(let kid): return .unknownKey(kid: kid, error.description)
-          // The provider may have replaced the key under the same name.
+          // The provider may have replaced the key and kept its `kid`.
           case .badSignature: return .unknownKey(kid: nil, error.description)
           default: return .fails(error.description)
           }

@@ -2,9 +2,9 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What the browser, or an application on this machine, is sent to ask (RFC 6749 §4.1.1, §4.2.1).
+// The authorization request, for a browser or an application on this machine (RFC 6749 §4.1.1, §4.2.1).
 extension OAuthProvider {
-  /// A request on its way to an address.
+  /// An authorization request for an endpoint.
   struct Opening: Sendable {
     var request: LoginRequest
     var metadata: ServerMetadata
@@ -74,12 +74,12 @@ extension OAuthProvider {
       scopeSeparator: settings.scopeSeparator, state: request.state, nonce: request.nonce,
       challenge: request.verifier?.challenge, resources: request.resource.map { [$0] } ?? [], prompt: prompt,
       loginHint: request.loginHint, extra: parameters.asParameters)
-    // RFC 6749 §4.2.1: there is no code that a verifier could prove.
+    // The implicit grant has no code, so a code verifier is useless (RFC 6749 §4.2.1).
     if settings.signIn.isImplicit { (message.responseType, message.challenge) = ("token", nil) }
     return message
   }
 
-  /// What is asked by `prompt`, each word once; what the provider does not know is never sent.
+  /// The requested `prompt` values without duplicates. Values that the provider does not support are never sent.
   private func prompt(_ request: LoginRequest) throws(ProviderFailure) -> String? {
     guard let text = request.prompt ?? settings.prompt else { return nil }
     var words: [String] = []
@@ -143,14 +143,14 @@ extension OAuthProvider {
     return secured(pushed).proving(opening.request.dpopKey)
   }
 
-  /// RFC 9101: the whole request as a JWT that the client signs.
+  /// The whole request as a JWT signed by the client (RFC 9101).
   private func requestObject(_ message: AuthorizationRequest, _ opening: Opening) throws -> Secret? {
     guard let key = settings.requestObjectKey else { return nil }
     return try message.requestObject(
       key: key, audience: opening.metadata.issuer, at: opening.request.madeAt, identifier: opening.request.identifier)
   }
 
-  /// What is known of the person goes ahead by the back channel: in an address everybody on the way could read it.
+  /// User data for prefilling goes through the back channel: a URL could be read along the way.
   private func prefilled(_ opening: Opening, hint: String) -> Step<AuthorizationPlace> {
     var hinted = opening
     hinted.message.loginHint = hint
@@ -182,7 +182,7 @@ extension OAuthProvider {
     return open(opening)
   }
 
-  // MARK: The address
+  // MARK: The URL
 
   private func place(_ opening: Opening, pushed answer: PushedAuthorizationResponse?) throws -> AuthorizationPlace {
     let (request, message) = (opening.request, opening.message)
@@ -210,17 +210,17 @@ extension OAuthProvider {
 }
 
 extension ProviderSettings {
-  /// The parameters of its own that an authorization request has. One without a text takes back what the profile has.
+  /// The provider-specific parameters of an authorization request. An empty value removes a parameter of the profile.
   func sentParameters(with asked: [String: String]) -> [String: String] {
     authorizationParameters.filter { !$0.value.isEmpty }.merging(asked) { $1 }
   }
 }
 
-/// What is known of a person ahead of the login.
+/// User data that prefills the sign-in form.
 private enum Prefill {
   static let names = ["email", "phone", "first_name", "last_name"]
 
-  /// As a `login_hint`: a JSON object of what is there, in base64 (RFC 4648 §4). Nil where nothing is.
+  /// The `login_hint`: a JSON object of the given values in base64 (RFC 4648 §4). Nil if there are no values.
   static func hint(_ known: [String: String]) throws(ProviderFailure) -> String? {
     if let other = known.keys.sorted().first(where: { !names.contains($0) }) {
       throw .invalid(

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What the browser brought back.
+// The authorization response from the browser.
 extension OAuthProvider {
   /// Whether callbacks are signed (JARM §2.3).
   var usesJARM: Bool { settings.responseMode.map { $0 == "jwt" || $0.hasSuffix(".jwt") } ?? false }
@@ -45,14 +45,14 @@ extension OAuthProvider {
     }
   }
 
-  /// The authorization code, once every check holds (RFC 6749 §4.1.2, RFC 9207, JARM).
+  /// The authorization code, after all checks (RFC 6749 §4.1.2, RFC 9207, JARM).
   func code(
     from callback: ReturnedAddress, login: SavedLogin, metadata: ServerMetadata
   ) -> Step<Result<Secret, CallbackError>> {
     response(from: callback, login: login, metadata: metadata).map { $0.map(\.code) }
   }
 
-  /// A code, and what stood beside it.
+  /// An authorization code and the other parameters of the response.
   private struct Found: Sendable {
     var code: Secret
     var others: [Parameter]
@@ -80,7 +80,7 @@ extension OAuthProvider {
       guard usesJARM else {
         return .done(.success(Found(code: try code(of: response, expected), others: callback.query)))
       }
-      // Nothing that is not signed counts.
+      // Only the signed response is trusted.
       guard let compact = response.response else { throw .unsigned }
       return proving { keys, now in
         signed(
@@ -111,17 +111,17 @@ extension OAuthProvider {
       case .callback(let error): return .holds(.failure(error))
       }
     }
-    // Exposed to be kept, in a place as safe.
+    // Exposed to be stored in equally protected memory.
     let others = response.others.map { Parameter($0.key, $0.value.exposed) }
     return .holds(Result { () throws(CallbackError) in Found(code: try code(of: response, expected), others: others) })
   }
 
-  // MARK: What stands beside it
+  // MARK: Other parameters of the callback
 
   private static let memoryPrefix = "callback."
   private static let longestKept = 1024
 
-  /// Those of the names that are there once, and no longer than anything honest.
+  /// The values of the named parameters that occur exactly once and do not exceed the limit.
   func kept(_ parameters: [Parameter], _ names: [String]) -> [String: String] {
     var kept: [String: String] = [:]
     for name in names {
@@ -131,17 +131,17 @@ extension OAuthProvider {
     return kept
   }
 
-  /// What the settings keep of the callback, to be remembered until the exchange.
+  /// The configured callback parameters, to remember until the exchange.
   func callbackMemory(_ parameters: [Parameter]) -> [String: Secret] {
     let kept = kept(parameters, settings.signIn.keepCallbackMembers)
     return Dictionary(uniqueKeysWithValues: kept.map { (Self.memoryPrefix + $0.key, Secret($0.value)) })
   }
 
-  /// What was remembered of the callback, among what is kept with the grant.
+  /// Adds the remembered callback parameters to the data stored with the grant.
   func keepingCallback(_ issued: Issued, of login: SavedLogin) -> Issued {
     var kept: [String: String] = [:]
     for name in settings.signIn.keepCallbackMembers {
-      // Exposed to be kept with the grant, which is as safe a place.
+      // Exposed to be stored with the grant, which is equally protected.
       kept[name] = login.memory[Self.memoryPrefix + name]?.exposed
     }
     guard !kept.isEmpty else { return issued }
@@ -150,7 +150,7 @@ extension OAuthProvider {
     return issued
   }
 
-  /// Tokens without an ID token, and who signed in as far as they say.
+  /// Tokens without an ID token, and the identity if the response contains it.
   func issued(_ tokens: TokenResponse) -> Issued {
     Issued(tokens: tokens, idToken: nil, identity: identity(tokens), warning: nil)
   }

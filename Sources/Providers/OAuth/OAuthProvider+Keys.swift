@@ -2,18 +2,19 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-/// How the proof of something signed went.
+/// The result of a signature verification.
 enum Proof<Output: Sendable>: Sendable {
   case holds(Output)
-  /// No known key of this name verifies it. The text is the error if the provider's current keys do not either.
+  /// No known key with this name verifies it. The text is the error if the provider's current keys do not verify it
+  /// either.
   case unknownKey(kid: String?, String)
-  /// For people.
+  /// The error message for users.
   case fails(String)
 }
 
 extension OAuthProvider {
-  /// Proves something with the provider's signing keys. Where none has the name that it asks for, once more with those
-  /// that the provider has then: it may have rotated them. What does not hold is `invalid`.
+  /// Verifies a signature with the provider's signing keys. If no key has the requested name, fetches the keys again
+  /// and retries once, since the provider may have rotated them. A failed verification is `invalid`.
   func proving<Output: Sendable, End: Sendable>(
     _ prove: @escaping @Sendable (JWKSet, Timestamp) -> Proof<Output>,
     then: @escaping @Sendable (Result<Output, ProviderFailure>) -> Step<End>
@@ -39,9 +40,9 @@ extension OAuthProvider {
     }
   }
 
-  /// What a JWT that the provider signs for this client must agree with.
+  /// The expected claims of a JWT that the provider signs for this client.
   ///
-  /// - Parameter offered: the algorithms that the metadata name for it.
+  /// - Parameter offered: the signature algorithms in the metadata.
   func checks(_ metadata: ServerMetadata, offered: [String]?, at now: Timestamp) -> JWTChecks {
     JWTChecks(
       issuer: metadata.issuer, issuerRule: settings.issuerRule, clientID: settings.clientID,
@@ -49,8 +50,8 @@ extension OAuthProvider {
       tolerance: settings.idToken.tolerance, clientSecret: clientSecret)
   }
 
-  /// The client's secret, where it has one: the key of symmetric signatures, where the settings allow those (OpenID Connect
-  /// Core §10.1).
+  /// The client's secret, if it has one. It is the key of symmetric signatures if the settings allow them (OpenID
+  /// Connect Core §10.1).
   var clientSecret: Secret? {
     switch settings.client {
     case .basic(let secret, _), .post(let secret): secret
@@ -58,7 +59,7 @@ extension OAuthProvider {
     }
   }
 
-  /// The conversation that begins at an endpoint; the failure where there is none.
+  /// Begins the exchange at an endpoint, or returns the failure if the endpoint is missing.
   func at<Output: Sendable>(
     _ endpoint: Endpoint, _ metadata: ServerMetadata, _ begin: (URL) -> Step<Output>
   ) -> Step<Output> {
@@ -69,7 +70,7 @@ extension OAuthProvider {
     }
   }
 
-  /// Reads an answer, or says what its refusal means.
+  /// Reads a response; `meaning` translates its error.
   func read<Output: Sendable>(
     otherwise meaning: (ResponseError) -> ProviderFailure, _ answer: () throws(ResponseError) -> Output
   ) -> Step<Output> {

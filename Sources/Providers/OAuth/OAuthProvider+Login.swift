@@ -2,9 +2,9 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What a login is traded for: a code, a password, a code of another device.
+// Login grants: authorization code, password, device code.
 extension OAuthProvider {
-  /// What a refusal of a request before any grant means: configuration, or this request alone.
+  /// The failure for a refused request without a grant: wrong configuration, or an error of only this request.
   func refusedRequest(_ error: ResponseError) -> ProviderFailure {
     switch classify(error) {
     case .ended(_, let message, let oauth): .invalid(message: message, oauth)
@@ -20,7 +20,7 @@ extension OAuthProvider {
   public func exchange(code: Secret, login: SavedLogin, metadata: ServerMetadata) -> Step<LoginAnswer> {
     let redirectURI: RedirectURI
     do throws(RedirectURIError) {
-      // Exposed to be sent; it is no secret.
+      // Exposed to be sent; the value is not a secret.
       redirectURI = try RedirectURI(login.memory[Self.connectRedirectURI]?.exposed ?? login.redirectURI)
     } catch {
       return .failed(.invalid(message: error.description, nil))
@@ -79,7 +79,7 @@ extension OAuthProvider {
         do throws(ResponseError) {
           let tokens = try TokenResponse.parse(response, quirks: settings.response)
           if let failure = wrongBinding(tokens, login.dpopKey) { return .failed(failure) }
-          // The device code is spent: asking again would bring no other answer.
+          // The device code is used up, so a retry would not return another answer.
           return checkLogin(tokens, login: login, code: nil, metadata: metadata, at: now).map { .issued($0) }
             .mapFailure { $0.settled }
         } catch {
@@ -102,6 +102,6 @@ extension OAuthProvider {
 }
 
 extension ProviderFailure {
-  /// The same where there is nothing to try again.
+  /// The failure if a retry is impossible.
   fileprivate var settled: ProviderFailure { isOfProvider ? .invalid(message: message, oauth) : self }
 }

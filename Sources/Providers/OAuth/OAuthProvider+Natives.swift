@@ -2,20 +2,20 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// The provider's own applications on this machine.
+// Sign-in through the provider's applications on this machine.
 extension OAuthProvider {
-  /// Where a login remembers what an application echoes that speaks no RFC.
+  /// The key in the login's memory for the echoed value of an application without RFC support.
   static let connectState = "connect.state"
-  /// The redirect URI that a code of such an application is exchanged with.
+  /// The redirect URI for the exchange of a code from such an application.
   static let connectRedirectURI = "connect.redirect_uri"
 
-  /// The applications that a login may try, in its order.
+  /// The applications that a login may try, in order.
   func apps(_ request: LoginRequest) -> [NativeApp] {
     guard let wanted = request.apps else { return settings.signIn.apps }
     return wanted.compactMap { name in settings.signIn.apps.first { $0.name == name } }
   }
 
-  /// What the applications are asked: the same as the browser, less the prompts that they do not take.
+  /// The browser's authorization request without the prompts that the applications do not support.
   func native(_ message: AuthorizationRequest) -> AuthorizationRequest {
     guard let taken = settings.signIn.nativePrompts, let prompt = message.prompt else { return message }
     var native = message
@@ -23,7 +23,7 @@ extension OAuthProvider {
     return native
   }
 
-  /// What Dropbox's application is asked; nil where it cannot be: it gives no code without a challenge.
+  /// The request to Dropbox's application. Nil if it is impossible: the application issues no code without a challenge.
   func question(_ request: LoginRequest) -> DropboxConnect? {
     if settings.signIn.isImplicit {
       return DropboxConnect(clientID: settings.clientID, question: .token(nonce: request.state))
@@ -35,22 +35,22 @@ extension OAuthProvider {
       question: .code(challenge: challenge, isOffline: isOffline, scopes: request.scopes))
   }
 
-  // MARK: What it answers
+  // MARK: The application's response
 
-  /// What an address means that Dropbox's application called; nil where it is none.
+  /// The claim for a URL that Dropbox's application opened; nil for any other URL.
   func connectClaim(_ callback: ReturnedAddress, _ login: SavedLogin) -> CallbackClaim? {
     guard let state = connectState(callback, login) else { return nil }
     switch DropboxConnect.state(of: callback) {
     case state: return .named
     case .some: return .refused(.wrongState)
     case nil where !DropboxConnect.isCancel(callback): return .refused(.missingState)
-    // Any page can call this address. It ends a login only where a person was sent to the application, which is the one
-    // that can turn back there; and none where that may be more than one.
+    // Any web page can open this URL. It ends a login only if the user was sent to the application, since only the
+    // application can cancel there, and only if one login matches.
     case nil: return isOpenInApp(login) ? .unnamed : .refused(.cancelledSomewhere)
     }
   }
 
-  /// What it brought, once every check holds.
+  /// The response of the application, after all checks.
   func connectAnswer(
     _ callback: ReturnedAddress, _ login: SavedLogin
   ) -> Result<LoginAnswer, CallbackError>? {

@@ -2,7 +2,7 @@ public import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What is asked beside tokens: who the person is, whether a token lives, and how it all ends.
+// Requests for other data than tokens: user information, introspection and logout.
 extension OAuthProvider {
   public func introspection(
     of token: Secret, hint: String, metadata: ServerMetadata
@@ -67,7 +67,8 @@ extension OAuthProvider {
     }
   }
 
-  /// What a failed answer means that no grant depends on: one that the server meant is no outage, whatever its form.
+  /// The failure for a refused request that no grant depends on. A deliberate refusal is not an outage, regardless of
+  /// its format.
   func refusedQuestion(_ error: ResponseError) -> ProviderFailure {
     guard case .nonConforming(let status, let mediaType, _, _) = error else { return refusedRequest(error) }
     let isMeant = Self.isRefusal(status: status, mediaType: mediaType)
@@ -75,7 +76,7 @@ extension OAuthProvider {
     return isMeant || isJSON ? .invalid(message: error.description, nil) : refusedRequest(error)
   }
 
-  // MARK: The end
+  // MARK: Logout
 
   public func endSession(
     of grant: SavedGrant, returnTo: RedirectURI?, state: Secret, metadata: ServerMetadata
@@ -91,7 +92,7 @@ extension OAuthProvider {
     proving { keys, now in
       do throws(LogoutTokenError) {
         var checks = checks(metadata, offered: metadata.idTokenSigningAlgValuesSupported, at: now)
-        // A secret that many may hold proves no provider.
+        // A shared secret does not prove the sender: several clients may hold it.
         checks.clientSecret = nil
         try token.verify(checks, keys: keys)
         return .holds(token)
@@ -119,7 +120,7 @@ extension OAuthProvider {
             to: endpoint, clientID: settings.clientID, client: client(metadata), format: settings.bodyFormat,
             extra: settings.revocationParameters.asParameters))
     case .bearer:
-      // Ends the whole grant, and takes access tokens alone (Dropbox).
+      // Ends the whole grant and accepts only access tokens (Dropbox).
       guard hint == RevocationRequest.Hint.accessToken.rawValue else { return nil }
       return secured(
         HTTPRequest(

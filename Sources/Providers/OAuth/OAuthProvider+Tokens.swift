@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// The road of a token: refreshed, issued to nobody, traded.
+// Token requests: refresh, client credentials, token exchange.
 extension OAuthProvider {
   public func refresh(
     _ grant: SavedGrant, token: Secret, key: SavedToken.Key, metadata: ServerMetadata
@@ -17,7 +17,7 @@ extension OAuthProvider {
     let request = TokenRequest.refresh(token, scopes: wanted, resources: resources(grant, key))
     let message = http(request, to: endpoint, metadata, isRefresh: true).proving(boundKey(grant.dpopKey))
     var quirks = settings.refreshResponse
-    // The login's token was bound: a server that says nothing goes on with that.
+    // The token of the login was bound, so a response without a token type is treated as bound.
     if grant.dpopKey != nil, quirks.tokenType == nil { quirks.tokenType = "DPoP" }
     return .send(message) { [quirks] response, now in
       do throws(ResponseError) {
@@ -30,7 +30,7 @@ extension OAuthProvider {
     }
   }
 
-  /// However it ends: the provider takes no other refresh token any more than the one that it gave.
+  /// Keeps a rotated refresh token regardless of the result of the checks: the provider accepts only the new one.
   private func keeping(_ rotated: RotatedToken?, _ checked: Step<Issued>) -> Step<RefreshAnswer> {
     checked.ending { end in
       switch end {
@@ -107,7 +107,8 @@ extension OAuthProvider {
     }
   }
 
-  /// A refusal is about what is traded, or for what (RFC 8693 §2.2.2); and an answer without a member is no outage.
+  /// A refusal concerns the subject token or the target (RFC 8693 §2.2.2). A response with a missing member is not an
+  /// outage.
   private func refusedExchange(_ error: ResponseError) -> ProviderFailure {
     if case .nonConforming(200..<300, let type, _, _) = error, type != "text/html" {
       return .invalid(message: error.description, nil)
@@ -153,8 +154,8 @@ extension OAuthProvider {
 
   func boundKey(_ raw: Secret?) -> DPoPKey? { raw.flatMap(DPoPKey.init(raw:)) }
 
-  /// RFC 9449 §5: a login with a token that is bound otherwise than the settings say is none. A refresh is taken all the
-  /// same: it may bring a rotated refresh token, which is worth more.
+  /// A login fails if the binding of its token does not match the settings (RFC 9449 §5). A refresh response is
+  /// accepted even so: it may contain a rotated refresh token, which is worth more.
   func wrongBinding(_ tokens: TokenResponse, _ key: Secret?) -> ProviderFailure? {
     switch (tokens.tokenType, key) {
     case ("DPoP", nil):

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-/// An OpenID Connect or OAuth 2.0 authorization server, as its settings say.
+/// A configured OpenID Connect or OAuth 2.0 authorization server.
 public struct OAuthProvider: Provider {
   public let settings: ProviderSettings
   public let description: ProviderDescription
@@ -47,7 +47,7 @@ public struct OAuthProvider: Provider {
     return secured(request)
   }
 
-  /// The document of RFC 8414 for an OpenID provider whose own lacks one of these endpoints.
+  /// The RFC 8414 document for an OpenID provider whose own metadata lack one of these endpoints.
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
     guard settings.profile == nil || settings.profile == "oidc", settings.discovery == .openID,
       settings.discoveryURL == nil, let issuer = settings.issuer,
@@ -88,7 +88,7 @@ public struct OAuthProvider: Provider {
   }
 
   public func keysRequest(_ metadata: ServerMetadata) throws(ProviderFailure) -> HTTPRequest? {
-    // Signed answers and logout tokens are verified by them too.
+    // The keys also verify signed responses and logout tokens.
     guard tokenTraits.usesIDTokens || usesJARM || logoutTraits.acceptsLogoutTokens else { return nil }
     return secured(
       HTTPRequest(
@@ -96,16 +96,16 @@ public struct OAuthProvider: Provider {
         headers: [.init("Accept", "application/json")]))
   }
 
-  /// With the authorities and the certificate that the settings name.
+  /// Adds the configured certificate authorities and client certificate.
   func secured(_ request: HTTPRequest) -> HTTPRequest {
     var request = request
     request.tls = settings.tls
     return request
   }
 
-  // MARK: What the server calls things, and lacks
+  // MARK: The server's names
 
-  /// Google answers with the long names of what was asked for by the short ones.
+  /// Google returns the long names of scopes that were requested by their short names.
   public func isGranted(_ scope: String, in granted: [String]) -> Bool {
     func short(_ scope: String) -> Substring {
       let prefix = "https://www.googleapis.com/auth/userinfo."
@@ -123,7 +123,7 @@ public struct OAuthProvider: Provider {
   // MARK: Endpoints
 
   func endpoint(_ endpoint: Endpoint, _ metadata: ServerMetadata) throws(ProviderFailure) -> URL {
-    // RFC 8705 §5: where connections are proven by certificates, endpoints may be elsewhere.
+    // With certificate authentication, endpoints may have other URLs (RFC 8705 §5).
     if usesCertificate, let alias = metadata.mtlsEndpointAliases[endpoint] { return alias }
     do throws(EndpointError) {
       return try metadata.endpoint(endpoint)

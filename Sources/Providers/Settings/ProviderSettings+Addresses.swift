@@ -1,8 +1,8 @@
 public import OAuth
 
 extension ProviderSettings {
-  /// The addresses that browsers come back to which say themselves where they are; the broker's own endpoint is on
-  /// whatever port it has.
+  /// Configured redirect URIs that contain their own host and port. The broker's callback endpoint is not included: its
+  /// port varies.
   public var webAddresses: [RedirectURI] {
     let returns = postLogoutRedirectURI.flatMap(RedirectURI.init(rawValue:))
     guard case .fixed(let uri) = redirect else { return [returns].compactMap(\.self) }

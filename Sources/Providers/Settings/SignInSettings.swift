@@ -1,55 +1,55 @@
 public import FoundationEssentials
 public import OAuth
 
-/// How people sign in at a provider, beyond the plain authorization code in a browser.
+/// Deviations of a provider's sign-in from the plain authorization code flow in a browser.
 public struct SignInSettings: Sendable, Equatable {
-  /// Tokens come by the browser (RFC 6749 §4.2), which is allowed by name only.
+  /// The browser returns the tokens (RFC 6749 §4.2). This must be enabled explicitly.
   public var isImplicit = false
-  /// False: the code itself is what a login is for (``AuthorizationTraits/exchangesCodes``).
+  /// False: the code itself is the result of the login (``AuthorizationTraits/exchangesCodes``).
   public var exchangesCodes = true
-  /// One login of this provider waits at a time.
+  /// Only one login of this provider can be pending.
   public var isOneAtATime = false
-  /// A code counts also where there is an error beside it.
+  /// A code is accepted even if the response also contains an error.
   public var takesCodeFirst = false
   /// Parameters of the callback to keep with the grant (`realmId`).
   public var keepCallbackMembers: [String] = []
-  /// The member of the token response that says who signed in, where there is no ID token.
+  /// The member of the token response that identifies the user if there is no ID token.
   public var identityMember: String?
-  /// The values of `prompt` that the provider knows; empty: all are sent.
+  /// The supported values of `prompt`; empty: all values are sent.
   public var prompts: [String] = []
-  /// Those of them that its applications take; nil: all.
+  /// The subset of the values that its applications support; nil: all.
   public var nativePrompts: [String]?
   /// The provider's applications on this machine, in the order to try.
   public var apps: [NativeApp] = []
-  /// Takes what is known of the person ahead, by a pushed request (RFC 9126).
+  /// Sends user data in advance in a pushed request (RFC 9126).
   public var prefill: Prefill?
-  /// The whole request stays in the address beside `request_uri`; only who asks, and the hint, is pushed.
+  /// The whole request stays in the URL next to `request_uri`; only the client identification and the hint are pushed.
   public var staysInFront = false
-  /// Other applications' answers to the provider.
+  /// Responses of other applications to the provider.
   public var bridges: [SignInBridge] = []
 
   public init() {}
 
   public enum Prefill: String, Sendable, CaseIterable {
-    /// Where the provider does not take it the login goes on without, and says so.
+    /// If the provider rejects it, the login continues without it and reports a warning.
     case lenient
-    /// Then there is no login.
+    /// A rejection fails the login.
     case strict
   }
 }
 
-/// An application of the provider's that signs people in.
+/// An application of the provider that signs users in.
 public struct NativeApp: Sendable, Equatable {
   /// Its name in the configuration.
   public var name: String
-  /// What opens it.
+  /// The URL that opens it.
   public var url: URL
   public var style: Style
 
   public enum Style: String, Sendable, CaseIterable {
-    /// The authorization request as the browser would have it.
+    /// The same authorization request as in a browser.
     case oauth2
-    /// As ``DropboxConnect`` says.
+    /// See ``DropboxConnect``.
     case dropbox
   }
 
@@ -60,23 +60,23 @@ public struct NativeApp: Sendable, Equatable {
   }
 }
 
-/// The provider's own API, as far as authorised calls go.
+/// The provider's API, for authorised calls.
 public struct APISettings: Sendable, Equatable {
-  /// What calls may be relative to.
+  /// The base URL of relative calls.
   public var base: URL?
-  /// Where else they may go.
+  /// Additional origins that calls may use.
   public var origins: [URL] = []
-  /// The members to descend through to the error's code in a 401's body (`["error", ".tag"]`).
+  /// The path to the error code in the body of a 401 response (`["error", ".tag"]`).
   public var errorPath: [String] = []
-  /// What a 401 with that code means; any other is about the token (RFC 6750 §3.1).
+  /// The meaning of a 401 response by its code; any other code concerns the token (RFC 6750 §3.1).
   public var errors: [String: Meaning] = [:]
 
   public enum Meaning: String, Sendable, CaseIterable {
-    /// The token is no longer taken: it is refreshed.
+    /// The token is no longer accepted: refresh it.
     case refresh
-    /// The grant lacks what the call needs: a person has to sign in.
+    /// The grant lacks a permission that the call needs: the user must sign in again.
     case login
-    /// The person's account at the provider is blocked.
+    /// The user's account at the provider is blocked.
     case blocked
   }
 
@@ -84,7 +84,7 @@ public struct APISettings: Sendable, Equatable {
 }
 
 extension APISettings {
-  /// The error's code in the body, fit for people; nil where there is none.
+  /// The printable error code in the body; nil if there is none.
   func code(in response: HTTPResponse) -> String? {
     guard !errorPath.isEmpty, var value = JSONValue(response.body) else { return nil }
     for name in errorPath {

@@ -1,17 +1,17 @@
 import OAuth
 
-/// The cookies that a sign-in system sets, for the later requests of the same login (RFC 6265). It sees one origin
-/// alone, so that domain and path do not matter.
+/// The cookies that a sign-in system sets, for the later requests of the same login (RFC 6265). There is only one
+/// origin, so domain and path do not matter.
 struct Cookies: Sendable, Equatable {
-  /// More than this is not kept, and longer ones neither (RFC 6265 §6.1).
+  /// The maximum number of cookies, and the maximum length of one. Others are ignored (RFC 6265 §6.1).
   static let most = 32
   static let longest = 4096
 
-  /// One `Set-Cookie`, or what is written like it.
+  /// A cookie in the format of `Set-Cookie`.
   struct Cookie: Sendable, Equatable {
     var name: String
     var value: String
-    /// How long it lives from the answer on; nil: it does not say. Zero: it is to be forgotten.
+    /// The lifetime, counted from the response; nil: not specified. Zero: delete the cookie.
     var life: Duration?
   }
 
@@ -19,14 +19,14 @@ struct Cookies: Sendable, Equatable {
 
   init() {}
 
-  /// As ``header`` writes them.
+  /// Parses the format of ``header``.
   init(header: String) {
     for pair in header.split(separator: ";") {
       if let cookie = Self.pair(pair) { values[cookie.name] = cookie.value }
     }
   }
 
-  /// As they are sent (RFC 6265 §4.2.1); nil where there are none.
+  /// The `Cookie` header (RFC 6265 §4.2.1); nil if there are no cookies.
   var header: String? {
     values.isEmpty ? nil : values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: "; ")
   }
@@ -51,7 +51,7 @@ struct Cookies: Sendable, Equatable {
 
   /// Reads `name=value; Expires=…; Max-Age=…` (RFC 6265 §5.2).
   ///
-  /// - Parameter now: by the clock of whoever wrote it.
+  /// - Parameter now: the time on the sender's clock.
   static func parse(_ text: String, at now: Timestamp) -> Cookie? {
     let parts = text.split(separator: ";", omittingEmptySubsequences: false)
     guard text.utf8.count <= longest, let first = parts.first, var cookie = pair(first) else { return nil }
@@ -72,13 +72,13 @@ struct Cookies: Sendable, Equatable {
     return cookie
   }
 
-  /// Whether it can be sent as it is: nothing in it ends the cookie or the header (RFC 6265 §4.1.1).
+  /// Whether the value can be sent without escaping: no character ends the cookie or the header (RFC 6265 §4.1.1).
   static func isValue(_ text: String) -> Bool {
     !text.isEmpty && text.utf8.count <= longest
       && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"\",;\\".utf8.contains($0) }
   }
 
-  /// Ten years; what is longer is a mistake.
+  /// Ten years; a longer lifetime is a mistake.
   private static let longestLife: Int64 = 10 * 365 * 86_400
 
   private static func pair(_ text: Substring) -> Cookie? {

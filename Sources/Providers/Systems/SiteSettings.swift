@@ -2,24 +2,24 @@ public import FoundationEssentials
 public import Grants
 public import OAuth
 
-/// What is configured of a sign-in system that speaks no OAuth, of whatever kind.
+/// The settings that all sign-in systems without OAuth have in common.
 public struct SiteSettings: Sendable, Equatable {
   public var name: ProviderName
   /// The shipped template, if any.
   public var profile: String?
   public var displayName: String
-  /// Where the system is: what all its paths begin with. https, or http to this machine.
+  /// The base URL of all paths. https, or http for this machine.
   public var baseURL: URL
-  /// Where the system sends the browser back to. It knows that from its own configuration.
+  /// The URL that the browser returns to. The system has it in its own configuration.
   public var redirect: ProviderSettings.Redirect
-  /// What an authorised call may be relative to; nil: to the system itself.
+  /// The base URL of relative authorised calls; nil: the system's base URL.
   public var apiBase: URL?
-  /// Further places of authorised calls.
+  /// Additional origins for authorised calls.
   public var apiOrigins: [URL] = []
-  /// Authorities to trust besides the system's, and a certificate of our own.
+  /// Certificate authorities in addition to the system's, and a client certificate.
   public var tls: TLSChoice?
   public var allowInsecureHTTP = false
-  /// How long a person may take to sign in, or to do what is asked for then.
+  /// The time limit for a sign-in and for any required registration.
   public var loginLifetime: Duration = .seconds(600)
 
   public init(name: ProviderName, displayName: String, baseURL: URL, redirect: ProviderSettings.Redirect) {
@@ -29,9 +29,9 @@ public struct SiteSettings: Sendable, Equatable {
     self.redirect = redirect
   }
 
-  /// An address within the system.
+  /// A URL within the system.
   ///
-  /// - Parameter segments: of the path, behind that of the base; escaped here.
+  /// - Parameter segments: path segments, appended to the base path and escaped here.
   func url(_ segments: [String], query: [Parameter] = []) -> URL {
     let base = baseURL.absoluteString
     var text = base.hasSuffix("/") ? String(base.dropLast()) : base
@@ -42,7 +42,7 @@ public struct SiteSettings: Sendable, Equatable {
     return URL(string: text, encodingInvalidCharacters: false) ?? baseURL
   }
 
-  /// All but the unreserved characters (RFC 3986 §2.3), so that nothing ends the segment.
+  /// Escapes all but the unreserved characters (RFC 3986 §2.3), so that no character ends the segment.
   private static func escape(_ text: String) -> String {
     text.utf8.map { byte in
       switch byte {
@@ -53,13 +53,13 @@ public struct SiteSettings: Sendable, Equatable {
     }.joined()
   }
 
-  /// Whether a browser, or a request, may be sent there.
+  /// Whether the URL is allowed for a browser or a request.
   func isSafe(_ text: String) -> Bool { Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP) != nil }
 }
 
-// What such systems have in common: sessions that no program can renew, and nothing of OAuth.
+// Common to these systems: sessions that no program can renew, and no OAuth.
 extension SiteSettings {
-  /// - Parameter client: by what name the system knows this client.
+  /// - Parameter client: the system's name for this client.
   func description(kind: String, client: String) -> ProviderDescription {
     ProviderDescription(
       kind: kind, profile: profile, displayName: displayName, issuer: nil, clientID: client,
@@ -70,14 +70,14 @@ extension SiteSettings {
     AuthorizationTraits(redirect: .init(redirect), usesPKCE: false, lifetime: loginLifetime)
   }
 
-  /// - Parameter standard: what calls are relative to, where that is not configured.
+  /// - Parameter standard: the base URL of calls, if none is configured.
   func api(standard: URL) -> APITraits {
     APITraits(base: apiBase ?? standard, origins: [baseURL] + apiOrigins)
   }
 }
 
 extension LoginRequest {
-  /// What was asked for that such systems do not know: nobody shall believe that it was honoured.
+  /// Warns of requested options that such systems do not support, so that the user does not rely on them.
   func warnings(of kind: String) -> [String] {
     let asked = [
       ("scopes", !scopes.isEmpty), ("resource", resource != nil), ("prompt", prompt != nil),

@@ -2,10 +2,10 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// How answers of systems are read that speak no OAuth: leniently, since each leaves out what it has not got.
+// Lenient reading of responses from systems without OAuth: each omits different members.
 
 extension JSONValue {
-  /// A text that is not empty, or a number as it is written: systems write identifiers as either.
+  /// A nonempty string, or a number as written: systems write identifiers as either.
   var scalar: String? {
     switch self {
     case .string(let text): text.isEmpty ? nil : text
@@ -20,7 +20,7 @@ extension JSONValue {
 extension [String: JSONValue] {
   func text(_ name: String) -> String? { self[name]?.scalar }
 
-  /// The first of these dotted paths that leads to a text or a number.
+  /// The first text or number at one of these dotted paths.
   func first(at paths: [String]) -> String? {
     for path in paths {
       var value: JSONValue? = .object(self)
@@ -32,33 +32,33 @@ extension [String: JSONValue] {
 }
 
 extension HTTPResponse {
-  /// The longest texts that are shown, in Unicode scalars, and the most fields of a refusal.
+  /// The maximum length of a displayed text in Unicode scalars, and the maximum number of fields of a refusal.
   static let longestWords = 512
   static let mostFields = 32
 
   var isSuccess: Bool { (200..<300).contains(status) }
 
-  /// The body as most programs read it: a member that is there twice fails no login.
+  /// The body, parsed leniently: a duplicate member must not fail a login.
   var json: JSONValue? { JSONValue.lenient(body)?.value }
 
-  /// The members of a JSON object; empty where the body is none.
+  /// The members of a JSON object; empty if the body is another value.
   var members: [String: JSONValue] { json?.members ?? [:] }
 
-  /// What the system says to people.
+  /// The system's message for users.
   var words: String? {
     let members = members
     let own = ["message", "error_message", "error_description", "error", "detail"].lazy
       .compactMap { members.text($0) }.first
-    // Usually an object of fields.
+    // Usually an object with one member per field.
     let errors = members.text("errors").flatMap { $0 == own ? nil : $0 }
     let texts = [own, errors].compactMap(\.self)
     return texts.isEmpty ? nil : texts.joined(separator: " ").printable(limit: Self.longestWords)
   }
 
-  /// The status, and what the system says to people.
+  /// The status and the system's message.
   var account: String { words.map { "\($0) (HTTP \(status))" } ?? "HTTP \(status)" }
 
-  /// By field, what is wrong with it: `errors` of a refusal, where each may be a text or a list of them.
+  /// Errors by field: `errors` of a refusal. Each value is a text or a list of texts.
   var fields: [String: [String]] {
     let members = members
     guard let errors = members["errors"]?.members ?? members["fields"]?.members else { return [:] }
@@ -70,7 +70,7 @@ extension HTTPResponse {
     return fields
   }
 
-  /// What a refusal means that has no meaning of its own in this system.
+  /// The failure for a refusal without a system-specific meaning.
   var refusal: ProviderFailure {
     switch status {
     case 300..<400:
@@ -85,14 +85,14 @@ extension HTTPResponse {
     }
   }
 
-  /// A success that says nothing that can be used, such as a network's sign-in page.
+  /// A successful response with unusable content, such as a network's sign-in page.
   func unusable(_ why: String) -> ProviderFailure {
     let type = mediaType.isEmpty ? "no content type" : mediaType.printable(limit: 100)
     return .unclear(
       message: "the server's answer (HTTP \(status), \(type)) cannot be used: \(why)", retryAfter: retryAfter)
   }
 
-  /// What came of a logout. A session that is no longer known has ended.
+  /// The result of a logout. An unknown session has already ended.
   var logoutOutcome: RevocationOutcome {
     switch status {
     case 200..<300, 401: .revoked
@@ -104,14 +104,14 @@ extension HTTPResponse {
 }
 
 extension HTTPRequest {
-  /// With a JSON object as its body.
+  /// Sets a JSON object as the body.
   func carrying(_ members: [String: JSONValue]) -> HTTPRequest {
     var request = self
     request.body = Data(JSONValue.object(members).serialized.utf8)
     return request
   }
 
-  /// With those of these headers that it does not have.
+  /// Adds the headers that the request does not have yet.
   func adding(_ more: [Header]) -> HTTPRequest {
     var request = self
     let own = Set(headers.map { $0.name.lowercased() })

@@ -1,7 +1,7 @@
 public import Grants
 public import OAuth
 
-/// A sign-in system that speaks no OAuth, as configured.
+/// A configured sign-in system without OAuth.
 public enum SystemSettings: Sendable, Equatable {
   case vms(VMSSettings)
   case zephr(ZephrSettings)
@@ -13,7 +13,7 @@ public enum SystemSettings: Sendable, Equatable {
     }
   }
 
-  /// Each login tells the server where it ends.
+  /// Each login sends its redirect URI to the server.
   public var tellsRedirect: Bool {
     switch self {
     case .vms: false
@@ -21,7 +21,7 @@ public enum SystemSettings: Sendable, Equatable {
     }
   }
 
-  /// Each login ends at an address of its own, one segment below the configured one.
+  /// Each login has a separate redirect URI, one path segment below the configured one.
   public var redirectsWithNonce: Bool { provider.authorizationTraits.correlation == .redirectURI }
 
   public var provider: any Provider {
@@ -33,6 +33,6 @@ public enum SystemSettings: Sendable, Equatable {
 }
 
 extension ProviderSettings.Redirect {
-  /// The address, where it is one that says itself where it is.
+  /// The redirect URI, if it is fixed.
   public var fixed: RedirectURI? { if case .fixed(let uri) = self { uri } else { nil } }
 }

@@ -2,15 +2,15 @@ import FoundationEssentials
 import Grants
 import OAuth
 
-// What the server answers to a sign-in: the account's credentials, or that it allows no more sessions.
+// The server's response to a sign-in: the account's credentials, or an error because too many sessions are open.
 extension VMSProvider {
-  /// How many sessions one step of a login replaces by itself, where the settings say so.
+  /// The maximum number of sessions that one step of a login replaces automatically, if the settings allow it.
   static let mostReplaced = 3
-  /// What is read of a list of sessions.
+  /// The maximum number of sessions read from a list.
   static let mostSessions = 200
   static let longestText = 256
   static let longestID = 1024
-  /// What is kept of a user, in bytes.
+  /// The maximum size of the stored user data, in bytes.
   static let longestUser = 8 << 10
 
   // MARK: Credentials
@@ -38,7 +38,7 @@ extension VMSProvider {
     return .done(.issued(Issued(tokens: tokens, idToken: nil, identity: identity, warning: nil)))
   }
 
-  /// What programs may want to know of the user; the user's own token is a secret, and is not among it.
+  /// User data that programs may need. The user's own token is a secret and is excluded.
   static func kept(_ user: [String: JSONValue]) -> [String: JSONValue] {
     let names = [
       "id", "name", "login", "email", "phone", "access_token_id", "permissions", "can_update_password",
@@ -52,11 +52,11 @@ extension VMSProvider {
 
   // MARK: Sessions
 
-  /// As many sessions are open as the server allows (HTTP 419).
+  /// The maximum number of sessions is open (HTTP 419).
   func limited(_ response: HTTPResponse, _ attempt: Attempt) -> Step<LoginAnswer> {
     let value = response.json
     let members = value?.members ?? [:]
-    // Some servers answer with nothing but the sessions.
+    // Some servers return only the list of sessions.
     let list = members["sessions"] ?? value
     let sessions = Self.sessions(list)
     guard !sessions.isEmpty || members.text("key") != nil else {
@@ -64,7 +64,7 @@ extension VMSProvider {
         .denied(message: "the server allows no more sessions, and names none that could be replaced (HTTP 419)"))
     }
     var next = attempt
-    // One that the request said already was taken out of the answer: then it is the code itself.
+    // A key that was redacted repeats a secret of the request: it is the code itself.
     if let key = members.text("key"), key != HTTPResponse.redacted { (next.key, next.code) = (Secret(key), nil) }
     next.hasNumbers = Self.hasNumbers(list)
     if let chosen = choice(sessions, besides: next.replaced), attempt.automatic < Self.mostReplaced {
@@ -89,7 +89,7 @@ extension VMSProvider {
     (list?.elements ?? []).contains { if case .number = $0.members?["id"] { true } else { false } }
   }
 
-  /// The session that the settings would replace; nil: the person has to choose.
+  /// The session that the settings replace; nil: the user must choose.
   private func choice(_ sessions: [ProviderSession], besides replaced: [String]) -> String? {
     let others = sessions.filter { $0.isCurrent != true && !replaced.contains($0.id) }
     switch settings.replacing {
@@ -101,11 +101,11 @@ extension VMSProvider {
     }
   }
 
-  /// The one that was used the longest time ago; nil where the server does not say.
+  /// The least recently used session; nil if the server does not report the times.
   private static func oldest(_ sessions: [ProviderSession]) -> ProviderSession? {
     let used = sessions.filter { $0.lastUsed != nil }
     let moments = used.map { $0.lastUsed.flatMap(Double.init) }
-    // Seconds or milliseconds are compared as numbers; dates are written so that they sort as texts.
+    // Seconds or milliseconds are compared as numbers. Dates sort correctly as text.
     guard moments.contains(nil) else { return zip(used, moments).min { ($0.1 ?? 0) < ($1.1 ?? 0) }?.0 }
     return used.min { ($0.lastUsed ?? "") < ($1.lastUsed ?? "") }
   }

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What can be judged without anybody signing in.
+// Checks that need no sign-in.
 extension VMSProvider {
   public func examineSettings() -> Finding {
     let replacing = settings.replacing.map { ", replaces sessions: \($0.rawValue)" } ?? ""
@@ -13,7 +13,7 @@ extension VMSProvider {
   }
 
   public func probe() -> HTTPRequest? {
-    // Of nobody's installation: it asks for nothing that belongs to one.
+    // A fixed device ID that no installation has: this request concerns no installation.
     request(.discovery, "GET", ["static", "basic"], device: "00000000-0000-0000-0000-000000000000")
   }
 
@@ -45,7 +45,7 @@ extension VMSProvider {
 }
 
 extension SiteSettings {
-  /// What the settings say of themselves.
+  /// The finding for the settings.
   func finding(_ text: String) -> Finding {
     let isPlain = !(Endpoint.url(baseURL.absoluteString, allowInsecureHTTP: false) != nil)
     guard isPlain else { return Finding(.configuration, .ok, text) }
@@ -54,7 +54,7 @@ extension SiteSettings {
       "allow_insecure_http is on: codes and tokens travel readable by others")
   }
 
-  /// What a check of such a system comes to: most of what is checked is of OAuth, and there is none.
+  /// The result of a check of such a system. Most checks concern OAuth and do not apply.
   func examination(_ endpoints: Finding, kind: String, metadata: ServerMetadata?) -> Examination {
     let absent: [(Finding.Name, String)] = [
       (.discovery, "there are no metadata: the addresses are fixed"), (.issuer, "it has none"),

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// The road of a login: is there any, where does it begin, and what the code is good for.
+// The login: whether it is enabled, the sign-in page, and the exchange of the code.
 extension VMSProvider {
   public func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
     let device = request.before.flatMap(Self.device(of:)) ?? Self.device(from: request.identifier)
@@ -20,10 +20,10 @@ extension VMSProvider {
 
   static let disabled = "external login is disabled on this server"
 
-  /// Nothing but `true` says that external login is there.
+  /// External login is enabled only if the value is `true`.
   static func isEnabled(_ members: [String: JSONValue]) -> Bool { members["is_external_auth_enabled"]?.flag == true }
 
-  /// Whether the server has its texts in the configured language.
+  /// A warning if the server does not support the configured language.
   private func languageWarning(_ members: [String: JSONValue]) -> [String] {
     let locales = (members["available_locales"]?.elements ?? []).compactMap(\.scalar)
     let own = settings.language.lowercased()
@@ -50,7 +50,7 @@ extension VMSProvider {
     }
   }
 
-  /// What a failed question means before anybody has signed in.
+  /// The failure for a refused request before the sign-in.
   private func unavailable(_ response: HTTPResponse) -> ProviderFailure {
     switch response.status {
     case 409: return tooOld(response)
@@ -72,10 +72,10 @@ extension VMSProvider {
 
   // MARK: The callback
 
-  /// The server puts nothing into it that names a login: it is the one that waits. Of an address with a private-use scheme
-  /// the scheme alone counts, since path and slashes vary between servers.
+  /// The callback contains no login identifier, so it belongs to the pending login. For a private-use URI scheme only
+  /// the scheme is compared, since path and slashes vary between servers.
   public func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim {
-    // A state is of another provider's login, whose code must not come here.
+    // A callback with a state belongs to another provider's login, whose code must not be used here.
     guard let own = try? RedirectURI(login.redirectURI), own.isWeb ? callback.isAt(own) : callback.scheme == own.scheme,
       callback.claimedState == nil
     else { return .foreign }
@@ -84,7 +84,7 @@ extension VMSProvider {
     case .success(let response):
       if response.code != nil { return .unnamed }
       guard let error = response.error else { return .refused(.neitherCodeNorError) }
-      // Nothing proves whose word it is.
+      // The sender of the callback is not authenticated.
       return .refused(
         .unusable("it says \(error.code), which any site could have sent. Cancel the login if you declined it"))
     }
@@ -99,17 +99,17 @@ extension VMSProvider {
     return .done(found.map { .code($0, memory: login.memory) })
   }
 
-  // MARK: What the code, or the key, is traded for
+  // MARK: Exchange of the code or key
 
-  /// One request of a login, and those that follow from its answer.
+  /// One sign-in request and the requests that follow from its response.
   struct Attempt: Sendable {
     var device: String?
     var code: Secret?
     var key: Secret?
     var hasNumbers = false
-    /// The sessions that were replaced already.
+    /// The sessions that were already replaced.
     var replaced: [String] = []
-    /// How many of them without asking the person.
+    /// The number of sessions that were replaced automatically.
     var automatic = 0
 
     init(_ memory: [String: Secret]) {
@@ -147,7 +147,7 @@ extension VMSProvider {
     }
   }
 
-  /// The key comes before the code: where there is one, the code is spent.
+  /// The key takes precedence over the code: if there is a key, the code is used up.
   func signIn(_ attempt: Attempt, replacing session: String?) -> Step<LoginAnswer> {
     var body: [String: JSONValue] = [:]
     // Exposed to be sent.

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What is asked once somebody has signed in, and how it all ends.
+// Requests with a session: user information, sessions and logout.
 extension VMSProvider {
   public func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
     var request = request.adding(headers(device: Self.device(of: grant), token: token.accessToken))
@@ -10,7 +10,7 @@ extension VMSProvider {
     return request
   }
 
-  /// The user's profile, which also tells whether the token lives.
+  /// The user's profile; the request also checks whether the token is valid.
   public func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
     let device = Self.device(of: grant)
     return .send(request(.userinfo, "GET", ["users", "self"], device: device, token: token.accessToken)) {
@@ -42,7 +42,7 @@ extension VMSProvider {
   public func endSession(
     _ id: String, of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata
   ) -> Step<Bool> {
-    // No session is called so, and it would lead to another place.
+    // No session has this name, and the path would lead elsewhere.
     guard id != ".", id != ".." else { return .done(false) }
     let request = request(
       .resource, "POST", ["sessions", id], device: Self.device(of: grant), token: token.accessToken
@@ -53,7 +53,7 @@ extension VMSProvider {
     }
   }
 
-  /// What a refused call means: the token may have ended, as nobody announces it.
+  /// The failure for a refused call. The token may have ended: the server does not announce it.
   private func refusedCall(_ response: HTTPResponse) -> ProviderFailure {
     switch response.status {
     case 401: .tokenRefused(message: response.account, nil)
@@ -64,7 +64,7 @@ extension VMSProvider {
     }
   }
 
-  // MARK: The end
+  // MARK: Logout
 
   public func revocationContext(of grant: SavedGrant, reach: String?) -> [String: String] {
     Self.device(of: grant).map { ["uuid": $0] } ?? [:]

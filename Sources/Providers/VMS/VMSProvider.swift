@@ -2,8 +2,8 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-/// A video management system whose users sign in elsewhere. It makes the address of the sign-in page itself, and its
-/// callback says nothing of the login that it is for; its tokens live until they are refused.
+/// A video management system with external sign-in. It generates the URL of the sign-in page, its callback contains no
+/// login identifier, and its tokens are valid until the server refuses them.
 public struct VMSProvider: Provider {
   public let settings: VMSSettings
   public let description: ProviderDescription
@@ -16,14 +16,14 @@ public struct VMSProvider: Provider {
 
   public var name: ProviderName { settings.site.name }
 
-  /// What a login remembers, and what of that is kept with the grant (`device_uuid`).
+  /// Keys of the login's memory. `device_uuid` is also stored with the grant.
   enum Memory {
-    /// By what the server tells this installation from others: one for each account.
+    /// The ID of this installation at the server; each account has its own.
     static let device = "device_uuid"
     static let code = "code"
-    /// What a login goes on with instead of the code, where the server gave one.
+    /// Replaces the code in the next step of a login, if the server returned a key.
     static let key = "key"
-    /// There where the server writes the identifiers of sessions as numbers.
+    /// Present if the server writes session identifiers as numbers.
     static let numbers = "session_numbers"
   }
 
@@ -39,7 +39,7 @@ public struct VMSProvider: Provider {
     apiTraits = settings.site.api(standard: settings.site.url(["api", "v1"]))
   }
 
-  // MARK: Metadata: there are none to fetch
+  // MARK: No metadata to fetch
 
   public func discovery() -> HTTPRequest? { nil }
 
@@ -64,7 +64,7 @@ public struct VMSProvider: Provider {
     return request
   }
 
-  /// What the server wants with every call.
+  /// The headers that the server requires on every call.
   func headers(device: String?, token: Secret?) -> [HTTPRequest.Header] {
     var headers = settings.headers.asHeaders
     let own = Set(settings.headers.keys.map { $0.lowercased() })
@@ -80,12 +80,12 @@ public struct VMSProvider: Provider {
     return headers
   }
 
-  /// The installation that a grant was signed in with.
+  /// The installation ID of a grant's sign-in.
   static func device(of grant: SavedGrant) -> String? {
     grant.extra.flatMap { JSONValue($0)?.members }?.text(Memory.device)
   }
 
-  /// A UUID (RFC 9562 §5.4) of what is random already.
+  /// A UUID (RFC 9562 §5.4) from random data.
   static func device(from random: String) -> String {
     var bytes = [UInt8](repeating: 0, count: 16)
     for (index, byte) in (decodeBase64URL(random) ?? Data(random.utf8)).enumerated() { bytes[index % 16] ^= byte }

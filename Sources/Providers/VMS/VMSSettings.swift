@@ -1,21 +1,21 @@
-/// A video management system whose users sign in elsewhere, as configured.
+/// A configured video management system with external sign-in.
 public struct VMSSettings: Sendable, Equatable {
   public var site: SiteSettings
   /// `X-Client`: the program that signs in.
   public var clientName: String
-  /// `X-Version`: its version, which an old server or a new one may refuse (HTTP 409).
+  /// `X-Version`: the version of the program; a server may refuse an unsupported one (HTTP 409).
   public var clientVersion: String
-  /// `hl`: the language of what the server says to people.
+  /// `hl`: the language of the server's messages.
   public var language = "en"
-  /// More headers for each call; they win over the others.
+  /// Additional headers for each call; they take precedence over the standard ones.
   public var headers: [String: String] = [:]
-  /// Which session to replace where the server allows no more; nil: the person is asked.
+  /// The session to replace if too many are open; nil: ask the user.
   public var replacing: Replacing?
 
   public enum Replacing: String, Sendable, CaseIterable {
-    /// The one that was used the longest time ago, where the server says when each was.
+    /// The least recently used one, if the server reports the times.
     case oldest
-    /// One that nobody is using, where there is one.
+    /// One that is not in use, if any.
     case offline
   }
 

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// The road of a login: which identity provider, where it begins, and what the browser brings back.
+// The login: the identity provider, the sign-in page, and the callback.
 extension ZephrProvider {
   public func authorization(_ request: LoginRequest, metadata: ServerMetadata) -> Step<AuthorizationPlace> {
     let identityProvider: String
@@ -30,7 +30,7 @@ extension ZephrProvider {
     }
   }
 
-  /// The longest name of an identity provider, in bytes.
+  /// The maximum length of an identity provider's name, in bytes.
   static let longestName = 64
 
   private func identityProvider(_ asked: String?) throws(ProviderFailure) -> String {
@@ -47,7 +47,7 @@ extension ZephrProvider {
     return name
   }
 
-  /// Whether it is one segment of a path.
+  /// Whether the text is a single path segment.
   public static func isName(_ text: String) -> Bool {
     !text.isEmpty && text.utf8.count <= longestName && text != "." && text != ".."
       && text.utf8.allSatisfy {
@@ -56,7 +56,7 @@ extension ZephrProvider {
       }
   }
 
-  /// Where the server leads: it is not followed, a browser opens it.
+  /// The target of the server's redirect: the broker does not follow it, a browser opens it.
   private func place(
     _ response: HTTPResponse, _ identityProvider: String, _ now: Timestamp
   ) -> Step<(URL, Cookies)> {
@@ -96,9 +96,10 @@ extension ZephrProvider {
 
   // MARK: The callback
 
-  /// The server puts nothing into it that names a login: it is the one that waits, or the one whose address it is.
+  /// The callback contains no login identifier: it belongs to the pending login, or to the login with this redirect
+  /// URI.
   public func claim(_ callback: ReturnedAddress, login: SavedLogin) -> CallbackClaim {
-    // A state is of another provider's login.
+    // A callback with a state belongs to another provider's login.
     guard (try? RedirectURI(login.redirectURI)).map(callback.isAt) ?? false, callback.claimedState == nil else {
       return .foreign
     }
@@ -136,7 +137,7 @@ extension ZephrProvider {
     }
   }
 
-  /// The profile tells whether the server knows the session: anybody could have sent the callback.
+  /// Fetches the profile to check that the server knows the session: any site could have sent the callback.
   private func verified(
     _ session: ZephrSession, _ memory: [String: Secret]
   ) -> Step<Result<LoginAnswer, CallbackError>> {
@@ -154,7 +155,7 @@ extension ZephrProvider {
     }
   }
 
-  /// The cookies of a login, but for a session's.
+  /// The cookies of a login, without the session cookie.
   func others(_ memory: [String: Secret]) -> Cookies {
     // Exposed to be sent.
     var cookies = Cookies(header: memory[Memory.cookies]?.exposed ?? "")
@@ -162,9 +163,9 @@ extension ZephrProvider {
     return cookies
   }
 
-  /// What becomes the account's.
+  /// The data to store with the account.
   ///
-  /// - Parameter renewed: a session that the answer with the profile set.
+  /// - Parameter renewed: a session that the profile response set.
   func issued(
     _ session: ZephrSession, profile: [String: JSONValue], _ memory: [String: Secret], renewed: ZephrSession?
   ) -> Result<Issued, ProviderFailure> {
@@ -175,9 +176,9 @@ extension ZephrProvider {
           message: "the profile does not say who signed in, and the account belongs to a person; see subject_members"))
     }
     var extra: [String: JSONValue] = [:]
-    // Exposed: the server's name for the sign-in, which is no secret.
+    // Exposed: the server's identifier of the sign-in, which is not a secret.
     extra["tracking_id"] = memory[Memory.trackingID].map { .string($0.exposed) }
-    // Exposed to be kept with the grant, and for programs that call the server as this device.
+    // Exposed to be stored with the grant, and for programs that call the server as this device.
     extra[Memory.cookies] = others(memory).header.map { .string($0) }
     let session = ZephrSession(id: renewed?.id ?? session.id, life: renewed?.life ?? session.life)
     let tokens = TokenResponse(
@@ -186,7 +187,7 @@ extension ZephrProvider {
     return .success(Issued(tokens: tokens, idToken: nil, identity: identity, warning: nil))
   }
 
-  /// - Parameter identifier: what the callback called the person, where the profile says nothing.
+  /// - Parameter identifier: the user identifier from the callback, used if the profile contains none.
   private func identity(_ profile: [String: JSONValue], identifier: String?) -> Identity? {
     func text(_ paths: String...) -> String? { profile.first(at: paths).map { String($0.prefix(256)) } }
     let subject = profile.first(at: settings.subjectMembers).map { String($0.prefix(256)) } ?? identifier

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// Who is new registers before the first sign-in ends.
+// A new user must register before the first sign-in completes.
 extension ZephrProvider {
   public func resume(
     _ login: SavedLogin, with input: LoginInput, metadata: ServerMetadata
@@ -39,7 +39,7 @@ extension ZephrProvider {
     case settings.userExistsStatus: code = "user_exists"
     case settings.emailDomainStatus: code = "email_domain_blocked"
     case 400, 422: code = "bad_request"
-    // The state_key is over: no other attributes would help.
+    // The state_key has expired: other attributes would not help.
     case 401: return .denied(message: "the registration is over: \(response.account)")
     default: return response.refusal
     }
@@ -55,7 +55,7 @@ extension ZephrProvider {
     )
   }
 
-  /// The person is registered: only a session that the server does not know after all is no success.
+  /// The user is registered. The login fails only if the server does not know the session.
   private func known(_ session: ZephrSession, _ memory: [String: Secret]) -> Step<LoginAnswer> {
     .attempt(request(.userinfo, "GET", url(["profile"]), cookies: cookies(session.id, others(memory)))) { result, now in
       let response = try? result.get()

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-// What is asked once somebody has signed in, and how it all ends.
+// Requests with a session: user information and logout.
 extension ZephrProvider {
   public func authorized(_ request: HTTPRequest, by token: SavedToken, of grant: SavedGrant) -> HTTPRequest {
     var request = request
@@ -13,7 +13,7 @@ extension ZephrProvider {
     return request
   }
 
-  /// The profile, which also tells whether the session lives.
+  /// The profile; the request also checks whether the session is valid.
   public func userInfo(of grant: SavedGrant, token: SavedToken, metadata: ServerMetadata) -> Step<UserInfo> {
     let request = request(
       .userinfo, "GET", url(["profile"]), cookies: cookies(token.accessToken, Self.cookies(of: grant)))
@@ -31,7 +31,7 @@ extension ZephrProvider {
     }
   }
 
-  // MARK: The end
+  // MARK: Logout
 
   public func revocationContext(of grant: SavedGrant, reach: String?) -> [String: String] {
     var context = ["where": reach ?? settings.logoutReach.rawValue]
@@ -50,7 +50,7 @@ extension ZephrProvider {
 
   public func revocationOutcome(_ response: HTTPResponse) -> RevocationOutcome { response.logoutOutcome }
 
-  // MARK: What can be judged without anybody signing in
+  // MARK: Checks that need no sign-in
 
   public func examineSettings() -> Finding {
     let providers = settings.identityProviders.isEmpty ? "any" : settings.identityProviders.joined(separator: ", ")
@@ -58,7 +58,7 @@ extension ZephrProvider {
     return settings.site.finding(text.printable(limit: 300))
   }
 
-  /// A profile of nobody: a Zephr says 401.
+  /// Requests the profile without a session: a Zephr server answers 401.
   public func probe() -> HTTPRequest? { request(.userinfo, "GET", url(["profile"]), cookies: Cookies()) }
 
   public func examine(_ response: HTTPResponse?) -> Examination {

@@ -2,7 +2,7 @@ import FoundationEssentials
 public import Grants
 public import OAuth
 
-/// Zephr: identity providers sign people in, a session stands in place of a token, and who is new registers first.
+/// Zephr: identity providers sign users in, a session replaces the token, and new users register first.
 public struct ZephrProvider: Provider {
   public let settings: ZephrSettings
   public let description: ProviderDescription
@@ -15,16 +15,16 @@ public struct ZephrProvider: Provider {
 
   public var name: ProviderName { settings.site.name }
 
-  /// What a login remembers.
+  /// Keys of the login's memory.
   enum Memory {
-    /// The cookies that the server set so far.
+    /// The cookies that the server has set.
     static let cookies = "cookies"
-    /// What a registration is bound to the sign-in by.
+    /// Binds a registration to the sign-in.
     static let stateKey = "state_key"
-    /// By what the server knows who registers.
+    /// The server's identifier of the user who registers.
     static let identifier = "identifier"
     static let trackingID = "tracking_id"
-    /// Whose account it is already.
+    /// The subject of the existing account.
     static let subject = "subject"
   }
 
@@ -47,7 +47,7 @@ public struct ZephrProvider: Provider {
     apiTraits = settings.site.api(standard: settings.site.baseURL)
   }
 
-  // MARK: Metadata: there are none to fetch
+  // MARK: No metadata to fetch
 
   public func discovery() -> HTTPRequest? { nil }
 
@@ -76,12 +76,12 @@ public struct ZephrProvider: Provider {
     return request
   }
 
-  /// The cookies of the login that a grant was signed in by: the server knows the device by them.
+  /// The cookies of the grant's login: they identify the device to the server.
   static func cookies(of grant: SavedGrant) -> Cookies {
     Cookies(header: grant.extra.flatMap { JSONValue($0)?.members }?.text(Memory.cookies) ?? "")
   }
 
-  /// A session as the cookie that it goes by, beside those of the login.
+  /// The session cookie with the other cookies of the login.
   func cookies(_ session: Secret, _ others: Cookies = Cookies()) -> Cookies {
     var cookies = others
     // Exposed to be sent.
@@ -90,17 +90,17 @@ public struct ZephrProvider: Provider {
   }
 }
 
-/// A session, and how long it lives, where the server says.
+/// A session and its lifetime, if the server reports one.
 struct ZephrSession: Sendable, Equatable {
   var id: Secret
   var life: Duration?
 }
 
 extension ZephrProvider {
-  /// The session that an answer sets; nil where it sets none.
+  /// The session that a response sets; nil if it sets none.
   func session(in response: HTTPResponse, at now: Timestamp) -> ZephrSession? {
     var found = Cookies.all(in: response, at: now)
-    // The answer to a registration has it in its body as well, or there alone.
+    // A registration response has the session in its body, with or without a cookie.
     let body = response.members.text("cookie").flatMap { Cookies.parse($0, at: response.date ?? now) }
     if let body { found.append(body) }
     let usable = found.first { $0.name == settings.cookieName && ($0.life.map { $0 > .zero } ?? true) }

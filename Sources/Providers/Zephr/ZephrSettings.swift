@@ -1,26 +1,26 @@
-/// Zephr, as configured. Several of its ways differ between installations, and so are settings.
+/// Zephr, as configured. Details that differ between installations are settings.
 public struct ZephrSettings: Sendable, Equatable {
   public var site: SiteSettings
-  /// What all paths begin with: `/blaize` or `/zephr`.
+  /// The prefix of all paths: `/blaize` or `/zephr`.
   public var pathPrefix = "/blaize"
-  /// `client_type` of a start; nil: none is sent.
+  /// `client_type` of the start request; nil: not sent.
   public var clientType: String? = "ios"
-  /// Those that a login may name; empty: any.
+  /// The identity providers that a login may name; empty: any.
   public var identityProviders: [String] = []
-  /// The one that signs people in where the login names none.
+  /// The identity provider of a login that names none.
   public var standardIdentityProvider: String?
-  /// The cookie that a session goes by.
+  /// The name of the session cookie.
   public var cookieName = "blaize_session"
-  /// How a registration is refused: because the person is known already, or because of the e-mail address's domain.
+  /// The status of a refused registration: the user exists already, or the domain of the e-mail address is blocked.
   public var userExistsStatus = 409
   public var emailDomainStatus = 403
-  /// Where a profile says who the person is, as dotted paths, the best first.
+  /// Dotted paths to the user's identifier in a profile, in order of preference.
   public var subjectMembers = ["user_id", "id", "sub", "identifiers.email_address", "email_address", "email"]
-  /// How far a logout goes by default.
+  /// The default scope of a logout.
   public var logoutReach = Reach.justHere
-  /// Each login has a redirect URI of its own, which the start tells the server.
+  /// Each login has a separate redirect URI, which the start request sends to the server.
   public var redirectsWithNonce = false
-  /// The parameter that tells the redirect URI at a start; nil: the server knows it.
+  /// The parameter of the start request that contains the redirect URI; nil: the server knows it.
   public var redirectParameter: String?
 
   /// `where` of a logout.
