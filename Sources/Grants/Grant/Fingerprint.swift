@@ -2,21 +2,21 @@ private import Crypto
 private import FoundationEssentials
 public import OAuth
 
-/// The beginning of the text's SHA-256, 16 hexadecimal digits: for people, to see whether two texts are the same.
+/// The first 16 hexadecimal digits of the text's SHA-256, so that users can compare two texts.
 public func digest(of text: [UInt8]) -> String {
   SHA256.hash(data: Data(text)).prefix(8).map { byte in
     String(byte >> 4, radix: 16) + String(byte & 15, radix: 16)
   }.joined()
 }
 
-/// SHA-256 of a request's body in hexadecimal: two bodies with the same are the same.
+/// SHA-256 of a request's body in hexadecimal. Equal digests mean equal bodies.
 public func bodyDigest(of bytes: [UInt8]) -> String {
   SHA256.hash(data: Data(bytes)).map { byte in String(byte >> 4, radix: 16) + String(byte & 15, radix: 16) }.joined()
 }
 
 extension GrantSource {
-  /// SHA-256 in base64url of all that the source says, of a key its public part: tells whether two are the same. It is
-  /// kept on disk, so what it is made from never changes for a source that is there already.
+  /// SHA-256 in base64url of all fields of the source (the public part of a key), to compare two sources. It is stored,
+  /// so its input must never change for an existing source.
   public var fingerprint: String {
     let fields: [String?] =
       switch self {
@@ -37,13 +37,13 @@ extension GrantSource {
 }
 
 extension Secret {
-  /// SHA-256 of the secret in base64url: tells whether two are the same, and nothing else.
+  /// SHA-256 of the secret in base64url, only to compare two secrets.
   public var fingerprint: String {
     // Exposed to be hashed.
     base64URL(SHA256.hash(data: Data(exposed.utf8)))
   }
 
-  /// HMAC-SHA-256 of the secret in base64url: finds it in a table whose order tells nothing to whoever lacks the key.
+  /// HMAC-SHA-256 of the secret in base64url: the key of a table whose order reveals nothing without the HMAC key.
   public func keyedHash(under key: Secret) -> String {
     // Exposed to be hashed.
     let key = key.withExposedBytes { SymmetricKey(data: $0) }

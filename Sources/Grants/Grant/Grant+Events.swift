@@ -2,15 +2,15 @@ public import OAuth
 
 extension Grant {
   public enum Reported: Sendable, Equatable {
-    /// A newer token is there already.
+    /// A newer token exists already.
     case stale
-    /// The reporter has said so before.
+    /// This caller has already reported it.
     case known(SavedToken.Key)
     /// Commit the token, which carries the report.
     case new(SavedToken.Key)
   }
 
-  /// A caller says that a resource server refused the token of this generation. It binds that caller alone.
+  /// A caller reports that a resource server refused the token of this generation. Only this caller is affected.
   public mutating func reported(generation: Int64, by reporter: Reporter, at now: Timestamp) -> Reported {
     let key = narrowed.first { $0.value.token?.generation == generation }?.key ?? SavedToken.Key()
     guard let token = token(for: key), token.generation == generation, generation != rejectedGeneration else {
@@ -19,7 +19,7 @@ extension Grant {
     guard !token.reports.contains(where: { $0.reporter == reporter }) else { return .known(key) }
     var reports = token.reports
     if reports.count >= TokenReport.most {
-      // Its user's own before another's.
+      // Prefer to remove a report of the same user.
       reports.remove(at: reports.firstIndex { $0.reporter.uid == reporter.uid } ?? 0)
     }
     reports.append(TokenReport(reporter: reporter, at: now))
@@ -27,25 +27,25 @@ extension Grant {
     return .new(key)
   }
 
-  /// The generation of the token that this caller reported; nil: it may have the one that is there.
+  /// The generation of the token that this caller reported; nil: it may get the current one.
   public func reportedGeneration(by reporter: Reporter, _ key: SavedToken.Key) -> Int64? {
     guard let token = token(for: key), token.reports.contains(where: { $0.reporter == reporter }) else { return nil }
     return token.generation
   }
 
   public enum Rejected: Sendable, Equatable {
-    /// A newer token is there already.
+    /// A newer token exists already.
     case stale
     /// Begin a refresh, or wait for the one under way.
     case refresh
-    /// The same, of a narrowed token, which is to be removed.
+    /// The same for a narrowed token, which must be removed.
     case refreshNarrowed(SavedToken.Key)
-    /// There is no way to get another: commit this.
+    /// No new token can be obtained: commit this.
     case ended(SavedGrant)
   }
 
-  /// The provider says that the token of this generation is dead, or it is another server's: nobody gets it any more. Only
-  /// the current one matters.
+  /// The provider reports that the token of this generation is invalid, or the token is for another server. No caller
+  /// gets it again. Other generations than the current one are ignored.
   public mutating func rejected(generation: Int64, at now: Timestamp) -> Rejected {
     if let key = narrowed.first(where: { $0.value.token?.generation == generation })?.key {
       narrowed[key] = nil
@@ -60,7 +60,7 @@ extension Grant {
     return .ended(saved)
   }
 
-  /// A person signed in again: what was under way no longer matters.
+  /// The user signed in again: a request in progress no longer matters.
   public mutating func replaced(by saved: SavedGrant, token: SavedToken, jitter: Double) {
     let isNew = saved.refreshToken != self.saved.refreshToken
     stamps = Stamps(token: true, refreshToken: isNew, intent: stamps.intent)
@@ -72,7 +72,7 @@ extension Grant {
     isUnfinished = false
     self.jitter = jitter
     if isNew {
-      // What happened to the one before says nothing of this one.
+      // The history of the previous refresh token does not apply to this one.
       intent = nil
       followsUnanswered = false
       fellBack = false
@@ -83,17 +83,18 @@ extension Grant {
     phase = .idle
   }
 
-  /// The provider named the account's person as the one whose token was imported. Commit ``saved``.
+  /// The provider confirmed that the imported token belongs to the account's user. Commit ``saved``.
   public mutating func proved() { if isUnproven { saved.kind = .imported } }
 
-  /// The account becomes that of whoever the imported token is of. Commit ``saved``.
+  /// The account takes the identity of the imported token. Commit ``saved``.
   public mutating func identityReplaced() {
     guard isUnproven else { return }
     saved.identity = nil
     saved.kind = .imported
   }
 
-  /// What was imported is another person's, or nothing says whose it is: the account needs a login. Commit ``saved``.
+  /// The imported grant belongs to another user, or its identity is unknown: the account needs a login. Commit
+  /// ``saved``.
   public mutating func disproved(_ failure: Failure) {
     guard isUnproven else { return }
     (phase, superseded) = (.idle, nil)
@@ -104,7 +105,7 @@ extension Grant {
     saved.standing = .loginRequired(.identityChanged, failure)
   }
 
-  /// A later login must not go on with another person's refresh token.
+  /// A later login must not use the refresh token of another user.
   mutating func forgetImport() {
     intent = nil
     saved.refreshToken = nil
@@ -113,7 +114,7 @@ extension Grant {
     saved.idToken = nil
   }
 
-  /// The person signed out at the provider: whatever was under way no longer matters, and no token is handed out.
+  /// The user signed out at the provider: a request in progress no longer matters, and no token is issued to callers.
   public mutating func signedOut(_ failure: Failure) {
     (phase, superseded) = (.idle, nil)
     intent = nil
@@ -127,21 +128,21 @@ extension Grant {
     saved.standing = .loginRequired(.signedOut, failure)
   }
 
-  /// A declared account's grant of before fingerprints were kept gets that of its source. True: commit ``saved``.
+  /// Adds the source's fingerprint to a declared account's grant that was stored without one. True: commit ``saved``.
   public mutating func recordSource(_ fingerprint: String) -> Bool {
     guard saved.sourceFingerprint == nil else { return false }
     saved.sourceFingerprint = fingerprint
     return true
   }
 
-  /// The process ended while a request was under way. Where the provider still takes the refresh token for a while after
-  /// its use, a rotation whose answer was lost is asked for again at once, however good the access token is; elsewhere
-  /// nothing is won by hurrying.
+  /// The previous process ended during a request. If the provider has a grace period for used refresh tokens, a
+  /// rotation whose response was lost is requested again at once, even if the access token is still valid. Without a
+  /// grace period an immediate request has no advantage.
   public mutating func takeUp(rotation: Rotation) {
     if case .grace = rotation, intent != nil { isUnfinished = true }
   }
 
-  /// An ended grant is tried once more with the refresh token that was kept of it. False: it has none.
+  /// Tries an ended grant once more with its stored refresh token. False: it has none.
   public mutating func reopen(at now: Timestamp) -> Bool {
     guard case .loginRequired(let reason, let failure) = saved.standing, saved.refreshToken != nil, phase == .idle,
       [.refused, .lostRotation, .refreshTokenExpired].contains(reason)
@@ -150,9 +151,9 @@ extension Grant {
     return true
   }
 
-  /// The provider's settings changed, or its network is back: try now what waits.
+  /// The provider's settings changed, or its network is back: retry waiting requests now.
   ///
-  /// - Parameter anew: should it fail again, the waits begin with the shortest one.
+  /// - Parameter anew: after another failure the delays start with the shortest one.
   public mutating func retryNow(at now: Timestamp, anew: Bool = false) {
     switch saved.standing {
     case .failing(let failure, let count, _):
@@ -166,14 +167,14 @@ extension Grant {
 // MARK: The clock
 
 extension Grant {
-  /// Whoever signed in, or refreshed, did so in this run.
+  /// The login or refresh happened in this run.
   public mutating func isOfThisRun(refreshToken: Bool = true) {
     stamps = Stamps(token: true, refreshToken: refreshToken)
   }
 
-  /// Somebody set the wall clock: what this run stamped moves with it, and keeps the life that it has. A token from the
-  /// disk may have been stamped by either clock, and gets the shorter life of the two. True: commit ``saved`` and
-  /// ``token``.
+  /// The wall clock was changed. Timestamps of this run move with it, so that the remaining lifetimes stay the same. A
+  /// stored token may have a timestamp of either clock and gets the shorter of the two lifetimes. True: commit
+  /// ``saved`` and ``token``.
   public mutating func clockStepped(by step: Duration) -> Bool {
     var isChanged = false
     if stamps.token || step < .zero {

@@ -1,78 +1,79 @@
 public import OAuth
 
-// Tokens for fewer scopes or another resource, under one grant: each is had, refreshed and over by itself, and none takes
-// another's place (RFC 6749 §6, RFC 8707 §2.2).
+// Tokens of one grant for fewer scopes or another resource (RFC 6749 §6, RFC 8707 §2.2). Each is requested, refreshed
+// and expired independently, and none replaces another.
 extension Grant {
   public struct Narrowed: Sendable, Equatable {
     public internal(set) var token: SavedToken?
-    /// Somebody wanted this one: it is refreshed before it ends.
+    /// A caller used this token: it is refreshed before it expires.
     var isAsked = false
     var isOfThisRun = false
-    /// The asker that it was first requested for; empty: not known.
+    /// The requester that it was first requested for; empty: unknown.
     var asker = ""
-    /// The provider gives none, as far as is known until then.
+    /// The provider issues no such token, as far as is known until then.
     var refusal: Refusal?
 
     struct Refusal: Sendable, Equatable {
       var failure: Failure
       var until: Timestamp
-      /// The request failed for a reason that may pass, such as an outage.
+      /// The request failed for a temporary reason, such as an outage.
       var isTemporary = false
     }
 
-    /// Kept for each account, at most.
+    /// The maximum number of narrowed tokens per account.
     public static let most = 32
-    /// An asker with so many makes room for its next one itself. Also the wishes that one asker may have.
+    /// The maximum number of tokens per requester before its next one replaces one of them. Also the maximum number of
+    /// its pending requests.
     static let mostOfAsker = 8
-    /// A refused scope or resource is not requested again for so long.
+    /// The time before a refused scope or resource is requested again.
     static let refusalLife = Duration.seconds(900)
-    /// The same where the provider did not say that the scope or the resource is the reason.
+    /// The same if the provider did not name the scope or the resource as the reason.
     static let unclearRefusalLife = Duration.seconds(60)
-    /// The pause after an exchange that failed for a reason that may pass.
+    /// The pause after an exchange that failed for a temporary reason.
     static let retryPause = Duration.seconds(5)
   }
 
-  /// A token that a caller waits for.
+  /// A token that a caller is waiting for.
   struct Wish: Sendable, Equatable {
     let key: SavedToken.Key
-    /// Askers take turns; empty: the broker itself.
+    /// Requesters are served in rotation; empty: the broker itself.
     let asker: String
-    /// The caller waits until then.
+    /// The end of the caller's wait.
     var until: Timestamp
   }
 
   public func token(for key: SavedToken.Key) -> SavedToken? { key.isNarrowed ? narrowed[key]?.token : token }
 
-  /// All that should be on disk.
+  /// All tokens that should be stored.
   public var livingTokens: [SavedToken] {
     let main = token.flatMap { $0.generation == rejectedGeneration ? nil : $0 }
     return (main.map { [$0] } ?? []) + narrowed.values.compactMap(\.token)
   }
 
-  /// Whether this run of the broker got the token; else it is from the disk.
+  /// Whether this run of the broker obtained the token; otherwise it was loaded from disk.
   public func isOfThisRun(_ key: SavedToken.Key) -> Bool {
     key.isNarrowed ? narrowed[key]?.isOfThisRun ?? false : stamps.token
   }
 
-  /// Reports of callers that a token was refused, the latest last.
+  /// Reports of callers that a token was refused, oldest first.
   public var reports: [(generation: Int64, report: TokenReport)] {
     livingTokens.flatMap { token in token.reports.map { (token.generation, $0) } }.sorted { $0.1.at < $1.1.at }
   }
 
-  /// The login's own token is one that nobody gets any more.
+  /// No caller may get the login's own token any more.
   public var isTokenRejected: Bool { rejectedGeneration.map { $0 == mainGeneration } ?? false }
 
-  /// The generation of the login's own token: that of the grant until narrowed ones have been had since.
+  /// The generation of the login's own token. It equals the grant's generation until a narrowed token is issued.
   public var mainGeneration: Int64 {
     if let token { return token.generation }
     return rejectedGeneration ?? saved.generation
   }
 
-  /// A caller waits for this token, which is requested before those that are due.
+  /// A caller is waiting for this token, which is requested before tokens that are due.
   ///
   /// - Parameters:
-  ///   - asker: who shares one turn among the callers.
-  ///   - until: how long the caller waits.
+  ///   - asker: the requester, which has one share in the rotation for all its callers.
+  ///   - until: the end of the caller's wait.
   public mutating func wants(
     _ key: SavedToken.Key, by asker: String = "", until: Timestamp = Timestamp(milliseconds: .max)
   ) {
@@ -95,12 +96,12 @@ extension Grant {
     wanted.removeAll { $0.key == key && $0.asker == asker }
   }
 
-  /// Whether a caller of this asker is known to wait for the token.
+  /// Whether a caller of this requester is waiting for the token.
   public func isWanted(_ key: SavedToken.Key, by asker: String) -> Bool {
     wanted.contains { $0.key == key && $0.asker == asker }
   }
 
-  /// Whether the token will be there without a further request: it is being requested, or this asker waits for it already.
+  /// Whether the token needs no further request: it is being requested, or this requester is already waiting for it.
   public func isRequested(_ key: SavedToken.Key, by asker: String) -> Bool {
     isBeingRequested(key) || isWanted(key, by: asker)
   }
@@ -112,21 +113,22 @@ extension Grant {
     }
   }
 
-  /// A caller got it, and will want another when it ends. True: nobody had asked for it before.
+  /// A caller got the token, so it will be refreshed before it expires. True: this is its first use.
   public mutating func served(_ key: SavedToken.Key) -> Bool {
     guard narrowed[key]?.isAsked == false else { return false }
     narrowed[key]?.isAsked = true
     return true
   }
 
-  /// The token to request now: the login's own first, as most callers need that; then those of the askers in turn.
+  /// The token to request now: the login's own first, since most callers need it; then those of the requesters in
+  /// rotation.
   mutating func nextKey(at now: Timestamp, policy: RefreshPolicy, narrowing: NarrowingMethod) -> SavedToken.Key {
     wanted = wanted.filter { $0.until >= now && refusal(of: $0.key, at: now) == nil }
     if narrowing == .unavailable { forgetNarrowedWishes() }
     let last = lastAsker
     lastAsker = ""
     guard !isDoubted else { return SavedToken.Key() }
-    // An exchange presents the account's own token; until that exists the wishes are kept.
+    // An exchange presents the account's own token; the pending requests are kept until that token exists.
     let canNarrow =
       narrowing == .refresh || token.map { isUsable($0, minimumTTL: nil, at: now, policy: policy) } ?? false
     if let wish = nextWish(after: last) {
@@ -142,7 +144,7 @@ extension Grant {
     return due.key
   }
 
-  /// No narrowed token is requested any more, not even for callers that used one.
+  /// Stops requesting narrowed tokens, even if callers used them.
   private mutating func forgetNarrowedWishes() {
     wanted.removeAll(where: \.key.isNarrowed)
     for key in narrowed.keys { narrowed[key]?.isAsked = false }
@@ -152,7 +154,7 @@ extension Grant {
     wanted.first { !$0.key.isNarrowed } ?? wanted.first { $0.asker != last } ?? wanted.first
   }
 
-  /// The first narrowed token that should be refreshed, and when.
+  /// The first narrowed token that should be refreshed, and the time.
   func narrowedMoment(policy: RefreshPolicy, at now: Timestamp) -> (key: SavedToken.Key, moment: Timestamp)? {
     guard !narrowed.isEmpty else { return nil }
     let moments = narrowed.compactMap { key, narrowed -> (key: SavedToken.Key, moment: Timestamp)? in
@@ -171,19 +173,19 @@ extension Grant {
     return refusal
   }
 
-  /// Whether the provider refused this narrowed token, for a reason that does not pass soon.
+  /// Whether the provider refused this narrowed token for a reason that is not temporary.
   public func isRefused(_ key: SavedToken.Key, at now: Timestamp) -> Bool {
     refusal(of: key, at: now).map { !$0.isTemporary } ?? false
   }
 
-  /// Remembers that the provider refused a narrowed token. What it says of one is never the end of the grant: who may ask
-  /// for any resource could end it otherwise. False: the failure is not a refusal.
+  /// Remembers that the provider refused a narrowed token. Such a refusal never ends the grant: otherwise a caller that
+  /// may request any resource could end it. False: the failure is not a refusal.
   mutating func refuses(_ key: SavedToken.Key, _ failure: ProviderFailure, _ told: Failure) -> Bool {
     guard key.isNarrowed else { return false }
     var life = Narrowed.refusalLife
     switch failure {
     case .misconfigured(_, let oauth?):
-      // Of the scope or the resource alone; other codes may be about the client.
+      // These codes concern only the scope or the resource; others may concern the client.
       isDoubted = oauth.code != .invalidScope && oauth.code != .invalidTarget
     case .ended(.refused, _, _): isDoubted = true
     case .requestRefused: life = Narrowed.unclearRefusalLife
@@ -198,7 +200,7 @@ extension Grant {
     narrowed[key, default: Narrowed(asker: lastAsker)].refusal = refusal
   }
 
-  /// A token exchange failed. The refresh token was not presented, so the grant is as good as before.
+  /// A token exchange failed. The refresh token was not presented, so the grant is unaffected.
   mutating func exchangeFailed(_ attempt: Attempt, _ failure: ProviderFailure, _ told: Failure) -> Failed {
     let refusal: Narrowed.Refusal
     switch failure {
@@ -216,8 +218,8 @@ extension Grant {
     return .refused(saved)
   }
 
-  /// Those that are dropped so that one more has room: first those without a token, then by their end. An asker with many
-  /// makes room itself.
+  /// The tokens to drop to make room for one more: first those without a token, then the earliest expiry. A requester
+  /// at its limit loses one of its own.
   func room(for key: SavedToken.Key, at now: Timestamp) -> [SavedToken.Key] {
     guard key.isNarrowed, narrowed[key] == nil, narrowed.count >= Narrowed.most else { return [] }
     func end(_ narrowed: Narrowed) -> Timestamp {
@@ -230,7 +232,7 @@ extension Grant {
     return (own.count < Narrowed.mostOfAsker ? inOrder : own).prefix(narrowed.count - Narrowed.most + 1).map(\.key)
   }
 
-  /// The clock was set: as for the login's own token.
+  /// The clock was changed: the same as for the login's own token.
   mutating func moveNarrowed(by step: Duration) -> Bool {
     var isChanged = false
     for key in narrowed.keys {

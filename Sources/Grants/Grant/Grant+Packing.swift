@@ -1,8 +1,8 @@
 public import OAuth
 
-// A grant as two parts: what a store keeps, and what is in memory alone. Of a million grants nearly all are at rest.
+// Splits a grant into its stored part and its in-memory part. Of a million grants nearly all are idle.
 extension Grant {
-  /// What of a grant at rest is in memory alone.
+  /// The in-memory part of an idle grant.
   public struct Remainder: Sendable {
     fileprivate var rejectedGeneration: Int64?
     fileprivate var stamps: Stamps
@@ -17,16 +17,16 @@ extension Grant {
     /// Without their tokens.
     fileprivate var narrowed: [SavedToken.Key: Narrowed]
 
-    /// A token is kept that is not handed out, and that no disk should have.
+    /// The grant holds a token that must be neither issued to callers nor stored.
     public var hasRejectedToken: Bool { rejectedGeneration != nil }
 
-    /// Whether ``Grant/clockStepped(by:)`` would change anything of the grant.
+    /// Whether ``Grant/clockStepped(by:)`` would change the grant.
     public func movesWith(_ step: Duration) -> Bool {
       step < .zero || stamps.token || stamps.refreshToken || stamps.intent || !narrowed.isEmpty
     }
   }
 
-  /// Nil: a request is under way, or callers wait for one.
+  /// Nil: a request is in progress, or callers are waiting for one.
   public var remainder: Remainder? {
     guard case .idle = phase, superseded == nil, wanted.isEmpty else { return nil }
     return Remainder(
@@ -40,15 +40,15 @@ extension Grant {
       })
   }
 
-  /// Its secrets could not be opened: it has none of those that are on disk.
+  /// Its secrets on disk could not be decrypted, so it has none of them.
   public var isUnreadable: Bool { saved.isUnreadable }
 
-  /// Every token, also one that was refused.
+  /// All tokens, including refused ones.
   public var tokens: [SavedToken] { (token.map { [$0] } ?? []) + narrowed.values.compactMap(\.token) }
 
-  /// The same grant again.
+  /// Restores the grant.
   ///
-  /// - Parameter tokens: as ``tokens`` had them.
+  /// - Parameter tokens: the value of ``tokens``.
   public init(saved: SavedGrant, tokens: [SavedToken], intent: RefreshIntent?, remainder: Remainder) {
     self.init(saved: saved, token: tokens.first { !$0.key.isNarrowed }, intent: intent, jitter: remainder.jitter)
     narrowed = remainder.narrowed
@@ -66,7 +66,7 @@ extension Grant {
 }
 
 extension SavedGrant {
-  /// Its secrets could not be opened: it has none of those that are on disk.
+  /// Its secrets on disk could not be decrypted, so it has none of them.
   public var isUnreadable: Bool {
     if case .loginRequired(.unreadable, _) = standing { true } else { false }
   }
@@ -77,9 +77,9 @@ extension SavedGrant {
     return name
   }()
 
-  /// What is left of a grant whose secrets cannot be opened: people must sign in again.
+  /// The grant without secrets, if they cannot be decrypted: the user must sign in again.
   ///
-  /// - Parameter message: why not, in a sentence without a full stop.
+  /// - Parameter message: the reason, as a sentence without a full stop.
   public func unreadable(_ message: String, at now: Timestamp) -> SavedGrant {
     var rest = self
     rest.standing = .loginRequired(.unreadable, Failure(message: message, at: now))

@@ -1,17 +1,17 @@
 public import OAuth
 
-// The road of one refresh: begun, sent, answered or failed, committed.
+// One refresh: begin, send, answer or failure, commit.
 extension Grant {
   public enum Begin: Sendable, Equatable {
-    /// Commit the intent, then send. Nil: the refresh token is not spent.
+    /// Commit the intent, then send. Nil: the request does not use the refresh token.
     case begun(Attempt, RefreshIntent?)
     case already
     case impossible
   }
 
-  /// Begins a refresh, unless one is under way: one at a time for each grant.
+  /// Begins a refresh unless one is in progress: each grant has at most one.
   ///
-  /// It asks for the token that a caller waits for longest, else for the one that is due.
+  /// Requests the token that a caller has waited for longest, else the one that is due.
   public mutating func beginRefresh(
     at now: Timestamp, policy: RefreshPolicy = RefreshPolicy(), narrowing: NarrowingMethod = .refresh
   ) -> Begin {
@@ -37,7 +37,7 @@ extension Grant {
     return .begun(attempt, intent)
   }
 
-  /// The request goes out now: what its answer's lifetimes count from. Nil: it is no longer wanted.
+  /// The request is sent now; lifetimes in its response count from this time. Nil: it is no longer wanted.
   public mutating func sends(_ attempt: Attempt, at now: Timestamp) -> Attempt? {
     guard phase == .refreshing(attempt) else { return nil }
     var sent = attempt
@@ -47,14 +47,14 @@ extension Grant {
     return sent
   }
 
-  /// The request never went out, by our own choice: as if it had not begun.
+  /// The broker decided not to send the request: the state is as before.
   public mutating func withdrawn(_ attempt: Attempt) {
     guard phase == .refreshing(attempt) else { return }
     phase = .idle
     if !attempt.isExchange { takeBackIntent() }
   }
 
-  /// Another broker was quicker: what comes of the request is not kept.
+  /// Another broker refreshed first: the result of this request is discarded.
   public mutating func discarded(_ attempt: Attempt) {
     switch phase {
     case .idle: break
@@ -63,8 +63,8 @@ extension Grant {
     }
   }
 
-  /// Another broker wrote the grant while this one waited for the answer, and left the refresh token that was sent: the
-  /// sign-in stays as that one wrote it, and what is committed is newer than both.
+  /// Another broker wrote the grant during the request and kept the refresh token that was sent. Keeps the other
+  /// broker's login and commits a generation newer than both.
   public mutating func rebase(_ attempt: Attempt, onto stored: SavedGrant) {
     guard case .committing(attempt, var renewal) = phase else { return }
     renewal.grant.loggedInAt = stored.loggedInAt
@@ -73,7 +73,7 @@ extension Grant {
     phase = .committing(attempt, renewal)
   }
 
-  /// The attempt whose answer is taken.
+  /// The attempt whose response is accepted.
   private var unanswered: Attempt? {
     switch phase {
     case .refreshing(let attempt), .overdue(let attempt, _): attempt
@@ -81,16 +81,16 @@ extension Grant {
     }
   }
 
-  /// The same, or one that is taken although another was sent since.
+  /// The same, or a superseded attempt whose response is still accepted.
   private func awaited(_ attempt: Attempt) -> Attempt? {
     if let sent = unanswered, sent == attempt { return sent }
-    // The newer one has its answer.
+    // The newer attempt has its response.
     if case .committing = phase { return nil }
     return superseded == attempt ? superseded : nil
   }
 
-  /// Another request may be sent although the answer to the one before is still awaited, which the provider may take for
-  /// reuse. False: none is awaited.
+  /// Allows another request although a response is overdue. The provider may treat that as token reuse. False: no
+  /// response is overdue.
   public mutating func stopsAwaiting(at now: Timestamp) -> Bool {
     guard case .overdue(let attempt, _) = phase else { return false }
     superseded = attempt
@@ -99,32 +99,32 @@ extension Grant {
     return true
   }
 
-  /// The request has had no answer in time; one that comes late is taken as ever. Nil: it is no longer waited for.
+  /// The request timed out; a late response is still accepted. Nil: it is no longer awaited.
   public mutating func overdue(_ attempt: Attempt, _ failure: Failure, policy: RefreshPolicy) -> SavedGrant? {
-    // The clock may have been set since: what counts is when it was sent by the clock of now.
+    // The clock may have been changed since: use the send time according to the current clock.
     guard case .refreshing(let sent) = phase, sent == attempt else { return nil }
     phase = .overdue(sent, failure)
     waitsForProvider = true
-    // What a restart finds, which ends the exchange.
+    // The state that a restart finds; the restart ends the exchange.
     saved.standing = .failing(failure, count: failures + 1, retryAt: failure.at + policy.retryDelays[0])
     return saved
   }
 
   public enum Answered: Sendable, Equatable {
-    /// Commit this, then call ``committed(_:jitter:)``; until then nobody sees it.
+    /// Commit this, then call ``committed(_:jitter:)``; until then no caller sees it.
     case commit(Renewal)
-    /// A newer login took its place, or the account is gone.
+    /// A newer login replaced the grant, or the account was removed.
     case discard
   }
 
   /// The provider granted a new token.
   ///
-  /// - Parameter isProlonged: the refresh token's lifetime begins anew at each use, also where it stays the same.
+  /// - Parameter isProlonged: the refresh token's lifetime restarts at each use, even if the token stays the same.
   public mutating func answered(
     _ attempt: Attempt, _ issued: Issued, rotation: Rotation, refreshTokenLifetime: Duration?,
     isProlonged: Bool = false
   ) -> Answered {
-    // The clock may have been set since: what counts is when it was sent by the clock of now.
+    // The clock may have been changed since: use the send time according to the current clock.
     guard let attempt = awaited(attempt) else { return .discard }
     let tokens = issued.tokens
     if attempt.isExchange {
@@ -138,7 +138,7 @@ extension Grant {
       lifetime: refreshTokenLifetime, isProlonged: isProlonged)
     if let new = tokens.refreshToken { grant = keeping(new, of: attempt, rotation, in: grant) }
     grant.standing = .good
-    // What comes with a narrowed token says nothing of what was granted, and less of who signed in.
+    // A narrowed response must not change the granted scopes or the identity.
     if !attempt.key.isNarrowed {
       if let idToken = issued.idToken { grant.idToken = idToken }
       if let identity = issued.identity {
@@ -155,12 +155,12 @@ extension Grant {
     return commit(attempt, tokens, grant)
   }
 
-  /// Without rotation the refresh token that was sent stays valid, and a new one may be bound to the narrowed scope.
+  /// Without rotation the sent refresh token stays valid, and a new one may be bound to the narrowed scope.
   private func isBound(_ attempt: Attempt, _ rotation: Rotation) -> Bool {
     attempt.key.isNarrowed && rotation == .none
   }
 
-  /// The grant with the new refresh token as the previous one, in case the old one became invalid after all.
+  /// The grant with the new refresh token as the previous one, in case the old one did become invalid.
   private func keeping(
     _ new: Secret, of attempt: Attempt, _ rotation: Rotation, in grant: SavedGrant
   ) -> SavedGrant {
@@ -172,7 +172,8 @@ extension Grant {
     return grant
   }
 
-  /// What the user granted: a token of fewer scopes does not change that, and the next refresh may return them again.
+  /// The user's granted scopes: a token with fewer scopes does not change them, and the next refresh may return them
+  /// again.
   static func granted(_ scopes: [String], before: [String]) -> [String] {
     Set(scopes).isSuperset(of: before) ? scopes : before + scopes.filter { !before.contains($0) }
   }
@@ -188,8 +189,8 @@ extension Grant {
     return .commit(renewal)
   }
 
-  /// The answer cannot be used but for its new refresh token: commit that before ``failed(_:_:at:policy:jitter:rotation:)``
-  /// says what else it means.
+  /// Only the new refresh token of the response can be used: commit it before
+  /// ``failed(_:_:at:policy:jitter:rotation:)`` handles the failure.
   public mutating func rotated(
     _ attempt: Attempt, to new: RotatedToken, rotation: Rotation, refreshTokenLifetime: Duration?
   ) -> Answered {
@@ -202,15 +203,15 @@ extension Grant {
     return .commit(renewal)
   }
 
-  /// The grant with the refresh token of an answer, and of another generation: whoever shares the store sees that it was
-  /// changed.
+  /// The grant with the refresh token of a response and a new generation, so that other brokers on the store detect the
+  /// change.
   private func renewed(
     _ attempt: Attempt, _ rotated: Secret?, expiresIn: Duration?, rotation: Rotation, lifetime: Duration?,
     isProlonged: Bool
   ) -> SavedGrant {
     var grant = saved
-    // Absent or empty: the old one stays good (RFC 6749 §6), until the end that it has.
-    // What needs no refresh token is given none (RFC 6749 §4.4.3).
+    // Absent or empty: the old token stays valid until its known end (RFC 6749 §6). Unattended grants need no refresh
+    // token and store none (RFC 6749 §4.4.3).
     if let rotated, !rotated.isEmpty, rotated != attempt.refreshToken, !saved.kind.isUnattended {
       grant.previousRefreshToken = if case .grace = rotation { attempt.refreshToken } else { nil }
       grant.refreshToken = rotated
@@ -220,7 +221,7 @@ extension Grant {
       grant.refreshTokenExpiresAt = attempt.sentAt + lifetime
     }
     if let expiresIn { grant.refreshTokenExpiresAt = attempt.sentAt + expiresIn }
-    // What was announced was another end.
+    // The earlier announcement was for another end.
     if let end = grant.refreshTokenExpiresAt, end > (saved.refreshTokenExpiresAt ?? end) + Self.sameEnd {
       grant.expiryAnnouncedAt = nil
     }
@@ -229,16 +230,16 @@ extension Grant {
     return grant
   }
 
-  /// Ends of a refresh token that lie so near to each other are one.
+  /// Refresh token ends within this difference are treated as equal.
   static let sameEnd = Duration.seconds(60)
 
-  /// Whether the renewal brings nothing that a crash before its commit would lose: the refresh token stays the same.
+  /// Whether a crash before the commit would lose no refresh token: it stays the same.
   public var isCommittingSameRefreshToken: Bool {
     if case .committing(_, let renewal) = phase { renewal.grant.refreshToken == saved.refreshToken } else { false }
   }
 
-  /// The renewal is on disk, or can be kept in memory alone without harm. One without a token leaves its attempt to fail.
-  /// False: it was discarded meanwhile.
+  /// The renewal is on disk, or can safely stay only in memory. A renewal without a token leaves its attempt to fail.
+  /// False: it was discarded in the interim.
   public mutating func committed(_ attempt: Attempt, jitter: Double) -> Bool {
     guard case .committing(let current, let renewal) = phase, current == attempt else { return false }
     if renewal.grant.refreshToken != saved.refreshToken { stamps.refreshToken = true }
@@ -266,7 +267,7 @@ extension Grant {
     return true
   }
 
-  /// The provider answered a refresh, so no earlier request is open any more.
+  /// The provider answered a refresh, so no earlier request is pending.
   private mutating func refreshEnded() {
     superseded = nil
     intent = nil
@@ -276,11 +277,11 @@ extension Grant {
   }
 
   public enum Failed: Sendable, Equatable {
-    /// Commit this, and the intent as it is now.
+    /// Commit this and the current intent.
     case retry(SavedGrant, at: Timestamp)
     case ended(SavedGrant, LoginReason)
     case misconfigured(SavedGrant)
-    /// The provider gives no token of the scope or resource that was asked for; the grant is as good as before.
+    /// The provider issues no token for the requested scope or resource; the grant is unaffected.
     case refused(SavedGrant)
     case discard
   }
@@ -299,28 +300,29 @@ extension Grant {
     if attempt.isExchange { return exchangeFailed(attempt, failure, told) }
     waitsForProvider = failure.isOfProvider
     if refuses(attempt.key, failure, told) {
-      // A bare status may be that of a proxy behind the provider.
+      // A status without an error code may come from a proxy in front of the provider.
       if case .requestRefused(_, nil, _) = failure {} else { takeBackIntent() }
       return .refused(saved)
     }
     if !attempt.key.isNarrowed { isDoubted = false }
-    // Callers that still wait ask again.
+    // Callers that are still waiting ask again.
     wanted = []
     switch failure {
-    // No person can help a grant that nobody signed in to.
+    // A login cannot repair a grant without a user.
     case .ended where saved.kind.isUnattended:
       saved.standing = .misconfigured(told)
       takeBackIntent()
       return .misconfigured(saved)
     case .ended(let reason, _, _):
       if reason == .refused, let retry = fallBack(told, at: now, rotation: rotation) { return retry }
-      // An earlier request with this refresh token had no answer: it may have been the rotation that we never saw.
+      // An earlier request with this refresh token had no response: it may have caused a rotation whose response was
+      // lost.
       let lost = reason == .refused && rotation != .none && ((intent?.attempts ?? 1) > 1 || followsUnanswered)
       let isOver = reason == .refused && saved.refreshTokenExpiresAt.map { $0 <= now } ?? false
       let final = lost ? LoginReason.lostRotation : isOver ? .refreshTokenExpired : reason
       saved.standing = .loginRequired(final, told)
       if isUnproven, reason == .identityChanged { forgetImport() }
-      // A login that brings no other refresh token goes on with this one, and with what is known of it.
+      // A login that returns no new refresh token keeps this one and its history.
       takeBackIntent()
       return .ended(saved, final)
     case .misconfigured:
@@ -336,7 +338,7 @@ extension Grant {
     case .unclear(_, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: true, rotation: rotation)
-    // In OAuth's words it certainly changed nothing; a bare status may be that of a proxy.
+    // An OAuth error certainly changed nothing; a status without one may come from a proxy.
     case .requestRefused(_, let oauth, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: oauth == nil, rotation: rotation)
@@ -347,8 +349,8 @@ extension Grant {
     }
   }
 
-  /// A provider with a grace still takes the refresh token before the current one, for that long: where it refuses the
-  /// current one, that one is tried once.
+  /// A provider with a grace period accepts the previous refresh token for that time: if it refuses the current one,
+  /// the previous one is tried once.
   private mutating func fallBack(_ failure: Failure, at now: Timestamp, rotation: Rotation) -> Failed? {
     guard !fellBack, let previous = saved.previousRefreshToken else { return nil }
     switch rotation {
@@ -361,7 +363,7 @@ extension Grant {
     saved.previousRefreshToken = saved.refreshToken
     saved.refreshToken = previous
     saved.standing = .failing(failure, count: 1, retryAt: now)
-    // Whether a rotation was lost does not depend on which of the two is tried.
+    // Whether a rotation was lost does not depend on which of the two tokens is tried.
     takeBackIntent()
     intent = intent.map {
       RefreshIntent(
@@ -370,7 +372,8 @@ extension Grant {
     return .retry(saved, at: now)
   }
 
-  /// Between two tries to get a lost rotation again, at least; longer where the grace is longer than eight seconds.
+  /// The minimum delay between two attempts to repeat a lost rotation; longer if the grace period exceeds eight
+  /// seconds.
   private static let hurry = Duration.seconds(1)
 
   private mutating func retry(
@@ -382,9 +385,9 @@ extension Grant {
     var wait = planned.scaled(by: 1 - policy.jitter * jitter)
     var asked = min(retryAfter ?? .zero, policy.longestRetryAfter)
     if !acted { takeBackIntent() }
-    // A rotation whose answer was lost, now or by an earlier request, can be asked for again while the old refresh token
-    // is still taken; after that there is nothing to hurry for. The provider's own wish is cut short for it, too: without
-    // a try in that time the grant is over.
+    // A rotation whose response was lost, now or earlier, can be requested again while the old refresh token is
+    // accepted; after that there is no hurry. This also shortens the provider's `Retry-After`: without an attempt in
+    // that time the grant ends.
     if case .grace(let grace) = rotation, let first = intent?.sentAt, first <= now, now - first < grace {
       let rest = grace - (now - first)
       wait = min(wait, max(rest.scaled(by: 0.5), grace.scaled(by: 0.125), Self.hurry))
@@ -396,10 +399,10 @@ extension Grant {
     return .retry(saved, at: retryAt)
   }
 
-  /// How often in a row it has failed.
+  /// The number of consecutive failures.
   private var failures: Int { if case .failing(_, let count, _) = saved.standing { count } else { 0 } }
 
-  /// This request certainly changed nothing; whether an earlier one did is as open as before.
+  /// This request certainly changed nothing; whether an earlier one did is still unknown.
   private mutating func takeBackIntent() {
     guard var intent else { return }
     intent.attempts -= 1

@@ -1,68 +1,67 @@
 public import OAuth
 
-/// What one grant is doing: a state machine over `now`. It sends nothing, reads no clock and writes nothing; each event
-/// is one method, and its outcome says what the broker does next. `saved` and `token` are what is on disk.
+/// The state machine of one grant over `now`. It does no I/O and reads no clock. Each event is a method, and its
+/// outcome is the broker's next step. `saved` and `token` are the stored state.
 public struct Grant: Sendable {
   public internal(set) var saved: SavedGrant
-  /// The current access token, committed; nil until the first is.
+  /// The current committed access token; nil before the first.
   public internal(set) var token: SavedToken?
-  /// Tokens for fewer scopes or another resource, each by itself.
+  /// Tokens for fewer scopes or another resource, independent of each other.
   public internal(set) var narrowed: [SavedToken.Key: Narrowed] = [:]
-  /// Tokens that callers wait for, oldest request first.
+  /// Tokens that callers are waiting for, oldest request first.
   var wanted: [Wish] = []
-  /// The asker whose token was requested last.
+  /// The requester whose token was requested last.
   var lastAsker = ""
-  /// The provider refused a narrowed token in a way that may be about the whole grant. A refresh of the login's own token
-  /// shows whether it is.
+  /// The provider refused a narrowed token with an error that may concern the whole grant. A refresh of the login's own
+  /// token shows whether it does.
   var isDoubted = false
   public internal(set) var phase: Phase = .idle
-  /// A request whose answer somebody did not want to wait for. Should it bring a token before a newer request has one, it
-  /// is taken all the same: it may hold the only refresh token.
+  /// An overdue request that a caller did not wait for. A token in its response is still accepted if no newer request
+  /// has one by then: it may be the only valid refresh token.
   var superseded: Attempt?
-  /// The unanswered request that is on disk, if any.
+  /// The unanswered request on disk, if any.
   public internal(set) var intent: RefreshIntent?
-  /// The generation that nobody gets any more: the provider no longer knows it, or it is another server's.
+  /// The generation that no caller may get: the provider no longer accepts it, or it is for another server.
   public internal(set) var rejectedGeneration: Int64?
-  /// Whether what is kept was stamped by the clock as this run of the broker knows it. What comes from the disk was
-  /// stamped by a clock that may have been another's.
+  /// Which timestamps come from the clock of this run of the broker. Stored timestamps may come from a different clock.
   var stamps = Stamps()
-  /// Nil: the last refresh was not refused in a way that may be about the client.
+  /// Nil: the last refresh was not refused with an error that may concern the client.
   public internal(set) var refusals: Refusals?
-  /// The last failure says something of the provider or the network, and nothing of this grant.
+  /// The last failure concerns the provider or the network, not this grant.
   public internal(set) var waitsForProvider: Bool
-  /// A request of an earlier run had no answer, and its answer can still be asked for.
+  /// A request of an earlier run had no response, which can still be requested again.
   var isUnfinished = false
-  /// The refresh token of before was put in place of the current one.
+  /// The previous refresh token has replaced the current one.
   var fellBack = false
-  /// The current refresh token came after a request that was never answered. Should that one arrive late, a provider that
-  /// watches for reuse ends the grant.
+  /// The current refresh token was issued after a request that was never answered. If that request arrives late, a
+  /// provider that detects reuse ends the grant.
   var followsUnanswered = false
-  /// Where in its jitter window this token's refresh lies, from 0 to 1.
+  /// The position of this token's refresh in its jitter window, from 0 to 1.
   var jitter: Double
   /// The number of the last attempt.
   public private(set) var attempts: UInt64 = 0
 
   public enum Phase: Sendable, Equatable {
     case idle
-    /// The intent is being written, or the request is under way.
+    /// The intent is being written, or the request is in progress.
     case refreshing(Attempt)
-    /// The request had no answer in time, which callers are told. An answer that comes late is taken still, and nothing
-    /// else is sent before the exchange has ended: the refresh token may be spent.
+    /// The response is overdue, and callers get this failure. A late response is still accepted. No other request is
+    /// sent before the exchange ends: the refresh token may be used up.
     case overdue(Attempt, Failure)
-    /// The answer is here and not yet on disk: nobody has seen it, and it must not be lost.
+    /// The response arrived and is not yet on disk: no caller has seen it, and it must not be lost.
     case committing(Attempt, Renewal)
   }
 
-  /// One refresh request. An answer carries it, so that a late one never overwrites newer state.
+  /// One refresh request. Its response carries it, so that a late one never overwrites newer state.
   public struct Attempt: Sendable, Hashable {
     public let number: UInt64
-    /// Expiry counts from when the request was sent.
+    /// The send time; lifetimes count from it.
     public internal(set) var sentAt: Timestamp
-    /// Empty where the grant needs none.
+    /// Empty if the grant needs none.
     public let refreshToken: Secret
-    /// Which of the account's tokens it asks for.
+    /// The token of the account that is requested.
     public let key: SavedToken.Key
-    /// A token exchange (RFC 8693), which presents the access token: the refresh token is not spent.
+    /// A token exchange (RFC 8693) presents the access token and does not use the refresh token.
     public let isExchange: Bool
 
     init(
@@ -85,16 +84,16 @@ public struct Grant: Sendable {
   struct Stamps: Sendable {
     var token = false
     var refreshToken = false
-    /// Of the first unanswered request.
+    /// For the first unanswered request.
     var intent = false
   }
 
-  /// What an answer makes of the grant, once committed.
+  /// The grant after a response, once committed.
   public struct Renewal: Sendable, Equatable {
     public var grant: SavedGrant
-    /// Nil: the answer has none that can be used, but a new refresh token.
+    /// Nil: the response contains no usable token, only a new refresh token.
     public var token: SavedToken?
-    /// Narrowed tokens that make room for it.
+    /// Narrowed tokens that are dropped to make room.
     public var dropped: [SavedToken.Key] = []
   }
 
@@ -107,7 +106,7 @@ public struct Grant: Sendable {
     self.intent = intent
     self.jitter = jitter
     waitsForProvider = if case .failing = saved.standing { true } else { false }
-    // Ended for want of a refresh token: what is left of the token has expired or was rejected.
+    // The grant ended because it has no refresh token: its access token has expired or was rejected.
     if case .loginRequired(.noRefreshToken, _) = saved.standing { rejectedGeneration = token?.generation }
   }
 }
@@ -115,7 +114,7 @@ public struct Grant: Sendable {
 // MARK: Attempts
 
 extension Grant {
-  /// Attempts get higher numbers than this one, which another grant of the same account may have used.
+  /// New attempts get numbers above this one, which another grant of the same account may have used.
   public mutating func numbersAttempts(after number: UInt64) { attempts = max(attempts, number) }
 
   mutating func nextAttempt() -> UInt64 {
@@ -127,29 +126,29 @@ extension Grant {
 // MARK: Asking for a token
 
 extension Grant {
-  /// What a caller gets now.
+  /// The answer to a caller.
   public enum Answer: Sendable, Equatable {
     case token(SavedToken)
-    /// A refresh is under way: ask again when it has ended.
+    /// A refresh is in progress: ask again when it has ended.
     case wait
     /// Begin a refresh, then ask again.
     case refresh
     case loginRequired(LoginReason, Failure?)
     case misconfigured(Failure)
-    /// The last refresh failed, and it is not yet time to try again.
+    /// The last refresh failed, and the retry delay has not passed.
     case temporarilyUnavailable(Failure, retryAt: Timestamp)
-    /// The provider gives no token of this scope or resource.
+    /// The provider issues no token for this scope or resource.
     case refused(Failure)
-    /// First the provider has to say whose token this is; nobody gets it before that.
+    /// The provider must first confirm the identity of this token; no caller gets it before.
     case unproven(SavedToken)
   }
 
-  /// The grant was imported, and may be another person's than the account is.
+  /// The grant was imported and may belong to another user than the account's.
   public var isUnproven: Bool { saved.kind == .unprovenImport }
 
   /// Answers a caller that wants a token with this much time left; nil: the policy's minimum.
   ///
-  /// - Parameter unwanted: the generation that this caller must not get again; nil: it may have any.
+  /// - Parameter unwanted: the generation that this caller must not get again; nil: any is allowed.
   public func answer(
     minimumTTL: Duration?, at now: Timestamp, policy: RefreshPolicy, key: SavedToken.Key = .init(),
     unwanted: Int64? = nil
@@ -182,11 +181,12 @@ extension Grant {
     guard saved.isRenewable else {
       return lastResort(at: now) ?? .loginRequired(.noRefreshToken, nil)
     }
-    // A caller that wants another token than this one has it requested in any case.
+    // A caller that wants a different token always causes a request.
     return (unwanted == nil ? stillborn(token, at: now) : nil) ?? .refresh
   }
 
-  /// While the token is valid, a failing refresh is invisible: less time than asked for is better than none.
+  /// A failed refresh is hidden while the token is valid: a shorter remaining lifetime than requested is better than an
+  /// error.
   public func lastResort(
     at now: Timestamp, key: SavedToken.Key = .init(), unwanted: Int64? = nil
   ) -> Answer? {
@@ -197,11 +197,12 @@ extension Grant {
     return .token(token)
   }
 
-  /// A token that was over as it came (`expires_in` of 0): the next one would be too, so callers do not each fetch one.
+  /// A token that had expired on arrival (`expires_in` of 0). The next one would have too, so a request per caller is
+  /// useless.
   private func stillborn(_ token: SavedToken?, at now: Timestamp) -> Answer? {
     guard let token, token.generation != rejectedGeneration, let expiresAt = token.expiresAt,
       expiresAt - token.issuedAt < RefreshPolicy.shortestLifetime, token.issuedAt <= now,
-      // That of a login may be an exception: one refresh shows.
+      // A login's token may be an exception: one refresh shows it.
       token.issuedAt > saved.loggedInAt
     else { return nil }
     let retryAt = token.issuedAt + .seconds(5)
@@ -222,8 +223,8 @@ extension Grant {
 // MARK: Time
 
 extension Grant {
-  /// When something is due; nil: nothing, until an event. Times on disk that lie in the future are from before the clock
-  /// was set back, and do not count.
+  /// The next time at which something is due; nil: nothing until an event. Stored times in the future are from before
+  /// the clock was set back and are ignored.
   public func nextMoment(policy: RefreshPolicy, at now: Timestamp) -> Timestamp? {
     guard phase == .idle else { return nil }
     let newest = now + RefreshPolicy.clockTolerance
@@ -240,8 +241,8 @@ extension Grant {
       .compactMap(\.self).min()
   }
 
-  /// When a refresh that was refused before the access token's end is tried once more: some servers refuse early refreshes,
-  /// and some refuse a refresh token only for a while. Nil: no second try.
+  /// The time of one more attempt if a refresh was refused before the access token expired: some servers refuse early
+  /// refreshes, and some refuse a refresh token only temporarily. Nil: no second attempt.
   var secondTry: Timestamp? {
     guard case .loginRequired(.refused, let failure) = saved.standing, saved.refreshToken != nil,
       !saved.kind.isUnattended, let end = token?.expiresAt, failure.at < end
@@ -249,7 +250,7 @@ extension Grant {
     return end
   }
 
-  /// When the login's own token should be refreshed, while the grant is good.
+  /// The time to refresh the login's own token if the grant is good.
   func mainMoment(_ token: SavedToken, policy: RefreshPolicy, at now: Timestamp) -> Timestamp? {
     let moments = [
       policy.softRefresh(of: token, jitter: jitter),
@@ -259,17 +260,17 @@ extension Grant {
     return token.issuedAt > now + RefreshPolicy.clockTolerance ? now : moment
   }
 
-  /// How often a grant is tried whose provider refuses the client: somebody may have mended it over there.
+  /// The retry interval if the provider refuses the client: its operator may have fixed the registration.
   static let misconfiguredProbe = Duration.seconds(900)
 
   public enum Due: Sendable, Equatable {
     case nothing
     case refresh
-    /// The last token ended and there is no way to get another: commit this.
+    /// The last token has expired and no new one can be obtained: commit this.
     case ended(SavedGrant)
   }
 
-  /// What the time asks for.
+  /// The action that is due at this time.
   public mutating func due(at now: Timestamp, policy: RefreshPolicy) -> Due {
     guard let moment = nextMoment(policy: policy, at: now), moment <= now else { return .nothing }
     guard !saved.isRenewable else { return .refresh }

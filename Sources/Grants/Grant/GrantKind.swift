@@ -1,26 +1,26 @@
-/// How an account's grant is come by; as the socket and the store write it.
+/// The origin of an account's grant, as written to the socket and the store.
 public enum GrantKind: String, Sendable, Codable, CaseIterable {
-  /// A person signed in (RFC 6749 §4.1).
+  /// The user signed in (RFC 6749 §4.1).
   case authorizationCode = "authorization_code"
-  /// A person confirmed a code on another device (RFC 8628).
+  /// The user confirmed a code on another device (RFC 8628).
   case deviceCode = "device_code"
-  /// A refresh token from elsewhere was taken over.
+  /// A refresh token was imported.
   case imported = "import"
-  /// The same into an account whose person is known, before the provider has named that person: no token of it is handed
-  /// out.
+  /// An import into an account with a known user, before the provider has confirmed that user: callers get no token of
+  /// it.
   case unprovenImport = "unproven_import"
   /// The client itself is authorised (RFC 6749 §4.4).
   case clientCredentials = "client_credentials"
-  /// A signed assertion is traded for tokens (RFC 7523 §2.1).
+  /// A signed assertion is exchanged for tokens (RFC 7523 §2.1).
   case jwtBearer = "jwt_bearer"
-  /// Another account's token is traded for one (RFC 8693).
+  /// Another account's token is exchanged for one (RFC 8693).
   case tokenExchange = "token_exchange"
-  /// Name and password of a person (RFC 6749 §4.3), where the provider allows it by name.
+  /// The user's name and password (RFC 6749 §4.3), only if enabled for the provider.
   case password
-  /// A person signed in, and the token came by the browser (RFC 6749 §4.2), where the provider allows it by name.
+  /// The user signed in, and the browser returned the token (RFC 6749 §4.2), only if enabled for the provider.
   case implicit
 
-  /// A new token can be had at any time without a refresh token and without a person.
+  /// A new token can always be obtained without a refresh token or a user.
   public var isUnattended: Bool {
     switch self {
     case .authorizationCode, .deviceCode, .imported, .unprovenImport, .password, .implicit: false

@@ -1,9 +1,9 @@
 public import OAuth
 
-/// When a refresh token will end, as far as that is known.
+/// The expected end of a refresh token.
 public struct RefreshTokenEnd: Sendable, Equatable {
   public var at: Timestamp
-  /// Nobody said so: grants of this provider have ended at that age before.
+  /// The provider did not announce it: earlier grants of this provider ended at that age.
   public var isLearned: Bool
 
   public init(at: Timestamp, isLearned: Bool) {
@@ -12,7 +12,7 @@ public struct RefreshTokenEnd: Sendable, Equatable {
   }
 }
 
-/// How old a provider's refresh tokens get, learned from those that it refused.
+/// The lifetime of a provider's refresh tokens, learned from refused ones.
 public struct LearnedLifetime: Sendable, Equatable, Codable {
   public private(set) var ends: [End] = []
 
@@ -22,13 +22,13 @@ public struct LearnedLifetime: Sendable, Equatable, Codable {
     public var at: Timestamp
   }
 
-  /// The latest ones are kept.
+  /// The number of latest ends to keep.
   static let kept = 8
-  /// Two ages that differ by no more than this share are the same lifetime…
+  /// Two ages that differ by at most this share are the same lifetime…
   static let agreement = 0.05
-  /// …unless they came within this share of it: then one event ended both.
+  /// …unless they ended within this share of it: then one event ended both.
   static let apart = 0.1
-  /// A grant that ends sooner was ended by somebody.
+  /// A grant that ends sooner was ended deliberately.
   static let shortest: Int64 = 3600
 
   public init() {}
@@ -39,14 +39,14 @@ public struct LearnedLifetime: Sendable, Equatable, Codable {
     ends = (ends + [End(age: age.wholeSeconds, at: now)]).suffix(Self.kept)
   }
 
-  /// A refresh token of this age was taken. True: something that was learned is no longer so.
+  /// A refresh token of this age was accepted. True: a learned lifetime was wrong.
   public mutating func lived(toAge age: Duration) -> Bool {
     let count = ends.count
     ends.removeAll { Double($0.age) * (1 + Self.agreement) < Double(age.wholeSeconds) }
     return ends.count != count
   }
 
-  /// The lifetime that two refresh tokens or more agree on.
+  /// The lifetime that at least two refresh tokens agree on.
   public var lifetime: Duration? {
     let sorted = ends.sorted { $0.age < $1.age }
     for (index, shorter) in sorted.enumerated() {
@@ -62,7 +62,7 @@ public struct LearnedLifetime: Sendable, Equatable, Codable {
 }
 
 extension Grant {
-  /// When the refresh token will end: as the provider or its settings say, or as was learned.
+  /// The end of the refresh token: from the provider or its settings, or learned.
   public func refreshTokenEnd(learned: Duration?) -> RefreshTokenEnd? {
     guard saved.refreshToken != nil else { return nil }
     if let end = saved.refreshTokenExpiresAt { return RefreshTokenEnd(at: end, isLearned: false) }
@@ -70,8 +70,8 @@ extension Grant {
     return RefreshTokenEnd(at: (saved.refreshTokenIssuedAt ?? saved.loggedInAt) + learned, isLearned: true)
   }
 
-  /// The next moment at which people are told of the refresh token's end: some time before, and once more on its last
-  /// day. Nil: they have been told, or there is nothing to tell.
+  /// The time of the next notice to users about the refresh token's end: some time before it, and again on the last
+  /// day. Nil: the notices were given, or no end is known.
   public func nextAnnouncement(learned: Duration?, policy: RefreshPolicy, at now: Timestamp) -> Timestamp? {
     if case .loginRequired = saved.standing { return nil }
     guard let end = refreshTokenEnd(learned: learned)?.at, end > now else { return nil }
@@ -80,20 +80,20 @@ extension Grant {
     guard notice > .zero else { return nil }
     var moments = [end - notice]
     if notice > RefreshPolicy.lastNotice * 2 { moments.append(end - RefreshPolicy.lastNotice) }
-    // One that is kept from a time that has not come yet was kept by another clock.
+    // A stored time in the future comes from a different clock.
     let told = saved.expiryAnnouncedAt.map { $0 > now + RefreshPolicy.clockTolerance ? nil : $0 } ?? nil
-    // Whoever was late to tell the first tells the last alone.
+    // If the first notice is late, only the last one is given.
     let passed = moments.filter { $0 <= now }
     if let latest = passed.last, told.map({ $0 < latest }) ?? true { return latest }
     return moments.first { $0 > now }
   }
 
-  /// People were told.
+  /// The notice was given to users.
   public mutating func announced(at now: Timestamp) { saved.expiryAnnouncedAt = now }
 }
 
 extension RefreshPolicy {
-  /// The notice is no longer than this share of the refresh token's life.
+  /// The notice period is at most this share of the refresh token's lifetime.
   static let largestNoticeShare = 0.25
   static let lastNotice = Duration.seconds(86_400)
 }

@@ -1,17 +1,17 @@
 public import OAuth
 
-/// An account whose token should be refreshed now. The order is who comes first.
+/// An account whose token should be refreshed now, with the data that decides the order.
 public struct Candidate: Sendable, Equatable {
   public var account: AccountName
-  /// Where it stands among those that callers wait for; nil: nobody waits.
+  /// The position among the tokens that callers are waiting for; nil: no caller is waiting.
   public var place: Int?
-  /// A lost answer could cost its grant.
+  /// A lost response could end its grant.
   public var canLose: Bool
-  /// A request with its refresh token had no answer: it may have been rotated already.
+  /// A request with its refresh token had no response: the token may have been rotated already.
   public var isAtRisk: Bool
-  /// When its token ends; nil: unknown, or there is none.
+  /// The expiry of its token; nil: unknown, or there is no token.
   public var expiresAt: Timestamp?
-  /// How many probes with it have failed in this outage.
+  /// The number of failed probes with this account in this outage.
   public var probes: Int
 
   public init(
@@ -25,16 +25,17 @@ public struct Candidate: Sendable, Equatable {
     self.probes = probes
   }
 
-  /// So many failed probes in a row are made with one account before another is tried.
+  /// The number of consecutive failed probes with one account before another is tried.
   static let probesEach = 3
 
-  /// Who is refreshed first: whom callers wait for, in their order; then whose token ends first.
+  /// The refresh order: accounts that callers are waiting for, in their order; then by token expiry.
   public static func inOrder(_ candidates: [Candidate]) -> [Candidate] {
     candidates.sorted { ($0.place ?? .max, $0.end, $0.account) < ($1.place ?? .max, $1.end, $1.account) }
   }
 
-  /// Who tries a provider that does not answer. A request whose answer is lost may cost a grant, so it is one that has
-  /// nothing to lose, else one that is at risk already; but one that fails for its own sake must not stand for all.
+  /// The account that probes an unresponsive provider. A lost response may end a grant, so prefer an account that
+  /// cannot lose, then one that is already at risk. An account whose own requests always fail must not block the
+  /// others.
   public static func probe(_ candidates: [Candidate]) -> Candidate? {
     candidates.min {
       ($0.probes / probesEach, $0.risk, $0.place ?? .max, $0.end, $0.account)

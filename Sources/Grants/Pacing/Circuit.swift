@@ -1,35 +1,35 @@
 import OAuth
 
-/// Whether a provider answers: a circuit breaker. Its times are since the machine started, which no one can set.
+/// A circuit breaker for a provider. Its times are since the machine started, which cannot be changed.
 ///
-/// While the circuit is open one request at a time tries the provider; all others rest. Once it answers, more and more are
-/// let through.
+/// While the circuit is open only one request at a time is sent, as a probe; all others wait. After a response the
+/// limit grows step by step.
 public struct Circuit: Sendable, Equatable {
   public private(set) var state: State = .closed(failures: 0)
-  /// Counts the times it opened: what was sent before says nothing new after.
+  /// The number of times it opened: results of requests sent before the last opening are ignored.
   public private(set) var openings: UInt64 = 0
 
   public enum State: Sendable, Equatable {
-    /// So many requests failed in a row.
+    /// The number of consecutive failed requests.
     case closed(failures: Int)
-    /// From `retryAt` on one request may try, from `wantedAt` on one that a caller waits for.
+    /// A probe may be sent from `retryAt` on, or from `wantedAt` on if a caller is waiting.
     case open(Outage, retryAt: Duration, wantedAt: Duration)
-    /// That one is under way, and was sent or half answered then.
+    /// A probe is in progress; `since`: when it was sent or partly answered.
     case probing(Outage, ticket: UInt64, since: Duration)
-    /// It answers again: so many requests may be under way at once.
+    /// The provider responds again; `window`: the maximum number of concurrent requests.
     case recovering(Outage, window: Int)
   }
 
   public struct Outage: Sendable, Equatable {
     public var failure: Failure
     public var since: Duration
-    /// How many probes failed, or had no answer for so long that others followed.
+    /// The number of probes that failed or were overdue.
     public var probes: Int
   }
 
   public init() {}
 
-  /// The outage that there is; nil: the provider answers, or has begun to.
+  /// The current outage; nil: the provider responds, or has begun to.
   public var outage: Outage? {
     switch state {
     case .open(let outage, _, _), .probing(let outage, _, _): outage
@@ -37,8 +37,8 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// When the next request may try the provider; nil: there is no outage. One that is stuck leaves its place, to others
-  /// at longer and longer intervals: each may cost a grant.
+  /// The earliest time of the next probe; nil: no outage. After a stuck probe others follow at increasing intervals:
+  /// each may cost a grant.
   public func nextProbe(isWanted: Bool, policy: RefreshPolicy) -> Duration? {
     switch state {
     case .open(_, let retryAt, let wantedAt): isWanted ? min(wantedAt, retryAt) : retryAt
@@ -51,13 +51,13 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// Until when the probe under way may be expected to be answered; nil: there is none.
+  /// The time limit of the current probe; nil: no probe is in progress.
   public func probeEnd(policy: RefreshPolicy) -> Duration? {
     guard case .probing(_, _, let since) = state else { return nil }
     return since + policy.probePatience
   }
 
-  /// How many requests may be under way at once, of the `most` that the provider gets.
+  /// The maximum number of concurrent requests; `most`: the provider's limit.
   func window(most: Int) -> Int {
     switch state {
     case .closed: most
@@ -66,7 +66,7 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// The provider answered, if only to refuse something. True: an outage ends here.
+  /// The provider responded, even if only with a refusal. True: an outage ends here.
   mutating func answered(most: Int) -> Bool {
     switch state {
     case .closed:
@@ -81,9 +81,9 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// A request that was let through since the circuit last opened had no answer. True: an outage begins here.
+  /// A request that was sent since the circuit last opened had no response. True: an outage begins here.
   ///
-  /// - Parameter ticket: the request's. A probe that others followed says nothing new.
+  /// - Parameter ticket: of the request. The result of a superseded probe is ignored.
   mutating func failed(
     _ failure: Failure, ticket: UInt64, at now: Duration, retryAfter: Duration?, policy: RefreshPolicy, jitter: Double
   ) -> Bool {
@@ -95,7 +95,7 @@ public struct Circuit: Sendable, Equatable {
       open(Outage(failure: failure, since: now, probes: 0), at: now, retryAfter, policy, jitter)
       return true
     case .recovering(let outage, _):
-      // It fell back: not so soon again.
+      // It failed again during the recovery: increase the delay.
       open(
         Outage(failure: failure, since: outage.since, probes: outage.probes + 1), at: now, retryAfter, policy, jitter)
       return true
@@ -109,8 +109,8 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// - Parameter sentAt: when the probe was sent that failed. A caller's question probes so long after that, not after
-  ///   the end of one that was stuck: an account alone at its provider would wait for both.
+  /// - Parameter sentAt: when the failed probe was sent. The delay for waiting callers counts from then, not from the
+  /// end of a stuck probe: otherwise the only account of a provider would wait for both.
   private mutating func open(
     _ outage: Outage, at now: Duration, sentAt: Duration? = nil, _ retryAfter: Duration?, _ policy: RefreshPolicy,
     _ jitter: Double
@@ -123,7 +123,7 @@ public struct Circuit: Sendable, Equatable {
       wantedAt: max((sentAt ?? now) + wait(policy.wantedProbeDelay), earliest))
   }
 
-  /// The probe that this ticket names goes out.
+  /// The probe with this ticket is sent.
   mutating func probes(_ ticket: UInt64, at now: Duration) {
     switch state {
     case .open(let outage, _, _): state = .probing(outage, ticket: ticket, since: now)
@@ -134,13 +134,14 @@ public struct Circuit: Sendable, Equatable {
     }
   }
 
-  /// The probe's first question, for the provider's metadata, was answered: the provider may be slow, but is there.
+  /// The probe's first request, for the provider's metadata, was answered: the provider may be slow, but is reachable.
   mutating func goesOn(_ ticket: UInt64, at now: Duration) {
     guard case .probing(let outage, ticket, _) = state else { return }
     state = .probing(outage, ticket: ticket, since: now)
   }
 
-  /// The probe never went out: the next may, but whatever kept this one must not be asked again without end.
+  /// The probe was not sent. The next one may be, after a pause, since the same cause could withdraw it in an endless
+  /// loop.
   mutating func withdrawn(_ ticket: UInt64, at now: Duration) {
     guard case .probing(let outage, ticket, _) = state else { return }
     state = .open(outage, retryAt: now + Self.withdrawnPause, wantedAt: now + Self.withdrawnPause)
@@ -148,7 +149,7 @@ public struct Circuit: Sendable, Equatable {
 
   static let withdrawnPause = Duration.seconds(1)
 
-  /// The network is back, or the settings changed: what was learned of the provider may be over.
+  /// The network is back, or the settings changed: the outage may be over.
   mutating func recheck(at now: Duration) {
     switch state {
     case .open(var outage, _, _), .probing(var outage, _, _):

@@ -1,21 +1,21 @@
 import OAuth
 
-/// Which requests a provider gets, and how fast: so many at once, one at a time in an outage, and the backlog of a
-/// restart, a recovery or a clock that leapt is spread over time. Its times are since the machine started.
+/// Limits the requests to a provider: a maximum of concurrent requests, one at a time in an outage, and a rate limit
+/// for the backlog after a restart, a recovery or a clock change. Its times are since the machine started.
 public struct ProviderGate: Sendable {
   public private(set) var circuit = Circuit()
-  /// Requests under way.
+  /// The number of requests in progress.
   public private(set) var inFlight = 0
-  /// Those of them that were sent before the latest outage ended, and the last one's number: they take no place of what
-  /// is sent since.
+  /// The requests in progress that were sent before the latest outage ended, and the number of the last one: they do
+  /// not use the capacity of later requests.
   private var stale = 0
   private var lastStale: UInt64 = 0
   private var tickets: UInt64 = 0
-  /// What refreshes by themselves may spend, and what callers that wait may.
+  /// The rate limits of background refreshes and of refreshes that callers are waiting for.
   private var background: Pace?
   private var wanted: Pace?
 
-  /// A place among the requests under way. Given back once.
+  /// A permit for one request in progress. Released once.
   public struct Ticket: Sendable, Equatable {
     let number: UInt64
     let openings: UInt64
@@ -24,21 +24,20 @@ public struct ProviderGate: Sendable {
 
   public enum Admission: Sendable, Equatable {
     case go(Ticket)
-    /// When one of those under way has ended.
+    /// Try again when a request in progress has ended.
     case full
     case later(Duration)
   }
 
   public init() {}
 
-  /// Asks for a place. `isWanted`: a caller waits for it. `accounts`: how many the provider has.
+  /// Requests a permit. `isWanted`: a caller is waiting. `accounts`: the number of accounts of the provider.
   public mutating func admit(
     isWanted: Bool, accounts: Int, at now: Duration, policy: RefreshPolicy
   ) -> Admission {
     if let next = circuit.nextProbe(isWanted: isWanted, policy: policy) {
       guard next <= now else { return .later(next) }
-      // The first probe goes whatever is under way. The next ones, while that one is stuck, have the provider's places,
-      // and two at least.
+      // The first probe is always sent. While it is stuck, further probes may use the provider's limit, at least two.
       if case .probing = circuit.state, inFlight >= max(policy.concurrentPerProvider, 2) { return .full }
       let ticket = place(isProbe: true)
       circuit.probes(ticket.number, at: now)
@@ -62,13 +61,13 @@ public struct ProviderGate: Sendable {
 
   public enum Turn: Sendable, Equatable {
     case nothing
-    /// The provider was counted as answering, and is no longer.
+    /// The provider was considered reachable and no longer is.
     case unreachable
-    /// It answers again.
+    /// The provider responds again.
     case recovered
   }
 
-  /// The provider answered, if only to refuse something. Without a ticket: late, after the place was given back.
+  /// The provider responded, even if only with a refusal. Without a ticket: late, after the permit was released.
   public mutating func answered(_ ticket: Ticket?, policy: RefreshPolicy) -> Turn {
     if let ticket { leave(ticket) }
     guard circuit.answered(most: policy.concurrentPerProvider) else { return .nothing }
@@ -77,35 +76,36 @@ public struct ProviderGate: Sendable {
     return .recovered
   }
 
-  /// The provider did not answer, or said that it cannot.
+  /// The provider did not respond, or reported that it is unavailable.
   public mutating func failed(
     _ ticket: Ticket, _ failure: Failure, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy,
     jitter: Double
   ) -> Turn {
     leave(ticket)
-    // Sent before the circuit opened: that is known already. Sent before it closed: another one was answered since.
+    // Sent before the circuit opened: already known. Sent before it closed: another request was answered since.
     guard ticket.openings == circuit.openings, !hasRecovered(since: ticket) else { return .nothing }
     let isNew = circuit.failed(
       failure, ticket: ticket.number, at: now, retryAfter: retryAfter, policy: policy, jitter: jitter)
     if isNew {
-      // The recovery starts from nothing.
+      // The recovery starts without credit.
       background = Pace(at: now)
       wanted = Pace(at: now)
     }
     return isNew ? .unreachable : .nothing
   }
 
-  /// Whether the request went out before or in an outage that is over: its failure says nothing of now.
+  /// Whether the request was sent before or during an outage that has ended: its failure does not describe the current
+  /// state.
   public func hasRecovered(since ticket: Ticket) -> Bool {
     circuit.outage == nil && (ticket.isProbe || ticket.openings < circuit.openings)
   }
 
-  /// What comes before the request itself was answered.
+  /// A request that precedes the actual one was answered.
   public mutating func goesOn(_ ticket: Ticket, at now: Duration) {
     if ticket.isProbe { circuit.goesOn(ticket.number, at: now) }
   }
 
-  /// It was not sent, by our own choice.
+  /// The broker decided not to send it.
   public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
     leave(ticket)
     if ticket.isProbe { circuit.withdrawn(ticket.number, at: now) }
@@ -116,14 +116,14 @@ public struct ProviderGate: Sendable {
     if ticket.number <= lastStale { stale = max(0, stale - 1) }
   }
 
-  /// The network is back, the machine woke up, or the settings changed: ask now.
+  /// The network is back, the machine woke up, or the settings changed: probe now.
   public mutating func recheck(at now: Duration) { circuit.recheck(at: now) }
 }
 
 extension RefreshPolicy {
-  /// Refreshes that nobody waits for: all accounts of a provider spread over a minute, and never slower than this.
+  /// Background refreshes: all accounts of a provider within a minute, and never slower than this.
   static let slowestBackgroundRate = 5.0
-  /// The same for callers that wait: ten seconds.
+  /// The same for waiting callers: within ten seconds.
   static let slowestWantedRate = 50.0
   static let rateBurst = 2.0
 
@@ -131,7 +131,7 @@ extension RefreshPolicy {
   func wantedRate(accounts: Int) -> Double { max(Self.slowestWantedRate, Double(accounts) / 10) }
 }
 
-/// A rate: credit grows with time, and each request spends one.
+/// A rate limit: credit grows with time, and each request uses one.
 struct Pace: Sendable {
   private var credit: Double
   private var at: Duration
@@ -146,7 +146,7 @@ struct Pace: Sendable {
     at = now
   }
 
-  /// Spends one; where there is none, says when there will be.
+  /// Uses one credit; without credit, returns the time until the next.
   mutating func take(_ rate: Double, at now: Duration) -> Duration? {
     let passed = max(.zero, now - at)
     credit = min(rate * RefreshPolicy.rateBurst, credit + rate * Double(passed.milliseconds) / 1000)

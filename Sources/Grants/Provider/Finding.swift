@@ -1,8 +1,8 @@
 public import OAuth
 
-/// What one check of a provider came to, for a person to read. What is not well says what to do about it.
+/// The result of one check of a provider, for users. A failed check includes a hint.
 public struct Finding: Sendable, Equatable {
-  /// What is checked without asking for a token.
+  /// The checks that need no token.
   public enum Name: Sendable, Equatable {
     case configuration
     case discovery
@@ -19,7 +19,7 @@ public struct Finding: Sendable, Equatable {
     case ok
     case warning(hint: String)
     case failed(hint: String)
-    /// There was nothing to check, or what it needs is missing.
+    /// There was nothing to check, or a precondition is missing.
     case skipped
   }
 
@@ -34,11 +34,11 @@ public struct Finding: Sendable, Equatable {
   }
 }
 
-/// What a provider's settings and its server's metadata say of each other.
+/// The comparison of a provider's settings with its server's metadata.
 public struct Examination: Sendable, Equatable {
-  /// One for each name but ``Finding/Name/configuration`` and ``Finding/Name/keys``, as far as the answer reaches.
+  /// One for each name except ``Finding/Name/configuration`` and ``Finding/Name/keys``, as far as the response allows.
   public var findings: [Finding]
-  /// The metadata that would be in force; nil where the answer is none that can be used.
+  /// The metadata that would be used; nil if the response contains none that are usable.
   public var metadata: ServerMetadata?
 
   public init(findings: [Finding], metadata: ServerMetadata?) {
@@ -47,7 +47,7 @@ public struct Examination: Sendable, Equatable {
   }
 }
 
-// A provider that has no judgement of its own.
+// Defaults for a provider without its own checks.
 extension Provider {
   public var clockTolerance: Duration { .seconds(30) }
 

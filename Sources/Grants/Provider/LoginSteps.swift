@@ -1,51 +1,50 @@
 public import FoundationEssentials
 public import OAuth
 
-// What happens to a login between its start and its tokens.
+// The steps of a login between its start and its tokens.
 
-/// What an address that came back means for a login that waits.
+/// The meaning of a callback URL for a pending login.
 public enum CallbackClaim: Sendable, Equatable {
-  /// Nothing.
+  /// Unrelated.
   case foreign
-  /// It names the login by a secret that only the login's own answer has.
+  /// It contains a secret that only this login's response has.
   case named
-  /// It comes where this login's answer does, and the provider puts nothing into it that names a login.
+  /// It matches this login's redirect URI, and the provider's callbacks contain no login identifier.
   case unnamed
-  /// It comes where this login's answer does, and is not it: it is refused, and the login waits.
+  /// It matches this login's redirect URI but is not a valid response: it is refused, and the login stays pending.
   case refused(CallbackError)
-  /// Another application's answer to the provider: the browser goes on there, and the login waits.
+  /// Another application's response to the provider: the browser is redirected there, and the login stays pending.
   case passOn(URL)
 }
 
-/// What a callback, a code or what a person gave comes to, every check done.
+/// The result of a callback, a code or user input, after all checks.
 public enum LoginAnswer: Sendable {
-  /// To be traded for tokens; `memory` is remembered with the login until then.
+  /// To be exchanged for tokens; `memory` is stored with the login until then.
   case code(Secret, memory: [String: Secret])
   case issued(Issued)
-  /// The person has to do something more, and the login waits for that, with this to remember in place of what it had.
+  /// The user must do something else first. The login stays pending and stores this memory instead of the old one.
   case action(LoginAction, memory: [String: Secret])
 }
 
-/// What a person has to do before a login can end.
+/// An action that the user must complete before a login can end.
 public enum LoginAction: Sendable, Equatable, Codable {
-  /// As many sessions are open as the provider allows: one of them has to be replaced. `limit`: how many, where the
-  /// provider says.
+  /// The maximum number of sessions is open: one must be replaced. `limit`: the maximum, if the provider reports it.
   case sessionLimit(limit: Int64?, sessions: [ProviderSession])
-  /// The provider wants to know more of the person. `identifier`: by what it knows them already, such as an e-mail
-  /// address.
+  /// The provider requires more data about the user. `identifier`: its existing identifier of the user, such as an
+  /// e-mail address.
   case registration(identifier: String?)
 }
 
-/// A session of the person's at the provider.
+/// A session of the user at the provider.
 public struct ProviderSession: Sendable, Equatable, Codable {
   public var id: String
-  /// The program that it is open in.
+  /// The program that uses the session.
   public var userAgent: String?
   public var client: String?
   public var address: String?
   public var isOnline: Bool?
   public var isCurrent: Bool?
-  /// When it was last used, as the provider writes it.
+  /// The time of its last use, in the provider's format.
   public var lastUsed: String?
 
   public init(
@@ -62,25 +61,25 @@ public struct ProviderSession: Sendable, Equatable, Codable {
   }
 }
 
-/// What a person answered to a ``LoginAction``.
+/// The user's response to a ``LoginAction``.
 public enum LoginInput: Sendable {
   /// The session to replace.
   case session(String)
-  /// The provider named no session: one may have ended meanwhile.
+  /// The provider named no session: one may have ended in the interim.
   case again
-  /// A JSON object: what the provider wants to know.
+  /// A JSON object with the data that the provider requires.
   case attributes(Data)
 }
 
-/// What the provider has against what a person gave: they can mend it, and the login waits.
+/// The provider rejected the user's input: the user can correct it, and the login stays pending.
 public struct Rejection: Sendable, Equatable {
-  /// In a word: `user_exists`, `email_domain_blocked`, `bad_request`, …
+  /// A code: `user_exists`, `email_domain_blocked`, `bad_request`, …
   public var code: String
-  /// For people.
+  /// For users.
   public var message: String
-  /// By field, what is wrong with it, as the provider says.
+  /// The errors by field, as the provider reports them.
   public var fields: [String: [String]]
-  /// What the person does next; nil: correct it and send it again.
+  /// The user's next step; nil: correct the input and send it again.
   public var hint: String?
 
   public init(code: String, message: String, fields: [String: [String]] = [:], hint: String? = nil) {
@@ -91,7 +90,7 @@ public struct Rejection: Sendable, Equatable {
   }
 }
 
-/// An application on this machine that signs people in.
+/// An application on this machine that signs users in.
 public struct NativePlace: Sendable, Equatable {
   /// Its name in the configuration.
   public var app: String
@@ -103,7 +102,7 @@ public struct NativePlace: Sendable, Equatable {
   }
 }
 
-/// Where a login was opened, as whoever opened it says.
+/// The destination in which a login was opened, as reported by the caller.
 public struct OpenedDestination: Sendable, Equatable, Codable {
   public var kind: String
   public var app: String?

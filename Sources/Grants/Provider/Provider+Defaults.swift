@@ -1,7 +1,7 @@
 public import FoundationEssentials
 public import OAuth
 
-// What most providers do not have. Whoever asks is told so, and nothing is sent.
+// Defaults for features that most providers lack: the caller gets an error, and no request is sent.
 extension Provider {
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? { nil }
 

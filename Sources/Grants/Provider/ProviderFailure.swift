@@ -1,33 +1,33 @@
 public import OAuth
 
-/// Why a conversation with a provider failed; the case says what it means for the grant.
+/// Why an exchange with a provider failed; the case decides the effect on the grant.
 public enum ProviderFailure: Error, Sendable, Equatable {
-  /// The provider ended the grant with one of its permanent codes, or another person answered.
+  /// The provider ended the grant with one of its permanent codes, or the response is for another user.
   case ended(LoginReason, message: String, OAuthError?)
-  /// The provider refuses this client or its settings: stops the provider, not each account.
+  /// The provider refuses this client or its settings: this stops the provider, not each account.
   case misconfigured(message: String, OAuthError?)
-  /// Answered, and certainly not acted on: 429, `temporarily_unavailable`. Tried again.
+  /// Answered and certainly not executed: 429, `temporarily_unavailable`. Retried.
   case tryLater(message: String, OAuthError?, retryAfter: Duration?)
-  /// Refused this one request, for a reason that is nobody's outage and ends no grant: `invalid_request`, a code that is
-  /// not known here, a 4xx without a code. Tried again.
+  /// Refused this one request, for a reason that is not an outage and ends no grant: `invalid_request`, an unknown
+  /// code, a 4xx without a code. Retried.
   case requestRefused(message: String, OAuthError?, retryAfter: Duration?)
-  /// Answered with something that says nothing of whether it was acted on: 5xx, HTML, half a body. Tried again.
+  /// Answered, but whether the request was executed is unknown: 5xx, HTML, an incomplete body. Retried.
   case unclear(message: String, retryAfter: Duration?)
-  /// Sent, and no answer came. Tried again.
+  /// Sent, but no response arrived. Retried.
   case lost(message: String)
-  /// Never sent. Tried again.
+  /// Never sent. Retried.
   case notSent(message: String)
-  /// Never sent, for want of something that is not this provider's: another account's token. Tried again.
+  /// Never sent because a prerequisite outside this provider is missing: another account's token. Retried.
   case blocked(message: String)
-  /// Answered against the protocol in a way that fails this login alone.
+  /// The response violates the protocol in a way that fails only this login.
   case invalid(message: String, OAuthError?)
-  /// What the person gave is not taken: they can mend it.
+  /// The user's input was rejected and can be corrected.
   case rejected(Rejection)
-  /// The access token that was sent is no longer taken.
+  /// The access token that was sent is no longer accepted.
   case tokenRefused(message: String, OAuthError?)
-  /// The provider does not let this person in, or not by this login, which alone ends.
+  /// The provider denies this user or this login method; only the login ends.
   case denied(message: String)
-  /// The provider, or this kind of provider, does not have what was asked for.
+  /// The provider, or this kind of provider, does not support the request.
   case unsupported(message: String)
 
   public var message: String {
@@ -41,7 +41,7 @@ public enum ProviderFailure: Error, Sendable, Equatable {
     }
   }
 
-  /// It says that the provider, or the road to it, is out of order, and nothing of the grant.
+  /// The failure concerns the provider or the connection to it, not the grant.
   public var isOfProvider: Bool {
     switch self {
     case .tryLater, .unclear, .lost, .notSent: true
@@ -68,13 +68,13 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   }
 }
 
-/// What a resource server's answer says of the token that it was sent.
+/// The meaning of a resource server's response for the token that was sent.
 public enum ResourceVerdict: Sendable, Equatable {
   case passed
-  /// It is no longer taken: another is worth a try.
+  /// The token is no longer accepted: try a new one.
   case tokenRefused(message: String, OAuthError?)
-  /// The grant lacks what the call needs: only a person signing in can help.
+  /// The grant lacks a permission that the call needs: the user must sign in again.
   case loginRequired(message: String)
-  /// The person's account at the provider is blocked: nothing here can help.
+  /// The user's account at the provider is blocked: the broker cannot help.
   case blocked(message: String)
 }

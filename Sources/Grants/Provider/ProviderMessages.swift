@@ -1,11 +1,11 @@
 public import FoundationEssentials
 public import OAuth
 
-/// What a login asks the provider for.
+/// A login request to the provider.
 public struct LoginRequest: Sendable {
   public var scopes: [String]
   public var resource: String?
-  /// Nil where no browser comes back.
+  /// Nil if no browser returns.
   public var redirectURI: RedirectURI?
   public var state: Secret
   public var nonce: Secret?
@@ -13,17 +13,17 @@ public struct LoginRequest: Sendable {
   public var prompt: String?
   public var loginHint: String?
   public var parameters: [String: String]
-  /// What the tokens will be bound to (RFC 9449).
+  /// The key that the tokens will be bound to (RFC 9449).
   public var dpopKey: DPoPKey?
-  /// The grant that the account has already, if any.
+  /// The account's existing grant, if any.
   public var before: SavedGrant?
-  /// The applications on this machine that the caller wants to try, in its order; nil: as configured.
+  /// The applications on this machine that the caller wants to try, in order; nil: as configured.
   public var apps: [String]?
-  /// Who signs the person in, where the provider leaves that to others.
+  /// The identity provider, if the provider supports several.
   public var identityProvider: String?
-  /// What is known of the person ahead: `email`, `phone`, `first_name`, `last_name`.
+  /// Known user data: `email`, `phone`, `first_name`, `last_name`.
   public var prefill: [String: String] = [:]
-  /// When it was made, and a fresh `jti`: for a request that is signed (RFC 9101).
+  /// The creation time and a fresh `jti`, for a signed request (RFC 9101).
   public var madeAt: Timestamp
   public var identifier: String
 
@@ -47,16 +47,16 @@ public struct LoginRequest: Sendable {
   }
 }
 
-/// Where a person signs in.
+/// The destinations of a sign-in.
 public struct AuthorizationPlace: Sendable, Equatable {
   public var url: URL
-  /// What will not be as asked, for a person to read.
+  /// Requested options that will not be honoured, for users.
   public var warnings: [String]
-  /// The applications on this machine that can do it as well, in the order to try.
+  /// The applications on this machine that can sign in as well, in the order to try.
   public var natives: [NativePlace]
-  /// What is remembered with the login.
+  /// Data to store with the login.
   public var memory: [String: Secret]
-  /// How long the addresses can be opened, where they name a pushed request (RFC 9126 §2.2); nil: they have no end.
+  /// The lifetime of the URLs if they refer to a pushed request (RFC 9126 §2.2); nil: unlimited.
   public var expiresIn: Duration?
 
   public init(
@@ -71,7 +71,7 @@ public struct AuthorizationPlace: Sendable, Equatable {
   }
 }
 
-/// What a person confirms on another device, as the provider answered (RFC 8628 §3.2).
+/// The data for the confirmation on another device, from the provider's response (RFC 8628 §3.2).
 public struct DevicePlace: Sendable, Equatable {
   public var device: DeviceLogin
   public var expiresIn: Duration
@@ -84,26 +84,26 @@ public struct DevicePlace: Sendable, Equatable {
   }
 }
 
-/// How a login on another device stands (RFC 8628 §3.5).
+/// The state of a login on another device (RFC 8628 §3.5).
 public enum DeviceAnswer: Sendable {
   case issued(Issued)
-  /// Nobody has confirmed it yet: ask again after this.
+  /// The user has not confirmed it yet: poll again after this delay.
   case pending(wait: Duration)
-  /// Asked too often: this is the interval from now on.
+  /// Polled too often: use this interval from now on.
   case slowDown(interval: Duration)
-  /// The provider is out of order: ask again after this, or later. The interval stays as it was.
+  /// The provider is unavailable: poll again after this delay or later. The interval does not change.
   case backOff(wait: Duration)
   case denied(OAuthError)
   case expired
 }
 
-/// What a refresh came to.
+/// The result of a refresh.
 public enum RefreshAnswer: Sendable {
   case issued(Issued)
-  /// The answer cannot be used, for this reason. The refresh token in it takes the place of the one that was sent.
+  /// The response cannot be used, for this reason. Its refresh token replaces the one that was sent.
   case rotated(RotatedToken, ProviderFailure)
 
-  /// What it brought but for a refresh token.
+  /// The result without the refresh token.
   public var issued: Result<Issued, ProviderFailure> {
     switch self {
     case .issued(let issued): .success(issued)
@@ -112,10 +112,10 @@ public enum RefreshAnswer: Sendable {
   }
 }
 
-/// What a token response brought, every check done.
+/// The result of a token response, after all checks.
 public struct Issued: Sendable {
   public var tokens: TokenResponse
-  /// Absent where the provider gives none, or where a refreshed one could not be verified (see ``warning``).
+  /// Absent if the provider issues none, or if a refreshed one could not be verified (see ``warning``).
   public var idToken: Secret?
   public var identity: Identity?
   public var warning: String?

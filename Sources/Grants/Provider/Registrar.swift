@@ -1,30 +1,31 @@
 public import OAuth
 
-/// Makes providers of issuers by registering a client there (RFC 7591); how, is for the room that speaks to providers.
+/// Creates providers from issuers by registering a client (RFC 7591). The implementation belongs to the Providers
+/// module.
 public protocol Registrar: Sendable {
-  /// The issuer without a client, for each way in which its metadata may be had, in the order to try.
+  /// The issuer without a client, one candidate for each metadata location, in the order to try.
   func candidates(issuer: String, name: ProviderName) throws(ProviderFailure) -> [any Provider]
   /// Registers a client.
   func registration(
     _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
   ) -> Step<SavedRegistration>
-  /// The provider that a registration makes; nil where it was kept by a version that knew more.
+  /// The provider of a registration; nil if a newer version stored it.
   func provider(_ registration: SavedRegistration) -> (any Provider)?
-  /// The request that removes the client (RFC 7592 §2.3); nil: the issuer gave no way to.
+  /// The request that removes the client (RFC 7592 §2.3); nil: the issuer does not support it.
   func removal(of registration: SavedRegistration) -> HTTPRequest?
-  /// Whether the answer to ``removal(of:)`` says that the client is gone.
+  /// Whether the response to ``removal(of:)`` means that the client no longer exists.
   func isRemoved(_ response: HTTPResponse) -> Bool
 }
 
-/// What a client is registered with.
+/// The data of a client registration.
 public struct RegistrationRequest: Sendable {
   public var provider: ProviderName
   public var clientName: String
-  /// Nil: what the issuer supports of OpenID Connect's.
+  /// Nil: the OpenID Connect scopes that the issuer supports.
   public var scopes: [String]?
-  /// The broker's own endpoint, and how a port of its own is written.
+  /// The broker's own redirect URI, in the format for a variable port.
   public var redirectURIs: [String]
-  /// Nil: the broker's own.
+  /// Nil: the broker's own redirect URI.
   public var fixedRedirectURI: String?
   public var initialAccessToken: Secret?
 

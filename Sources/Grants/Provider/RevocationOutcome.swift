@@ -1,4 +1,4 @@
 public import OAuth
 
-/// What the provider made of a revocation (RFC 7009 §2.2).
+/// The result of a revocation (RFC 7009 §2.2).
 public typealias RevocationOutcome = RevocationRequest.Outcome

@@ -1,19 +1,20 @@
 public import OAuth
 
-/// The next step of a conversation with a provider: the broker does it and goes on. Bounded by the broker.
+/// The next step of an exchange with a provider: the broker executes it and continues. The broker limits the number of
+/// steps.
 public enum Step<Output: Sendable>: Sendable {
   case done(Output)
   case failed(ProviderFailure)
-  /// Send this, and go on with the response and the moment it came.
+  /// Send this, and continue with the response and the time it arrived.
   case send(HTTPRequest, then: @Sendable (HTTPResponse, Timestamp) -> Step<Output>)
-  /// The same, going on also where no answer comes.
+  /// The same, but also continue if no response arrives.
   case attempt(HTTPRequest, then: @Sendable (Result<HTTPResponse, ProviderFailure>, Timestamp) -> Step<Output>)
-  /// Go on with the provider's signing keys; `unknown` names one that the known set lacks.
+  /// Continue with the provider's signing keys; `unknown` names one that the known set lacks.
   case keys(unknown: String?, then: @Sendable (Result<JWKSet, ProviderFailure>, Timestamp) -> Step<Output>)
 }
 
 extension Step {
-  /// It ended like this.
+  /// The step for a finished exchange.
   public static func ended(_ end: Result<Output, ProviderFailure>) -> Self {
     switch end {
     case .success(let output): .done(output)
@@ -21,7 +22,7 @@ extension Step {
     }
   }
 
-  /// How it ended; nil where something is still to be asked.
+  /// The result; nil if a further request is needed.
   public var end: Result<Output, ProviderFailure>? {
     switch self {
     case .done(let output): .success(output)
@@ -30,7 +31,7 @@ extension Step {
     }
   }
 
-  /// The same conversation with another end.
+  /// The same exchange with a transformed result.
   public func ending<Other: Sendable>(
     _ change: @escaping @Sendable (Result<Output, ProviderFailure>) -> Result<Other, ProviderFailure>
   ) -> Step<Other> {
@@ -43,12 +44,12 @@ extension Step {
     }
   }
 
-  /// The same conversation with another output.
+  /// The same exchange with a transformed output.
   public func map<Other: Sendable>(_ change: @escaping @Sendable (Output) -> Other) -> Step<Other> {
     ending { $0.map(change) }
   }
 
-  /// The same conversation with its failure told otherwise.
+  /// The same exchange with a transformed failure.
   public func mapFailure(_ change: @escaping @Sendable (ProviderFailure) -> ProviderFailure) -> Step {
     ending { $0.mapError(change) }
   }

@@ -5,9 +5,9 @@ public struct DeclaredAccount: Sendable, Equatable {
   public var name: AccountName
   public var provider: ProviderName
   public var source: GrantSource
-  /// Nil: the provider's.
+  /// Nil: the provider's scopes.
   public var scopes: [String]?
-  /// Nil: the provider's (RFC 8707).
+  /// Nil: the provider's resource (RFC 8707).
   public var resource: String?
 
   public init(
@@ -21,7 +21,7 @@ public struct DeclaredAccount: Sendable, Equatable {
   }
 }
 
-/// What a declared account's tokens are had by.
+/// The source of a declared account's tokens.
 public enum GrantSource: Sendable, Equatable {
   /// The client's own authentication (RFC 6749 §4.4).
   case clientCredentials
@@ -39,16 +39,16 @@ public enum GrantSource: Sendable, Equatable {
   }
 }
 
-/// A service account: a key, and what its assertions say (RFC 7523 §3).
+/// A service account: a key, and the claims of its assertions (RFC 7523 §3).
 public struct JWTBearerSource: Sendable, Equatable {
   public var key: SigningKey
   public var issuer: String
-  /// For whom; nil: the issuer itself.
+  /// The subject; nil: the issuer.
   public var subject: String?
   /// Nil: the token endpoint.
   public var audience: String?
   public var lifetime: Duration
-  /// Scopes go into the assertion, as Google wants it, not into the request.
+  /// Scopes are part of the assertion, as Google requires, not of the request.
   public var scopeInAssertion: Bool
 
   public init(
@@ -64,7 +64,7 @@ public struct JWTBearerSource: Sendable, Equatable {
   }
 }
 
-/// Whose token is traded, and for what (RFC 8693 §2.1).
+/// The parameters of a token exchange (RFC 8693 §2.1).
 public struct ExchangeSource: Sendable, Equatable {
   /// The account whose access token is the subject token.
   public var from: AccountName

@@ -2,7 +2,7 @@
 public struct AccountName: RawRepresentable, Hashable, Comparable, Sendable, CustomStringConvertible {
   public let rawValue: String
 
-  /// Nil where the text is no such name.
+  /// Nil if the text is not a valid name.
   public init?(rawValue: String) {
     guard isName(rawValue, limit: 128) else { return nil }
     self.rawValue = rawValue
@@ -16,7 +16,7 @@ public struct AccountName: RawRepresentable, Hashable, Comparable, Sendable, Cus
 public struct ProviderName: RawRepresentable, Hashable, Comparable, Sendable, CustomStringConvertible {
   public let rawValue: String
 
-  /// Nil where the text is no such name.
+  /// Nil if the text is not a valid name.
   public init?(rawValue: String) {
     guard isName(rawValue, limit: 64) else { return nil }
     self.rawValue = rawValue
@@ -26,11 +26,11 @@ public struct ProviderName: RawRepresentable, Hashable, Comparable, Sendable, Cu
   public static func < (lhs: ProviderName, rhs: ProviderName) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
-/// Names a login to its caller: unguessable, but not the `state` of the authorization request.
+/// Identifies a login to its caller: unguessable, but different from the `state` of the authorization request.
 public struct LoginID: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   public let rawValue: String
 
-  /// Nil where the text is no such name.
+  /// Nil if the text is not a valid name.
   public init?(rawValue: String) {
     guard isName(rawValue, limit: 64) else { return nil }
     self.rawValue = rawValue

@@ -1,17 +1,17 @@
 public import OAuth
 
-/// A token of a forgotten account that the provider has still to be told of (RFC 7009).
+/// A token of a removed account that must still be revoked at the provider (RFC 7009).
 public struct PendingRevocation: Sendable, Equatable {
   public var id: String
   public var provider: ProviderName
   public var token: Secret
   /// `refresh_token` or `access_token` (RFC 7009 §2.1).
   public var hint: String
-  /// What else the provider's request needs.
+  /// Additional data for the provider's request.
   public var context: [String: String]
   public var attempts: Int
   public var retryAt: Timestamp
-  /// When it is given up.
+  /// The time to give up.
   public var expiresAt: Timestamp
 
   public init(

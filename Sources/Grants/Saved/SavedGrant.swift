@@ -1,39 +1,39 @@
 public import FoundationEssentials
 public import OAuth
 
-// What is on disk. Each value is whole: a commit replaces it, so that a row never mixes two states.
+// The stored state. Each value is complete: a commit replaces it, so that a row never mixes two states.
 
-/// A grant as it is on disk: what an account is authorised for, and how its last refresh went.
+/// A stored grant: the authorization of an account, and the result of its last refresh.
 public struct SavedGrant: Sendable, Equatable {
   public var account: AccountName
   public var provider: ProviderName
   public var identity: Identity?
-  /// As asked at login; a refresh that says nothing of scope keeps what was granted (RFC 6749 §6).
+  /// As requested at login; a refresh without `scope` keeps the granted scopes (RFC 6749 §6).
   public var requestedScopes: [String]
   public var grantedScopes: [String]
   public var resource: String?
   public var refreshToken: Secret?
-  /// The one before, for as long as the provider still takes it: a lost answer to a rotation can be asked for again.
+  /// The previous refresh token, while the provider accepts it: a rotation whose response was lost can be repeated.
   public var previousRefreshToken: Secret?
   public var refreshTokenExpiresAt: Timestamp?
-  /// When the current refresh token was first handed out; unknown for those of before this was kept.
+  /// When the current refresh token was first issued; nil for grants that older versions stored.
   public var refreshTokenIssuedAt: Timestamp?
-  /// When people were last told that the refresh token will end; nil: not yet, of this one.
+  /// The time of the last notice that the refresh token will end; nil: no notice yet for this token.
   public var expiryAnnouncedAt: Timestamp?
-  /// The ID token of the login, which a refreshed one is compared with (OpenID Connect Core §12.2).
+  /// The ID token of the login, for comparison with refreshed ones (OpenID Connect Core §12.2).
   public var idToken: Secret?
-  /// Counts the access tokens of the account; never goes back, also over a new login.
+  /// Counts the access tokens of the account; it never decreases, even across logins.
   public var generation: Int64
   public var standing: Standing
   public var createdAt: Timestamp
   public var loggedInAt: Timestamp
-  /// Unknown members of the token response that the provider's settings keep: a JSON object.
+  /// Unknown members of the token response that the settings preserve: a JSON object.
   public var extra: Data?
   public var kind: GrantKind
-  /// The private key that the tokens are bound to (RFC 9449), as ``DPoPKey`` writes it; nil: to none.
+  /// The private key that the tokens are bound to (RFC 9449), in the format of ``DPoPKey``; nil: unbound.
   public var dpopKey: Secret?
-  /// ``GrantSource/fingerprint`` of a declared account's source, ``Secret/fingerprint`` of the refresh token that an
-  /// imported one was made of; nil: signed in to, or written before this was kept.
+  /// ``GrantSource/fingerprint`` of a declared account's source, or ``Secret/fingerprint`` of the imported refresh
+  /// token; nil: created by a login, or stored by an older version.
   public var sourceFingerprint: String?
 
   public init(
@@ -66,14 +66,14 @@ public struct SavedGrant: Sendable, Equatable {
     self.sourceFingerprint = sourceFingerprint
   }
 
-  /// When the refresh token was handed out, as far as that was kept.
+  /// When the refresh token was issued, as far as it was stored.
   public var refreshTokenSince: Timestamp { refreshTokenIssuedAt ?? loggedInAt }
 
-  /// A new access token can be had without a person.
+  /// A new access token can be obtained without a user.
   public var isRenewable: Bool { refreshToken != nil || kind.isUnattended }
 }
 
-/// Who signed in, as the provider said (OpenID Connect Core §5.1).
+/// The user who signed in, from the provider (OpenID Connect Core §5.1).
 public struct Identity: Sendable, Equatable, Codable {
   public var subject: String
   public var issuer: String?

@@ -1,11 +1,11 @@
 public import OAuth
 
-/// A login that waits for a person.
+/// A login that is waiting for the user.
 public struct SavedLogin: Sendable, Equatable {
   public var id: LoginID
   public var provider: ProviderName
   public var account: AccountName
-  /// The `state` of the authorization request (RFC 6749 §4.1.1), good once.
+  /// The `state` of the authorization request (RFC 6749 §4.1.1), valid once.
   public var state: Secret
   public var nonce: Secret?
   /// The PKCE verifier (RFC 7636 §4.1).
@@ -20,20 +20,20 @@ public struct SavedLogin: Sendable, Equatable {
   public var uid: UInt32
   public var startedAt: Timestamp
   public var expiresAt: Timestamp
-  /// The private key that the tokens will be bound to (RFC 9449); nil: to none.
+  /// The private key that the tokens will be bound to (RFC 9449); nil: unbound.
   public var dpopKey: Secret?
-  /// A login on another device (RFC 8628), which is asked for again and again.
+  /// A login on another device (RFC 8628), which is polled.
   public var device: DeviceLogin?
-  /// What the provider's conversation needs later on.
+  /// Data for later steps of the exchange with the provider.
   public var memory: [String: Secret] = [:]
-  /// What the person has to do before it goes on; nil: to sign in.
+  /// The action that the user must complete first; nil: sign in.
   public var action: LoginAction?
-  /// False: the authorization code itself is what it is for.
+  /// False: the authorization code itself is the result.
   public var exchangesCode = true
-  /// The first destination that was offered, and the opened one as the client reports it.
+  /// The first offered destination, and the opened one as reported by the client.
   public var offered: OpenedDestination?
   public var opened: OpenedDestination?
-  /// The user whose browser may open the link and bring the callback; nil: the one who started the login.
+  /// The user whose browser may open the link and return the callback; nil: the user who started the login.
   public var browserUID: UInt32?
   public var link: LoginLink?
 
@@ -63,23 +63,23 @@ public struct SavedLogin: Sendable, Equatable {
 extension SavedLogin {
   public var browserUser: UInt32 { browserUID ?? uid }
 
-  /// It has ended: what was for its requests is of no use any more. Its state is kept, so that who comes with it again
-  /// can be told.
+  /// The login has ended, so the secrets of its requests are deleted. Its state is kept to recognise a repeated
+  /// callback.
   public mutating func forgetSecrets() {
     (nonce, verifier, dpopKey, device, memory) = (nil, nil, nil, nil, [:])
     link?.request = nil
   }
 }
 
-/// A login on another device, as the provider answered (RFC 8628 §3.2).
+/// A login on another device, from the provider's response (RFC 8628 §3.2).
 public struct DeviceLogin: Sendable, Equatable {
-  /// What the token endpoint is asked with.
+  /// Sent in each token request.
   public var deviceCode: Secret
-  /// The code that the person enters, and the page for it. Both are shown only to the caller that started the login.
+  /// The code that the user enters, and the page for it. Both are shown only to the caller that started the login.
   public var userCode: String
   public var verificationURI: String
   public var verificationURIComplete: String?
-  /// Between two requests; `slow_down` makes it longer for good (RFC 8628 §3.5).
+  /// The minimum time between two requests; `slow_down` increases it permanently (RFC 8628 §3.5).
   public var interval: Duration
 
   public init(

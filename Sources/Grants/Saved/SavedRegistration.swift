@@ -1,20 +1,20 @@
 public import FoundationEssentials
 public import OAuth
 
-/// A client that was registered at run time (RFC 7591), and the provider that it makes.
+/// A client that was registered at run time (RFC 7591), and its provider.
 public struct SavedRegistration: Sendable, Equatable {
   public var provider: ProviderName
   public var issuer: Issuer
-  /// Where its metadata are.
+  /// The location of the metadata.
   public var discovery: DiscoveryStyle
   public var clientID: String
   public var clientSecret: Secret?
   /// `token_endpoint_auth_method` as registered.
   public var authMethod: String
   public var scopes: [String]
-  /// As registered, where it is not the broker's own endpoint.
+  /// As registered, if it is not the broker's own redirect URI.
   public var redirectURI: String?
-  /// What the registration is managed by (RFC 7592 §3); nil: it cannot be.
+  /// The registration access token (RFC 7592 §3); nil: the registration cannot be managed.
   public var managementToken: Secret?
   public var managementURL: URL?
   public var secretExpiresAt: Timestamp?

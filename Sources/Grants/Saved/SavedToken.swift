@@ -1,30 +1,32 @@
 public import OAuth
 
-/// One access token of a grant, for a scope set and a resource. The login's own scopes and resource have the empty key.
+/// One access token of a grant, for a scope set and a resource. The key is empty for the login's own scopes and
+/// resource.
 public struct SavedToken: Sendable, Equatable {
   public var account: AccountName
   public var key: Key
   public var accessToken: Secret
-  /// As it is presented: `Bearer` (RFC 6750), `DPoP` (RFC 9449), or ``session``.
+  /// The authentication scheme: `Bearer` (RFC 6750), `DPoP` (RFC 9449), or ``session``.
   public var type: String
-  /// The type of a session that stands in place of a token.
+  /// The type of a session that is used instead of a token.
   public static let session = "session"
   public var scopes: [String]
   public var generation: Int64
-  /// When the request that brought it was sent: what its lifetime counts from.
+  /// When its request was sent; the lifetime counts from this time.
   public var issuedAt: Timestamp
-  /// Absent: the provider did not say.
+  /// Nil: the provider did not specify it.
   public var expiresAt: Timestamp?
-  /// When the provider asks for it to be refreshed (`refresh_in`), if it does.
+  /// When the provider wants it refreshed (`refresh_in`), if specified.
   public var refreshAt: Timestamp?
-  /// Who reported that a resource server refused it: these are not given it again, and nobody else is concerned.
+  /// Callers that reported a refusal by a resource server: they do not get the token again, and other callers are
+  /// unaffected.
   public var reports: [TokenReport] = []
 
-  /// Tokens narrowed by scope or resource are kept apart under one grant.
+  /// Tokens narrowed by scope or resource are stored separately under one grant.
   public struct Key: Sendable, Hashable {
-    /// Sorted, joined by a space; empty: all that was granted.
+    /// Sorted, joined by a space; empty: all granted scopes.
     public var scope: String
-    /// Empty: the login's.
+    /// Empty: the login's resource.
     public var resource: String
 
     public init(scope: String = "", resource: String = "") {
@@ -32,12 +34,12 @@ public struct SavedToken: Sendable, Equatable {
       self.resource = resource
     }
 
-    /// Of these scopes, in whatever order, and this resource; nil: the login's.
+    /// For these scopes, in any order, and this resource; nil: the login's.
     public init(scopes: [String]?, resource: String?) {
       self.init(scope: Set(scopes ?? []).sorted().joined(separator: " "), resource: resource ?? "")
     }
 
-    /// The scopes that it is narrowed to; empty: to none.
+    /// The scopes that it is narrowed to; empty: not narrowed.
     public var scopes: [String] { scope.split(separator: " ").map(String.init) }
     public var isNarrowed: Bool { self != Key() }
   }
@@ -63,7 +65,7 @@ public struct TokenReport: Sendable, Equatable, Codable {
   public var reporter: Reporter
   public var at: Timestamp
 
-  /// So many are kept of a token; a new one takes the place of the oldest.
+  /// The maximum number of reports per token; a new one replaces the oldest.
   public static let most = 32
 
   public init(reporter: Reporter, at: Timestamp) {
@@ -72,13 +74,13 @@ public struct TokenReport: Sendable, Equatable, Codable {
   }
 }
 
-/// Whom a report binds: every process of this user in this unit, as the kernel says. A program that gets a token and
-/// another that reports it, such as the two that git starts, are one.
+/// The subject of a report: all processes of this user in this unit, as the kernel identifies them. A program that gets
+/// a token and another that reports it, such as the two that git starts, count as the same.
 public struct Reporter: Sendable, Hashable, Codable {
   public var uid: UInt32
-  /// The system's unit; nil: none is known.
+  /// The system unit; nil: unknown.
   public var unit: String?
-  /// The unit of the user's own manager.
+  /// The unit of the user's service manager.
   public var userUnit: String?
 
   public init(uid: UInt32, unit: String? = nil, userUnit: String? = nil) {

@@ -1,34 +1,34 @@
 public import OAuth
 
-/// How a grant stands, as it survives a restart.
+/// The state of a grant, preserved over restarts.
 public enum Standing: Sendable, Equatable, Codable {
   case good
-  /// The last refresh failed in a way that may pass: tried again at `retryAt`.
+  /// The last refresh failed for a possibly temporary reason: retried at `retryAt`.
   case failing(Failure, count: Int, retryAt: Timestamp)
-  /// Only a person signing in can help.
+  /// The user must sign in again.
   case loginRequired(LoginReason, Failure)
-  /// Only a change of the provider's settings can help.
+  /// The provider's settings must be changed.
   case misconfigured(Failure)
 }
 
 /// Why a grant has ended.
 public enum LoginReason: String, Sendable, Codable, CaseIterable {
-  /// The provider said so, by one of its permanent codes.
+  /// The provider refused it with one of its permanent codes.
   case refused
-  /// The answer to a rotation was lost and the provider no longer takes the old refresh token.
+  /// The response to a rotation was lost, and the provider no longer accepts the old refresh token.
   case lostRotation = "lost_rotation"
   /// The access token has expired or was refused, and there is no refresh token.
   case noRefreshToken = "no_refresh_token"
-  /// The refresh token's announced lifetime is over.
+  /// The refresh token's announced lifetime has ended.
   case refreshTokenExpired = "refresh_token_expired"
-  /// The provider's answer names another person than the one who signed in.
+  /// The provider's response names another user than the account's.
   case identityChanged = "identity_changed"
-  /// The person signed out at the provider, which said so (OpenID Connect Back-Channel Logout).
+  /// The user signed out at the provider, which reported it (OpenID Connect Back-Channel Logout).
   case signedOut = "signed_out"
-  /// What is on disk of it is damaged, or sealed under another key.
+  /// The stored grant is damaged or encrypted with another key.
   case unreadable
 
-  /// Nobody wanted it and no end was announced.
+  /// The end was neither requested nor announced.
   public var isLoss: Bool {
     switch self {
     case .refused, .lostRotation, .identityChanged, .unreadable: true
@@ -37,7 +37,7 @@ public enum LoginReason: String, Sendable, Codable, CaseIterable {
   }
 }
 
-/// The latest failure, for people.
+/// The latest failure, for users.
 public struct Failure: Sendable, Equatable, Codable {
   public var message: String
   public var oauth: OAuthError?

@@ -1,22 +1,22 @@
 public import FoundationEssentials
 import OAuth
 
-/// Where authorised calls may go: to the provider's own addresses, since the token goes along.
+/// The allowed destinations of authorised calls: only the provider's URLs, since the token is sent along.
 public struct APITraits: Sendable, Equatable {
-  /// What a path is relative to.
+  /// The base URL of a path.
   public var base: URL?
-  /// As ``HTTPRequest/origin`` writes them; empty: no call is made.
+  /// In the format of ``HTTPRequest/origin``; empty: no call is allowed.
   public var origins: Set<String>
 
-  /// Calls may go to the base's origin too.
+  /// The base's origin is allowed too.
   public init(base: URL? = nil, origins: [URL] = []) {
     self.base = base
     self.origins = Set(([base].compactMap(\.self) + origins).map(Self.origin))
   }
 
-  /// The address of a call.
+  /// The URL of a call.
   ///
-  /// - Parameter text: an address, or a path that begins with a slash.
+  /// - Parameter text: a URL, or a path that begins with a slash.
   public func resolve(_ text: String) throws(Objection) -> URL {
     var whole = text
     if text.hasPrefix("/"), let base = base?.absoluteString {

@@ -1,27 +1,28 @@
 public import OAuth
 
-/// How a person authorizes the client at a provider (RFC 6749 §4, RFC 8252).
+/// How the user authorizes the client at a provider (RFC 6749 §4, RFC 8252).
 public struct AuthorizationTraits: Sendable, Equatable {
   public var redirect: Redirect
   public var correlation = Correlation.state
   public var responseType = ResponseType.code
-  /// False: the authorization code itself is what a login is for, unless the caller says otherwise; nothing is stored.
+  /// False: the authorization code itself is the result of a login, unless the caller requests otherwise; nothing is
+  /// stored.
   public var exchangesCodes = true
   /// RFC 7636.
   public var usesPKCE: Bool
   /// `max_age` of each request, in seconds (OpenID Connect Core §3.1.2.1).
   public var maxAge: Int64?
-  /// How long a person may take.
+  /// The time limit for the user.
   public var lifetime: Duration
   /// The resource owner password credentials grant (RFC 6749 §4.3).
   public var allowsPassword = false
   public var options = LoginOptions()
-  /// What a person does after the provider refused the login; nil: start again and allow the access.
+  /// The user's next step after the provider refused the login; nil: start again and allow the access.
   public var denialHint: String?
 
   /// The redirection endpoint (RFC 6749 §3.1.2).
   public enum Redirect: Sendable, Equatable {
-    /// The broker's own endpoint, on the port it has (RFC 8252 §7.3).
+    /// The broker's own endpoint, on its current port (RFC 8252 §7.3).
     case loopback(host: String, path: String)
     case fixed(RedirectURI)
   }
@@ -30,9 +31,10 @@ public struct AuthorizationTraits: Sendable, Equatable {
   public enum Correlation: Sendable, Equatable {
     /// By `state` (RFC 6749 §4.1.1).
     case state
-    /// By the redirect URI, which each login has of its own: the configured one with a secret behind its path.
+    /// By the redirect URI, which is unique for each login: the configured one with a secret appended to its path.
     case redirectURI
-    /// The callback names no login, or the provider is configured so: one login waits at a time.
+    /// The callback contains no login identifier, or the provider is configured this way: only one login can be
+    /// pending.
     case singleLogin
   }
 
@@ -49,7 +51,7 @@ public struct AuthorizationTraits: Sendable, Equatable {
     self.lifetime = lifetime
   }
 
-  /// Of the grant that a browser's login makes.
+  /// The kind of grant that a browser's login creates.
   public var grantKind: GrantKind {
     switch responseType {
     case .code: .authorizationCode
@@ -57,11 +59,11 @@ public struct AuthorizationTraits: Sendable, Equatable {
     }
   }
 
-  /// Whether a login makes a code challenge. A caller that exchanges the code itself could not prove the broker's
+  /// Whether a login uses a code challenge. A caller that exchanges the code itself does not have the broker's verifier
   /// (RFC 7636 §4.5).
   public func makesChallenge(exchange: Bool?) -> Bool { usesPKCE && exchange ?? exchangesCodes }
 
-  /// Checks what a caller wants of one login.
+  /// Checks a caller's options for one login.
   ///
   /// - Parameter exchange: whether the broker exchanges the code; nil: as configured.
   public func check(
@@ -74,13 +76,13 @@ public struct AuthorizationTraits: Sendable, Equatable {
   }
 }
 
-/// What a caller may choose for one login.
+/// The options that a caller may choose for one login.
 public struct LoginOptions: Sendable, Equatable {
-  /// The applications on this machine that sign people in, in the order to try.
+  /// The applications on this machine that sign users in, in the order to try.
   public var apps: [String] = []
-  /// Takes what is known of the person ahead of the login.
+  /// Accepts user data before the login.
   public var takesPrefill = false
-  /// The login may name who signs the person in.
+  /// The login may name the identity provider.
   public var takesIdentityProvider = false
 
   public init() {}

@@ -1,20 +1,20 @@
 public import OAuth
 
-/// How a person's sessions at a provider end.
+/// How the user's sessions at a provider end.
 public struct LogoutTraits: Sendable, Equatable {
-  /// Lists the person's sessions, and ends them one by one.
+  /// Can list the user's sessions and end them individually.
   public var listsSessions = false
-  /// How far a logout may go, the standard first; empty: the provider does not ask.
+  /// The supported logout scopes, the default first; empty: none.
   public var reaches: [String] = []
-  /// Takes the provider's logout tokens (OpenID Connect Back-Channel Logout).
+  /// Accepts the provider's logout tokens (OpenID Connect Back-Channel Logout).
   public var acceptsLogoutTokens = false
-  /// `post_logout_redirect_uri`, as registered (OpenID Connect RP-Initiated Logout §3); a loopback one without a port
-  /// stands for the port of the callback endpoint.
+  /// `post_logout_redirect_uri`, as registered (OpenID Connect RP-Initiated Logout §3). A loopback URL without a port
+  /// gets the port of the callback endpoint.
   public var redirectURI: RedirectURI?
 
   public init() {}
 
-  /// Where the browser comes back after it signed out; nil: nowhere.
+  /// The URL that the browser returns to after the logout; nil: none.
   ///
   /// - Parameter port: of the callback endpoint; nil: it does not listen.
   public func returnAddress(port: Int?) -> RedirectURI? {

@@ -1,14 +1,14 @@
-/// How a provider is presented to people: its kind, its names, and the client that it knows.
+/// The description of a provider for users: its kind, its names, and the client.
 public struct ProviderDescription: Sendable, Equatable {
-  /// As the configuration writes it.
+  /// In the format of the configuration.
   public var kind: String
   /// The shipped template, if any.
   public var profile: String?
   public var displayName: String
   public var issuer: String?
   public var clientID: String
-  /// The server, where it is configured beside the issuer or without one: the origin of the token endpoint, or the
-  /// address that all others begin with.
+  /// The server, if it is configured in addition to the issuer or without one: the origin of the token endpoint, or the
+  /// base URL of all others.
   public var server: String?
 
   public init(
@@ -23,12 +23,12 @@ public struct ProviderDescription: Sendable, Equatable {
   }
 }
 
-/// Why a provider cannot do what a caller asked for.
+/// Why a provider cannot fulfil a caller's request.
 public struct Objection: Error, Sendable, Equatable {
-  /// The parameter at fault, as the socket names it; nil: none is.
+  /// The invalid parameter, by its name on the socket; nil: none.
   public var parameter: String?
   public var message: String
-  /// What a person does next.
+  /// The user's next step.
   public var hint: String?
 
   public init(_ message: String, hint: String? = nil) {

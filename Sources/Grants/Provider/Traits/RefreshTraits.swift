@@ -1,11 +1,11 @@
 /// How a provider refreshes access tokens (RFC 6749 §6).
 public struct RefreshTraits: Sendable, Equatable {
-  /// False: there are no refresh tokens, and a person signs in again when the session ends.
+  /// False: there are no refresh tokens, and the user signs in again when the session ends.
   public var isSupported: Bool
   public var rotation: Rotation
-  /// Of a refresh token, where its responses do not say; nil: unknown.
+  /// The lifetime of a refresh token if responses do not contain it; nil: unknown.
   public var lifetime: Duration?
-  /// The lifetime begins anew at each use, also where the refresh token stays the same.
+  /// The lifetime restarts at each use, even if the refresh token stays the same.
   public var isSliding: Bool
   public var narrowing: Narrowing
 

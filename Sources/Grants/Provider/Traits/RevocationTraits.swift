@@ -1,26 +1,27 @@
 public import OAuth
 
-/// What a revocation at a provider ends (RFC 7009 §2.1).
+/// The effect of a revocation at a provider (RFC 7009 §2.1).
 public struct RevocationTraits: Sendable, Equatable {
   public enum Scope: Sendable, Equatable {
-    /// One token, and what the server ends with it.
+    /// One token, and related tokens as the server decides.
     case token
-    /// All that the person gave this client, by an access token alone.
+    /// The user's whole authorization of this client, by revoking an access token.
     case client
   }
 
   public var scope: Scope
-  /// A revoked refresh token ends its own grant alone, so a login revokes the one that it replaces. RFC 7009 §2.1 leaves
-  /// that to the server, so it has to be known of the provider.
+  /// A revoked refresh token ends only its own grant, so a login revokes the one that it replaces. RFC 7009 §2.1 leaves
+  /// this to the server, so it must be known for the provider.
   public var endsReplaced: Bool
 
   public init(scope: Scope = .token, endsReplaced: Bool = false) {
     self.scope = scope
-    // What ends all that the person gave would end the new login too.
+    // A revocation of the whole authorization would end the new login too.
     self.endsReplaced = endsReplaced && scope == .token
   }
 
-  /// Whose authorization a revocation ends, kept with it: also what the person gives after it was queued.
+  /// The owner of the revoked authorization, stored with the revocation; it includes authorizations after it was
+  /// queued.
   public func owner(of grant: SavedGrant) -> [String: String] {
     switch scope {
     case .token: return [:]
@@ -31,7 +32,7 @@ public struct RevocationTraits: Sendable, Equatable {
     }
   }
 
-  /// Whether a revocation that waits would end a grant that a person has signed in for since.
+  /// Whether a pending revocation would end a grant whose user has signed in since.
   public func ends(_ grant: SavedGrant, by revocation: PendingRevocation) -> Bool {
     guard scope == .client, revocation.provider == grant.provider else { return false }
     guard let subject = grant.identity?.subject, let other = revocation.context["subject"] else {
@@ -40,8 +41,9 @@ public struct RevocationTraits: Sendable, Equatable {
     return subject == other
   }
 
-  /// The grant's tokens to revoke, in order: the refresh token first, so that it yields no further access token
-  /// (RFC 7009 §2.1); where an access token ends everything, that one first, and the refresh token in case it has expired.
+  /// The grant's tokens to revoke, in order: the refresh token first, so that it yields no further access token (RFC
+  /// 7009 §2.1). If an access token ends everything, it is first, followed by the refresh token in case the access
+  /// token has expired.
   public func tokens(
     of grant: Grant, _ credential: TokenTraits.Credential, at now: Timestamp
   ) -> [(token: Secret, hint: String)] {

@@ -1,20 +1,20 @@
-/// What tokens a provider issues, and what they tell.
+/// The tokens that a provider issues, and their contents.
 public struct TokenTraits: Sendable, Equatable {
-  /// Asked for where nobody chooses others.
+  /// Requested if the caller chooses no scopes.
   public var scopes: [String]
-  /// RFC 8707; nil: none in particular.
+  /// RFC 8707; nil: none.
   public var resource: String?
-  /// OpenID Connect: ID tokens are asked for, and verified.
+  /// OpenID Connect: ID tokens are requested and verified.
   public var usesIDTokens: Bool
-  /// Token responses name the person also without an ID token.
+  /// Token responses identify the user even without an ID token.
   public var namesPerson = false
   public var binding = TokenBinding()
   public var credential = Credential.accessToken
 
-  /// What authorizes a call.
+  /// The credential that authorizes a call.
   public enum Credential: Sendable, Equatable {
     case accessToken
-    /// A session, which goes by a cookie of this name.
+    /// A session, identified by a cookie with this name.
     case session(cookie: String)
 
     /// `token_type_hint` of a revocation (RFC 7009 §2.1).
@@ -25,7 +25,7 @@ public struct TokenTraits: Sendable, Equatable {
       }
     }
 
-    /// As a client sends it; nil: not by a cookie.
+    /// The cookie that a client sends; nil: the credential is not a cookie.
     public func cookie(_ value: String) -> String? {
       switch self {
       case .accessToken: nil
@@ -40,14 +40,14 @@ public struct TokenTraits: Sendable, Equatable {
     self.usesIDTokens = usesIDTokens
   }
 
-  /// The scopes of a login. Without `openid` there is no ID token, and nobody could say who signed in.
+  /// The scopes of a login. Without `openid` there is no ID token, and the user would be unknown.
   public func scopes(asked: [String]?) -> [String] {
     let scopes = asked ?? scopes
     return usesIDTokens && !scopes.contains("openid") ? ["openid"] + scopes : scopes
   }
 
-  /// Whether a login is not by the person of the grant that the account has. Where responses name the person, one that
-  /// does not is another's.
+  /// Whether a login's user differs from the user of the account's grant. If responses identify the user, a response
+  /// that does not is treated as another user's.
   public func isAnotherPerson(_ new: Identity?, than old: Identity?) -> Bool {
     guard let old else { return false }
     guard let new else { return usesIDTokens || namesPerson }
@@ -55,7 +55,7 @@ public struct TokenTraits: Sendable, Equatable {
   }
 }
 
-/// What tokens are bound to.
+/// How tokens are bound.
 public struct TokenBinding: Sendable, Equatable {
   /// To a key of the account (RFC 9449).
   public var usesDPoP: Bool
@@ -67,7 +67,7 @@ public struct TokenBinding: Sendable, Equatable {
     self.usesCertificate = usesCertificate
   }
 
-  /// How the grant's tokens are bound; nil: whoever has them may use them.
+  /// How the grant's tokens are bound; nil: they are bearer tokens.
   public func method(of grant: SavedGrant) -> String? {
     if grant.dpopKey != nil { return "dpop" }
     return usesCertificate ? "mtls" : nil
