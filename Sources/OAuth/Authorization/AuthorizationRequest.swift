@@ -1,7 +1,7 @@
 public import FoundationEssentials
 
-/// What the user agent is sent to ask (RFC 6749 §4.1.1), with PKCE (RFC 7636 §4.3), resource indicators (RFC 8707 §2),
-/// rich authorization requests (RFC 9396 §2) and OpenID Connect's parameters (Core §3.1.2.1).
+/// The authorization request (RFC 6749 §4.1.1), with PKCE (RFC 7636 §4.3), resource indicators (RFC 8707 §2), rich
+/// authorization requests (RFC 9396 §2) and OpenID Connect's parameters (Core §3.1.2.1).
 public struct AuthorizationRequest: Sendable {
   public var responseType = "code"
   public var clientID: String
@@ -10,14 +10,15 @@ public struct AuthorizationRequest: Sendable {
   public var scopeSeparator: String
   public var state: Secret
   public var nonce: Secret?
-  /// The code challenge, by S256 always; nil sends none.
+  /// The code challenge, always by S256; nil: none is sent.
   public var challenge: String?
   public var resources: [String]
   public var prompt: String?
   public var loginHint: String?
-  /// How the answer comes back (OAuth 2.0 Multiple Response Types §2.1): `query.jwt` and its like ask for a signed one.
+  /// The response mode (OAuth 2.0 Multiple Response Types §2.1): `query.jwt` and similar modes request a signed
+  /// response.
   public var responseMode: String?
-  /// Seconds since the person last signed in, at most.
+  /// The maximum number of seconds since the user's last sign-in.
   public var maxAge: Int64?
   public var acrValues: [String] = []
   public var uiLocales: [String] = []
@@ -25,9 +26,9 @@ public struct AuthorizationRequest: Sendable {
   public var claims: String?
   /// A JSON array (RFC 9396 §2).
   public var authorizationDetails: String?
-  /// The thumbprint of the key that the code shall be bound to (RFC 9449 §10).
+  /// The thumbprint of the key that the code must be bound to (RFC 9449 §10).
   public var dpopThumbprint: String?
-  /// What the provider wants besides. A name that the request has already is an error.
+  /// Provider-specific parameters. A name that the request already has is an error.
   public var extra: [Parameter]
 
   public init(
@@ -48,13 +49,12 @@ public struct AuthorizationRequest: Sendable {
     self.extra = extra
   }
 
-  /// The address to open. The endpoint's own query is kept (RFC 6749 §3.1), and no parameter is there twice, except
-  /// `resource`, which may be.
+  /// The URL to open. It keeps the endpoint's own query (RFC 6749 §3.1). Only `resource` may occur more than once.
   public func url(at endpoint: URL) throws(AuthorizationRequestError) -> URL {
     try Self.url(at: endpoint, adding: parameters())
   }
 
-  /// All parameters, in order: state and nonce bare.
+  /// All parameters, in order, with state and nonce exposed.
   func parameters() throws(AuthorizationRequestError) -> [Parameter] {
     var result = [Parameter("response_type", responseType), Parameter("client_id", clientID)]
     result.append(Parameter("redirect_uri", redirectURI.rawValue))
@@ -115,7 +115,7 @@ public struct AuthorizationRequest: Sendable {
 extension AuthorizationRequest: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
   public var description: String { "authorization request of client \(clientID)" }
   public var debugDescription: String { description }
-  /// Extra parameters may hold what identifies a person.
+  /// Extra parameters may contain personal data.
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
@@ -123,7 +123,7 @@ public enum AuthorizationRequestError: Error, Equatable, Sendable, CustomStringC
   case duplicateParameter(String)
   case invalidResource(String)
   case unusableEndpoint(String)
-  /// A parameter that is no JSON text of the kind that it must be.
+  /// A parameter that is not JSON text of the required type.
   case notJSON(String, String)
   case cannotSign(SigningKeyError)
 

@@ -1,19 +1,19 @@
-/// What the user agent brought back (RFC 6749 §4.1.2, RFC 9207). Read before anything is known of the login; which login
-/// it belongs to, and whether it may be used, is asked of it afterwards with ``code(for:)``.
+/// The authorization response from the user agent (RFC 6749 §4.1.2, RFC 9207). It is parsed before its login is known;
+/// ``code(for:)`` then checks whether it belongs to a login and may be used.
 public struct AuthorizationResponse: Sendable {
   public var state: Secret?
   public var code: Secret?
   public var error: OAuthError?
-  /// `iss`, exactly as it came.
+  /// `iss`, exactly as received.
   public var issuer: String?
-  /// Whether a token came along, in the query or in the fragment.
+  /// Whether the query or the fragment contains a token.
   public var hasUnexpectedTokens: Bool
-  /// `response`: the whole response as a signed JWT, which ``JARM`` reads.
+  /// `response`: the whole response as a signed JWT, for ``JARM``.
   public var response: Secret?
-  /// All other parameters, the first of each name. They may hold credentials.
+  /// All other parameters, the first value of each name. They may contain credentials.
   public var others: [String: Secret]
 
-  /// Longest texts, in bytes.
+  /// Maximum lengths, in bytes.
   static let longestURL = 64 << 10
   static let longestState = 2048
   static let longestIssuer = 2048
@@ -22,15 +22,15 @@ public struct AuthorizationResponse: Sendable {
   private static let single: Set<String> = ["code", "state", "error", "iss", "response"]
   private static let tokens: Set<String> = ["access_token", "id_token"]
 
-  /// Reads the whole URL, or the target of a request to the listener. The fragment is read for unexpected tokens alone.
+  /// Parses the whole URL, or the target of a request to the listener. The fragment is read only for unexpected tokens.
   public static func parse(_ url: String) throws(CallbackError) -> AuthorizationResponse {
     guard url.utf8.count <= longestURL else { throw .tooLarge }
-    // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
+    // By bytes: a combining mark after a "#" or "?" makes another Character of it.
     let halves = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
     let query = halves[0].drop { $0 != UInt8(ascii: "?") }.dropFirst()
     var values: [String: String] = [:]
     for (parameter, isExact) in FormEncoding.decodeLeniently(Substring(query)) {
-      // Only these decide anything. A description in another encoding must not hide the error that it describes.
+      // Only these parameters decide the result. A description in another encoding must not hide its error.
       if !isExact, single.contains(parameter.name) { throw .unreadable }
       let known = values[parameter.name] != nil
       if known, single.contains(parameter.name) { throw .duplicateParameter(parameter.name) }
@@ -49,7 +49,7 @@ public struct AuthorizationResponse: Sendable {
     state = try take("state", Self.longestState).map(Secret.init)
     code = try take("code", Self.longestCode).map(Secret.init)
     response = try take("response", Self.longestURL).map(Secret.init)
-    // An empty `iss` is one that is wrong, not one that is missing.
+    // An empty `iss` is wrong, not missing.
     issuer = values["iss"]
     _ = try take("iss", Self.longestIssuer)
     error = try take("error", Self.longestURL).map {
@@ -61,10 +61,10 @@ public struct AuthorizationResponse: Sendable {
     others = values.filter { !known.contains($0.key) }.mapValues(Secret.init)
   }
 
-  /// What the login that was asked for expects.
+  /// The values that the login's request expects in the response.
   public struct Expectation: Sendable {
     public var state: Secret
-    /// The issuer that was asked; nil where the provider has none.
+    /// The issuer that the request was sent to; nil if the provider has none.
     public var issuer: String?
     /// Whether the metadata promises `iss` in each response (RFC 9207 §3).
     public var issuerPromised: Bool
@@ -78,10 +78,10 @@ public struct AuthorizationResponse: Sendable {
     }
   }
 
-  /// The code, if this response answers that login. The order matters: a forged error must not cancel a login, so issuer
-  /// and state come first (RFC 9207 §2.4, RFC 9700 §4.7).
+  /// The code, if this response belongs to the login. The order matters: a forged error must not cancel a login, so
+  /// issuer and state are checked first (RFC 9207 §2.4, RFC 9700 §4.7).
   ///
-  /// - Parameter codeFirst: a code counts also where there is an error beside it, against RFC 6749 §4.1.2.1.
+  /// - Parameter codeFirst: accept a code even if there is also an error, against RFC 6749 §4.1.2.1.
   public func code(for expected: Expectation, codeFirst: Bool = false) throws(CallbackError) -> Secret {
     try check(for: expected)
     if let error, !codeFirst || code == nil { throw .denied(error) }
@@ -90,7 +90,7 @@ public struct AuthorizationResponse: Sendable {
     return code
   }
 
-  /// That this response is from the issuer that was asked, and belongs to that login.
+  /// Checks that this response comes from the expected issuer and belongs to the login.
   func check(for expected: Expectation) throws(CallbackError) {
     try checkIssuer(expected)
     guard let state else { throw .missingState }
@@ -99,8 +99,8 @@ public struct AuthorizationResponse: Sendable {
 
   private func checkIssuer(_ expected: Expectation) throws(CallbackError) {
     guard let issuer else {
-      // Servers that promise `iss` leave it out of errors. Without a code or token nothing can be mixed up, and the state
-      // shows that the error is the login's.
+      // Servers that promise `iss` omit it from errors. Without a code or token a mix-up is harmless, and the state
+      // shows that the error belongs to the login.
       let isOnlyError = error != nil && code == nil && !hasUnexpectedTokens
       if expected.issuerPromised, !isOnlyError { throw .missingIssuer }
       return

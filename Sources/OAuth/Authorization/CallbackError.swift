@@ -1,35 +1,35 @@
-/// Why what the user agent brought back was not taken (RFC 6749 §4.1.2, RFC 9207 §2.4, RFC 9700 §2.1).
+/// Why an authorization response was rejected (RFC 6749 §4.1.2, RFC 9207 §2.4, RFC 9700 §2.1).
 public enum CallbackError: Error, Equatable, Sendable {
-  /// It cannot be read: a broken escape, or text that is not UTF-8.
+  /// It cannot be read: an invalid escape, or text that is not UTF-8.
   case unreadable
-  /// It is longer than any honest one.
+  /// It is longer than any legitimate one.
   case tooLarge
   case duplicateParameter(String)
   case missingIssuer
   case wrongIssuer(String)
   case missingState
   case wrongState
-  /// It has the state of a login that was to end elsewhere.
+  /// It has the state of a login with another redirect URI.
   case wrongAddress
-  /// A token where only a code was asked for.
+  /// A token although only a code was requested.
   case unexpectedToken
   case neitherCodeNorError
-  /// A token was asked for (the implicit grant), and what came is none, for the reason in words.
+  /// A token was requested (the implicit grant), but the response contains none; with the reason.
   case noToken(String)
-  /// The provider was asked to sign its response (JARM), and this one is not signed.
+  /// A signed response was requested (JARM), but this one is not signed.
   case unsigned
-  /// The provider's signed response (JARM) is not taken, for the reason in words.
+  /// The provider's signed response (JARM) was rejected; with the reason.
   case invalidSignedResponse(String)
-  /// It says nothing that can be used, for the reason in words.
+  /// It contains nothing usable; with the reason.
   case unusable(String)
-  /// The provider or the person said no: this ends the login.
+  /// The provider or the user denied the request: this ends the login.
   case denied(OAuthError)
-  /// The person turned back in the provider's application: this ends the login too.
+  /// The user cancelled in the provider's application: this also ends the login.
   case cancelled
-  /// It says that a person turned back, and not in which login.
+  /// It reports a cancellation, but not of which login.
   case cancelledSomewhere
 
-  /// Whether the login goes on waiting: whatever a stranger could have forged must not cancel it.
+  /// Whether the login stays pending: a response that could be forged must not cancel it.
   public var leavesLoginPending: Bool {
     switch self {
     case .denied, .cancelled: false

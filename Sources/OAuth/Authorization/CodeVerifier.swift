@@ -1,17 +1,17 @@
 import Crypto
 
-/// PKCE's secret and what is shown of it (RFC 7636 §4.1 and §4.2). S256 is the only method.
+/// The code verifier of PKCE and its challenge (RFC 7636 §4.1, §4.2). S256 is the only method.
 public struct CodeVerifier: Sendable, Hashable {
   /// The verifier: 43 to 128 unreserved characters.
   public let secret: Secret
 
-  /// A verifier of 32 to 96 bytes from a source of entropy; 32 bytes give 43 characters.
+  /// A verifier from 32 to 96 random bytes; 32 bytes give 43 characters.
   public init(randomBytes: [UInt8]) {
     precondition((32...96).contains(randomBytes.count), "a code verifier is made of 32 to 96 bytes")
     secret = Secret(base64URL(randomBytes))
   }
 
-  /// A verifier that was made before; nil where it is none.
+  /// An existing verifier; nil if the text is not valid.
   public init?(rawValue: Secret) {
     // Exposed to check its grammar.
     let bytes = rawValue.exposed.utf8

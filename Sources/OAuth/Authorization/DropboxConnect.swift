@@ -1,15 +1,15 @@
 public import FoundationEssentials
 
-/// How Dropbox's own application signs a person in for another program: by custom schemes, and by no RFC.
+/// Sign-in through Dropbox's own application for another program, by custom URI schemes and without an RFC.
 public struct DropboxConnect: Sendable, Equatable {
   public enum Question: Sendable, Equatable {
-    /// An access token, by the nonce that comes back.
+    /// An access token, with a nonce that the application echoes.
     case token(nonce: Secret)
-    /// A code, by the challenge, which comes back (RFC 7636 §4.2). Empty scopes: all that the client has.
+    /// A code, with a challenge that the application echoes (RFC 7636 §4.2). Empty scopes: all that the client has.
     case code(challenge: String, isOffline: Bool, scopes: [String])
   }
 
-  /// What the application answered, every check done.
+  /// The application's response, after all checks.
   public enum Answer: Sendable, Equatable {
     case code(Secret)
     case token(Secret)
@@ -23,11 +23,11 @@ public struct DropboxConnect: Sendable, Equatable {
     self.question = question
   }
 
-  /// The redirect URI of the application's own codes, which their exchange names (RFC 6749 §4.1.3), whatever the web
-  /// login's is.
+  /// The redirect URI of codes from the application, required for their exchange (RFC 6749 §4.1.3). It does not depend
+  /// on the redirect URI of the web login.
   public static func redirectURI(clientID: String) -> String { "db-\(clientID)://2/token" }
 
-  /// What the application echoes: only this login's own answer has it.
+  /// The value that the application echoes: only this login's response has it.
   public var state: Secret {
     switch question {
     // Exposed to be sent.
@@ -36,11 +36,11 @@ public struct DropboxConnect: Sendable, Equatable {
     }
   }
 
-  /// The address that opens the application.
+  /// The URL that opens the application.
   ///
-  /// - Parameter app: where the application listens (`dbapi-2://1/connect`), without a query.
+  /// - Parameter app: the application's URL (`dbapi-2://1/connect`), without a query.
   public func url(of app: URL) -> URL? {
-    // Exposed to be sent. It is written as it is, as the application's own libraries do: its letters need no escape.
+    // Exposed to be sent. Written without escaping, as in the application's own libraries: its characters need none.
     var text = "\(app.absoluteString)?\(FormEncoding.query([Parameter("k", clientID), Parameter("s", "")]))"
     text += "&state=\(state.exposed)"
     if case .code(let challenge, let isOffline, let scopes) = question {
@@ -55,24 +55,24 @@ public struct DropboxConnect: Sendable, Equatable {
     return URL(string: text, encodingInvalidCharacters: false)
   }
 
-  // MARK: The answer
+  // MARK: The response
 
-  /// Where the application calls back: `db-KEY://1/connect`, and any other path there where the person turned back.
+  /// The application's callback: `db-KEY://1/connect`, or another path of the same host if the user cancelled.
   public static func isCallback(_ address: ReturnedAddress, clientID: String) -> Bool {
     address.isUnder(scheme: "db-\(clientID)".lowercased(), host: "1")
   }
 
   public static func isCancel(_ address: ReturnedAddress) -> Bool { address.path != "/connect" }
 
-  /// The `state` that it claims; nothing of it is proven.
+  /// The claimed `state`, not verified.
   public static func state(of address: ReturnedAddress) -> Secret? {
     address.value("state").flatMap { text in
       text.isEmpty || text.utf8.count > AuthorizationResponse.longestState ? nil : Secret(text)
     }
   }
 
-  /// What the application brought, if it has the state that it was sent. What that does not prove is anybody's, so it comes
-  /// first. A code is never taken for a token.
+  /// The application's result, if it has the state that was sent. A response without that state may come from any
+  /// sender, so it is checked first. A code is never accepted as a token.
   public static func answer(
     _ address: ReturnedAddress, state: Secret, wantsToken: Bool
   ) throws(CallbackError) -> Answer {
@@ -105,6 +105,6 @@ public struct DropboxConnect: Sendable, Equatable {
     return .token(Secret(secret))
   }
 
-  /// `oauth_token`, where what stands beside it is a code.
+  /// The `oauth_token` value which means that the other value is a code.
   private static let codeMark = "oauth2code:"
 }

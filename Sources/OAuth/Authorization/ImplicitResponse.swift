@@ -1,20 +1,20 @@
 extension AuthorizationResponse {
-  /// The token that came in the fragment (RFC 6749 §4.2.2), if this response answers that login. The implicit grant gives
-  /// tokens to whatever reads the address, and RFC 9700 §2.1.2 advises against it: only for providers that have nothing
-  /// else, where the configuration names it. There is never a refresh token.
+  /// The token in the fragment (RFC 6749 §4.2.2), if this response belongs to the login. The implicit grant reveals
+  /// tokens to any program that reads the URL, and RFC 9700 §2.1.2 advises against it: it is only for providers without
+  /// an alternative and must be enabled in the configuration. There is never a refresh token.
   ///
-  /// - Parameter url: the whole address, fragment and all.
+  /// - Parameter url: the whole URL, including the fragment.
   public static func implicitTokens(
     _ url: String, for expected: Expectation, quirks: TokenResponseQuirks
   ) throws(CallbackError) -> TokenResponse {
     guard url.utf8.count <= longestURL else { throw .tooLarge }
-    // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
+    // By bytes: a combining mark after a "#" or "?" makes another Character of it.
     let halves = url.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
     guard let parameters = FormEncoding.decode(Substring(halves.count == 2 ? halves[1] : Substring().utf8)) else {
       throw .unreadable
     }
-    // A refusal may come in the query, where a server knows no better, also with a fragment that says nothing (`#_=_`);
-    // a token there is in somebody's log already.
+    // Some servers return an error in the query, even with a meaningless fragment (`#_=_`). A token in the query is
+    // rejected: it may already be in a log.
     guard parameters.contains(where: { ["access_token", "error", "state"].contains($0.name) }) else {
       let plain = try parse(url)
       _ = try plain.code(for: expected)

@@ -2,8 +2,8 @@
 public enum JARM {
   public typealias Checks = JWTChecks
 
-  /// The authorization response inside `response` (JARM §2.1), once it is proven that this provider made it for this
-  /// client, and lately (§2.4). The callback's own checks come after: ``AuthorizationResponse/code(for:)``.
+  /// The authorization response in `response` (JARM §2.1), after verification that this provider recently issued it for
+  /// this client (§2.4). The checks of the callback follow: ``AuthorizationResponse/code(for:)``.
   ///
   /// After ``JARMError/token(_:)`` with `unknownKey`, fetch the keys again once and parse again.
   public static func parse(
@@ -22,7 +22,7 @@ public enum JARM {
       switch value {
       case .string(let text): values[name] = text
       case .number(let text): values[name] = text
-      // What is no parameter of a query is none here.
+      // These types cannot be query parameters.
       case .null, .bool, .array, .object: continue
       }
     }
@@ -33,8 +33,8 @@ public enum JARM {
     }
   }
 
-  /// The `state` that a signed response claims to have: to find its login by, before the provider's keys are asked for.
-  /// Nothing of it is proven.
+  /// The claimed `state` of a signed response, not verified: used to find the login before the provider's keys are
+  /// fetched.
   public static func claimedState(_ compact: Secret) -> Secret? {
     guard let token = try? SignedJWT.parse(compact), case .string(let state)? = token.claims["state"],
       state.utf8.count <= AuthorizationResponse.longestState
@@ -42,12 +42,11 @@ public enum JARM {
     return Secret(state)
   }
 
-  /// The token's own claims. `iss` stays: it is the response's as well (RFC 9207 §2.4).
+  /// The claims of the token itself. `iss` is kept: it is also part of the response (RFC 9207 §2.4).
   private static let registered: Set<String> = ["aud", "exp", "iat", "nbf", "jti", "response"]
 }
 
-/// Why a signed authorization response is not taken. Whoever can write into an address bar can cause it, so it leaves the
-/// login pending.
+/// Why a signed authorization response was rejected. Any site can cause this error, so it leaves the login pending.
 public enum JARMError: Error, Sendable, Equatable, CustomStringConvertible {
   case token(JWTError)
   case callback(CallbackError)

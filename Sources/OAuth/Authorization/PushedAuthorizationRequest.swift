@@ -5,22 +5,22 @@ extension AuthorizationRequest {
   public func pushed(
     to endpoint: URL, client: ClientAuthentication
   ) throws(AuthorizationRequestError) -> HTTPRequest {
-    // The client's authentication brings its own client_id where one belongs in the body.
+    // The client authentication adds its own client_id if one belongs in the body.
     let parameters = try parameters().filter { $0.name != "client_id" }
     let named = client.isInHeader ? [Parameter("client_id", clientID)] : []
     return .post(named + parameters, purpose: .par, to: endpoint, clientID: clientID, client: client)
   }
 
-  /// The address to open after the request was pushed: client_id and request_uri alone (RFC 9126 §4).
+  /// The URL to open after the request was pushed: only client_id and request_uri (RFC 9126 §4).
   public func url(
     at endpoint: URL, pushedAs answer: PushedAuthorizationResponse
   ) throws(AuthorizationRequestError) -> URL {
-    // Exposed to be sent: whoever holds it can start this one login.
+    // Exposed to be sent: its holder can start only this login.
     let reference = Parameter("request_uri", answer.requestURI.exposed)
     return try Self.url(at: endpoint, adding: [Parameter("client_id", clientID), reference])
   }
 
-  /// The address to open where the provider wants the whole request beside the `request_uri`, against RFC 9126 §4.
+  /// The URL to open if the provider requires the whole request in addition to `request_uri`, against RFC 9126 §4.
   public func url(
     at endpoint: URL, beside answer: PushedAuthorizationResponse
   ) throws(AuthorizationRequestError) -> URL {
@@ -28,7 +28,7 @@ extension AuthorizationRequest {
     try Self.url(at: endpoint, adding: parameters() + [Parameter("request_uri", answer.requestURI.exposed)])
   }
 
-  /// What is pushed where the rest of the request stays in the address.
+  /// The pushed request if the rest of the parameters stays in the URL.
   public func pushedHint(to endpoint: URL, client: ClientAuthentication) -> HTTPRequest {
     let named = client.isInHeader ? [Parameter("client_id", clientID)] : []
     let hint = loginHint.map { [Parameter("login_hint", $0)] } ?? []
@@ -37,7 +37,7 @@ extension AuthorizationRequest {
       client: client)
   }
 
-  /// The signed request for the back channel (RFC 9126 §3): nothing stands beside it but who the client is.
+  /// The signed request for the back channel (RFC 9126 §3): only the client identification is added to it.
   public func pushed(
     to endpoint: URL, client: ClientAuthentication, requestObject: Secret
   ) -> HTTPRequest {
@@ -48,13 +48,13 @@ extension AuthorizationRequest {
   }
 }
 
-/// The answer to a pushed authorization request (RFC 9126 §2.2). It is used once.
+/// The response to a pushed authorization request (RFC 9126 §2.2), for one use.
 public struct PushedAuthorizationResponse: Sendable, Equatable {
   public var requestURI: Secret
   public var expiresIn: Duration
 
-  /// Asks for 201, a non-empty `request_uri` and a positive `expires_in`. Some servers say 200: what counts is what they
-  /// give.
+  /// Requires 201, a nonempty `request_uri` and a positive `expires_in`. Some servers return 200, which is accepted
+  /// with the same members.
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> PushedAuthorizationResponse {
     let members = try response.successfulObject(status: 200, 201)
     if members["request_uri"] == nil, let error = OAuthError(members: members) {

@@ -1,7 +1,7 @@
 public import FoundationEssentials
 
-/// Where the user agent brings the authorization response (RFC 6749 §3.1.2), kept as it was registered: the same string
-/// goes to both endpoints. Custom schemes without a host are allowed (RFC 8252 §7.1).
+/// The redirect URI of the authorization response (RFC 6749 §3.1.2), exactly as registered: both endpoints get the same
+/// string. Custom schemes without a host are allowed (RFC 8252 §7.1).
 public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {
   public let rawValue: String
   private let uri: URI
@@ -30,28 +30,28 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
 
   public var scheme: String { uri.scheme.lowercased() }
 
-  /// Whether browsers get there by themselves.
+  /// Whether a browser can open it directly.
   public var isWeb: Bool { ["http", "https"].contains(scheme) }
 
   /// The host in lower case; IPv6 literals keep their brackets.
   public var host: String? { uri.host?.lowercased() }
 
-  /// The port as it is written; nil where none is.
+  /// The explicit port; nil if there is none.
   public var port: Int? { uri.port }
 
-  /// The path, percent-encoded as it is written; `/` where a web address has none.
+  /// The path, percent-encoded as written; `/` if a web URL has none.
   public var path: String { Self.path(of: uri) }
 
-  /// Scheme and host in lower case, and the port where it is not the scheme's own (RFC 6454 §6.2):
-  /// `https://broker.example.com`. Nil where there is no host.
+  /// Scheme and host in lower case, and the port if it is not the scheme's default (RFC 6454 §6.2):
+  /// `https://broker.example.com`. Nil if there is no host.
   public var origin: String? {
     host.map { "\(scheme)://\($0)\(uri.significantPort.map { ":\($0)" } ?? "")" }
   }
 
-  /// Whether a listener on this machine answers it (RFC 8252 §7.3): plain http to 127.0.0.0/8, [::1] or localhost.
+  /// Whether its listener is on this machine (RFC 8252 §7.3): plain http to 127.0.0.0/8, [::1] or localhost.
   public var isLoopback: Bool { scheme == "http" && uri.isLoopback }
 
-  /// The same with another port: a loopback listener takes what is free (RFC 8252 §7.3).
+  /// The same with another port: a loopback listener uses a free one (RFC 8252 §7.3).
   public func replacingPort(_ port: UInt16) -> RedirectURI {
     guard let host = uri.host else { return self }
     let user = uri.user.map { "\($0)@" } ?? ""
@@ -59,7 +59,7 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
     return RedirectURI(rawValue: "\(uri.scheme)://\(user)\(host):\(port)\(uri.path)\(query)") ?? self
   }
 
-  /// The same with one more segment of its path, which is written as it is.
+  /// The same with an appended path segment, which is not escaped.
   public func appending(_ segment: String) -> RedirectURI {
     let end = rawValue.utf8.firstIndex(of: UInt8(ascii: "?")) ?? rawValue.endIndex
     let start = rawValue[..<end]
@@ -67,8 +67,8 @@ public struct RedirectURI: RawRepresentable, Hashable, Sendable, Codable, Custom
     return RedirectURI(rawValue: "\(start)\(slash)\(segment)\(rawValue[end...])") ?? self
   }
 
-  /// Whether a user agent that came to `url` came here: scheme and host without case, user, port and path equal, and the
-  /// parameters of this URI among those of the other.
+  /// Whether `url` is a request to this redirect URI: scheme and host equal without case, user, port and path equal,
+  /// and the parameters of this URI included in those of `url`.
   public func matches(_ url: String) -> Bool { URI(url).map(matches) ?? false }
 
   func matches(_ other: URI) -> Bool {

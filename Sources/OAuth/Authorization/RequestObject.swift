@@ -1,13 +1,13 @@
 public import FoundationEssentials
 
 extension AuthorizationRequest {
-  /// How long a request object is good for: a person may take a while to open the address that it is in.
+  /// The lifetime of a request object: the user may take some time to open its URL.
   public static let requestObjectLifetime = Duration.seconds(300)
 
   /// The request as a signed JWT (RFC 9101 §4).
   ///
   /// - Parameters:
-  ///   - audience: the issuer, or what the provider wants instead.
+  ///   - audience: the issuer, or another audience that the provider requires.
   ///   - identifier: `jti`: at least 96 random bits, fresh for each.
   public func requestObject(
     key: SigningKey, audience: String, at now: Timestamp, identifier: String,
@@ -24,7 +24,7 @@ extension AuthorizationRequest {
     claims["iat"] = .number(String(now.seconds))
     claims["nbf"] = .number(String(now.seconds))
     claims["exp"] = .number(String((now + lifetime).seconds))
-    // RFC 9101 §4: a request must not lead to another.
+    // A request object must not refer to another (RFC 9101 §4).
     claims["request"] = nil
     claims["request_uri"] = nil
     do throws(SigningKeyError) {
@@ -34,7 +34,7 @@ extension AuthorizationRequest {
     }
   }
 
-  /// What JSON can say better than text (OpenID Connect Core §6.1, RFC 9396 §2).
+  /// Values that JSON represents better than text (OpenID Connect Core §6.1, RFC 9396 §2).
   private static func claim(_ name: String, _ value: String) -> JSON {
     switch name {
     case "claims", "authorization_details": JSON(value.utf8) ?? .string(value)
@@ -43,8 +43,8 @@ extension AuthorizationRequest {
     }
   }
 
-  /// The address to open with a signed request in it (RFC 9101 §5). OpenID Connect Core §6.1 wants `response_type` and
-  /// `scope` beside it as well, with the values that they have inside.
+  /// The URL to open with a signed request (RFC 9101 §5). OpenID Connect Core §6.1 also requires `response_type` and
+  /// `scope` as parameters, with the same values as in the request object.
   public func url(at endpoint: URL, requestObject: Secret) throws(AuthorizationRequestError) -> URL {
     var parameters = [Parameter("client_id", clientID), Parameter("response_type", responseType)]
     if scopes.contains("openid") { parameters.append(Parameter("scope", scopes.joined(separator: scopeSeparator))) }

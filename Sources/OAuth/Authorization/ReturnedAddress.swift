@@ -1,14 +1,14 @@
-/// An address that a browser or another program brought back, read once: it may be anybody's. It never prints.
+/// A URL that a browser or another program delivered, parsed once. It is untrusted and never prints.
 public struct ReturnedAddress: Sendable {
-  /// The whole of it.
+  /// The whole URL.
   public let text: String
-  /// What it says as an authorization response (RFC 6749 §4.1.2), or why it says nothing.
+  /// Its content as an authorization response (RFC 6749 §4.1.2), or the error.
   public let response: Result<AuthorizationResponse, CallbackError>
-  /// The parameters of its query, in order; empty where there are none or they cannot be read.
+  /// The parameters of its query, in order; empty if there are none or they cannot be read.
   public let query: [Parameter]
-  /// Those of its fragment (RFC 6749 §4.2.2).
+  /// The parameters of its fragment (RFC 6749 §4.2.2).
   public let fragment: [Parameter]
-  /// The `state` that it claims: in the query, in a signed response (JARM), or in the fragment. Nothing of it is proven.
+  /// The claimed `state`, not verified: from the query, a signed response (JARM), or the fragment.
   public let claimedState: Secret?
   private let uri: URI?
 
@@ -19,7 +19,7 @@ public struct ReturnedAddress: Sendable {
       (query, fragment, claimedState, uri) = ([], [], nil, nil)
       return
     }
-    // By bytes: a combining mark behind a "#" or "?" makes another Character of it.
+    // By bytes: a combining mark after a "#" or "?" makes another Character of it.
     let halves = text.utf8.split(separator: UInt8(ascii: "#"), maxSplits: 1, omittingEmptySubsequences: false)
     query = Self.parameters(Substring(halves[0].drop { $0 != UInt8(ascii: "?") }.dropFirst()))
     fragment = halves.count == 2 ? Self.parameters(Substring(halves[1])) : []
@@ -31,30 +31,30 @@ public struct ReturnedAddress: Sendable {
     claimedState = plain?.state ?? plain?.response.flatMap(JARM.claimedState) ?? inFragment
   }
 
-  /// Without parameters that cannot be decoded.
+  /// Omits parameters that cannot be decoded.
   private static func parameters(_ text: Substring) -> [Parameter] {
     FormEncoding.decodeLeniently(text).filter(\.isExact).map(\.parameter)
   }
 
-  /// In lower case; nil where the text is no URI.
+  /// In lower case; nil if the text is not a URI.
   public var scheme: String? { uri?.scheme.lowercased() }
   /// In lower case.
   public var host: String? { uri?.host?.lowercased() }
-  /// Percent-encoded, as it is written.
+  /// Percent-encoded, as written.
   public var path: String { uri?.path ?? "" }
 
-  /// Whether this is where the redirect URI leads; the fragment is not looked at.
+  /// Whether it is a request to the redirect URI; the fragment is ignored.
   public func isAt(_ redirect: RedirectURI) -> Bool { uri.map(redirect.matches) ?? false }
 
-  /// Whether it is of this scheme and host (in lower case), with no user and no port.
+  /// Whether it has this scheme and host (in lower case), without a user and a port.
   func isUnder(scheme: String, host: String) -> Bool {
     self.scheme == scheme && self.host == host && uri?.user == nil && uri?.port == nil
   }
 
-  /// The parameter of that name in the query; nil also where it is there twice.
+  /// The query parameter with this name; nil if it is absent or repeated.
   public func value(_ name: String) -> String? { Self.single(name, query) }
 
-  /// The parameter of that name in the fragment; nil also where it is there twice.
+  /// The fragment parameter with this name; nil if it is absent or repeated.
   public func fragmentValue(_ name: String) -> String? { Self.single(name, fragment) }
 
   private static func single(_ name: String, _ parameters: [Parameter]) -> String? {

@@ -1,13 +1,14 @@
 public import FoundationEssentials
 
-/// Takes another application's answer to the provider: the provider's page has a person sign in at an application (a
-/// social network's), which calls back by a custom scheme of ours, and the browser brings what it said to the provider.
+/// Forwards another application's response to the provider. The provider's page lets the user sign in with an
+/// application (such as a social network's), which calls back by one of our custom schemes; the browser then takes the
+/// response to the provider.
 public struct SignInBridge: Sendable, Equatable {
-  /// The scheme that the application calls, in lower case.
+  /// The scheme of the application's callback, in lower case.
   public var scheme: String
-  /// Where the provider takes the answer.
+  /// The provider's URL for the response.
   public var forward: URL
-  /// What is added where the answer was in the query, and where it was in the fragment.
+  /// The parameters to add to a response in the query, and to one in the fragment.
   public var inQuery: [String: String]
   public var inFragment: [String: String]
 
@@ -18,8 +19,8 @@ public struct SignInBridge: Sendable, Equatable {
     self.inFragment = inFragment
   }
 
-  /// Where the browser goes on with it; nil: the address is not of this bridge. Code and state are the provider's own, and
-  /// mean nothing here; nothing else of the address is handed on.
+  /// The URL that the browser opens next; nil: the callback does not belong to this bridge. Only code and state are
+  /// forwarded. They belong to the provider and have no meaning here.
   public func forwarded(_ address: ReturnedAddress) -> Result<URL, CallbackError>? {
     guard address.scheme == scheme else { return nil }
     return Result { () throws(CallbackError) in try next(address) }

@@ -1,18 +1,18 @@
-/// How a client proves by a signed JWT who it is (RFC 7523 §3): `private_key_jwt` with a private key, `client_secret_jwt`
-/// with its secret as the key (OpenID Connect Core §9).
+/// Client authentication by a signed JWT (RFC 7523 §3): `private_key_jwt` with a private key, `client_secret_jwt` with
+/// the client secret as the key (OpenID Connect Core §9).
 public struct ClientAssertion: Sendable, Hashable {
-  /// Whom the assertion is for. Servers differ.
+  /// The audience of the assertion. Servers differ.
   public enum Audience: Sendable, Hashable {
-    /// The token endpoint's URL, whichever endpoint is asked (RFC 7523 §3, OpenID Connect Core §9).
+    /// The token endpoint's URL, for requests to any endpoint (RFC 7523 §3, OpenID Connect Core §9).
     case tokenEndpoint
-    /// The issuer, which newer servers demand.
+    /// The issuer, which newer servers require.
     case issuer
-    /// The endpoint that is asked, each its own.
+    /// The endpoint that the request is sent to.
     case endpoint
     case fixed(String)
   }
 
-  /// How long an assertion is good for. It is made anew for each sending.
+  /// The lifetime of an assertion. Each request gets a new one.
   public static let lifetime = Duration.seconds(60)
   static let type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -24,7 +24,7 @@ public struct ClientAssertion: Sendable, Hashable {
     self.audience = audience
   }
 
-  /// The assertion itself: `iss` and `sub` are the client (RFC 7523 §3).
+  /// The assertion; `iss` and `sub` are the client (RFC 7523 §3).
   static func make(
     key: SigningKey, clientID: String, audience: String, identifier: String, at now: Timestamp
   ) throws(SigningKeyError) -> Secret {
@@ -37,17 +37,17 @@ public struct ClientAssertion: Sendable, Hashable {
   }
 }
 
-/// What a service account asserts of itself to get a token (RFC 7523 §2.1, §3).
+/// The claims of a service account's assertion for a token (RFC 7523 §2.1, §3).
 public struct GrantAssertionClaims: Sendable, Hashable {
   public var issuer: String
-  /// For whom a token is asked; nil: for the issuer itself, and the claim is left out.
+  /// The subject of the token; nil: the issuer, and the claim is omitted.
   public var subject: String?
   public var audience: String
-  /// How long the assertion is good for. Google takes an hour at most.
+  /// The lifetime of the assertion. Google accepts at most one hour.
   public var lifetime: Duration
-  /// `scope` in the assertion, where Google wants it.
+  /// `scope` in the assertion, as Google requires.
   public var scope: String?
-  /// Further claims. They never replace the others.
+  /// Additional claims. They never replace the others.
   public var extra: [String: JSONValue]
 
   public init(

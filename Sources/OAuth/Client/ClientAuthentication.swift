@@ -1,27 +1,28 @@
 import FoundationEssentials
 
-/// How the client proves who it is at the token endpoint (RFC 6749 §2.3): one method exactly, and never another in turn,
-/// since each attempt would spend the code or refresh token.
+/// Client authentication at the token endpoint (RFC 6749 §2.3): exactly one method, without a fallback to another,
+/// since each attempt would use up the code or refresh token.
 public enum ClientAuthentication: Sendable, Hashable {
   /// A public client: `client_id` in the body.
   case none
-  /// `client_secret_basic`: id and secret in the header alone.
+  /// `client_secret_basic`: id and secret only in the header.
   case basic(secret: Secret, encoding: BasicEncoding)
   /// `client_secret_post`: id and secret in the body.
   case post(secret: Secret)
-  /// `private_key_jwt` and `client_secret_jwt` (RFC 7523 §2.2): a signed assertion in the body, made at each sending.
-  /// Without an audience it is for the address that is asked.
+  /// `private_key_jwt` and `client_secret_jwt` (RFC 7523 §2.2): a signed assertion in the body, made for each request.
+  /// Without an audience it is for the URL of the request.
   case assertion(key: SigningKey, audience: String?)
-  /// `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2): the connection proves it, `client_id` in the body.
+  /// `tls_client_auth` and `self_signed_tls_client_auth` (RFC 8705 §2): the connection authenticates the client,
+  /// `client_id` is in the body.
   case mutualTLS
 
-  /// What is done to id and secret before base64.
+  /// The encoding of id and secret before base64.
   public enum BasicEncoding: String, Sendable, Codable, CaseIterable {
-    /// Form-urlencoded, as RFC 6749 §2.3.1 says.
+    /// Form-urlencoded (RFC 6749 §2.3.1).
     case form
     /// The same, with `client_id` in the body too: some servers look up the client by it before they read the header.
     case formWithID = "form_with_id"
-    /// As they are, for servers that never decode.
+    /// Unchanged, for servers that never decode.
     case raw
   }
 
@@ -34,7 +35,7 @@ public enum ClientAuthentication: Sendable, Hashable {
 
   func parameters(clientID: String) -> [Parameter] {
     switch self {
-    // A service account's assertion may stand alone, without a client (RFC 7521 §4.1).
+    // A service account's assertion needs no client (RFC 7521 §4.1).
     case .none: clientID.isEmpty ? [] : [Parameter("client_id", clientID)]
     case .assertion, .mutualTLS: [Parameter("client_id", clientID)]
     case .basic(_, .formWithID): [Parameter("client_id", clientID)]
@@ -60,11 +61,11 @@ public enum ClientAuthentication: Sendable, Hashable {
   }
 }
 
-/// The form of a request's body.
+/// The format of a request body.
 public enum BodyFormat: String, Sendable, Codable, CaseIterable {
   /// `application/x-www-form-urlencoded` (RFC 6749 §4.1.3).
   case form
-  /// `application/json`, which some providers want instead.
+  /// `application/json`, which some providers require.
   case json
 
   func encode(_ parameters: [Parameter]) -> Data {
@@ -87,7 +88,7 @@ public enum BodyFormat: String, Sendable, Codable, CaseIterable {
 }
 
 extension HTTPRequest {
-  /// An authenticated request of a client. Extra headers never replace those that the request has.
+  /// An authenticated request of a client. Extra headers never replace existing ones.
   static func post(
     _ parameters: [Parameter], purpose: Purpose, to endpoint: URL, clientID: String, client: ClientAuthentication,
     format: BodyFormat = .form, extraHeaders: [Header] = []

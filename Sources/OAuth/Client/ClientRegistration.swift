@@ -1,10 +1,10 @@
 public import FoundationEssentials
 
-/// Asks a provider to know us as a client (RFC 7591 §2, §3.1).
+/// Registers a client at a provider (RFC 7591 §2, §3.1).
 public struct ClientRegistrationRequest: Sendable, Equatable {
   /// The client's metadata (RFC 7591 §2, OpenID Connect Registration §2).
   public var members: [String: JSONValue]
-  /// What allows the registration, where not everybody may (RFC 7591 §3.1).
+  /// The initial access token, if the server requires one (RFC 7591 §3.1).
   public var initialAccessToken: Secret?
 
   public init(members: [String: JSONValue], initialAccessToken: Secret? = nil) {
@@ -12,12 +12,12 @@ public struct ClientRegistrationRequest: Sendable, Equatable {
     self.initialAccessToken = initialAccessToken
   }
 
-  /// A client of the usual kind.
+  /// A typical client.
   ///
   /// - Parameters:
   ///   - authMethod: `token_endpoint_auth_method`.
   ///   - keys: the public keys, for `private_key_jwt` and signed requests.
-  ///   - extra: what the provider wants besides; it replaces the others.
+  ///   - extra: provider-specific members; they replace the others.
   public init(
     name: String, redirectURIs: [String], grantTypes: [String] = ["authorization_code", "refresh_token"],
     responseTypes: [String] = ["code"], authMethod: String, scopes: [String] = [], keys: [SigningKey] = [],
@@ -54,16 +54,16 @@ extension ClientRegistrationRequest: CustomStringConvertible, CustomDebugStringC
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// What the provider made of it (RFC 7591 §3.2.1).
+/// The response to a registration (RFC 7591 §3.2.1).
 public struct ClientRegistration: Sendable, Equatable {
   public var clientID: String
   public var clientSecret: Secret?
-  /// Nil where the secret does not end.
+  /// Nil if the secret does not expire.
   public var clientSecretExpiresAt: Timestamp?
-  /// For reading and removing the registration later (RFC 7592 §3): both, or neither.
+  /// For reading and removing the registration later (RFC 7592 §3): both values or none.
   public var management: Management?
   public var tokenEndpointAuthMethod: String?
-  /// The whole answer. It holds the secrets, and never prints.
+  /// The whole response. It contains the secrets and never prints.
   public var members: [String: JSONValue]
 
   public struct Management: Sendable, Equatable {
@@ -79,11 +79,12 @@ public struct ClientRegistration: Sendable, Equatable {
   public var registrationAccessToken: Secret? { management?.accessToken }
   public var registrationClientURI: URL? { management?.url }
 
-  /// Longest texts, in bytes.
+  /// Maximum lengths, in bytes.
   static let longestClientID = 2048
   static let longestSecret = 16 << 10
 
-  /// Reads the answer: 201, or the 200 of some servers, and of reading a registration (RFC 7592 §2.1).
+  /// Parses the response: 201, or 200, which some servers return, and which is the status of a read request (RFC 7592
+  /// §2.1).
   public static func parse(
     _ response: HTTPResponse, allowInsecureHTTP: Bool = false
   ) throws(ResponseError) -> ClientRegistration {
@@ -114,7 +115,7 @@ public struct ClientRegistration: Sendable, Equatable {
     let end = try members.date("client_secret_expires_at")
     clientSecretExpiresAt = end.flatMap { $0.milliseconds == 0 ? nil : $0 }
     tokenEndpointAuthMethod = try members.text("token_endpoint_auth_method")
-    // Without management the client works all the same.
+    // The client works without management.
     if let token = try? members.text("registration_access_token"), !token.isEmpty,
       let text = try? members.text("registration_client_uri"),
       let url = Endpoint.url(text, allowInsecureHTTP: allowInsecureHTTP)
@@ -131,7 +132,7 @@ extension ClientRegistration: CustomStringConvertible, CustomDebugStringConverti
 }
 
 extension ClientRegistration.Management {
-  /// Asks how the registration is (RFC 7592 §2.1); the answer is read as a registration is.
+  /// Reads the registration (RFC 7592 §2.1); the response has the format of a registration response.
   public func readRequest() -> HTTPRequest { request("GET") }
 
   /// Removes the registration (RFC 7592 §2.3).
@@ -145,7 +146,7 @@ extension ClientRegistration.Management {
     return HTTPRequest(purpose: .registration, method: method, url: url, headers: headers)
   }
 
-  /// Whether the registration is gone (RFC 7592 §2.3): removed now, or not known any more.
+  /// Whether the registration no longer exists (RFC 7592 §2.3): just removed, or unknown.
   public static func isDeleted(_ response: HTTPResponse) throws(ResponseError) -> Bool {
     switch response.status {
     case 200, 202, 204, 401, 404, 410: return true

@@ -1,13 +1,13 @@
 public import FoundationEssentials
 
-/// Asks for a code that a person types in on another device (RFC 8628 §3.1).
+/// Requests a code that the user enters on another device (RFC 8628 §3.1).
 public struct DeviceAuthorizationRequest: Sendable {
   public var scopes: [String]
   /// RFC 8707 §2.
   public var resources: [String]
-  /// What the provider wants besides. A parameter that the request has by itself is not replaced.
+  /// Provider-specific parameters. They never replace the request's own.
   public var extraParameters: [Parameter]
-  /// A header that the request has by itself is not replaced.
+  /// Additional headers. They never replace the request's own.
   public var extraHeaders: [HTTPRequest.Header]
 
   public init(
@@ -20,8 +20,8 @@ public struct DeviceAuthorizationRequest: Sendable {
     self.extraHeaders = extraHeaders
   }
 
-  /// The request. `client_id` is in it even where a header names the client: RFC 8628 §3.1 demands it of clients that do
-  /// not authenticate, and some servers of all.
+  /// The request. It contains `client_id` even if a header identifies the client: RFC 8628 §3.1 requires it of clients
+  /// that do not authenticate, and some servers require it of all.
   public func httpRequest(
     to endpoint: URL, clientID: String, client: ClientAuthentication, format: BodyFormat = .form,
     scopeSeparator: String = " "
@@ -37,31 +37,31 @@ public struct DeviceAuthorizationRequest: Sendable {
   }
 }
 
-/// What a person is shown, and what is asked for with it (RFC 8628 §3.2).
+/// The codes and URLs of a device login (RFC 8628 §3.2).
 public struct DeviceAuthorizationResponse: Sendable, Equatable {
   public var deviceCode: Secret
-  /// What the person types in. Fit for a terminal.
+  /// The code that the user enters. Safe for a terminal.
   public var userCode: String
-  /// Where the person goes: http or https.
+  /// The page for the user: http or https.
   public var verificationURI: String
-  /// The same with the code in it, for a link or a QR code.
+  /// The same with the code included, for a link or a QR code.
   public var verificationURIComplete: String?
   public var expiresIn: Duration
-  /// How long to wait between two polls.
+  /// The minimum time between two polls.
   public var interval: Duration
 
-  /// The interval where the server gives none (RFC 8628 §3.2).
+  /// The interval if the server specifies none (RFC 8628 §3.2).
   public static let standardInterval = Duration.seconds(5)
-  /// What an interval may be: a server that says 0 is not hammered, one that says a day is not believed.
+  /// The limits of an interval, for servers that return 0 or an excessive value.
   public static let intervals = Duration.seconds(1)...Duration.seconds(300)
 
-  /// Longest texts, in bytes.
+  /// Maximum lengths, in bytes.
   static let longestUserCode = 64
   static let longestURI = 2048
   static let longestDeviceCode = 16 << 10
 
-  /// Reads the answer: 200, and all members that RFC 8628 §3.2 demands. `verification_url` is taken for
-  /// `verification_uri`, as older servers say.
+  /// Parses the response: 200, and all members that RFC 8628 §3.2 requires. `verification_url` is accepted instead of
+  /// `verification_uri`, as older servers write it.
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> DeviceAuthorizationResponse {
     let members = try response.successfulObject()
     if let error = OAuthError(members: members) {
@@ -90,7 +90,7 @@ public struct DeviceAuthorizationResponse: Sendable, Equatable {
       throw WrongMember(name: name, wanted: "an http or https URL of at most \(Self.longestURI) bytes")
     }
     verificationURI = uri
-    // Only a convenience: one that cannot be used is as good as none.
+    // Only a convenience: an unusable one is ignored.
     let complete = members["verification_uri_complete"] ?? members["verification_url_complete"]
     if case .string(let text)? = complete { verificationURIComplete = Self.uri(text) }
     guard let lifetime = try members.number("expires_in", orText: true), lifetime > 0 else {
@@ -102,7 +102,7 @@ public struct DeviceAuthorizationResponse: Sendable, Equatable {
     self.interval = min(max(self.interval, Self.intervals.lowerBound), Self.intervals.upperBound)
   }
 
-  /// A URI that a terminal may show and a browser open.
+  /// A URI that is safe to show in a terminal and open in a browser.
   private static func uri(_ text: String) -> String? {
     guard text.utf8.count <= longestURI, text.utf8.allSatisfy({ (0x21...0x7e).contains($0) }), let uri = URI(text),
       ["http", "https"].contains(uri.scheme.lowercased()), uri.user == nil, !(uri.host ?? "").isEmpty
@@ -114,6 +114,6 @@ public struct DeviceAuthorizationResponse: Sendable, Equatable {
 extension DeviceAuthorizationResponse: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
   public var description: String { "device authorization response" }
   public var debugDescription: String { description }
-  /// The user code and the complete URI let whoever reads them take part in the login.
+  /// The user code and the complete URI let any reader take part in the login.
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -1,26 +1,26 @@
-/// What a refusal at the token endpoint means while a person has not yet answered (RFC 8628 §3.5).
+/// The meaning of an error at the token endpoint while the user has not answered (RFC 8628 §3.5).
 public enum DevicePoll: Sendable, Equatable {
-  /// The person has not decided: ask again after the interval.
+  /// The user has not decided: poll again after the interval.
   case pending(Duration)
-  /// Asked too often: the interval is longer from now on, for good.
+  /// Polled too often: the interval is permanently longer from now on.
   case slowDown(Duration)
-  /// The person said no.
+  /// The user denied the request.
   case denied(OAuthError)
-  /// The code's time is over: another one is needed.
+  /// The code has expired: a new one is needed.
   case expired
-  /// Nothing that time would mend.
+  /// A permanent error.
   case failed(ResponseError)
-  /// The server is out of order: ask again after this long. The interval stays as it was.
+  /// The server is unavailable: poll again after this delay. The interval does not change.
   case backOff(Duration)
 
-  /// What `slow_down` adds to the interval (RFC 8628 §3.5).
+  /// The increase of the interval after `slow_down` (RFC 8628 §3.5).
   public static let slowDownStep = Duration.seconds(5)
-  /// The longest interval, however often a server says `slow_down` and whatever `Retry-After` stands beside it; and the
-  /// longest wait in an outage without a `Retry-After`.
+  /// The longest interval, regardless of the number of `slow_down` errors and of `Retry-After`; and the longest delay
+  /// in an outage without a `Retry-After`.
   public static let longestInterval = Duration.seconds(300)
   public static let longestBackOff = Duration.seconds(60)
 
-  /// - Parameter interval: the one that the last poll had.
+  /// - Parameter interval: of the last poll.
   public static func next(_ error: ResponseError, interval: Duration) -> DevicePoll {
     switch error {
     case .oauth(let refusal, _, let wait): return next(refusal, error, interval: interval, wait: wait)
@@ -28,16 +28,16 @@ public enum DevicePoll: Sendable, Equatable {
       if status == 408 || status == 429 || status >= 500 || mediaType == "text/html" && status != 404 {
         return .backOff(longer(interval, wait))
       }
-      // Some servers no longer know a code whose time is over, and say so in HTTP's words.
+      // Some servers return only an HTTP status for an expired code.
       return status == 404 || status == 410 ? .expired : .failed(error)
     case .redirect: return .backOff(longer(interval, nil))
     case .issuerMismatch, .subjectMismatch: return .failed(error)
     }
   }
 
-  /// How long to wait where no answer came (RFC 8628 §3.5: exponentially longer).
+  /// The delay after a poll without a response (RFC 8628 §3.5: exponential backoff).
   ///
-  /// - Parameter failures: how many polls have failed in a row, this one included.
+  /// - Parameter failures: the number of consecutive failed polls, including this one.
   public static func afterSilence(interval: Duration, failures: Int) -> Duration {
     var wait = interval
     for _ in 0..<min(max(failures, 1), 8) where wait < longestBackOff { wait = wait * 2 }
@@ -51,7 +51,7 @@ public enum DevicePoll: Sendable, Equatable {
     case .authorizationPending: .pending(max(interval, min(wait ?? .zero, longestInterval)))
     case .slowDown: .slowDown(max(interval, min(max(interval + slowDownStep, wait ?? .zero), longestInterval)))
     case .accessDenied: .denied(refusal)
-    // Some servers know no `expired_token`.
+    // Some servers do not use `expired_token`.
     case .expiredToken, .invalidGrant: .expired
     case .temporarilyUnavailable, .serverError: .backOff(longer(interval, wait))
     default: error.status == 429 ? .backOff(longer(interval, wait)) : .failed(error)

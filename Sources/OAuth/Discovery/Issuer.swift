@@ -1,10 +1,10 @@
 public import FoundationEssentials
 
-/// An authorization server's issuer identifier (RFC 8414 §2), kept exactly as written: a trailing slash counts.
+/// An authorization server's issuer identifier (RFC 8414 §2), exactly as written: a trailing slash is significant.
 public struct Issuer: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {
   public let rawValue: String
 
-  /// Reads an issuer from configuration. Plain http is taken for this machine alone, unless `allowInsecureHTTP`.
+  /// Parses an issuer from the configuration. Plain http is allowed only for this machine, unless `allowInsecureHTTP`.
   public init(_ text: String, allowInsecureHTTP: Bool) throws(IssuerError) {
     guard let uri = URI(text), let host = uri.host, !host.isEmpty, uri.user == nil,
       URL(string: text, encodingInvalidCharacters: false) != nil
@@ -14,7 +14,7 @@ public struct Issuer: RawRepresentable, Hashable, Sendable, Codable, CustomStrin
     rawValue = text
   }
 
-  /// An issuer that was judged before, as a store gives it back: plain http is not judged again.
+  /// An issuer that was validated before, from the store: plain http is not checked again.
   public init?(rawValue: String) {
     guard let issuer = try? Issuer(rawValue, allowInsecureHTTP: true) else { return nil }
     self = issuer
@@ -22,7 +22,7 @@ public struct Issuer: RawRepresentable, Hashable, Sendable, Codable, CustomStrin
 
   public var description: String { rawValue }
 
-  /// Where the metadata is (OpenID Connect Discovery §4, RFC 8414 §3.1).
+  /// The URL of the metadata (OpenID Connect Discovery §4, RFC 8414 §3.1).
   public func discoveryURL(_ style: DiscoveryStyle) -> URL {
     let base = rawValue.hasSuffix("/") ? String(rawValue.dropLast()) : rawValue
     let text: String
@@ -46,7 +46,7 @@ public struct Issuer: RawRepresentable, Hashable, Sendable, Codable, CustomStrin
   }
 }
 
-/// Where the well-known path goes.
+/// The position of the well-known path in the metadata URL.
 public enum DiscoveryStyle: String, Sendable, Codable, CaseIterable {
   /// Appended to the issuer (OpenID Connect Discovery §4).
   case openID = "openid"
@@ -82,7 +82,7 @@ public enum IssuerRule: String, Sendable, Codable, CaseIterable {
 
   private static let tenant = "{tenantid}"
 
-  /// Whether metadata with this issuer answers for the configured one.
+  /// Whether metadata with this issuer are valid for the configured one.
   func acceptsDocument(_ found: String, expected: String) -> Bool {
     if found == expected { return true }
     guard self == .entraTenant, let uri = URI(expected) else { return false }
@@ -95,7 +95,7 @@ public enum IssuerRule: String, Sendable, Codable, CaseIterable {
 
   /// Whether a token or authorization response with this `iss` comes from the issuer of the metadata.
   ///
-  /// - Parameter tenant: the token's `tid`; nil in an authorization response, which has none.
+  /// - Parameter tenant: the token's `tid`; nil for an authorization response, which has none.
   func acceptsMessage(_ found: String, expected: String, tenant: String?) -> Bool {
     if found == expected { return !found.contains(Self.tenant) }
     switch self {

@@ -1,9 +1,8 @@
 public import FoundationEssentials
 
-/// What an authorization server says about itself (RFC 8414 §2, OpenID Connect Discovery §3), or what the
-/// configuration says in its place.
+/// The metadata of an authorization server (RFC 8414 §2, OpenID Connect Discovery §3), or the configured replacement.
 public struct ServerMetadata: Sendable, Codable, Equatable {
-  /// The issuer as the document writes it: what `iss` is compared with, under the provider's ``IssuerRule``.
+  /// The issuer as the document writes it: compared with `iss` by the provider's ``IssuerRule``.
   public var issuer: String
   public var authorizationEndpoint: URL?
   public var tokenEndpoint: URL?
@@ -26,7 +25,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public var introspectionEndpointAuthMethodsSupported: [String]?
   /// RFC 9449 §5.1.
   public var dpopSigningAlgValuesSupported: [String]?
-  /// Where a client with a certificate of its own goes instead (RFC 8705 §5).
+  /// Alternative endpoints for a client with its own certificate (RFC 8705 §5).
   public var mtlsEndpointAliases: [Endpoint: URL] = [:]
   /// Whether tokens are bound to the client's certificate (RFC 8705 §3.3).
   public var tlsClientCertificateBoundAccessTokens = false
@@ -43,7 +42,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public var tokenEndpointAuthSigningAlgValuesSupported: [String]?
   /// RFC 9396 §10.
   public var authorizationDetailsTypesSupported: [String]?
-  /// Endpoints that the document names but that cannot be used, with what it says there.
+  /// Invalid endpoints in the document, with their text.
   public private(set) var invalidEndpoints: [Endpoint: String] = [:]
 
   public init(
@@ -77,8 +76,8 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     self.requirePushedAuthorizationRequests = requirePushedAuthorizationRequests
   }
 
-  /// Reads a discovery answer (RFC 8414 §3.2 and §3.3). An endpoint that cannot be used is remembered, and raised when
-  /// it is asked for: a broken `registration_endpoint` must not stop a login.
+  /// Parses a discovery response (RFC 8414 §3.2, §3.3). An invalid endpoint is an error only when it is requested: an
+  /// invalid `registration_endpoint` must not prevent a login.
   public static func parse(
     _ response: HTTPResponse, expected: Issuer, issuerRule: IssuerRule, allowInsecureHTTP: Bool
   ) throws(ResponseError) -> ServerMetadata {
@@ -101,8 +100,9 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     return metadata
   }
 
-  /// Adds the endpoints and lists that only the server's other document has: some name revocation, introspection and
-  /// registration only in that of RFC 8414. Both must be of the same issuer; this one takes precedence.
+  /// Adds the endpoints and lists that only the server's other document has: some servers list revocation,
+  /// introspection and registration only in their RFC 8414 document. Both must have the same issuer; this one takes
+  /// precedence.
   public func completed(by other: ServerMetadata) -> ServerMetadata {
     guard other.issuer == issuer else { return self }
     var whole = self
@@ -120,8 +120,8 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     return whole
   }
 
-  /// A list of another type is passed over, since all lists are advice, and so is a flag that only says what is on offer.
-  /// The flags that demand something are not.
+  /// A list of the wrong type is ignored, since all lists are advice, and so is a flag that only describes an offer.
+  /// Flags that require something are not ignored.
   private mutating func readFeatures(_ members: [String: JSON]) throws(WrongMember) {
     func list(_ name: String) -> [String]? { try? members.texts(name) }
     scopesSupported = list("scopes_supported")
@@ -157,7 +157,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     }
   }
 
-  /// An alias that cannot be used is passed over: the endpoint itself is still there.
+  /// An invalid alias is ignored: the endpoint itself is still available.
   private mutating func readAliases(_ members: [String: JSON], allowInsecureHTTP: Bool) {
     for endpoint in Endpoint.allCases {
       guard case .string(let text)? = members[endpoint.rawValue] else { continue }
@@ -165,13 +165,13 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     }
   }
 
-  /// The endpoint for a client with a certificate of its own (RFC 8705 §5): the alias, where there is one.
+  /// The endpoint for a client with its own certificate (RFC 8705 §5): the alias, if there is one.
   public func endpoint(_ endpoint: Endpoint, mutualTLS: Bool) throws(EndpointError) -> URL {
     if mutualTLS, let alias = mtlsEndpointAliases[endpoint] { return alias }
     return try self.endpoint(endpoint)
   }
 
-  /// The endpoint, or why there is none: not named, and named but not to be used, are two things.
+  /// The endpoint, or the reason why there is none: missing and invalid are different errors.
   public func endpoint(_ endpoint: Endpoint) throws(EndpointError) -> URL {
     if let url = self[keyPath: endpoint.property] { return url }
     if let text = invalidEndpoints[endpoint] { throw .invalid(endpoint.rawValue, text) }
@@ -179,7 +179,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   }
 }
 
-/// An endpoint by the name that metadata gives it (RFC 8414 §2).
+/// An endpoint by its metadata name (RFC 8414 §2).
 public enum Endpoint: String, Sendable, Codable, CodingKeyRepresentable, CaseIterable {
   case authorization = "authorization_endpoint"
   case token = "token_endpoint"
@@ -192,8 +192,8 @@ public enum Endpoint: String, Sendable, Codable, CodingKeyRepresentable, CaseIte
   case deviceAuthorization = "device_authorization_endpoint"
   case registration = "registration_endpoint"
 
-  /// An endpoint's URL: https (or http as for an issuer), with a host as DNS has them, without user or fragment
-  /// (RFC 6749 §3.1, §3.2); nil where the text is none. For endpoints from the configuration as well.
+  /// An endpoint's URL: https (or http as for an issuer), with a DNS host, without user or fragment (RFC 6749 §3.1,
+  /// §3.2); nil if the text is not valid. Also for endpoints from the configuration.
   public static func url(_ text: String, allowInsecureHTTP: Bool) -> URL? {
     guard let uri = URI(text), let host = uri.host, !host.isEmpty, !host.utf8.contains(UInt8(ascii: "%")),
       uri.user == nil, uri.fragment == nil,
@@ -219,9 +219,9 @@ public enum Endpoint: String, Sendable, Codable, CodingKeyRepresentable, CaseIte
 }
 
 public enum EndpointError: Error, Equatable, Sendable, CustomStringConvertible {
-  /// The provider does not offer it.
+  /// The metadata do not contain it.
   case missing(String)
-  /// The provider names it, but with a text that cannot be used.
+  /// The metadata contain it, but with an invalid URL.
   case invalid(String, String)
 
   public var description: String {

@@ -1,4 +1,4 @@
-/// An error code of an authorization server. An open set: providers add their own.
+/// An error code of an authorization server. An open set: providers add codes.
 public struct OAuthErrorCode: RawRepresentable, Hashable, Sendable, Codable, CustomStringConvertible {
   public let rawValue: String
 
@@ -52,14 +52,14 @@ extension OAuthErrorCode {
   public static let consentRequired = Self(rawValue: "consent_required")
 }
 
-/// What an authorization server said when it refused (RFC 6749 §4.1.2.1, §5.2). Its texts are bounded, and control
-/// characters in them are escaped, when it is made: they are fit for logs and terminals, not for HTML.
+/// An error response of an authorization server (RFC 6749 §4.1.2.1, §5.2). Its initializer limits the length of the
+/// texts and escapes control characters: they are safe for logs and terminals, not for HTML.
 public struct OAuthError: Error, Sendable, Equatable, Codable {
-  /// Longest texts, in Unicode scalars.
+  /// Maximum lengths, in Unicode scalars.
   public static let limits = (code: 128, description: 512, uri: 512)
 
   public let code: OAuthErrorCode
-  /// `error_description`: meant for developers, shown to people.
+  /// `error_description`: meant for developers, but shown to users.
   public let description: String?
   /// `error_uri`: a page about the error.
   public let uri: String?
@@ -78,7 +78,7 @@ public struct OAuthError: Error, Sendable, Equatable, Codable {
   /// The same with one full stop at its end.
   var sentence: String { summary.last.map { ".!?".contains($0) } == true ? summary : "\(summary)." }
 
-  /// Where a stranger's JSON has a usable `error` member.
+  /// Nil if the untrusted JSON has no usable `error` member.
   init?(members: [String: JSON]) {
     guard case .string(let code) = members["error"], !code.isEmpty else { return nil }
     let description = try? members.text("error_description")

@@ -1,17 +1,18 @@
-/// Why a provider's answer could not be used. No text in it quotes a body; what it does quote is bounded and escaped.
+/// Why a provider's response could not be used. Texts never contain the body; other quotes are limited in length and
+/// escaped.
 public enum ResponseError: Error, Sendable, Equatable {
-  /// The provider refused, in OAuth's words (RFC 6749 §5.2).
+  /// An OAuth error response (RFC 6749 §5.2).
   case oauth(OAuthError, status: Int, retryAfter: Duration?)
-  /// The answer is not what the specification asks for: an outage's HTML page, a missing member, another status.
+  /// The response violates the specification: the HTML page of an outage, a missing member, another status.
   case nonConforming(status: Int, mediaType: String, reason: String, retryAfter: Duration?)
-  /// The provider wants the request sent elsewhere. That is not done: it carries secrets.
+  /// The provider redirects the request. The redirect is not followed: the request contains secrets.
   case redirect(status: Int)
   /// The metadata names another issuer than the configuration (RFC 8414 §3.3).
   case issuerMismatch(expected: String, found: String)
-  /// UserInfo speaks of another person than the ID token (OpenID Connect Core §5.3.4).
+  /// The UserInfo response is about another user than the ID token (OpenID Connect Core §5.3.4).
   case subjectMismatch(expected: String, found: String)
 
-  /// How long the provider asks to wait, at most a day.
+  /// The delay that the provider requests, at most a day.
   public var retryAfter: Duration? {
     switch self {
     case .oauth(_, _, let wait), .nonConforming(_, _, _, let wait): wait
@@ -19,7 +20,7 @@ public enum ResponseError: Error, Sendable, Equatable {
     }
   }
 
-  /// The HTTP status, where it is what matters.
+  /// The HTTP status, if it is relevant.
   public var status: Int? {
     switch self {
     case .oauth(_, let status, _), .nonConforming(let status, _, _, _), .redirect(let status): status
@@ -66,8 +67,8 @@ extension HTTPResponse {
     nonConforming("\(wrong.name) is not \(wrong.wanted)")
   }
 
-  /// The JSON object of a 200, or of one of the statuses that are named, without which there is no success (RFC 6749 §5.1, RFC 8414 §3.2). A redirect and an
-  /// OAuth error are told apart from other answers.
+  /// The JSON object of a successful response: 200, or one of the given statuses (RFC 6749 §5.1, RFC 8414 §3.2).
+  /// Redirects and OAuth errors have separate error cases.
   func successfulObject(status wanted: Int...) throws(ResponseError) -> [String: JSON] {
     guard !(300..<400).contains(status) else { throw .redirect(status: status) }
     let members = JSON(body)?.members
@@ -78,8 +79,8 @@ extension HTTPResponse {
     throw refusal(members.flatMap(OAuthError.init(members:)))
   }
 
-  /// What an answer that is no success means: an OAuth error where a 4xx says so. At 5xx the server is out of order, and
-  /// no word of it ends a grant.
+  /// The meaning of an unsuccessful response: an OAuth error if a 4xx response contains one. At 5xx the server is
+  /// unavailable, and its content never ends a grant.
   func refusal(_ error: OAuthError?) -> ResponseError {
     if (400..<500).contains(status), let error {
       return .oauth(error, status: status, retryAfter: retryAfter)

@@ -1,4 +1,4 @@
-/// What a server wants to be shown (RFC 9110 §11.6.1).
+/// An authentication challenge (RFC 9110 §11.6.1).
 struct Challenge: Equatable {
   /// In lower case.
   var scheme: String
@@ -7,10 +7,10 @@ struct Challenge: Equatable {
 }
 
 extension HTTPResponse {
-  /// The longest `WWW-Authenticate` that is read, in bytes.
+  /// The maximum total length of `WWW-Authenticate`, in bytes.
   private static let longestChallenges = 8 << 10
 
-  /// The challenges of all `WWW-Authenticate` headers; none where they are too long or not of that form.
+  /// The challenges of all `WWW-Authenticate` headers; none if they are too long or malformed.
   var challenges: [Challenge] {
     let text = headers.filter { $0.name.lowercased() == "www-authenticate" }.map(\.value).joined(separator: ", ")
     guard text.utf8.count <= Self.longestChallenges else { return [] }
@@ -28,7 +28,7 @@ private struct ChallengeReader {
     while let word = token() {
       skip(" \t")
       if take("=") {
-        // A name and its value belong to the scheme before them; "token68" is passed over.
+        // A parameter belongs to the scheme before it; "token68" is ignored.
         guard !found.isEmpty, let value = value() else { return found }
         let name = word.lowercased()
         if found[found.count - 1].parameters[name] == nil { found[found.count - 1].parameters[name] = value }

@@ -13,8 +13,8 @@ public func base64URL(_ bytes: some Sequence<UInt8>) -> String {
   return String(decoding: letters, as: UTF8.self)
 }
 
-/// The bytes of base64url text; nil where it holds padding, white space or anything outside the alphabet (RFC 7515 §2), or
-/// bits behind the last byte: two texts never mean the same (RFC 4648 §3.5).
+/// Decodes base64url; nil if the text contains padding, white space or other characters outside the alphabet (RFC 7515
+/// §2), or nonzero spare bits: two texts never decode to the same bytes (RFC 4648 §3.5).
 public func decodeBase64URL(_ text: some StringProtocol) -> Data? {
   var standard: [UInt8] = []
   for byte in text.utf8 {
@@ -30,7 +30,7 @@ public func decodeBase64URL(_ text: some StringProtocol) -> Data? {
   return Data(base64Encoded: Data(standard))
 }
 
-/// Whether the bits that the last letter has beyond the last byte are zero.
+/// Whether the unused bits of the last character are zero.
 private func hasNoSpareBits(_ letters: [UInt8]) -> Bool {
   switch letters.count % 4 {
   case 2: "AQgw".utf8.contains(letters[letters.count - 1])
@@ -50,7 +50,7 @@ public struct Parameter: Sendable, Hashable, Codable {
   }
 }
 
-/// `application/x-www-form-urlencoded` (RFC 6749 appendix B), which also is the form of queries.
+/// `application/x-www-form-urlencoded` (RFC 6749 appendix B), also the format of queries.
 package enum FormEncoding {
   private static let hexadecimal = Array("0123456789ABCDEF".utf8)
 
@@ -77,7 +77,7 @@ package enum FormEncoding {
     parameters.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
   }
 
-  /// A query: a space becomes `%20`, which every reader understands, while `+` is read literally by some.
+  /// A query: a space becomes `%20`, since some readers take `+` literally.
   static func query(_ parameters: [Parameter]) -> String {
     func encode(_ text: String) -> String {
       String(decoding: escape(text) { "-._~".utf8.contains($0) }, as: UTF8.self)
@@ -85,7 +85,7 @@ package enum FormEncoding {
     return parameters.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
   }
 
-  /// The parameters of a query or form, `+` being a space; nil where an escape is broken or the result is not UTF-8.
+  /// The parameters of a query or form, with `+` as a space; nil if an escape is invalid or the result is not UTF-8.
   package static func decode(_ text: some StringProtocol) -> [Parameter]? {
     var parameters: [Parameter] = []
     for pair in text.utf8.split(separator: UInt8(ascii: "&")) {
@@ -96,8 +96,8 @@ package enum FormEncoding {
     return parameters
   }
 
-  /// The parameters of a query that another program wrote: a name or value with a broken escape, or that is not UTF-8, is
-  /// read as far as it goes and marked as inexact.
+  /// The parameters of a query from another program. A name or value with an invalid escape or invalid UTF-8 is decoded
+  /// as far as possible and marked as inexact.
   package static func decodeLeniently(_ text: some StringProtocol) -> [(parameter: Parameter, isExact: Bool)] {
     text.utf8.split(separator: UInt8(ascii: "&")).map { pair in
       let parts = pair.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
@@ -109,7 +109,7 @@ package enum FormEncoding {
     }
   }
 
-  /// A percent sign without two hexadecimal digits stays, and bytes that are not UTF-8 become U+FFFD.
+  /// A percent sign without two hexadecimal digits is kept, and invalid UTF-8 becomes U+FFFD.
   private static func lenientText(_ text: some Collection<UInt8>) -> String {
     var result: [UInt8] = []
     let bytes = Array(text)
@@ -148,7 +148,7 @@ package enum FormEncoding {
 }
 
 extension String {
-  /// This text from a stranger, fit for a log line or a terminal: at most `limit` Unicode scalars, and control,
+  /// Untrusted text made safe for a log line or a terminal: at most `limit` Unicode scalars, with control,
   /// line-separating and direction-changing characters written as `\u{…}`.
   public func printable(limit: Int) -> String {
     var result = ""

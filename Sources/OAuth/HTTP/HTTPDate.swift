@@ -3,7 +3,7 @@ extension Timestamp {
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
   ]
 
-  /// Reads a date of HTTP in any of its three forms (RFC 9110 §5.6.7).
+  /// Parses an HTTP date in any of its three formats (RFC 9110 §5.6.7).
   public init?(httpDate text: String) {
     var words = text.split { $0 == " " || $0 == "-" || $0 == "," }.map(String.init)
     guard text.utf8.count <= 64, words.count == 6 || words.count == 5 else { return nil }
@@ -14,7 +14,7 @@ extension Timestamp {
     guard let day = Self.number(words[1], 1...31), let month = Self.months.firstIndex(of: words[2]),
       var year = Self.number(words[3], 0...9999), words[5] == "GMT"
     else { return nil }
-    // A year of two digits is of the obsolete RFC 850 form.
+    // A two-digit year belongs to the obsolete RFC 850 format.
     if words[3].count == 2 { year += year < 70 ? 2000 : 1900 }
     let clock = words[4].split(separator: ":", omittingEmptySubsequences: false).map(String.init)
     guard clock.count == 3, let hour = Self.number(clock[0], 0...23), let minute = Self.number(clock[1], 0...59),
@@ -40,14 +40,14 @@ extension Timestamp {
 }
 
 extension HTTPResponse {
-  /// The longest wait that a server may ask for.
+  /// The maximum delay that a server can request.
   public static let longestRetryAfter = Duration.seconds(86_400)
 
-  /// A cache that keeps an answer for longer than a year is not believed.
+  /// A cache age of more than a year is ignored.
   private static let longestAge: Int64 = 366 * 86_400
 
-  /// The server's clock when it answered (RFC 9110 §6.6.1), from which a clock's skew is learnt. An answer from a cache
-  /// has the date of when it was made, and says how long ago that was (`Age`, RFC 9111 §5.1).
+  /// The server's clock at the response (RFC 9110 §6.6.1), used to detect clock skew. A cached response has the date of
+  /// its creation, to which its age is added (`Age`, RFC 9111 §5.1).
   public var date: Timestamp? {
     guard let made = header("Date").flatMap(Timestamp.init(httpDate:)) else { return nil }
     guard let age = header("Age").map({ $0.trimmedOfSpace }) else { return made }
@@ -57,8 +57,8 @@ extension HTTPResponse {
     return made + .seconds(seconds)
   }
 
-  /// How long the server asks to wait (RFC 9110 §10.2.3): seconds, or a date, which is taken relative to the server's own
-  /// ``date`` and is no use without one. At most a day; nil where it says nothing that can be read.
+  /// The delay that the server requests (RFC 9110 §10.2.3): seconds, or a date, which is relative to the server's
+  /// ``date`` and useless without it. At most a day; nil if the value is unreadable.
   public var retryAfter: Duration? {
     guard let text = header("Retry-After").map({ $0.trimmedOfSpace }), !text.isEmpty else { return nil }
     if text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {

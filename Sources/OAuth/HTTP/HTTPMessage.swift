@@ -1,8 +1,8 @@
 public import FoundationEssentials
 
-/// An HTTP request as a value. Its body may hold secrets, so it prints as method and URL without query alone.
+/// An HTTP request as a value. Its body may contain secrets, so it prints only its method and its URL without query.
 public struct HTTPRequest: Sendable, Equatable {
-  /// What the request is for: decides deadlines, size limits and what a log line may say.
+  /// The purpose of the request: decides deadlines, size limits and the content of log lines.
   public enum Purpose: String, Sendable {
     case discovery, keys, token, revocation, userinfo, par, device, introspection, registration, resource
   }
@@ -12,9 +12,9 @@ public struct HTTPRequest: Sendable, Equatable {
   public var url: URL
   public var headers: [Header]
   public var body: Data?
-  /// What ``signed(at:identifier:nonce:)`` makes anew for each sending.
+  /// The signatures that ``signed(at:identifier:nonce:)`` makes for each transmission.
   public var signatures: [Signature] = []
-  /// How the connection is secured; nil: with the system's authorities, and no certificate of our own.
+  /// The TLS settings; nil: the system's authorities, and no client certificate.
   public var tls: TLSChoice?
 
   public struct Header: Sendable, Equatable {
@@ -38,7 +38,7 @@ public struct HTTPRequest: Sendable, Equatable {
     self.body = body
   }
 
-  /// Scheme, host and port, in lower case and always with the port (RFC 6454 §4): what a DPoP nonce belongs to.
+  /// Scheme, host and port, in lower case and always with the port (RFC 6454 §4): the scope of a DPoP nonce.
   public var origin: String {
     let scheme = (url.scheme ?? "").lowercased()
     let host = (URI(url.absoluteString)?.host ?? "").lowercased()
@@ -46,14 +46,14 @@ public struct HTTPRequest: Sendable, Equatable {
   }
 }
 
-/// Certificates for a connection, as PEM: authorities besides the system's, and a certificate of our own (RFC 8705).
+/// Certificates for a connection, as PEM: authorities in addition to the system's, and a client certificate (RFC 8705).
 /// It prints nothing.
 public struct TLSChoice: Sendable, Hashable {
-  /// The authorities to trust besides the system's.
+  /// The authorities to trust in addition to the system's.
   public var authorities: Data?
-  /// Our certificate, and those between it and its authority.
+  /// The client certificate and its intermediate certificates.
   public var certificates: Data?
-  /// The private key of our certificate.
+  /// The private key of the client certificate.
   public var key: Secret?
 
   public init(authorities: Data? = nil, certificates: Data? = nil, key: Secret? = nil) {
@@ -70,8 +70,8 @@ extension TLSChoice: CustomStringConvertible, CustomDebugStringConvertible, Cust
 }
 
 extension HTTPRequest {
-  /// The same request at the URL that a redirect names, if that has the same origin (RFC 9110 §15.4). Only for requests
-  /// that carry no secret.
+  /// The same request at the URL of a redirect, if that has the same origin (RFC 9110 §15.4). Only for requests without
+  /// secrets.
   public func redirected(by response: HTTPResponse) -> HTTPRequest? {
     guard [301, 302, 303, 307, 308].contains(response.status), method == "GET",
       let location = response.header("Location"), location.utf8.count <= 8192,
@@ -91,7 +91,8 @@ extension HTTPRequest: CustomStringConvertible, CustomDebugStringConvertible, Cu
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// An HTTP response as a value, its body already bounded by the transport. Its body may hold secrets and never prints.
+/// An HTTP response as a value; the transport limits the size of its body. The body may contain secrets and never
+/// prints.
 public struct HTTPResponse: Sendable, Equatable {
   public var status: Int
   public var headers: [HTTPRequest.Header]
@@ -103,12 +104,12 @@ public struct HTTPResponse: Sendable, Equatable {
     self.body = body
   }
 
-  /// The first value of a header, its name compared without case (RFC 9110 §5.1).
+  /// The first value of a header; names are compared without case (RFC 9110 §5.1).
   public func header(_ name: String) -> String? {
     headers.first { $0.name.lowercased() == name.lowercased() }?.value
   }
 
-  /// The media type without parameters, in lower case; empty where there is none.
+  /// The media type without parameters, in lower case; empty if there is none.
   public var mediaType: String {
     let value = header("Content-Type") ?? ""
     return value.prefix { $0 != ";" }.trimmed.lowercased()

@@ -1,4 +1,4 @@
-/// A URI in its parts (RFC 3986). Foundation's `URL` mends what it is given; these parts are what was written.
+/// The parts of a URI (RFC 3986), exactly as written; Foundation's `URL` corrects its input.
 struct URI: Equatable {
   var scheme: String
   var user: String?
@@ -10,9 +10,9 @@ struct URI: Equatable {
 
   static let maximumBytes = 64 << 10
 
-  /// Nil where the text is no absolute URI.
+  /// Nil if the text is not an absolute URI.
   init?(_ text: some StringProtocol) {
-    // By bytes: a combining mark behind a delimiter makes another Character of it.
+    // By bytes: a combining mark after a delimiter makes another Character of it.
     guard text.utf8.count <= Self.maximumBytes, let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) else {
       return nil
     }
@@ -62,12 +62,12 @@ struct URI: Equatable {
     isLetter(byte) || (0x30...0x39).contains(byte) || "+-.".utf8.contains(byte)
   }
 
-  /// What scheme, authority and path may hold; a query is left as lenient as user agents are.
+  /// The characters allowed in scheme, authority and path; a query is as lenient as in user agents.
   private static func isPlain(_ byte: UInt8) -> Bool {
     byte < 0x7f && !"\\<>\"{}|^`".utf8.contains(byte)
   }
 
-  /// The port, where the scheme's own one counts as none.
+  /// The port; nil if it is the scheme's default.
   var significantPort: Int? {
     switch (scheme.lowercased(), port) {
     case ("http", 80), ("https", 443): nil
@@ -75,7 +75,7 @@ struct URI: Equatable {
     }
   }
 
-  /// Whether the host names this machine by a literal, or is `localhost` (RFC 6761 §6.3).
+  /// Whether the host is a loopback address or `localhost` (RFC 6761 §6.3).
   var isLoopback: Bool {
     guard let host = host?.lowercased() else { return false }
     if host == "localhost" || host == "[::1]" { return true }
@@ -83,7 +83,7 @@ struct URI: Equatable {
     return octets.count == 4 && octets[0] == "127" && octets.allSatisfy { UInt8($0) != nil }
   }
 
-  /// Whether a request may go there: https, or plain http to this machine, or anywhere where the switch allows it.
+  /// Whether a request may be sent there: https, plain http to this machine, or plain http anywhere if allowed.
   func isSafe(allowInsecureHTTP: Bool) -> Bool {
     switch scheme.lowercased() {
     case "https": true

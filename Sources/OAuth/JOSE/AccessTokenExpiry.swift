@@ -1,7 +1,7 @@
-/// When an access token that is a JWT expires, as its `exp` says (RFC 7519 §4.1.4, RFC 9068 §2.2). The signature is not
+/// The expiry of an access token that is a JWT, from its `exp` (RFC 7519 §4.1.4, RFC 9068 §2.2). The signature is not
 /// verified, since the token is for another audience: the time only decides when to refresh.
 enum AccessTokenExpiry {
-  /// Nil if the token is not a JWT, or has no `exp` that is a time.
+  /// Nil if the token is not a JWT or has no valid `exp`.
   static func of(_ token: Secret) -> Timestamp? {
     // Exposed to be read.
     let text = token.exposed

@@ -2,9 +2,9 @@ public import FoundationEssentials
 
 /// A provider's public keys (RFC 7517 §5).
 public struct JWKSet: Sendable, Equatable {
-  /// The keys that can be used: those of an unknown type, or lacking a member, are passed over (RFC 7517 §5).
+  /// The usable keys: keys of an unknown type or without a required member are ignored (RFC 7517 §5).
   public let keys: [JWK]
-  /// The answer as it came, to be kept and given to ``init(raw:)``.
+  /// The unchanged response, to be stored and passed to ``init(raw:)``.
   public let raw: Data
 
   public static let maximumKeys = 100
@@ -23,7 +23,7 @@ public struct JWKSet: Sendable, Equatable {
     return set
   }
 
-  /// A set that was kept; nil where it is none.
+  /// A stored set; nil if it is not valid.
   public init?(raw: Data) {
     guard case .array(let values) = JSON(raw)?.members?["keys"], values.count <= Self.maximumKeys else { return nil }
     keys = values.compactMap { $0.members.flatMap(JWK.init(members:)) }
@@ -32,14 +32,15 @@ public struct JWKSet: Sendable, Equatable {
 }
 
 extension JWKSet {
-  /// How many of the keys can verify a signature by one of these algorithms (RFC 7517 §4.2 to §4.4).
+  /// The number of keys that can verify a signature by one of these algorithms (RFC 7517 §4.2 to §4.4).
   public func count(usableFor algorithms: [String]) -> Int {
     let wanted = algorithms.compactMap(SignatureAlgorithm.init(rawValue:))
     return keys.filter { key in wanted.contains { key.fits($0, kid: nil) } }.count
   }
 }
 
-/// A public key for signatures (RFC 7517 §4, RFC 7518 §6, RFC 8037 §2). Symmetric keys are never taken from a provider.
+/// A public key for signatures (RFC 7517 §4, RFC 7518 §6, RFC 8037 §2). Symmetric keys from a provider are never
+/// accepted.
 public struct JWK: Sendable, Equatable {
   public let kid: String?
   public let algorithm: String?
@@ -56,7 +57,7 @@ public struct JWK: Sendable, Equatable {
     case ed25519(Data)
   }
 
-  /// The longest RSA modulus, in bytes: checking a signature must not take seconds.
+  /// The maximum RSA modulus, in bytes: a verification must not take seconds.
   private static let longestModulus = 1024
   private static let longestExponent = 8
 
@@ -96,7 +97,7 @@ public struct JWK: Sendable, Equatable {
     }
   }
 
-  /// Whether a signature by this algorithm may be checked with this key (RFC 7517 §4.2 to §4.4).
+  /// Whether this key may verify a signature by this algorithm (RFC 7517 §4.2 to §4.4).
   func fits(_ wanted: SignatureAlgorithm, kid wantedKid: String?) -> Bool {
     if let wantedKid, kid != wantedKid { return false }
     if let use, use != "sig" { return false }

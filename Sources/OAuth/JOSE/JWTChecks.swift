@@ -1,13 +1,13 @@
-/// What a client knows that a token which the provider signed must agree with (RFC 7519 §4.1).
+/// The expected values of a token that the provider signed (RFC 7519 §4.1).
 public struct JWTChecks: Sendable {
   /// The issuer as the metadata writes it.
   public var issuer: String
   public var issuerRule: IssuerRule
   public var clientID: String
-  /// The algorithms allowed, from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
+  /// The allowed algorithms, from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
   public var algorithms: [String]
   public var now: Timestamp
-  /// How far the two clocks may be apart.
+  /// The maximum difference of the two clocks.
   public var tolerance: Duration
   /// The key of HS256, HS384 and HS512; nil refuses them.
   public var clientSecret: Secret?
@@ -26,7 +26,7 @@ public struct JWTChecks: Sendable {
   }
 }
 
-/// The registered claims that all tokens share (RFC 7519 §4.1), each of its own type.
+/// The registered claims that all tokens share (RFC 7519 §4.1), each with its own type.
 struct RegisteredClaims: Sendable, Equatable {
   let issuer: String?
   let audience: [String]?
@@ -44,7 +44,7 @@ struct RegisteredClaims: Sendable, Equatable {
 }
 
 extension SignedJWT {
-  /// Reads the registered claims, of which some must be there.
+  /// Reads the registered claims; the named ones are required.
   func registeredClaims(requiring names: String...) throws(JWTError) -> RegisteredClaims {
     if let missing = names.first(where: { claims[$0] == nil || claims[$0] == .null }) {
       throw .malformed("it has no \(missing)")
@@ -56,7 +56,7 @@ extension SignedJWT {
     }
   }
 
-  /// Proves who made it, for whom, and that its time is now. A claim that is absent is not checked.
+  /// Verifies the signature, the issuer, the audience and the times. Absent claims are not checked.
   func verify(_ registered: RegisteredClaims, _ checks: JWTChecks, keys: JWKSet) throws(JWTError) {
     _ = try verifySignature(algorithms: checks.algorithms, clientSecret: checks.clientSecret, keys: keys)
     if let issuer = registered.issuer,
@@ -73,10 +73,10 @@ extension SignedJWT {
 }
 
 extension [String: JSON] {
-  /// Seconds since 1970 that a NumericDate may have: year 1 to year 9999.
+  /// The valid NumericDate range in seconds since 1970: year 1 to year 9999.
   private static var dates: ClosedRange<Double> { -62_135_596_800...253_402_300_799 }
 
-  /// `aud`: a string or an array of strings, and not empty.
+  /// `aud`: a string or a nonempty array of strings.
   func audience() throws(WrongMember) -> [String] {
     guard case .array? = self["aud"] else { return [try requiredText("aud")] }
     let names = try texts("aud") ?? []
@@ -84,7 +84,7 @@ extension [String: JSON] {
     return names
   }
 
-  /// A NumericDate (RFC 7519 §2); nil where it is absent or null.
+  /// A NumericDate (RFC 7519 §2); nil if it is absent or null.
   func date(_ name: String) throws(WrongMember) -> Timestamp? {
     guard let seconds = try number(name) else { return nil }
     guard Self.dates.contains(seconds) else { throw WrongMember(name: name, wanted: "a date") }

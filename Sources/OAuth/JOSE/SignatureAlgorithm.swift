@@ -2,7 +2,7 @@ import Crypto
 import CryptoExtras
 import FoundationEssentials
 
-/// The signatures that are understood (RFC 7518 §3.1, RFC 8037 §3.1, RFC 9864 §2.2).
+/// The supported signature algorithms (RFC 7518 §3.1, RFC 8037 §3.1, RFC 9864 §2.2).
 public enum SignatureAlgorithm: String, Sendable, CaseIterable {
   case rs256 = "RS256"
   case rs384 = "RS384"
@@ -19,10 +19,10 @@ public enum SignatureAlgorithm: String, Sendable, CaseIterable {
   case hs384 = "HS384"
   case hs512 = "HS512"
 
-  /// `Ed25519` is the new name of the one `EdDSA` that is understood.
+  /// `Ed25519` is the new name of the only supported `EdDSA` algorithm.
   var canonical: SignatureAlgorithm { self == .ed25519 ? .edDSA : self }
 
-  /// Whether the client secret is the key (RFC 7518 §3.2), so that whoever can verify can also sign.
+  /// Whether the client secret is the key (RFC 7518 §3.2): then a verifier can also sign.
   public var isSymmetric: Bool {
     switch self {
     case .hs256, .hs384, .hs512: true
@@ -30,7 +30,7 @@ public enum SignatureAlgorithm: String, Sendable, CaseIterable {
     }
   }
 
-  /// The digest that belongs to the algorithm: for signatures, and for `at_hash` (OpenID Connect Core §3.1.3.6).
+  /// The digest of the algorithm: for signatures, and for `at_hash` (OpenID Connect Core §3.1.3.6).
   func digest(_ data: Data) -> Data {
     switch self {
     case .rs256, .ps256, .es256, .hs256: Data(SHA256.hash(data: data))
@@ -39,7 +39,7 @@ public enum SignatureAlgorithm: String, Sendable, CaseIterable {
     }
   }
 
-  /// Whether the key made this signature. False too where the key itself is unusable.
+  /// Whether the key made this signature. Also false if the key is unusable.
   func verify(_ signature: Data, of message: Data, with key: JWK) -> Bool {
     switch key.material {
     case .rsa(let modulus, let exponent):
@@ -79,7 +79,7 @@ public enum SignatureAlgorithm: String, Sendable, CaseIterable {
     }
   }
 
-  /// Whether a client secret made this signature; false where the algorithm is not symmetric.
+  /// Whether a client secret made this signature; false if the algorithm is not symmetric.
   func verify(_ signature: Data, of message: Data, secret: Secret) -> Bool {
     // Exposed to be the key (OpenID Connect Core §10.1).
     let key = SymmetricKey(data: Data(secret.exposed.utf8))

@@ -1,22 +1,22 @@
 import FoundationEssentials
 
-/// A signed JWT in compact form (RFC 7515 §7.1, RFC 7519): what all tokens that a provider signs have in common.
+/// A signed JWT in compact form (RFC 7515 §7.1, RFC 7519): the common part of all tokens that a provider signs.
 struct SignedJWT: Sendable, Equatable {
-  /// The token as it came.
+  /// The unchanged token.
   let raw: Secret
   let algorithm: String
   let kid: String?
   /// The header's `typ`.
   let type: String?
   let claims: [String: JSON]
-  /// The claims as they came.
+  /// The unchanged claims.
   let payload: Data
   private let signature: Data
 
-  /// The largest token that is read, in bytes. Groups and roles make them grow.
+  /// The maximum size of a token, in bytes. Group and role claims can make it large.
   static let maximumBytes = 64 << 10
 
-  /// Reads header and claims, which proves nothing yet.
+  /// Parses header and claims without verification.
   static func parse(_ compact: Secret) throws(JWTError) -> SignedJWT {
     // Exposed to be read.
     let text = compact.exposed
@@ -47,7 +47,7 @@ struct SignedJWT: Sendable, Equatable {
     return token
   }
 
-  /// Proves that the provider made it, by an algorithm that is allowed.
+  /// Verifies that the provider signed the token with an allowed algorithm.
   ///
   /// - Parameters:
   ///   - algorithms: from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
@@ -62,7 +62,7 @@ struct SignedJWT: Sendable, Equatable {
     guard allowed.contains(where: { SignatureAlgorithm(rawValue: $0)?.canonical == known.canonical }) else {
       throw refusal
     }
-    // Exposed to be verified: what is signed is the text itself (RFC 7515 §5.2).
+    // Exposed to be verified: the signature covers the text itself (RFC 7515 §5.2).
     let text = raw.exposed
     let message = Data(text[..<(text.lastIndex(of: ".") ?? text.endIndex)].utf8)
     if known.isSymmetric {
@@ -71,25 +71,25 @@ struct SignedJWT: Sendable, Equatable {
       return known
     }
     let named = keys.keys.filter { $0.fits(known, kid: kid) }
-    // Some servers name the key in the token and none in the set (RFC 7517 §4.5: it is optional there).
+    // Some servers name the key only in the token, not in the set (RFC 7517 §4.5: it is optional there).
     let candidates = named.isEmpty ? keys.keys.filter { $0.kid == nil && $0.fits(known, kid: nil) } : named
     guard !candidates.isEmpty else { throw .unknownKey(kid: kid.map { $0.printable(limit: 128) }) }
     if candidates.contains(where: { known.verify(signature, of: message, with: $0) }) { return known }
-    // A token whose key is named on one side alone may be signed with one that is newer than the set.
+    // If only the token or only the set names the key, the token may be signed with a key that is newer than the set.
     throw kid == nil || named.isEmpty ? .unknownKey(kid: kid.map { $0.printable(limit: 128) }) : .badSignature
   }
 }
 
-/// Why a signed JWT is not taken. Texts from the token are bounded and escaped.
+/// Why a signed JWT was rejected. Texts from the token are limited in length and escaped.
 public enum JWTError: Error, Sendable, Equatable {
   case tooLarge
   case malformed(String)
-  /// A header parameter that must be understood, and is not (RFC 7515 §4.1.11).
+  /// A critical header parameter that is not supported (RFC 7515 §4.1.11).
   case criticalHeader
   /// `alg: none`.
   case unsigned
   case algorithmNotAllowed(String)
-  /// No published key fits. Fetch the keys again once, and verify again.
+  /// No published key fits. Fetch the keys again once and retry.
   case unknownKey(kid: String?)
   case badSignature
   case wrongIssuer(expected: String, found: String)

@@ -1,14 +1,14 @@
 public import FoundationEssentials
 
-/// Where a person is sent to end the session at the provider (OpenID Connect RP-Initiated Logout §2).
+/// The request that ends the user's session at the provider (OpenID Connect RP-Initiated Logout §2).
 public struct EndSessionRequest: Sendable {
   public var idTokenHint: Secret?
   public var clientID: String?
-  /// Where the provider sends the person afterwards, as it is registered.
+  /// The registered URL that the provider sends the user to afterwards.
   public var postLogoutRedirectURI: String?
-  /// Comes back with the person; only with ``postLogoutRedirectURI``.
+  /// Returned with the user; only with ``postLogoutRedirectURI``.
   public var state: Secret?
-  /// What the provider wants besides. A parameter that is there already is not replaced.
+  /// Provider-specific parameters. They never replace existing ones.
   public var extra: [Parameter] = []
 
   public init(idTokenHint: Secret?, clientID: String?, postLogoutRedirectURI: String?, state: Secret?) {
@@ -18,14 +18,14 @@ public struct EndSessionRequest: Sendable {
     self.state = state
   }
 
-  /// The address to open; nil where the endpoint is no address that can have parameters. The endpoint's own query is kept.
+  /// The URL to open; nil if the endpoint cannot have parameters. The endpoint's own query is kept.
   public func url(at endpoint: URL) -> URL? {
     let text = endpoint.absoluteString
     guard let uri = URI(text), uri.fragment == nil, let existing = FormEncoding.decode(uri.query ?? "") else {
       return nil
     }
     var parameters: [Parameter] = []
-    // ID token and state are exposed to be sent: they travel through the user agent, as the specification has it.
+    // ID token and state are exposed to be sent: the specification sends them through the user agent.
     if let idTokenHint { parameters.append(Parameter("id_token_hint", idTokenHint.exposed)) }
     if let clientID, !clientID.isEmpty { parameters.append(Parameter("client_id", clientID)) }
     if let postLogoutRedirectURI {
@@ -41,8 +41,8 @@ public struct EndSessionRequest: Sendable {
     return URL(string: text + joint + FormEncoding.query(parameters), encodingInvalidCharacters: false)
   }
 
-  /// Whether a person who came to `url` came back from this logout: the address is the one that was sent, and the state
-  /// is there once and equal (§3). Without a state of ours there must be none.
+  /// Whether `url` is the return from this logout: the URL matches, and the state occurs once and is equal (§3). If no
+  /// state was sent, there must be none.
   public func isReturn(_ url: String) -> Bool {
     guard let postLogoutRedirectURI, let redirectURI = RedirectURI(rawValue: postLogoutRedirectURI),
       url.utf8.count <= AuthorizationResponse.longestURL, redirectURI.matches(url), let uri = URI(url),

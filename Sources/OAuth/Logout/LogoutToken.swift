@@ -1,15 +1,15 @@
 public import FoundationEssentials
 
-/// A provider's word that a person's session is over (OpenID Connect Back-Channel Logout §2.4).
+/// A provider's notification that a user's session has ended (OpenID Connect Back-Channel Logout §2.4).
 public struct LogoutToken: Sendable, Equatable {
   public typealias Checks = JWTChecks
 
   public let issuer: String
-  /// Who is logged out; nil where ``sessionID`` says which session instead.
+  /// The user who is logged out; nil if only ``sessionID`` identifies the session.
   public let subject: String?
-  /// `sid`: the session that is over; nil: all of the subject's.
+  /// `sid`: the ended session; nil: all sessions of the subject.
   public let sessionID: String?
-  /// `jti`. Whoever takes the token remembers it until ``expiresAt`` and the tolerance are over, and takes it once (§2.6).
+  /// `jti`. The receiver remembers it until ``expiresAt`` plus the tolerance, and accepts each token once (§2.6).
   public let identifier: String
   public let issuedAt: Timestamp
   public let expiresAt: Timestamp
@@ -18,13 +18,13 @@ public struct LogoutToken: Sendable, Equatable {
   private let registered: RegisteredClaims
 
   static let event = "http://schemas.openid.net/event/backchannel-logout"
-  /// The types of header that are taken; servers older than the final text say `JWT` or nothing.
+  /// The accepted header types; servers older than the final specification use `JWT` or none.
   private static let types: Set<String> = ["logout+jwt", "application/logout+jwt", "jwt"]
 
-  /// The largest form that is read, in bytes.
+  /// The maximum size of the form, in bytes.
   public static let maximumFormBytes = 128 << 10
 
-  /// Reads the request's form, which has `logout_token` once (§2.5).
+  /// Parses the form of the request, which contains `logout_token` once (§2.5).
   public static func parse(form: Data) throws(LogoutTokenError) -> LogoutToken {
     guard form.count <= maximumFormBytes, let text = String(validating: form, as: UTF8.self),
       let parameters = FormEncoding.decode(text)
@@ -34,7 +34,7 @@ public struct LogoutToken: Sendable, Equatable {
     return try parse(Secret(found[0].value))
   }
 
-  /// Reads the token, which proves its form alone; ``verify(_:keys:)`` proves the rest.
+  /// Parses the token and checks only its format; ``verify(_:keys:)`` checks the rest.
   public static func parse(_ compact: Secret) throws(LogoutTokenError) -> LogoutToken {
     let jwt: SignedJWT
     let registered: RegisteredClaims
@@ -45,7 +45,7 @@ public struct LogoutToken: Sendable, Equatable {
       throw .token(error)
     }
     if let type = jwt.type, !types.contains(type.lowercased()) { throw .wrongType(type.printable(limit: 64)) }
-    // An ID token must not pass for a logout token, even with a claim that is null (§2.6).
+    // An ID token must not be accepted as a logout token, even if its nonce is null (§2.6).
     guard jwt.claims["nonce"] == nil else { throw .nonce }
     guard case .object(let events)? = jwt.claims["events"], case .object? = events[event] else { throw .noEvent }
     let token: LogoutToken
@@ -70,8 +70,8 @@ public struct LogoutToken: Sendable, Equatable {
     sessionID = try claims.text("sid").flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// Proves that the provider made it for this client, and lately (§2.6). That it comes for the first time is for whoever
-  /// remembers the ``identifier``.
+  /// Verifies that the provider recently issued the token for this client (§2.6). The caller must remember the
+  /// ``identifier`` to reject repeated tokens.
   ///
   /// After ``LogoutTokenError/token(_:)`` with `unknownKey`, fetch the keys again once and verify again.
   public func verify(_ checks: Checks, keys: JWKSet) throws(LogoutTokenError) {
@@ -89,9 +89,9 @@ extension LogoutToken: CustomStringConvertible, CustomDebugStringConvertible, Cu
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// Why a logout token is not taken (OpenID Connect Back-Channel Logout §2.6): the request is answered with 400.
+/// Why a logout token was rejected (OpenID Connect Back-Channel Logout §2.6): the response is 400.
 public enum LogoutTokenError: Error, Sendable, Equatable {
-  /// The form has none, or two.
+  /// The form contains no token, or two.
   case noToken
   case token(JWTError)
   case wrongType(String)

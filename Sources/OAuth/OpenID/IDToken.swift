@@ -1,10 +1,11 @@
 public import FoundationEssentials
 
-/// Who signed in (OpenID Connect Core §2). Reading one proves its form alone; ``verify(_:keys:)`` proves the rest.
+/// The identity of the user (OpenID Connect Core §2). Parsing checks only the format; ``verify(_:keys:)`` checks the
+/// rest.
 public struct IDToken: Sendable, Equatable {
   let jwt: SignedJWT
 
-  /// The token as it came.
+  /// The unchanged token.
   public var raw: Secret { jwt.raw }
 
   // Header (RFC 7515 §4.1).
@@ -34,10 +35,10 @@ public struct IDToken: Sendable, Equatable {
   let accessTokenHash: String?
   let codeHash: String?
 
-  /// The largest token that is read, in bytes. Groups and roles make them grow.
+  /// The maximum size of a token, in bytes. Group and role claims can make it large.
   public static let maximumBytes = SignedJWT.maximumBytes
 
-  /// Reads the compact form (RFC 7515 §7.1): three segments, each claim of its own type.
+  /// Parses the compact form (RFC 7515 §7.1): three segments, each claim with its own type.
   public static func parse(_ compact: Secret) throws(IDTokenError) -> IDToken {
     let jwt: SignedJWT
     do throws(JWTError) {
@@ -66,7 +67,7 @@ public struct IDToken: Sendable, Equatable {
     nonce = try claims.text("nonce")
     accessTokenHash = try claims.text("at_hash")
     codeHash = try claims.text("c_hash")
-    // Optional claims of a wrong type are passed over: they decorate, and identify nobody.
+    // Optional claims of the wrong type are ignored: they are descriptive and do not identify the user.
     func optional(_ name: String) -> String? { try? claims.text(name) }
     email = optional("email")
     name = optional("name")
@@ -79,6 +80,6 @@ public struct IDToken: Sendable, Equatable {
 extension IDToken: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
   public var description: String { "ID token" }
   public var debugDescription: String { description }
-  /// Claims are about a person, and stay out of logs.
+  /// Claims are personal data and must not be logged.
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -1,13 +1,13 @@
-/// Why an ID token is not taken (OpenID Connect Core §3.1.3.7). Texts from the token are bounded and escaped.
+/// Why an ID token was rejected (OpenID Connect Core §3.1.3.7). Texts from the token are limited in length and escaped.
 public enum IDTokenError: Error, Sendable, Equatable {
   case tooLarge
   case malformed(String)
-  /// A header parameter that must be understood, and is not (RFC 7515 §4.1.11).
+  /// A critical header parameter that is not supported (RFC 7515 §4.1.11).
   case criticalHeader
   /// `alg: none`.
   case unsigned
   case algorithmNotAllowed(String)
-  /// No published key fits. Fetch the keys again once, and verify again.
+  /// No published key fits. Fetch the keys again once and retry.
   case unknownKey(kid: String?)
   case badSignature
   case wrongIssuer(expected: String, found: String)
@@ -24,12 +24,12 @@ public enum IDTokenError: Error, Sendable, Equatable {
   case wrongCodeHash
   case missingAuthTime
   case authenticatedTooLongAgo(by: Duration)
-  /// After a refresh, another person or client than before, in the named claim (OpenID Connect Core §12.2).
+  /// After a refresh the named claim identifies another user or client than before (OpenID Connect Core §12.2).
   case changed(claim: String)
 }
 
 extension IDTokenError {
-  /// What is wrong with any JWT is wrong with an ID token.
+  /// Translates the errors of any JWT.
   init(_ error: JWTError) {
     self =
       switch error {

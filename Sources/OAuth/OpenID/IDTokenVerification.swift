@@ -1,22 +1,22 @@
 import FoundationEssentials
 
 extension IDToken {
-  /// What the client knows that the token must agree with.
+  /// The expected values of the token.
   public struct Checks: Sendable {
     /// The issuer as the metadata writes it.
     public var issuer: String
     public var issuerRule: IssuerRule
     public var clientID: String
-    /// Audiences that may stand beside the client; empty: any, as long as `azp` is the client.
+    /// Additional audiences that are allowed; empty: any, as long as `azp` is the client.
     public var trustedAudiences: [String]
-    /// The nonce that was sent; nil where none was. After a refresh the ``previous`` token's counts instead.
+    /// The nonce that was sent; nil if none was. After a refresh the nonce of the ``previous`` token is used.
     public var nonce: Secret?
-    /// The algorithms allowed, from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
+    /// The allowed algorithms, from ``IDToken/algorithms(configured:metadata:)``; empty: RS256.
     public var algorithms: [String]
-    /// How far the two clocks may be apart.
+    /// The maximum difference of the two clocks.
     public var tolerance: Duration
     public var now: Timestamp
-    /// The access token that came along, for `at_hash`.
+    /// The access token of the same response, for `at_hash`.
     public var accessToken: Secret?
     /// The code that was exchanged, for `c_hash`.
     public var code: Secret?
@@ -49,8 +49,8 @@ extension IDToken {
     }
   }
 
-  /// The algorithms to allow: the client's configuration, else the metadata, else RS256. Metadata never allows `none` or
-  /// a symmetric algorithm: those are for a configuration to name.
+  /// The allowed algorithms: from the client's configuration, else the metadata, else RS256. Metadata never allow
+  /// `none` or a symmetric algorithm: only the configuration can.
   public static func algorithms(configured: [String]?, metadata: [String]?) -> [String] {
     if let configured, !configured.isEmpty { return configured }
     let offered = (metadata ?? []).filter { name in
@@ -59,7 +59,7 @@ extension IDToken {
     return offered.isEmpty ? [SignatureAlgorithm.rs256.rawValue] : offered
   }
 
-  /// Proves that the provider made this token, for this client and this login (OpenID Connect Core §3.1.3.7, §12.2).
+  /// Verifies that the provider issued this token for this client and login (OpenID Connect Core §3.1.3.7, §12.2).
   ///
   /// After `unknownKey`, fetch the keys again once and verify again.
   public func verify(_ checks: Checks, keys: JWKSet) throws(IDTokenError) {
@@ -106,7 +106,7 @@ extension IDToken {
 
   private func verifyNonce(_ checks: Checks) throws(IDTokenError) {
     if let previous = checks.previous {
-      // A refreshed token should have none; if it has one, it is the login's (OpenID Connect Core §12.2).
+      // A refreshed token should have no nonce; if it has one, it must be the login's (OpenID Connect Core §12.2).
       guard let nonce else { return }
       guard let original = previous.nonce else { throw .unexpectedNonce }
       guard constantTimeEqual(nonce, original) else { throw .wrongNonce }
@@ -127,7 +127,7 @@ extension IDToken {
     guard let claim, let value else { return }
     let data = Data(value.exposed.utf8)
     var digests = [algorithm.digest(data)]
-    // No specification names the hash that belongs to EdDSA: most take Ed25519's own, some SHA-256.
+    // No specification defines the hash for EdDSA: most servers use Ed25519's SHA-512, some SHA-256.
     if algorithm == .edDSA || algorithm == .ed25519 { digests.append(SignatureAlgorithm.rs256.digest(data)) }
     let halves = digests.map { base64URL($0.prefix($0.count / 2)) }
     guard halves.contains(where: { constantTimeEqual(claim, $0) }) else { throw error }

@@ -1,16 +1,16 @@
 public import FoundationEssentials
 
-/// What the UserInfo endpoint says of a person (OpenID Connect Core §5.3).
+/// The claims from the UserInfo endpoint (OpenID Connect Core §5.3).
 public struct UserInfo: Sendable, Equatable {
   public var subject: String
   public var name: String?
   public var preferredUsername: String?
   public var email: String?
   public var isEmailVerified: Bool
-  /// The whole answer, a JSON object.
+  /// The whole response, a JSON object.
   public var claims: Data
 
-  /// The request, with the token as RFC 6750 §2.1 has it, or with a proof where the token is bound to a key (RFC 9449 §7).
+  /// The request with a bearer token (RFC 6750 §2.1), or with a token and its proof if it is bound to a key (RFC 9449 §7).
   public static func httpRequest(
     to endpoint: URL, accessToken: Secret, proof key: DPoPKey? = nil
   ) -> HTTPRequest {
@@ -22,9 +22,9 @@ public struct UserInfo: Sendable, Equatable {
     ).proving(key, accessToken: accessToken)
   }
 
-  /// Reads the answer, which must be about the ID token's subject (OpenID Connect Core §5.3.4).
+  /// Parses the response, which must be about the ID token's subject (OpenID Connect Core §5.3.4).
   ///
-  /// - Parameter subject: the ID token's `sub`; nil where there was no ID token.
+  /// - Parameter subject: the ID token's `sub`; nil if there was no ID token.
   public static func parse(_ response: HTTPResponse, subject: String?) throws(ResponseError) -> UserInfo {
     let members = try response.successfulObject()
     let info: UserInfo
@@ -37,7 +37,8 @@ public struct UserInfo: Sendable, Equatable {
     return info
   }
 
-  /// The signed answer, where the provider signs (OpenID Connect Core §5.3.2); nil where the answer is JSON or none.
+  /// The signed response, if the provider signs it (OpenID Connect Core §5.3.2); nil if the response is JSON or
+  /// invalid.
   public static func compact(_ response: HTTPResponse) -> Secret? {
     guard response.status == 200, response.mediaType == "application/jwt",
       let text = String(validating: response.body, as: UTF8.self)
@@ -45,8 +46,8 @@ public struct UserInfo: Sendable, Equatable {
     return Secret(text.trimmed)
   }
 
-  /// Reads a signed answer (OpenID Connect Core §5.3.2): the signature always, `iss`, `aud` and times where they are
-  /// there, and the subject as ``parse(_:subject:)`` does.
+  /// Parses a signed response (OpenID Connect Core §5.3.2). Always verifies the signature; checks `iss`, `aud` and
+  /// times if present, and the subject like ``parse(_:subject:)``.
   ///
   /// After ``UserInfoError/token(_:)`` with `unknownKey`, fetch the keys again once and parse again.
   public static func parse(
@@ -72,9 +73,9 @@ public struct UserInfo: Sendable, Equatable {
     return info
   }
 
-  /// What a provider that speaks no OpenID Connect says of the person, in the same terms.
+  /// The user's claims from a provider without OpenID Connect, in the same format.
   ///
-  /// - Parameter claims: a JSON object, as the provider wrote it.
+  /// - Parameter claims: a JSON object, as received.
   public init(subject: String, name: String? = nil, username: String? = nil, email: String? = nil, claims: Data) {
     self.subject = subject
     self.name = name
@@ -86,7 +87,7 @@ public struct UserInfo: Sendable, Equatable {
 
   private init(_ members: [String: JSON], _ claims: Data) throws(WrongMember) {
     subject = try members.requiredText("sub")
-    // Optional claims of a wrong type are passed over: they decorate, and identify nobody.
+    // Optional claims of the wrong type are ignored: they are descriptive and do not identify the user.
     func optional(_ name: String) -> String? { try? members.text(name) }
     name = optional("name")
     preferredUsername = optional("preferred_username")
@@ -104,11 +105,11 @@ public struct UserInfo: Sendable, Equatable {
 extension UserInfo: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
   public var description: String { "user information" }
   public var debugDescription: String { description }
-  /// Claims are about a person, and stay out of logs.
+  /// Claims are personal data and must not be logged.
   public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// Why a signed UserInfo answer is not taken.
+/// Why a signed UserInfo response was rejected.
 public enum UserInfoError: Error, Sendable, Equatable, CustomStringConvertible {
   case token(JWTError)
   case response(ResponseError)

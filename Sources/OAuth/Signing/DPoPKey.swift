@@ -1,18 +1,18 @@
 import Crypto
 public import FoundationEssentials
 
-/// The key that an account's tokens are bound to (RFC 9449): P-256, so that each server that knows DPoP takes it. It
-/// prints nothing.
+/// The key that an account's tokens are bound to (RFC 9449): P-256, which every server with DPoP supports. It prints
+/// nothing.
 public struct DPoPKey: Sendable, Hashable {
   private let key: P256.Signing.PrivateKey
   private let publicMembers: [String: JSON]
-  /// What tokens name the key by: its thumbprint by SHA-256 (RFC 7638 §3, RFC 9449 §6), also the `dpop_jkt` of an
+  /// The key's SHA-256 thumbprint, by which tokens name it (RFC 7638 §3, RFC 9449 §6); also the `dpop_jkt` of an
   /// authorization request (RFC 9449 §10).
   public let thumbprint: String
 
   /// A key from 32 random bytes.
   ///
-  /// Of 2³² such numbers one is beyond the curve's order, and is hashed until it is not.
+  /// One of 2³² such numbers exceeds the curve's order and is hashed until it does not.
   public init(randomBytes: [UInt8]) {
     precondition(randomBytes.count == 32, "a P-256 key is made of 32 bytes")
     var bytes = Data(randomBytes)
@@ -26,7 +26,7 @@ public struct DPoPKey: Sendable, Hashable {
     preconditionFailure("the chance of this is one in 2²⁵⁶")
   }
 
-  /// A key that was kept; nil where it is none.
+  /// A stored key; nil if the text is not valid.
   public init?(raw: Secret) {
     // Exposed to be the key.
     guard let bytes = decodeBase64URL(raw.exposed),
@@ -41,15 +41,15 @@ public struct DPoPKey: Sendable, Hashable {
     thumbprint = base64URL(SHA256.hash(data: Data(JSON.object(publicMembers).serialized.utf8)))
   }
 
-  /// The key itself, to be sealed: 32 bytes in base64url.
+  /// The key itself, for encrypted storage: 32 bytes in base64url.
   public var raw: Secret { Secret(base64URL(key.rawRepresentation)) }
 
   /// A proof for one request (RFC 9449 §4.2).
   ///
   /// - Parameters:
-  ///   - url: where the request goes; query and fragment are left out of the proof.
-  ///   - accessToken: the token that goes along to a resource; nil at the authorization server.
-  ///   - nonce: what the server asked for (RFC 9449 §8).
+  ///   - url: the URL of the request; the proof omits query and fragment.
+  ///   - accessToken: the token in a request to a resource; nil at the authorization server.
+  ///   - nonce: the nonce that the server requested (RFC 9449 §8).
   ///   - identifier: `jti`: fresh for each proof, at least 96 bits.
   public func proof(
     method: String, url: URL, accessToken: Secret?, nonce: String?, identifier: String, at now: Timestamp
@@ -65,7 +65,7 @@ public struct DPoPKey: Sendable, Hashable {
     return try signing.sign(type: "dpop+jwt", header: ["jwk": .object(publicMembers)], claims: claims)
   }
 
-  /// The target URI without query and fragment (RFC 9449 §4.2), as it is written. An empty path is `/`, as in the request
+  /// The target URI without query and fragment (RFC 9449 §4.2), as written. An empty path is `/`, as in the request
   /// line that the server reads (RFC 9110 §4.2.3).
   private static func target(_ url: URL) -> String {
     let text = url.absoluteString.utf8.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
@@ -85,10 +85,10 @@ extension DPoPKey: CustomStringConvertible, CustomDebugStringConvertible, Custom
 }
 
 extension HTTPResponse {
-  /// The longest nonce that is taken, in bytes: it goes into each further request.
+  /// The maximum length of a nonce, in bytes: each further request contains it.
   static let longestNonce = 1024
 
-  /// The nonce that the server wants in the next proof (RFC 9449 §8.1): one header of the characters that a nonce has.
+  /// The nonce for the next proof (RFC 9449 §8.1): exactly one header with valid nonce characters.
   public var dpopNonce: String? {
     let found = headers.filter { $0.name.lowercased() == "dpop-nonce" }
     guard found.count == 1, case let nonce = found[0].value.trimmedOfSpace, !nonce.isEmpty,
@@ -98,8 +98,8 @@ extension HTTPResponse {
     return nonce
   }
 
-  /// Whether the server refuses a request for want of its nonce, which it gives: at the authorization server (RFC 9449
-  /// §8) by the error of a 4xx, at a resource (§9) by the challenge of a 401.
+  /// Whether the server refuses a request because it lacks the server's nonce, and supplies one: at the authorization
+  /// server (RFC 9449 §8) by the error of a 4xx, at a resource (§9) by the challenge of a 401.
   public var asksForDPoPNonce: Bool {
     guard (400..<500).contains(status), dpopNonce != nil else { return false }
     if case .string(OAuthErrorCode.useDPoPNonce.rawValue)? = JSON(body)?.members?["error"] { return true }

@@ -2,11 +2,11 @@ import Crypto
 import CryptoExtras
 import FoundationEssentials
 
-/// Private keys as people keep them in files.
+/// Private keys in file formats.
 enum PrivateKeyText {
   typealias Material = SigningKey.Material
 
-  // Object identifiers, as DER writes them.
+  // Object identifiers in DER.
   private static let p256: [UInt8] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07]
   private static let p384: [UInt8] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22]
   private static let p521: [UInt8] = [0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23]
@@ -14,7 +14,7 @@ enum PrivateKeyText {
   private static let ed25519: [UInt8] = [0x06, 0x03, 0x2b, 0x65, 0x70]
   private static let rsaEncryption: [UInt8] = [0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01]
 
-  /// The object identifier comes early in PKCS#8: a version and the algorithm's sequence are before it.
+  /// The object identifier is near the start in PKCS#8: only a version and the algorithm's sequence precede it.
   private static let headBytes = 48
 
   // MARK: PEM (RFC 7468)
@@ -71,7 +71,7 @@ enum PrivateKeyText {
     return .rsa(key)
   }
 
-  /// The library takes the bytes for whatever curve it is told, so the curve's name is looked for first.
+  /// The library accepts the bytes for any curve, so the curve's identifier is checked first.
   private static func readEC(_ der: Data) throws(SigningKeyError) -> Material {
     if der.firstRange(of: p256) != nil, let key = try? P256.Signing.PrivateKey(derRepresentation: der) {
       return .p256(key)
@@ -85,7 +85,7 @@ enum PrivateKeyText {
     throw .unreadable("it is no key of the curves P-256, P-384 and P-521")
   }
 
-  /// What follows the algorithm: an octet string in an octet string (RFC 8410 §7), and maybe attributes.
+  /// The part after the algorithm: an octet string in an octet string (RFC 8410 §7), and optional attributes.
   private static func readEd25519(_ rest: Data) throws(SigningKeyError) -> Material {
     let bytes = Array(rest)
     guard bytes.count >= 36, bytes.starts(with: [0x04, 0x22, 0x04, 0x20]),
@@ -130,7 +130,7 @@ enum PrivateKeyText {
   private static func readRSA(_ members: [String: JSON]) throws(SigningKeyError) -> Material {
     func number(_ name: String) throws(SigningKeyError) -> Data {
       let number = Data(try bytes(name, members).drop { $0 == 0 })
-      // All of an RSA key's numbers but d are odd; an even one would only waste the library's time.
+      // All numbers of an RSA key except d are odd; an even one would only waste the library's time.
       guard let last = number.last, name == "d" || last & 1 == 1 else {
         throw .unreadable("its member \(name) is wrong")
       }
@@ -174,7 +174,7 @@ enum PrivateKeyText {
     return try matching(members, .ed25519(key))
   }
 
-  /// A key whose halves do not belong together signs what nobody can verify.
+  /// A key with a mismatched public half makes signatures that no server can verify.
   private static func matching(_ members: [String: JSON], _ material: Material) throws(SigningKeyError) -> Material {
     for (name, value) in material.publicMembers ?? [:] where members[name] != value {
       throw .unreadable("its public and private members do not belong together")

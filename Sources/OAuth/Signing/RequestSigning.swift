@@ -1,19 +1,19 @@
 import FoundationEssentials
 
 extension HTTPRequest {
-  /// What has to be signed anew each time a request is sent, since servers take each signature once.
+  /// A signature that must be made for each transmission, since servers accept each one once.
   public enum Signature: Sendable, Equatable {
-    /// Who the client is (RFC 7523 §2.2); without an audience, to the address that is asked.
+    /// Client authentication (RFC 7523 §2.2); without an audience, for the URL of the request.
     case clientAssertion(key: SigningKey, clientID: String, audience: String?)
     /// The grant of a service account (RFC 7523 §2.1).
     case grantAssertion(key: SigningKey, claims: GrantAssertionClaims)
-    /// Who holds the key that the token is bound to (RFC 9449 §4).
+    /// Proof of possession of the key that the token is bound to (RFC 9449 §4).
     case proof(key: DPoPKey, accessToken: Secret?)
   }
 
-  /// The same request with a proof by this key (RFC 9449 §4); nil changes nothing.
+  /// Adds a proof by this key (RFC 9449 §4); nil changes nothing.
   ///
-  /// - Parameter accessToken: the token that the request carries to a resource; nil at the authorization server.
+  /// - Parameter accessToken: the token in a request to a resource; nil at the authorization server.
   public func proving(_ key: DPoPKey?, accessToken: Secret? = nil) -> HTTPRequest {
     guard let key else { return self }
     var request = self
@@ -22,12 +22,11 @@ extension HTTPRequest {
     return request
   }
 
-  /// The request as it is sent once: with what ``signatures`` asks for, made now. Whatever an earlier call put in is
-  /// replaced.
+  /// The request for one transmission, with new ``signatures``. Signatures of an earlier call are replaced.
   ///
   /// - Parameters:
   ///   - identifier: makes a `jti`: at least 96 random bits, fresh for each.
-  ///   - nonce: the DPoP nonce that the server gave last (RFC 9449 §8).
+  ///   - nonce: the latest DPoP nonce from the server (RFC 9449 §8).
   public func signed(
     at now: Timestamp, identifier: () -> String, nonce: String?
   ) throws(SigningKeyError) -> HTTPRequest {
@@ -56,7 +55,7 @@ extension HTTPRequest {
     return request
   }
 
-  /// Puts parameters into the body, in the form that it has.
+  /// Adds parameters to the body, in its format.
   private mutating func setParameters(_ parameters: [Parameter]) {
     let names = Set(parameters.map(\.name))
     let type = headers.first { $0.name.lowercased() == "content-type" }?.value

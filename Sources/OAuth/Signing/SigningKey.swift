@@ -3,7 +3,7 @@ import CryptoExtras
 import FoundationEssentials
 
 /// A private key that signs JWTs (RFC 7515): for client assertions, assertion grants, request objects and DPoP proofs.
-/// It prints as its algorithm alone.
+/// It prints only its algorithm.
 public struct SigningKey: Sendable, Hashable {
   enum Material: Sendable {
     case rsa(_RSA.Signing.PrivateKey)
@@ -14,15 +14,15 @@ public struct SigningKey: Sendable, Hashable {
     case shared(Secret)
   }
 
-  /// The largest text that is read as a key, in bytes.
+  /// The maximum size of a key's text, in bytes.
   static let maximumBytes = 64 << 10
-  /// RSA moduli, in bits: RFC 7518 §3.3 below, what signs in a fraction of a second above.
+  /// RSA moduli, in bits: the minimum of RFC 7518 §3.3, and a maximum that signs in a fraction of a second.
   static let moduli = 2048...8192
 
   public let algorithm: SignatureAlgorithm
-  /// What the provider knows the key by.
+  /// The key's name at the provider.
   public let kid: String?
-  /// What everybody may know of the key (RFC 7517 §4), with `kid`, `alg` and `use`; nil for a shared secret.
+  /// The public key (RFC 7517 §4), with `kid`, `alg` and `use`; nil for a shared secret.
   public let publicJWK: [String: JSONValue]?
   let material: Material
 
@@ -42,12 +42,12 @@ public struct SigningKey: Sendable, Hashable {
   /// Reads a private key in PEM (PKCS#8, PKCS#1, SEC1) or as a JWK (RFC 7517 §4).
   ///
   /// - Parameters:
-  ///   - algorithm: nil takes the JWK's `alg`, else the standard one of the key: RS256, ES256, ES384, ES512 or EdDSA.
-  ///   - kid: nil takes the JWK's.
+  ///   - algorithm: nil: the JWK's `alg`, else the key's default: RS256, ES256, ES384, ES512 or EdDSA.
+  ///   - kid: nil: the JWK's.
   public static func parse(
     _ text: Secret, algorithm: SignatureAlgorithm?, kid: String?
   ) throws(SigningKeyError) -> SigningKey {
-    // Exposed to be read. A byte order mark is an editor's, not the key's.
+    // Exposed to be read. An editor may have added a byte order mark.
     let text = Secret(text.exposed.hasPrefix("\u{feff}") ? String(text.exposed.dropFirst()) : text.exposed)
     let bytes = text.exposed.utf8
     guard bytes.count <= maximumBytes else { throw .tooLarge }
@@ -69,7 +69,7 @@ public struct SigningKey: Sendable, Hashable {
   ///
   /// - Parameters:
   ///   - type: the header's `typ`.
-  ///   - extra: further header members; they never replace `alg`, `kid` and `typ`.
+  ///   - extra: additional header members; they never replace `alg`, `kid` and `typ`.
   public func sign(
     type: String?, header extra: [String: JSONValue] = [:], claims: [String: JSONValue]
   ) throws(SigningKeyError) -> Secret {

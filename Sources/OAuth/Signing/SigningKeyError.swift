@@ -1,8 +1,8 @@
-/// Why a key cannot be read, or cannot sign. No text in it quotes the key.
+/// Why a key cannot be read or cannot sign. Texts never contain the key.
 public enum SigningKeyError: Error, Sendable, Equatable {
   case tooLarge
   case unreadable(String)
-  /// The key is under a passphrase, which nobody is there to type.
+  /// The key is encrypted with a passphrase, which the broker cannot ask for.
   case encrypted
   case publicKeyOnly
   /// An RSA key of fewer than 2048 bits (RFC 7518 §3.3).
@@ -10,7 +10,7 @@ public enum SigningKeyError: Error, Sendable, Equatable {
   case wrongAlgorithm(String, key: String)
   case unknownAlgorithm(String)
   case emptySecret
-  /// The library would not sign. It has no reason to give.
+  /// The library failed to sign. It gives no reason.
   case refused
 }
 

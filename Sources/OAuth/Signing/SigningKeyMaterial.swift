@@ -3,7 +3,7 @@ import CryptoExtras
 import FoundationEssentials
 
 extension SigningKey.Material {
-  /// The secret that is the key; nil for a private key, which its public half tells from others.
+  /// The shared secret; nil for a private key, which its public half identifies.
   var secret: Secret? {
     if case .shared(let secret) = self { secret } else { nil }
   }
@@ -40,7 +40,7 @@ extension SigningKey.Material {
     }
   }
 
-  /// The members of the public key that RFC 7638 §3.2 counts, and no others.
+  /// Only the members of the public key that RFC 7638 §3.2 requires.
   var publicMembers: [String: JSON]? {
     switch self {
     case .rsa(let key):
@@ -68,12 +68,12 @@ extension SigningKey.Material {
     ]
   }
 
-  /// A signature in the form of RFC 7518 §3: for elliptic curves r and s side by side.
+  /// A signature in the format of RFC 7518 §3: for elliptic curves, r followed by s.
   func signature(of message: Data, _ algorithm: SignatureAlgorithm) throws(SigningKeyError) -> Data {
     do {
       return try sign(message, algorithm)
     } catch {
-      // What the library says is its own affair, and may quote what it was given.
+      // The library's error is not passed on: it may quote its input.
       throw .refused
     }
   }

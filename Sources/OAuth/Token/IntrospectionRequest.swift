@@ -1,6 +1,6 @@
 public import FoundationEssentials
 
-/// Asks what the provider knows of a token (RFC 7662 §2.1).
+/// Introspects a token (RFC 7662 §2.1).
 public struct IntrospectionRequest: Sendable, Equatable {
   public var token: Secret
   public var hint: RevocationRequest.Hint?
@@ -21,13 +21,13 @@ public struct IntrospectionRequest: Sendable, Equatable {
   }
 }
 
-/// What the provider knows of a token (RFC 7662 §2.2).
+/// The provider's information about a token (RFC 7662 §2.2).
 public struct IntrospectionResponse: Sendable, Equatable {
   public var active: Bool
-  /// The whole answer. It is about a person, and stays out of logs.
+  /// The whole response. It contains personal data and must not be logged.
   public var members: [String: JSONValue]
 
-  /// Reads the answer: 200 with a JSON object, in which `active` is true or false and nothing else.
+  /// Parses the response: 200 with a JSON object in which `active` is a Boolean.
   public static func parse(_ response: HTTPResponse) throws(ResponseError) -> IntrospectionResponse {
     let members = try response.successfulObject()
     if let error = OAuthError(members: members), members["active"] == nil {

@@ -1,6 +1,6 @@
 public import FoundationEssentials
 
-/// Asks that a token be revoked (RFC 7009 §2.1).
+/// Revokes a token (RFC 7009 §2.1).
 public struct RevocationRequest: Sendable, Equatable {
   public enum Hint: String, Sendable, Codable, CaseIterable {
     case accessToken = "access_token"
@@ -15,7 +15,7 @@ public struct RevocationRequest: Sendable, Equatable {
     self.hint = hint
   }
 
-  /// What is revoked at a logout, in order: the refresh token first, so that nothing new comes of it.
+  /// The tokens to revoke at a logout, in order: the refresh token first, so that it yields no new tokens.
   public static func all(refreshToken: Secret?, accessToken: Secret?) -> [RevocationRequest] {
     [
       refreshToken.map { RevocationRequest(token: $0, hint: .refreshToken) },
@@ -23,7 +23,7 @@ public struct RevocationRequest: Sendable, Equatable {
     ].compactMap(\.self)
   }
 
-  /// - Parameter extra: what the provider wants besides.
+  /// - Parameter extra: provider-specific parameters.
   public func httpRequest(
     to endpoint: URL, clientID: String, client: ClientAuthentication, format: BodyFormat = .form,
     extra: [Parameter] = []
@@ -36,16 +36,16 @@ public struct RevocationRequest: Sendable, Equatable {
   }
 
   public enum Outcome: Sendable, Equatable {
-    /// Revoked, or unknown to the server, which is the same (RFC 7009 §2.2).
+    /// Revoked, or unknown to the server, which has the same effect (RFC 7009 §2.2).
     case revoked
-    /// The server is out of order: the token is still good.
+    /// The server is unavailable: the token is still valid.
     case retryLater(after: Duration?)
     case refused(OAuthError?)
-    /// The server does not revoke this type of token, or nothing at all.
+    /// The server does not revoke this type of token, or any token.
     case unsupported
   }
 
-  /// What the answer means (RFC 7009 §2.2).
+  /// The meaning of the response (RFC 7009 §2.2).
   public func outcome(of response: HTTPResponse) -> Outcome {
     let error = JSON(response.body)?.members.flatMap(OAuthError.init(members:))
     switch response.status {

@@ -1,7 +1,7 @@
-/// A refresh token that an answer brought in the place of the one that was sent.
+/// A refresh token in a response that replaces the one that was sent.
 public struct RotatedToken: Sendable, Equatable {
   public var token: Secret
-  /// Nil where the provider does not say.
+  /// Nil if the provider does not specify it.
   public var expiresIn: Duration?
 
   public init(token: Secret, expiresIn: Duration? = nil) {
@@ -11,14 +11,15 @@ public struct RotatedToken: Sendable, Equatable {
 }
 
 extension RotatedToken {
-  /// That of an answer that is taken.
+  /// From an accepted response.
   public init?(_ tokens: TokenResponse) {
     guard let token = tokens.refreshToken else { return nil }
     self.init(token: token, expiresIn: tokens.refreshTokenExpiresIn)
   }
 
-  /// That of a success that cannot be used: where a provider rotates there is no other any more. It stands where the
-  /// settings look for the tokens; else, where there is no access token there, anywhere, if it is the only one.
+  /// From a successful response that cannot be used: a provider that rotates accepts only this token. It is read from
+  /// the configured path. If there is no access token at that path, it may be anywhere in the response, provided that
+  /// it is the only one.
   public init?(unusable response: HTTPResponse, quirks: TokenResponseQuirks) {
     guard (200..<300).contains(response.status),
       var members = TokenResponse.members(of: response, quirks: quirks)?.members
@@ -28,7 +29,7 @@ extension RotatedToken {
       self.init(token: Secret(text), expiresIn: TokenResponse.refreshTokenLifetime(members, quirks))
       return
     }
-    // Beside an access token it may be another grant's.
+    // Next to an access token, another refresh token may belong to a different grant.
     if case .string(let text) = members["access_token"], !text.isEmpty { return nil }
     let all = Self.all(in: .object(members))
     guard all.count == 1, let text = all.first else { return nil }

@@ -1,8 +1,8 @@
-/// What a token is to be exchanged for (RFC 8693 §2.1). It prints nothing.
+/// The parameters of a token exchange (RFC 8693 §2.1). It prints nothing.
 public struct TokenExchangeRequest: Sendable, Hashable {
   public static let grantType = "urn:ietf:params:oauth:grant-type:token-exchange"
 
-  /// What kind of token it is (RFC 8693 §3). An open set.
+  /// A token type (RFC 8693 §3). An open set.
   public struct TokenType: RawRepresentable, Hashable, Sendable, Codable {
     public let rawValue: String
 
@@ -23,13 +23,13 @@ public struct TokenExchangeRequest: Sendable, Hashable {
   public let actorToken: Secret?
   public let actorTokenType: TokenType?
   public let requestedTokenType: TokenType?
-  /// Logical names of the services that the token is for.
+  /// Logical names of the services that will accept the token.
   public let audiences: [String]
-  /// Absolute URIs of them, without a fragment (RFC 8707 §2).
+  /// Absolute URIs of these services, without a fragment (RFC 8707 §2).
   public let resources: [String]
   public let scopes: [String]
 
-  /// - Throws: where an actor token has no type, a type no actor token, or a resource is no absolute URI.
+  /// - Throws: if an actor token has no type, a type has no actor token, or a resource is not an absolute URI.
   public init(
     subjectToken: Secret, subjectTokenType: TokenType = .accessToken, actorToken: Secret? = nil,
     actorTokenType: TokenType? = nil, requestedTokenType: TokenType? = nil, audiences: [String] = [],

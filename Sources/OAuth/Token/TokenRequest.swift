@@ -1,7 +1,7 @@
 public import FoundationEssentials
 
-/// What the token endpoint is asked: for each grant type one way to make it. It holds codes, tokens and passwords, and
-/// prints none.
+/// A request to the token endpoint, with one factory per grant type. It contains codes, tokens and passwords and prints
+/// none.
 public struct TokenRequest: Sendable {
   private enum Grant: Sendable {
     case code(Secret, redirectURI: RedirectURI, verifier: CodeVerifier?)
@@ -16,34 +16,34 @@ public struct TokenRequest: Sendable {
   private let grant: Grant
   /// RFC 8707 §2.2.
   public var resources: [String]
-  /// What the provider wants besides. A parameter that the request has by itself is not replaced.
+  /// Provider-specific parameters. They never replace the request's own.
   public var extraParameters: [Parameter] = []
-  /// A header that the request has by itself is not replaced.
+  /// Additional headers. They never replace the request's own.
   public var extraHeaders: [HTTPRequest.Header] = []
 
-  /// Exchanges a code (RFC 6749 §4.1.3). The redirect URI is the string that the authorization request carried.
+  /// Exchanges a code (RFC 6749 §4.1.3). The redirect URI is the string from the authorization request.
   public static func code(
     _ code: Secret, redirectURI: RedirectURI, verifier: CodeVerifier?, resources: [String] = []
   ) -> TokenRequest {
     TokenRequest(grant: .code(code, redirectURI: redirectURI, verifier: verifier), resources: resources)
   }
 
-  /// Refreshes (RFC 6749 §6). No scopes: those of the grant.
+  /// Refreshes (RFC 6749 §6). No scopes: the scopes of the grant.
   public static func refresh(_ token: Secret, scopes: [String] = [], resources: [String] = []) -> TokenRequest {
     TokenRequest(grant: .refresh(token, scopes: scopes), resources: resources)
   }
 
-  /// Asks whether a person has allowed a device (RFC 8628 §3.4).
+  /// Polls whether the user has approved a device (RFC 8628 §3.4).
   public static func deviceCode(_ code: Secret, resources: [String] = []) -> TokenRequest {
     TokenRequest(grant: .device(code), resources: resources)
   }
 
-  /// Asks for a token of the client's own (RFC 6749 §4.4.2).
+  /// Requests a token for the client itself (RFC 6749 §4.4.2).
   public static func clientCredentials(scopes: [String], resources: [String] = []) -> TokenRequest {
     TokenRequest(grant: .client(scopes: scopes), resources: resources)
   }
 
-  /// Asks for a token with a signed assertion as the grant (RFC 7523 §2.1), which is made when the request is sent.
+  /// Requests a token with a signed assertion as the grant (RFC 7523 §2.1), which is made when the request is sent.
   public static func jwtBearer(
     key: SigningKey, claims: GrantAssertionClaims, scopes: [String] = [], resources: [String] = []
   ) -> TokenRequest {
@@ -55,7 +55,8 @@ public struct TokenRequest: Sendable {
     TokenRequest(grant: .exchange(request), resources: request.resources)
   }
 
-  /// Gives a person's password away (RFC 6749 §4.3.2), which RFC 9700 §2.4 forbids: for providers that have nothing else.
+  /// Sends the user's password (RFC 6749 §4.3.2), which RFC 9700 §2.4 forbids: only for providers without an
+  /// alternative.
   public static func password(username: String, password: Secret, scopes: [String]) -> TokenRequest {
     TokenRequest(grant: .password(username: username, password: password, scopes: scopes), resources: [])
   }
@@ -82,7 +83,7 @@ public struct TokenRequest: Sendable {
     return request
   }
 
-  /// What only the client's authentication and signing may put in.
+  /// Parameters that only client authentication and signing may add.
   private static let reserved: Set<String> = [
     "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion",
   ]

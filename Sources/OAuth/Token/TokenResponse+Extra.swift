@@ -1,14 +1,14 @@
 public import FoundationEssentials
 
-// What is kept beside the tokens.
+// The data stored with the tokens.
 extension TokenResponse {
-  /// ``extra`` over what was kept before: an answer that leaves a member out takes nothing back.
+  /// Merges ``extra`` with the data stored before: a member that the response omits is kept.
   public func extra(over before: Data?) -> Data {
     guard let old = before.flatMap({ JSON($0) })?.members, let new = JSON(extra)?.members else { return extra }
     return Data(JSON.object(old.merging(new) { $1 }).serialized.utf8)
   }
 
-  /// The same with these texts among the members that are kept; those of the answer itself win.
+  /// Adds these texts to the stored members; members of the response take precedence.
   public func keeping(_ texts: [String: String]) -> TokenResponse {
     var copy = self
     let others = JSON.object(texts.mapValues(JSON.string)).serialized
@@ -16,7 +16,7 @@ extension TokenResponse {
     return copy
   }
 
-  /// A member that is kept, as text; nil where it is absent, empty or something else than a text or a number.
+  /// A stored member as text; nil if it is absent, empty or neither a text nor a number.
   public func kept(_ name: String) -> String? {
     switch JSON(extra)?.members?[name] {
     case .string(let text) where !text.isEmpty: text

@@ -1,29 +1,29 @@
 public import FoundationEssentials
 
-/// How a provider's token responses differ from RFC 6749 §5.1. Each difference is allowed by name only.
+/// The deviations of a provider's token responses from RFC 6749 §5.1. Each must be configured.
 public struct TokenResponseQuirks: Sendable, Codable, Equatable {
-  /// Takes `application/x-www-form-urlencoded` answers as well.
+  /// Also accepts `application/x-www-form-urlencoded` responses.
   public var acceptsForm: Bool
-  /// Between scopes in a string: `" "`, or `","`, which then also counts with spaces.
+  /// The separator of scopes in a string: `" "`, or `","`, which may be combined with spaces.
   public var scopeSeparator: String
-  /// Unknown members to keep as they are (`instance_url`, `realmId`).
+  /// Unknown members to keep unchanged (`instance_url`, `realmId`).
   public var keepMembers: [String]
-  /// How long tokens live where the provider does not say.
+  /// The lifetime of tokens if the provider does not specify it.
   public var fixedLifetime: Duration?
-  /// What the provider's lifetimes are counted in.
+  /// The unit of the provider's lifetimes.
   public var lifetimeUnit: LifetimeUnit
-  /// The members to descend through to the token (`["authed_user"]`); empty for the object itself.
+  /// The path to the object with the token (`["authed_user"]`); empty: the top-level object.
   public var path: [String]
-  /// The type of tokens where the provider does not say.
+  /// The type of tokens if the provider does not specify it.
   public var tokenType: String?
-  /// What the provider calls a bearer token besides `Bearer` (`bot`, `user`), in any case.
+  /// The provider's names for a bearer token in addition to `Bearer` (`bot`, `user`), case-insensitive.
   public var bearerNames: [String]
-  /// A member that is `false` in a refusal, whatever the status says (`ok`).
+  /// A member that is `false` in an error response, regardless of the status (`ok`).
   public var successMember: String?
-  /// Where an error's code may be besides `error`, as dotted paths (`error.type`, `errcode`): the first that holds a text
-  /// or a number, but not zero.
+  /// Dotted paths to an error's code in addition to `error` (`error.type`, `errcode`): the first text or nonzero number
+  /// is used.
   public var errorMembers: [String]
-  /// Where its description may be besides `error_description`, as dotted paths.
+  /// Dotted paths to an error's description in addition to `error_description`.
   public var errorDescriptionMembers: [String]
 
   public init(
@@ -45,7 +45,7 @@ public struct TokenResponseQuirks: Sendable, Codable, Equatable {
     self.errorDescriptionMembers = errorDescriptionMembers
   }
 
-  /// What an answer refuses with, in OAuth's words or in the provider's own.
+  /// The error in a response, in OAuth's format or the provider's own.
   func error(in members: [String: JSON]) -> OAuthError? {
     let description = Self.text(at: errorDescriptionMembers, in: members)
     if let error = OAuthError(members: members) {
@@ -73,14 +73,14 @@ public struct TokenResponseQuirks: Sendable, Codable, Equatable {
   }
 }
 
-/// What a lifetime on the wire is counted in; RFC 6749 says seconds.
+/// The unit of a lifetime in a message; RFC 6749 uses seconds.
 public enum LifetimeUnit: String, Sendable, Codable, CaseIterable {
   case seconds, milliseconds
 }
 
-/// Lifetimes from the wire.
+/// Lifetimes in messages.
 enum Lifetime {
-  /// The longest that is believed. Anything beyond is a mistake, and would overflow sums with dates.
+  /// The maximum lifetime. A longer one is a mistake and would overflow date calculations.
   static let longest = Duration.seconds(10 * 365 * 86_400)
 
   static func duration(_ number: Double, unit: LifetimeUnit) -> Duration {
@@ -90,35 +90,35 @@ enum Lifetime {
   }
 }
 
-/// What the token endpoint granted (RFC 6749 §5.1).
+/// A successful token response (RFC 6749 §5.1).
 public struct TokenResponse: Sendable, Equatable {
   public var accessToken: Secret
-  /// `Bearer` or `DPoP`, whatever case it came in.
+  /// `Bearer` or `DPoP`, regardless of the received case.
   public var tokenType: String
   /// `expires_in`; nil: unknown, not zero.
   public var expiresIn: Duration?
-  /// The access token's own end, if it is a JWT and `expires_in` is absent. Not verified.
+  /// The access token's own expiry, if it is a JWT and `expires_in` is absent. Not verified.
   public var claimedExpiry: Timestamp?
   /// The lifetime in the settings, if `expires_in` is absent.
   public var configuredLifetime: Duration?
-  /// When the provider would like a refresh (Microsoft).
+  /// The time after which the provider recommends a refresh (Microsoft).
   public var refreshIn: Duration?
-  /// Nil where none came: then the old one stays good.
+  /// Nil if the response has none: then the old one stays valid.
   public var refreshToken: Secret?
   public var refreshTokenExpiresIn: Duration?
-  /// Nil where the provider does not say: then it granted what was asked.
+  /// Nil if the provider does not specify it: then the requested scopes were granted.
   public var scope: [String]?
   public var idToken: Secret?
-  /// What kind of token it is (RFC 8693 §2.2.1); nil outside a token exchange, where it must be there.
+  /// The token's type (RFC 8693 §2.2.1); required in a token exchange, nil otherwise.
   public var issuedTokenType: String?
-  /// A JSON object of the members that ``TokenResponseQuirks/keepMembers`` names, as far as they came.
+  /// A JSON object with the received members of ``TokenResponseQuirks/keepMembers``.
   public var extra: Data
-  /// What was outside the specification and passed over, for people. No secret is in it.
+  /// Ignored deviations from the specification, for users. They contain no secret.
   public private(set) var oddities: [String] = []
 
-  /// What a provider that speaks no OAuth gave, in the same terms.
+  /// The result of a provider without OAuth, in the same format.
   ///
-  /// - Parameter extra: a JSON object that is kept with the grant.
+  /// - Parameter extra: a JSON object that is stored with the grant.
   public init(
     accessToken: Secret, tokenType: String, expiresIn: Duration? = nil, scope: [String]? = nil,
     extra: Data = Data("{}".utf8)
@@ -130,23 +130,23 @@ public struct TokenResponse: Sendable, Equatable {
     self.extra = extra
   }
 
-  /// What is reported if nothing tells how long the access tokens of a provider live.
+  /// The warning if the lifetime of a provider's access tokens is unknown.
   public static let unknownLifetime =
     "no `expires_in`: the token is refreshed within an hour; `access_token_lifetime` in the provider's section sets its lifetime"
   private static let tokenTypes = ["bearer": "Bearer", "dpop": "DPoP"]
-  /// What an exchange may give is no access token, and has no type of use (RFC 8693 §2.2.1).
+  /// An exchange may return another token than an access token, which has no token type (RFC 8693 §2.2.1).
   private static let exchangedTokenTypes = tokenTypes.merging(["n_a": "N_A"]) { old, _ in old }
 
-  /// Reads a token response: a success with a JSON object, and no `error` in it. Of what else it has, what does no harm is
-  /// passed over (``oddities``): a refusal would lose a refresh token that cannot be had again.
+  /// Parses a token response: a success with a JSON object without `error`. Harmless deviations are ignored
+  /// (``oddities``): rejecting the response would lose the refresh token.
   public static func parse(
     _ response: HTTPResponse, quirks: TokenResponseQuirks
   ) throws(ResponseError) -> TokenResponse {
     try parse(response, quirks: quirks, types: tokenTypes)
   }
 
-  /// Reads the answer to a token exchange (RFC 8693 §2.2.1): `issued_token_type` must be there, and `token_type` may be
-  /// `N_A`.
+  /// Parses the response of a token exchange (RFC 8693 §2.2.1): `issued_token_type` is required, and `token_type` may
+  /// be `N_A`.
   public static func parseExchange(
     _ response: HTTPResponse, quirks: TokenResponseQuirks
   ) throws(ResponseError) -> TokenResponse {
@@ -168,7 +168,7 @@ public struct TokenResponse: Sendable, Equatable {
       throw response.nonConforming("the body is not a JSON object of at most 1 MiB")
     }
     if let error = refusal {
-      // Whatever the error is, a grant that was just given a token has not ended.
+      // Regardless of the error, a grant that was just given a token has not ended.
       guard !hasToken(outer, quirks) else {
         throw response.nonConforming("it has a token and the error \(error.code.rawValue.printable(limit: 64)) in it")
       }
@@ -198,7 +198,7 @@ public struct TokenResponse: Sendable, Equatable {
     }
   }
 
-  /// The members of an answer, and the names of those that are there twice; nil: it is no object.
+  /// The members of a response and the names of repeated ones; nil: the response is not an object.
   static func members(
     of response: HTTPResponse, quirks: TokenResponseQuirks
   ) -> (members: [String: JSON], repeated: [String])? {
@@ -249,14 +249,14 @@ public struct TokenResponse: Sendable, Equatable {
     extra = Data(JSON.object(kept).serialized.utf8)
   }
 
-  /// The parameters of a fragment (RFC 6749 §4.2.2), all of them text. A refresh token has no business there.
+  /// The parameters of a fragment (RFC 6749 §4.2.2), all of them text. A refresh token in it is ignored.
   init(fragment values: [String: String], quirks: TokenResponseQuirks) throws(WrongMember) {
     let members = values.mapValues(JSON.string)
     try self.init(members, outer: members, quirks: quirks, types: Self.tokenTypes)
     refreshToken = nil
   }
 
-  /// What is read where it can be; else it is absent, and said to be odd.
+  /// Reads a value; if that fails, the value is absent and reported as a deviation.
   private static func passing<Value>(
     _ consequence: String, _ odd: inout [String], _ read: () throws(WrongMember) -> Value?
   ) -> Value? {
@@ -268,8 +268,8 @@ public struct TokenResponse: Sendable, Equatable {
     }
   }
 
-  /// One that is not known is refused: nobody knows how to use such a token (RFC 6749 §7.1). One that is missing is
-  /// Bearer, unless it says what kind of token an exchange gave.
+  /// An unknown type is rejected: the broker cannot use such a token (RFC 6749 §7.1). A missing type is Bearer, unless
+  /// the response contains the token type of an exchange.
   private static func type(
     _ members: [String: JSON], _ quirks: TokenResponseQuirks, _ types: [String: String], _ odd: inout [String]
   ) throws(WrongMember) -> String {
@@ -305,14 +305,14 @@ public struct TokenResponse: Sendable, Equatable {
     return Lifetime.duration(number, unit: quirks.lifetimeUnit)
   }
 
-  /// A lifetime outside the specification. What cannot be read is passed over: a rotated refresh token that came along
-  /// must not be lost for it.
+  /// A nonstandard lifetime. An unreadable value is ignored: a rotated refresh token in the same response must not be
+  /// lost.
   private static func hint(_ name: String, _ members: [String: JSON], _ quirks: TokenResponseQuirks) -> Duration? {
     guard let number = try? members.number(name, orText: true), number >= 0 else { return nil }
     return Lifetime.duration(number, unit: quirks.lifetimeUnit)
   }
 
-  /// Keycloak writes `refresh_expires_in`, and 0 for a refresh token that does not end.
+  /// Keycloak uses `refresh_expires_in`, with 0 for a refresh token that does not expire.
   static func refreshTokenLifetime(_ members: [String: JSON], _ quirks: TokenResponseQuirks) -> Duration? {
     hint("refresh_token_expires_in", members, quirks) ?? hint("x_refresh_token_expires_in", members, quirks)
       ?? hint("refresh_expires_in", members, quirks).flatMap { $0 == .zero ? nil : $0 }

@@ -1,20 +1,21 @@
 import FoundationEssentials
 
 extension HTTPResponse {
-  /// What stands in the place of a secret.
+  /// Replaces a secret.
   public static let redacted = "(redacted)"
-  /// Bytes. Anything shorter is found in words that mean something else.
+  /// Bytes. Shorter secrets could match unrelated text.
   private static let shortestSecret = 8
   private static let confidential: Set<String> = [
     "code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "device_code", "token",
     "subject_token", "actor_token", "password", "request", "token_exchange", "key",
   ]
 
-  /// The response without what the request said in confidence: some servers repeat a refused token or secret in the words
-  /// of their errors, which are logged, shown and kept.
+  /// The response without secrets of the request: some servers repeat a rejected token or secret in error messages,
+  /// which are logged, shown and stored.
   ///
-  /// An answer with tokens is left as it is: it may repeat the refresh token that goes on, or have it as a part of the next
-  /// one. A resource's answer goes to whoever asked for the call, and must not have the token in it, whatever the status.
+  /// A token response is left unchanged: it may repeat the refresh token that stays valid, or contain it as a part of
+  /// the next one. A resource's response is returned to the caller and must not contain the token, regardless of the
+  /// status.
   public func withoutEchoes(of request: HTTPRequest) -> HTTPResponse {
     let isSuccess = (200..<300).contains(status)
     let isResource = request.purpose == .resource
@@ -34,16 +35,16 @@ extension HTTPResponse {
     return response
   }
 
-  /// Why ``withoutEchoes(of:)`` may miss a secret in this answer to a call for a caller; nil: it may not.
+  /// Why ``withoutEchoes(of:)`` may miss a secret in this response to a caller's request; nil: it cannot.
   public var unsearchable: String? {
-    // As the answer to HEAD: there is nothing to search.
+    // Such as the response to HEAD: there is no content to search.
     guard !body.isEmpty else { return nil }
     let codings = headers.filter { $0.name.lowercased() == "content-encoding" }.map(\.value)
     return Self.unsearchable(
       status: status, coding: codings.isEmpty ? nil : codings.joined(separator: ","), type: header("Content-Type"))
   }
 
-  /// The same, of an answer that has a body.
+  /// The same for a response with a body.
   ///
   /// - Parameters:
   ///   - coding: its Content-Encoding.
@@ -61,7 +62,7 @@ extension HTTPResponse {
     return nil
   }
 
-  /// Whether a media type names UTF-16, UTF-32 or UTF-7. Every answer that is passed on is asked.
+  /// Whether a media type names UTF-16, UTF-32 or UTF-7. Called for every forwarded response.
   private static func isWide(_ type: String) -> Bool {
     var matched = 0
     for byte in type.utf8 {
@@ -86,7 +87,7 @@ extension HTTPResponse {
   private mutating func replace(_ secret: Data) {
     let mark = Data(Self.redacted.utf8)
     var start = body.startIndex
-    // Each turn goes on behind what it replaced, so it ends.
+    // Continue after the replacement, so the loop terminates.
     while let found = body[start...].position(of: secret) {
       body.replaceSubrange(found..<found + secret.count, with: mark)
       start = found + mark.count
@@ -97,7 +98,7 @@ extension HTTPResponse {
 }
 
 extension Data {
-  /// Where these bytes, which are some, come first.
+  /// The first position of these bytes, which are not empty.
   fileprivate func position(of searched: Data) -> Index? {
     guard let first = searched.first, count >= searched.count else { return nil }
     let offset = withUnsafeBytes { bytes in
@@ -112,7 +113,7 @@ extension Data {
 }
 
 extension HTTPRequest {
-  /// The credentials in its headers and its body, the longest first: one may be within another.
+  /// The credentials in its headers and body, longest first: one may be part of another.
   package var secrets: [String] {
     var found: [String] = []
     for header in headers {
@@ -128,7 +129,7 @@ extension HTTPRequest {
       default: continue
       }
     }
-    // What a caller sends to a resource is its own.
+    // A caller may see its own data in a request to a resource.
     guard purpose != .resource else { return found.sorted { $0.utf8.count > $1.utf8.count } }
     if let body, let members = JSON(body)?.members {
       found += Self.confidential(members)
@@ -138,7 +139,7 @@ extension HTTPRequest {
     return found.sorted { $0.utf8.count > $1.utf8.count }
   }
 
-  /// Those of a body, also of the objects in it. The depth of JSON is bounded.
+  /// The credentials of a body, including nested objects. The depth of JSON is limited.
   private static func confidential(_ members: [String: JSON]) -> [String] {
     var found: [String] = []
     for (name, value) in members {
@@ -151,7 +152,7 @@ extension HTTPRequest {
     return found
   }
 
-  /// As it was sent, and as it was before that (RFC 6749 §2.3.1).
+  /// The value as sent, and before form encoding (RFC 6749 §2.3.1).
   private static func password(basic credentials: String) -> [String] {
     guard let bytes = Data(base64Encoded: credentials) else { return [] }
     let pair = String(decoding: bytes, as: UTF8.self)

@@ -1,12 +1,12 @@
 /// JSON text as a value (RFC 8259). Foundation's decoder is not used for messages: it keeps the first of two members
-/// with one name, where RFC 7519 §4 demands the last or a refusal (here: a refusal), and its numbers lose their text,
-/// so that a huge or fractional one cannot be judged. The same bytes give the same answer on every platform.
+/// with one name, although RFC 7519 §4 requires the last or an error (here: an error), and it drops the text of
+/// numbers, so that a huge or fractional one cannot be checked. The same bytes give the same result on every platform.
 ///
-/// Under this name in public, since the socket's own values are called `JSON`.
+/// Its public name differs because the socket's own values are called `JSON`.
 public enum JSONValue: Sendable, Hashable {
   case null
   case bool(Bool)
-  /// The number as it was written, grammar checked.
+  /// The number as written, after a grammar check.
   case number(String)
   case string(String)
   case array([JSONValue])
@@ -15,7 +15,7 @@ public enum JSONValue: Sendable, Hashable {
   static let maximumDepth = 32
   static let maximumBytes = 1 << 20
 
-  /// Nil where the bytes are no JSON text, are larger or deeper than the limits, or name a member twice.
+  /// Nil if the bytes are not JSON text, exceed the size or depth limits, or repeat a member name.
   public init?(_ bytes: some Collection<UInt8>) {
     guard bytes.count <= Self.maximumBytes else { return nil }
     var reader = JSONReader(bytes: Array(bytes))
@@ -23,21 +23,21 @@ public enum JSONValue: Sendable, Hashable {
     self = value
   }
 
-  /// Reads an answer that is worth more than its form: a text that RFC 8259 leaves to its reader is read as most programs
-  /// do. Of members with one name the last counts (§4), and half a surrogate pair, or what is no UTF-8, becomes U+FFFD
-  /// (§8). Names which members were there twice.
+  /// Parses a response that must not be lost because of its format, in the way of most programs: the last of repeated
+  /// members is used (§4), and half a surrogate pair or invalid UTF-8 becomes U+FFFD (§8). Returns the names of the
+  /// repeated members.
   public static func lenient(_ bytes: some Collection<UInt8>) -> (value: JSONValue, repeated: [String])? {
     guard bytes.count <= maximumBytes else { return nil }
     var reader = JSONReader(bytes: Array(bytes), isLenient: true)
     return reader.text().map { ($0, reader.repeated) }
   }
 
-  /// The members where this is an object.
+  /// The members if this is an object.
   public var members: [String: JSONValue]? {
     if case .object(let members) = self { members } else { nil }
   }
 
-  /// The elements where this is an array.
+  /// The elements if this is an array.
   public var elements: [JSONValue]? {
     if case .array(let elements) = self { elements } else { nil }
   }
@@ -73,17 +73,17 @@ public enum JSONValue: Sendable, Hashable {
   }
 }
 
-/// How this room calls it.
+/// The name within this module.
 typealias JSON = JSONValue
 
-/// A member that has another type than its specification gives it.
+/// A member whose type differs from its specification.
 struct WrongMember: Error, Equatable {
   var name: String
   var wanted: String
 }
 
 extension [String: JSON] {
-  /// A string member; nil where it is absent or null.
+  /// A string member; nil if it is absent or null.
   func text(_ name: String) throws(WrongMember) -> String? {
     switch self[name] {
     case nil, .null: return nil
@@ -92,13 +92,13 @@ extension [String: JSON] {
     }
   }
 
-  /// A string member that must hold something.
+  /// A string member that must not be empty.
   func requiredText(_ name: String) throws(WrongMember) -> String {
     guard let text = try text(name), !text.isEmpty else { throw WrongMember(name: name, wanted: "a non-empty string") }
     return text
   }
 
-  /// An array of strings; nil where it is absent or null.
+  /// An array of strings; nil if it is absent or null.
   func texts(_ name: String) throws(WrongMember) -> [String]? {
     switch self[name] {
     case nil, .null: return nil
@@ -113,7 +113,7 @@ extension [String: JSON] {
     }
   }
 
-  /// True or false; false where it is absent or null.
+  /// A Boolean member; false if it is absent or null.
   func flag(_ name: String) throws(WrongMember) -> Bool {
     switch self[name] {
     case nil, .null: return false
@@ -122,7 +122,7 @@ extension [String: JSON] {
     }
   }
 
-  /// A number; nil where it is absent or null. JSON's `true` is no number.
+  /// A number; nil if it is absent or null. JSON's `true` is not accepted as a number.
   func number(_ name: String, orText: Bool = false) throws(WrongMember) -> Double? {
     switch self[name] {
     case nil, .null: return nil

@@ -1,10 +1,10 @@
-/// Reads one JSON text (RFC 8259), strictly. Each method returns nil at the first byte that the grammar does not allow.
+/// Reads one JSON text (RFC 8259) strictly. Each method returns nil at the first byte that the grammar does not allow.
 struct JSONReader {
-  /// Names that are remembered of members that are there twice.
+  /// The maximum number of repeated member names to remember.
   private static let mostRepeated = 8
 
   private let bytes: [UInt8]
-  /// Whether ``JSONValue/lenient(_:)`` asks.
+  /// Whether ``JSONValue/lenient(_:)`` is the caller.
   private let isLenient: Bool
   private var position = 0
   private var depth = 0
@@ -16,7 +16,7 @@ struct JSONReader {
   }
 
   mutating func text() -> JSON? {
-    // Some servers put a byte order mark before the text; RFC 8259 §8.1 lets a reader pass over it.
+    // Some servers put a byte order mark before the text; RFC 8259 §8.1 lets a reader ignore it.
     if bytes.starts(with: [0xef, 0xbb, 0xbf]) { position = 3 }
     guard let value = value() else { return nil }
     skipSpace()

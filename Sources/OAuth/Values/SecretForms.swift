@@ -1,7 +1,7 @@
-/// A secret as a server may repeat it in an answer: unchanged, with the escapes of JSON, HTML, URLs and forms, or in UTF-16.
-/// The one list for all answers that are searched for a token.
+/// The forms in which a server may repeat a secret: unchanged, with the escapes of JSON, HTML, URLs and forms, or in
+/// UTF-16. This is the only list for all searches of responses for a token.
 public enum SecretForms {
-  /// Each form once, the longest first: one may be within another.
+  /// Each form once, longest first: one may be part of another.
   public static func of(_ secret: String) -> [[UInt8]] {
     var forms: Set<[UInt8]> = [Array(secret.utf8), Array(secret.replacing("/", with: "\\/").utf8)]
     forms.insert(Array(FormEncoding.encode(secret).utf8))

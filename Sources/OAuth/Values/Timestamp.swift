@@ -1,5 +1,4 @@
-/// A moment of wall-clock time, to the millisecond. A value: whoever makes one read the clock, which only the
-/// composition root does.
+/// A point in wall-clock time, in milliseconds. It never reads a clock; only the composition root does.
 public struct Timestamp: Hashable, Comparable, Sendable, Codable {
   /// Milliseconds since 1970-01-01T00:00:00Z.
   public var milliseconds: Int64
@@ -13,7 +12,7 @@ public struct Timestamp: Hashable, Comparable, Sendable, Codable {
     self.milliseconds = overflow ? (seconds < 0 ? .min : .max) : scaled
   }
 
-  /// Whole seconds since 1970, rounded down: the unit of the wire (NumericDate, RFC 7519 §2).
+  /// Whole seconds since 1970, rounded down: the unit of messages (NumericDate, RFC 7519 §2).
   public var seconds: Int64 { milliseconds >= 0 ? milliseconds / 1000 : (milliseconds - 999) / 1000 }
 
   public init(from decoder: any Decoder) throws {
@@ -27,7 +26,7 @@ public struct Timestamp: Hashable, Comparable, Sendable, Codable {
 
   public static func < (lhs: Timestamp, rhs: Timestamp) -> Bool { lhs.milliseconds < rhs.milliseconds }
 
-  /// Saturates at the ends of time, so that a hostile lifetime cannot trap.
+  /// Saturates at the limits, so that a hostile lifetime cannot trap.
   public static func + (lhs: Timestamp, rhs: Duration) -> Timestamp {
     let (sum, overflow) = lhs.milliseconds.addingReportingOverflow(rhs.milliseconds)
     return Timestamp(milliseconds: overflow ? (rhs < .zero ? .min : .max) : sum)

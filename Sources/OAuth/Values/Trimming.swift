@@ -1,5 +1,5 @@
 extension StringProtocol {
-  /// Without white space and line ends on either side.
+  /// Without leading and trailing white space and newlines.
   package var trimmed: String {
     let scalars = unicodeScalars
     guard let first = scalars.firstIndex(where: { !$0.properties.isWhitespace }),
