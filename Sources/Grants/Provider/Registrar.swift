@@ -23,7 +23,7 @@ public struct RegistrationRequest: Sendable {
   public var clientName: String
   /// Nil: the OpenID Connect scopes that the issuer supports.
   public var scopes: [String]?
-  /// The broker's own redirect URI, in the format for a variable port.
+  /// The broker's own redirect URI, without a port and with its current port.
   public var redirectURIs: [String]
   /// Nil: the broker's own redirect URI.
   public var fixedRedirectURI: String?

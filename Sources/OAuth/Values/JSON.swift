@@ -23,9 +23,9 @@ public enum JSONValue: Sendable, Hashable {
     self = value
   }
 
-  /// Parses a response that must not be lost because of its format, in the way of most programs: the last of repeated
-  /// members is used (§4), and half a surrogate pair or invalid UTF-8 becomes U+FFFD (§8). Returns the names of the
-  /// repeated members.
+  /// Parses a response that must not be lost because of its format, in the way of most programs where RFC 8259
+  /// leaves the choice: the last of repeated members is used (§4), and half a surrogate pair or invalid UTF-8 becomes
+  /// U+FFFD (§8). Returns the names of the repeated members.
   public static func lenient(_ bytes: some Collection<UInt8>) -> (value: JSONValue, repeated: [String])? {
     guard bytes.count <= maximumBytes else { return nil }
     var reader = JSONReader(bytes: Array(bytes), isLenient: true)
