@@ -1,4 +1,6 @@
 import Broker
+import SQLite
+import Sealing
 
 /// The commits that wait to be written, in the order in which they came.
 struct Inbox {
@@ -6,6 +8,8 @@ struct Inbox {
 
   struct Commit: Sendable {
     let changes: [Change]
+    /// Done after the changes, in the same transaction.
+    var work: (@Sendable (Database, Sealer) throws -> Void)?
     let answer: Answer
   }
 

@@ -226,6 +226,7 @@ public final class SQLiteStore: Store {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
     // On a connection of its own, which reads what was there as it began.
     try await on(packing) { () throws(StoreError) in try self.opening.verify() }
+    try await bindRows()
   }
 
   func reading<Value: Sendable>(
@@ -243,10 +244,14 @@ public final class SQLiteStore: Store {
     }
   }
 
-  public func commit(_ changes: [Change]) async throws(StoreError) {
+  public func commit(_ changes: [Change]) async throws(StoreError) { try await commit(changes, nil) }
+
+  func commit(
+    _ changes: [Change], _ work: (@Sendable (Database, Sealer) throws -> Void)?
+  ) async throws(StoreError) {
     let result = await withCheckedContinuation { (continuation: Inbox.Answer) in
       let refusal = inbox.withLock { inbox -> (@Sendable (String) -> StoreError)? in
-        switch inbox.add(Inbox.Commit(changes: changes, answer: continuation)) {
+        switch inbox.add(Inbox.Commit(changes: changes, work: work, answer: continuation)) {
         case .waits: break
         // Within the lock, so that the queue has things in the order in which the inbox has them.
         case .first: queue.async { self.drain() }
@@ -345,6 +350,7 @@ public final class SQLiteStore: Store {
       try put(rescued, in: db, sealer)
       for commit in group {
         for change in commit.changes { try change.apply(to: db, sealer: sealer) }
+        try commit.work?(db, sealer)
       }
       opening.onWritePoint?(.applied)
     }

@@ -19,11 +19,25 @@ public struct Sealer: Sendable {
   private static let headerLength = 1 + keyIDLength
 
   private let key: SymmetricKey
+  /// The key for the codes of rows: a key has one purpose.
+  private let codeKey: SymmetricKey
   private let header: [UInt8]
 
   init(key: SymmetricKey) {
     self.key = key
-    self.header = [Self.version] + Self.id(of: key)
+    codeKey = SymmetricKey(data: HMAC<SHA256>.authenticationCode(for: Data("grantd row code".utf8), using: key))
+    header = [Self.version] + Self.id(of: key)
+  }
+
+  /// Bytes of a row's code: half of SHA-256's.
+  public static let codeLength = 16
+
+  /// The authentication code of a row (HMAC, RFC 2104, cut to 16 bytes). A changed column has another one.
+  public func code(of row: some DataProtocol, in table: String) -> Data {
+    var hmac = HMAC<SHA256>(key: codeKey)
+    hmac.update(data: Array(table.utf8) + [0])
+    hmac.update(data: row)
+    return Data(hmac.finalize().prefix(Self.codeLength))
   }
 
   /// The sealed value; another one each time, for the nonce is random. What Crypto throws is a fault of the program.

@@ -39,6 +39,8 @@ struct MomentsReader {
     let (refreshToken, previous, idToken) = (secret(), secret(), secret())
     _ = text()
     let dpopKey = secret()
+    // The row's code.
+    _ = text()
     let grant = SavedGrant(
       account: account, provider: provider, identity: identity, requestedScopes: [], grantedScopes: [],
       refreshToken: refreshToken, previousRefreshToken: previous, refreshTokenExpiresAt: expiresAt,
@@ -62,6 +64,8 @@ struct MomentsReader {
     let (expiresAt, refreshAt) = (time(), time())
     // Reports of it are read with the rest.
     guard let token = secret(), text() == nil else { return nil }
+    // The row's code.
+    _ = text()
     return SavedToken(
       account: account, accessToken: token, type: "", scopes: [], generation: generation, issuedAt: issuedAt,
       expiresAt: expiresAt, refreshAt: refreshAt)

@@ -58,12 +58,12 @@ struct PackedColumns {
 
   var isAtEnd: Bool { offset == bytes.count }
 
+  func between(_ start: Int, _ end: Int) -> PackedColumns { PackedColumns(Array(bytes[start..<end])) }
+
   // MARK: Writing
 
   mutating func append(_ value: some StoredRow, _ sealer: Sealer) throws {
-    var row = RowWriter(table: type(of: value).table, boundTo: value.sealedWith, sealer: sealer)
-    try value.write(to: &row)
-    for value in row.values { append(value) }
+    for value in try value.values(sealer) { append(value) }
   }
 
   mutating func append(count: Int) {
@@ -104,6 +104,7 @@ struct PackedColumns {
   mutating func next<Value: StoredRow>(_ depth: AccountDepth, _ sealer: Sealer) throws -> Value {
     var row = RowReader(self, of: Value.table, sealer: sealer, depth)
     let value = try Value(from: &row)
+    try row.checkCode()
     offset = row.offset
     return value
   }

@@ -21,17 +21,39 @@ extension SavedGrant {
     }
     func secret(_ column: String) -> Secret? { data(column).map { Secret(String(decoding: $0, as: UTF8.self)) } }
     func scopes(_ column: String) -> [String] { values[column]?.text.map(ScopeText.split) ?? [] }
+    var identity = values["identity"]?.text.flatMap { try? JSONDecoder().decode(Identity.self, from: Data($0.utf8)) }
+    let idToken = secret("id_token")
+    // A wrong subject would end the grant with the next ID token; the one that is sealed is right.
+    if let subject = idToken.flatMap(subject(of:)), identity?.subject != subject {
+      identity =
+        identity.map { identity in
+          var corrected = identity
+          corrected.subject = subject
+          return corrected
+        } ?? Identity(subject: subject)
+    }
     let createdAt = time("created_at") ?? Timestamp(milliseconds: 0)
     return SavedGrant(
       account: account, provider: provider ?? unreadableProvider,
-      identity: values["identity"]?.text.flatMap { try? JSONDecoder().decode(Identity.self, from: Data($0.utf8)) },
+      identity: identity,
       requestedScopes: scopes("requested_scopes"), grantedScopes: scopes("granted_scopes"),
       resource: values["resource"]?.text, refreshToken: secret("refresh_token"),
-      previousRefreshToken: secret("previous_refresh_token"), idToken: secret("id_token"),
+      previousRefreshToken: secret("previous_refresh_token"), idToken: idToken,
       generation: max(0, values["generation"]?.integer ?? 0), createdAt: createdAt,
       loggedInAt: time("logged_in_at") ?? createdAt, extra: data("extra"),
       kind: values["kind"]?.text.flatMap(GrantKind.init) ?? .authorizationCode, dpopKey: secret("dpop_key"),
       sourceFingerprint: values["source_fingerprint"]?.text)
+  }
+
+  /// The `sub` of an ID token that was verified before it was sealed (OpenID Connect Core §2).
+  private static func subject(of idToken: Secret) -> String? {
+    struct Claims: Decodable { var sub: String }
+    // Exposed to be read; only the subject is kept.
+    let parts = idToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
+    guard parts.count == 3 else { return nil }
+    let text = String(parts[1]).replacing("-", with: "+").replacing("_", with: "/")
+    let padded = text + String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
+    return Data(base64Encoded: padded).flatMap { try? JSONDecoder().decode(Claims.self, from: $0) }?.sub
   }
 }
 

@@ -105,12 +105,15 @@ struct RowReader {
   private let depth: AccountDepth
   private var place: [String] = []
   private var index = 0
+  /// The offset of the row in packed columns.
+  private let start: Int
 
   init(_ row: Cursor, of table: Table, sealer: Sealer) {
     source = .row(row)
     self.table = table
     self.sealer = sealer
     depth = .whole
+    start = 0
   }
 
   init(_ columns: PackedColumns, of table: Table, sealer: Sealer, _ depth: AccountDepth) {
@@ -118,11 +121,33 @@ struct RowReader {
     self.table = table
     self.sealer = sealer
     self.depth = depth
+    start = columns.offset
   }
 
   /// How far packed columns were read.
   var offset: Int {
     if case .packed(let columns) = source { columns.offset } else { 0 }
+  }
+
+  /// Compares the code in the last column with the other columns. The moments of many accounts are read at a start; they
+  /// are checked when the account is used.
+  mutating func checkCode() throws {
+    guard depth != .moments else {
+      _ = skip()
+      return
+    }
+    let row: PackedColumns
+    switch source {
+    case .row(let cursor):
+      var columns = PackedColumns()
+      for index in 0..<index { columns.append(cursor.value(at: index)) }
+      row = columns
+    case .packed(let columns): row = columns.between(start, columns.offset)
+    }
+    guard let code = try next(\.blob) else { return }
+    guard code == sealer.code(of: row.bytes, in: table.name) else {
+      throw DamagedRow(table: table.name, column: Table.code)
+    }
   }
 
   /// What the columns that follow were sealed with.

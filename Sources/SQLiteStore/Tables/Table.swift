@@ -1,4 +1,5 @@
 import Broker
+import FoundationEssentials
 import Grants
 import SQLite
 import Sealing
@@ -12,11 +13,15 @@ struct Table: Sendable {
   let select: String
   let put: String
 
+  /// The last column of each table: the row's authentication code. NULL: an earlier version wrote the row.
+  static let code = "code"
+
   /// - Parameters:
   ///   - integers: the columns of type INTEGER. What is in neither list is a text.
   ///   - blobs: the columns of type BLOB.
   init(_ name: String, key: [String], columns: [String], integers: Set<String> = [], blobs: Set<String> = []) {
     self.name = name
+    let (columns, blobs) = (columns + [Self.code], blobs.union([Self.code]))
     self.columns = columns
     types = columns.map { integers.contains($0) ? .integer : blobs.contains($0) ? .blob : .text }
     let list = columns.joined(separator: ", ")
@@ -45,7 +50,7 @@ enum ColumnType: Sendable {
 }
 
 /// A value that is one row of a table.
-protocol StoredRow {
+protocol StoredRow: SendableMetatype {
   static var table: Table { get }
 
   /// What the row's sealed columns are bound to: its key, and where its secrets may be sent.
@@ -56,10 +61,22 @@ protocol StoredRow {
 }
 
 extension StoredRow {
-  func put(in db: Database, sealer: Sealer) throws {
+  /// The columns, with the row's code.
+  func values(_ sealer: Sealer) throws -> [ColumnValue] {
     var row = RowWriter(table: Self.table, boundTo: sealedWith, sealer: sealer)
     try write(to: &row)
-    try db.statement(Self.table.put).run(row.values)
+    return row.values + [.blob(Self.code(of: row.values, sealer))]
+  }
+
+  /// - Parameter values: the columns without the code.
+  static func code(of values: some Sequence<ColumnValue>, _ sealer: Sealer) -> Data {
+    var columns = PackedColumns()
+    for value in values { columns.append(value) }
+    return sealer.code(of: columns.bytes, in: table.name)
+  }
+
+  func put(in db: Database, sealer: Sealer) throws {
+    try db.statement(Self.table.put).run(values(sealer))
   }
 
   /// Those that can be read; the others are left where they are, and added to `setAside`.
@@ -69,7 +86,9 @@ extension StoredRow {
     while try row.next() {
       var reader = RowReader(row, of: table, sealer: sealer)
       do {
-        rows.append(try Self(from: &reader))
+        let value = try Self(from: &reader)
+        try reader.checkCode()
+        rows.append(value)
       } catch let error as DamagedRow {
         let text = { column in table.columns.firstIndex(of: column).flatMap { row.value(at: $0).text } }
         setAside.append(
@@ -95,7 +114,7 @@ extension StoredState {
     return state
   }
 
-  private static var types: [any StoredRow.Type] {
+  static var types: [any StoredRow.Type] {
     [
       SavedGrant.self, SavedToken.self, RefreshIntent.self, SavedLogin.self, PendingRevocation.self,
       SavedRegistration.self, Setting.self,

@@ -94,6 +94,7 @@ struct BackupFileTests {
       """
       ALTER TABLE logins DROP COLUMN progress; ALTER TABLE revocations DROP COLUMN context;
       ALTER TABLE grants DROP COLUMN source_fingerprint; ALTER TABLE tokens DROP COLUMN reports;
+      \(Self.tables.map { "ALTER TABLE \($0) DROP COLUMN code;" }.joined(separator: " "))
       PRAGMA user_version = 3
       """)
     let state = try await store.unpack(old, with: Self.key).state
@@ -102,6 +103,10 @@ struct BackupFileTests {
     #expect(state.grants == grants && state.tokens == Sample.state.tokens)
     await store.close()
   }
+
+  private static let tables = [
+    "grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings",
+  ]
 
   @Test("that a process left half done is gone with the next start")
   func leftOver() async throws {

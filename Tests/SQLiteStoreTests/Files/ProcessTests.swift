@@ -78,10 +78,10 @@ struct ProcessTests {
     // Another connection keeps the log from being taken in when the first one closes.
     let reader = try Connection(path: folder.database)
     let database = try Connection(path: folder.database)
-    try database.use { try $0.execute("PRAGMA user_version = 7") }
+    try database.use { try $0.execute("PRAGMA user_version = 8") }
     let contents = try folder.contents(folder.database)
     let log = try folder.contents(folder.database + "-wal")
-    #expect(throws: StoreError.newer(path: folder.database, found: 7, known: 6)) { try folder.open() }
+    #expect(throws: StoreError.newer(path: folder.database, found: 8, known: 7)) { try folder.open() }
     #expect(try folder.contents(folder.database) == contents)
     #expect(try folder.contents(folder.database + "-wal") == log)
     try database.close()

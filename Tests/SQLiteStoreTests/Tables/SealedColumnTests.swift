@@ -33,7 +33,8 @@ struct SealedColumnTests {
       "UPDATE grants SET standing = 'gone' WHERE account = 'a'", "UPDATE grants SET identity = '{' WHERE account = 'a'",
       "UPDATE grants SET kind = 'none' WHERE account = 'a'", "UPDATE tokens SET reports = '{' WHERE account = 'a'",
       "UPDATE refresh_intents SET attempts = -9223372036854775808; UPDATE refresh_intents SET account = 'no name'",
-      "UPDATE registrations SET issuer = 'none'", "UPDATE registrations SET detail = x'00'",
+      "UPDATE registrations SET issuer = 'none'", "UPDATE tokens SET expires_at = expires_at + 1 WHERE account = 'a'",
+      "UPDATE registrations SET detail = x'00'",
       "UPDATE logins SET uid = -1",
     ])
   func tampered(sql: String) async throws {
@@ -47,6 +48,42 @@ struct SealedColumnTests {
     try database.close()
     // A row of tokens goes with that of its account.
     try await expectDamage(of: sql.contains("grants SET") ? "grants" : nil, others: 6)
+  }
+
+  @Test(
+    "Each column of each table is bound to its row",
+    arguments: ["grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings"])
+  func everyColumn(table: String) async throws {
+    try await folder.fill([
+      .putGrant(Sample.fullGrant("full")), .putToken(Sample.token("full")), .putIntent(Sample.intent("full")),
+      .putLogin(Sample.login("l", full: true)), .putRevocation(Sample.revocation("r")),
+      .putRegistration(Sample.registration("op", full: true)), .putValue("name", "value"),
+    ])
+    let clean = try folder.contents(folder.database)
+    var database = try Connection(path: folder.database)
+    let columns = try database.read { try $0.rows("PRAGMA table_info(\(table))") }
+      .map { (name: $0["name"].text ?? "", type: $0["type"].text, isRequired: $0["notnull"].integer == 1) }
+    try database.close()
+    for column in columns {
+      // Valid values: a time, a number, a name or a list of scopes like another; NULL if that is allowed.
+      var changes = [column.type == "INTEGER" ? "1" : column.type == "BLOB" ? "x'01'" : "'other'"]
+      if !column.isRequired, column.name != "code" { changes.append("NULL") }
+      for change in changes {
+        try folder.write(clean, to: folder.database)
+        database = try Connection(path: folder.database)
+        let isChanged = try database.use { db in
+          try db.execute("PRAGMA foreign_keys = OFF")
+          try db.execute("UPDATE \(table) SET \(column.name) = \(change) WHERE \(column.name) IS NOT \(change)")
+          return db.changes > 0
+        }
+        try database.close()
+        guard isChanged else { continue }
+        let store = try folder.open()
+        let state = try await store.load()
+        #expect(state.setAside.contains { $0.table == table }, "\(table).\(column.name) = \(change)")
+        await store.close()
+      }
+    }
   }
 
   @Test("with any one byte changed are refused", arguments: [0, 1, 4, 5, 16, 17, 20, -1])

@@ -15,10 +15,22 @@ GRANTS = {
     "provider": ("UPDATE grants SET provider = 'no name' WHERE account = :account", False),
     "secret": ("UPDATE grants SET refresh_token = zeroblob(40) WHERE account = :account", False),
 }
+# Values that are valid, and not those that were written.
+CHANGED = {
+    "created": ("UPDATE grants SET created_at = created_at + 86400000 WHERE account = :account", True),
+    "scopes": ("UPDATE grants SET granted_scopes = 'openid admin' WHERE account = :account", True),
+    "subject": ("UPDATE grants SET identity = replace(identity, 'account', 'bccount') WHERE account = :account", True),
+    "generation": ("UPDATE grants SET generation = generation + 64 WHERE account = :account", True),
+    "end": ("UPDATE grants SET refresh_token_expires_at = 9999999999999 WHERE account = :account", True),
+}
 PARTS = {
+    "expiry": "UPDATE tokens SET expires_at = expires_at + 4294967296 WHERE account = :account",
+    "type": "UPDATE tokens SET type = 'DPoP' WHERE account = :account",
+    "token-scopes": "UPDATE tokens SET scopes = 'openid admin' WHERE account = :account",
+    "token-generation": "UPDATE tokens SET generation = generation + 64 WHERE account = :account",
     "token": "UPDATE tokens SET access_token = zeroblob(40) WHERE account = :account",
     "reports": "UPDATE tokens SET reports = '{' WHERE account = :account",
-    "intent": "INSERT INTO refresh_intents VALUES (:account, 'x', 1, -9223372036854775807)",
+    "intent": "INSERT INTO refresh_intents VALUES (:account, 'x', 1, 1, x'00')",
 }
 
 
@@ -124,6 +136,7 @@ def damaged_part(sql):
         change(daemon.state, sql, account=VICTIM)
         client = await daemon.start()
         await stage.prove(client, names, 30)
+        named(daemon, VICTIM, "left out")
         if await set_aside(client):
             raise Wrong("a row that a refresh replaces is set aside")
         return "all of 4 accounts work"
@@ -135,13 +148,16 @@ async def damaged_rest(stage):
     """Logins, registrations, revocations and settings."""
     _, daemon, names = await signed_in(stage)
     for sql in (
-            "INSERT INTO logins VALUES ('one', 'main', 'new', 'x', '', NULL, NULL, 0, 1, 1, x'00', NULL, NULL, NULL, NULL, NULL)",
-            "INSERT INTO registrations VALUES ('own', 'https://own.example', 'client', 1, x'00')",
-            "INSERT INTO revocations VALUES ('one', 'main', 'refresh_token', 0, 1, 1, x'00', NULL)",
+            "INSERT INTO logins (id, provider, account, redirect_uri, scopes, uid, started_at, expires_at, state) "
+            "VALUES ('one', 'main', 'new', 'x', '', 0, 1, 1, x'00')",
+            "INSERT INTO registrations (provider, issuer, client_id, created_at, detail) "
+            "VALUES ('own', 'https://own.example', 'client', 1, x'00')",
+            "INSERT INTO revocations (id, provider, hint, attempts, retry_at, expires_at, token) "
+            "VALUES ('one', 'main', 'refresh_token', 0, 1, 1, x'00')",
             "INSERT INTO grants SELECT 'no name', provider, identity, requested_scopes, granted_scopes, resource, generation, "
             "standing, standing_detail, created_at, logged_in_at, refresh_token_expires_at, refresh_token, "
             "previous_refresh_token, id_token, extra, refresh_token_issued_at, expiry_announced_at, kind, dpop_key, "
-            "source_fingerprint FROM grants WHERE account = 'account-0'"):
+            "source_fingerprint, code FROM grants WHERE account = 'account-0'"):
         change(daemon.state, sql)
     client = await daemon.start()
     await stage.prove(client, names, 30)
@@ -209,6 +225,6 @@ async def damaged_note(stage):
 
 
 CASES = (
-    {f"row-{name}": damaged_grant(*what) for name, what in GRANTS.items()}
+    {f"row-{name}": damaged_grant(*what) for name, what in (GRANTS | CHANGED).items()}
     | {f"row-{name}": damaged_part(sql) for name, sql in PARTS.items()}
     | {"rows-of-the-rest": damaged_rest, "row-structure": damaged_structure, "row-note": damaged_note})
