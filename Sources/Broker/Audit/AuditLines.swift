@@ -7,8 +7,9 @@ final class AuditLine: Sendable {
   let id: Int64
   let entry: AuditEntry
   let first: Timestamp
-  /// Nil: it is no refusal.
+  /// The user whose share it takes; nil: root's, the broker's own user's, or the broker's.
   let refuser: AuditRefuser?
+  var isRefusal: Bool { refuser?.isRefusal == true }
   /// Whether it is among those of which a caller has so many.
   let isBounded: Bool
   /// Milliseconds since the machine started, as ``last``.
@@ -99,11 +100,14 @@ struct AuditLines {
   /// Failed attempts that are lines of their own, by caller: names that are made up must not fill the trail.
   var failures: [AuditEntry.Who: Int] = [:]
   var budgets = AuditBudgets()
-  /// Lines of the log that say who was refused.
+  var programs = AuditPrograms()
+  /// Log lines of refusals, and of each user's other records.
   var logBudgets: [AuditRefuser.Standing: LogBudget] = [
     .named: LogBudget(Limit.auditLogLines), .unnamed: LogBudget(Limit.auditLogLinesUnnamed),
   ]
-  /// What could not be written.
+  var userLogBudgets: [AuditRefuser: LogBudget] = [:]
+  var furtherUsersLogBudget = LogBudget(Limit.auditLogLines)
+  /// Records that could not be written.
   var unwritten: [Int64: AuditRecord] = [:]
   var lost: UInt64 = 0
   var nextID: Int64 = 1
@@ -134,7 +138,7 @@ extension AuditLines {
   mutating func close(_ entry: AuditEntry) {
     guard let line = lines.removeValue(forKey: entry) else { return }
     line.close()
-    if line.refuser != nil { refusals.closed() } else { others.closed() }
+    if line.isRefusal { refusals.closed() } else { others.closed() }
     closing.append(line)
     guard line.isBounded, let count = failures[entry.who] else { return }
     failures[entry.who] = count > 1 ? count - 1 : nil
@@ -142,7 +146,7 @@ extension AuditLines {
 
   mutating func add(_ line: AuditLine) {
     lines[line.entry] = line
-    if line.refuser != nil { refusals.append(line) } else { others.append(line) }
+    if line.isRefusal { refusals.append(line) } else { others.append(line) }
     if line.isBounded { failures[line.entry.who, default: 0] += 1 }
   }
 
@@ -159,7 +163,7 @@ extension AuditLines {
     guard let quiet else { return }
     close(quiet.entry)
     if closing.count > Limit.auditLines {
-      closing.remove(at: closing.firstIndex { $0.refuser != nil } ?? 0)
+      closing.remove(at: closing.firstIndex { $0.isRefusal } ?? 0)
       lost += 1
     }
   }
@@ -188,11 +192,34 @@ extension AuditLines {
     return (records.sorted { $0.0.id < $1.0.id }, lost)
   }
 
+  /// How many log lines were omitted before this one; nil: omit this one too. Further users share a budget.
+  mutating func takeLogLine(_ user: AuditRefuser, at uptime: Duration) -> Int? {
+    guard user.isRefusal else {
+      if userLogBudgets[user] == nil, userLogBudgets.count >= AuditPrograms.users {
+        userLogBudgets = userLogBudgets.filter { !$0.value.isIdle(at: uptime) }
+        guard userLogBudgets.count < AuditPrograms.users else { return furtherUsersLogBudget.take(at: uptime) }
+      }
+      return userLogBudgets[user, default: LogBudget(Limit.auditLogLines)].take(at: uptime)
+    }
+    guard user.standing != .own else { return 0 }
+    return logBudgets[user.standing]?.take(at: uptime)
+  }
+
+  /// Omitted lines that are not logged yet: of each user, nil of further ones.
+  mutating func omittedLogLines(at uptime: Duration) -> [(user: AuditRefuser?, count: Int)] {
+    var omitted: [(AuditRefuser?, Int)] = []
+    for user in Array(userLogBudgets.keys) {
+      if let count = userLogBudgets[user]?.due(at: uptime) { omitted.append((user, count)) }
+    }
+    if let count = furtherUsersLogBudget.due(at: uptime) { omitted.append((nil, count)) }
+    return omitted
+  }
+
   /// Refusals first, then the oldest.
   mutating func dropBeyondLimit() {
     guard unwritten.count > Limit.auditUnwritten else { return }
     let byAge = unwritten.values.sorted { $0.id < $1.id }
-    let order = byAge.filter { $0.refuser != nil } + byAge.filter { $0.refuser == nil }
+    let order = byAge.filter { $0.refuser?.isRefusal == true } + byAge.filter { $0.refuser?.isRefusal != true }
     for record in order.prefix(unwritten.count - Limit.auditUnwritten) {
       unwritten[record.id] = nil
       lost += 1

@@ -25,9 +25,11 @@ final class AuditLog: Sendable {
       entry, pid: caller?.pid ?? pid, isReal: isReal, refuser: refuser(of: entry, caller, isReal: isReal))
   }
 
-  /// Nil: it is no refusal. An attempt on an account that is not here counts as one.
+  /// The user whose share it takes; nil: none. An attempt on an account that does not exist is a refusal.
   private func refuser(of entry: AuditEntry, _ caller: Caller?, isReal: Bool) -> AuditRefuser? {
-    guard entry.isRefusal || entry.result != AuditEntry.ok && !isReal else { return nil }
+    guard entry.isRefusal || entry.result != AuditEntry.ok && !isReal else {
+      return (caller?.holder ?? entry.who.uid.map { Holder(uid: $0) }).flatMap(AuditRefuser.init(eventsOf:))
+    }
     let refuser: AuditRefuser
     if let caller {
       refuser = AuditRefuser(caller.holder, isNamed: cache.inForce.policy.names(caller))

@@ -93,7 +93,7 @@ public struct AuditRecord: Sendable, Equatable {
   public var count: UInt64
   public var first: Timestamp
   public var last: Timestamp
-  /// Whose refusal it is, for the store to share its room. Nil: it is none, or it was read from the store.
+  /// The user whose share of the store it takes. Nil: it takes none, or it was read from the store.
   public var refuser: AuditRefuser?
 
   public init(

@@ -1,7 +1,8 @@
 public import BrokerAPI
+import DequeModule
 
-/// Whose refusals are counted together. Control groups, executables and subordinate user ids are the holder's to choose,
-/// so none of them counts apart.
+/// The user whose refusals, or whose other records, have a share together. A user chooses control groups, executables and
+/// subordinate user ids, and may have several units, so none of these has a separate share.
 public struct AuditRefuser: Sendable, Hashable {
   public enum Standing: String, Sendable, CaseIterable {
     /// Root and the broker's own user.
@@ -9,6 +10,8 @@ public struct AuditRefuser: Sendable, Hashable {
     /// A rule is for the caller.
     case named
     case unnamed
+    /// Not a refusal: a release, a login or a change by a user.
+    case event
   }
 
   /// Nil: the kernel did not name the caller, or there are too many holders to count each.
@@ -16,11 +19,29 @@ public struct AuditRefuser: Sendable, Hashable {
   public let standing: Standing
 
   public init(_ holder: Holder?, isNamed: Bool) {
-    self.holder = holder
+    self.holder = holder?.user
     standing = holder?.hasOwnPlaces == true ? .own : isNamed ? .named : .unnamed
   }
 
+  /// For what is not refused. Nil: root and the broker's own user have no share.
+  init?(eventsOf holder: Holder) {
+    guard !holder.hasOwnPlaces else { return nil }
+    (self.holder, standing) = (holder.user, .event)
+  }
+
   static let unknown = AuditRefuser(nil, isNamed: false)
+
+  var isRefusal: Bool { standing != .event }
+
+  /// The user id, or the unit of a user that the service manager made for it.
+  var who: AuditEntry.Who {
+    switch holder {
+    case .root: .init(uid: 0)
+    case .owner, nil: .init(uid: nil)
+    case .user(let uid): .init(uid: uid)
+    case .unit(let unit, let uid): .init(uid: uid, unit: unit)
+    }
+  }
 
   /// As it is stored.
   public var name: String { holder?.description ?? "other callers that no rule names" }
@@ -32,16 +53,18 @@ extension AuditEntry {
 
   /// Counts the refusals beyond the refuser's budget.
   init(moreRefusalsOf refuser: AuditRefuser) {
-    var who = Who(uid: nil)
-    switch refuser.holder {
-    case .root: who.uid = 0
-    case .owner, nil: break
-    case .user(let uid): who.uid = uid
-    case .unit(let unit, let uid): (who.unit, who.uid) = (unit, uid)
-    }
     self.init(
-      action: .admin, method: Self.severalMethods, who: who, result: ErrorReason.notPermitted.rawValue)
+      action: .admin, method: Self.severalMethods, who: refuser.who, result: ErrorReason.notPermitted.rawValue)
     detail = "more refusals of \(refuser.name), beyond those recorded one by one"
+  }
+
+  /// The same by any program of the user.
+  func byAnyProgram(of user: AuditRefuser) -> AuditEntry {
+    var entry = self
+    entry.who = user.who
+    let note = "by more programs of \(user.name)"
+    entry.detail = entry.detail.map { "\($0); \(note)" } ?? note
+    return entry
   }
 }
 
@@ -75,5 +98,35 @@ struct AuditBudgets {
       return .countOnly(refuser)
     }
     return .record
+  }
+}
+
+/// The programs of each user, by control group and executable, that have separate records of releases and changes.
+struct AuditPrograms {
+  /// Programs of a user at once, and new ones in a minute.
+  static let perUser = 64
+  /// Users whose programs are remembered; those of further users have no separate records.
+  static let users = 1024
+
+  private struct Known {
+    var programs: Deque<AuditEntry.Who> = []
+    var budget = MinuteBudget(AuditPrograms.perUser)
+  }
+
+  private var known: [AuditRefuser: Known] = [:]
+
+  /// Whether the program gets no separate record.
+  mutating func isBeyond(_ program: AuditEntry.Who, of user: AuditRefuser, at uptime: Int64) -> Bool {
+    if known[user] == nil, known.count >= Self.users {
+      known = known.filter { !$0.value.budget.isFull(at: uptime) }
+      guard known.count < Self.users else { return true }
+    }
+    var one = known[user] ?? Known()
+    defer { known[user] = one }
+    guard !one.programs.contains(program) else { return false }
+    guard one.budget.take(at: uptime) else { return true }
+    if one.programs.count >= Self.perUser { one.programs.removeFirst() }
+    one.programs.append(program)
+    return false
   }
 }

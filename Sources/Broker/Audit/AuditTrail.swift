@@ -41,8 +41,8 @@ public final class AuditTrail: Sendable {
   // MARK: Recording
 
   /// - Parameters:
-  ///   - isReal: whether the account is one that is here; names that are made up are bounded.
-  ///   - refuser: whose refusal it is; nil: it is none.
+  ///   - isReal: whether the account exists; the number of invented names is limited.
+  ///   - refuser: the user whose share it takes; nil: none.
   func note(_ entry: AuditEntry, pid: Int32 = 0, isReal: Bool = false, refuser: AuditRefuser? = nil) {
     _ = line(entry, pid: pid, at: uptime().milliseconds, isReal: isReal, refuser: refuser)
   }
@@ -57,8 +57,12 @@ public final class AuditTrail: Sendable {
       guard state.policy.isEnabled else { return nil }
       var (entry, refuser) = (state.bounded(entry, isReal: isReal), refuser)
       var counting = state.counting(entry, at: uptime)
-      if counting == nil, let one = refuser, case .countOnly(let all) = state.budgets.take(one, at: uptime) {
-        (entry, refuser) = (AuditEntry(moreRefusalsOf: all), all)
+      if counting == nil, let one = refuser {
+        if !one.isRefusal {
+          if state.programs.isBeyond(entry.who, of: one, at: uptime) { entry = entry.byAnyProgram(of: one) }
+        } else if case .countOnly(let all) = state.budgets.take(one, at: uptime) {
+          (entry, refuser) = (AuditEntry(moreRefusalsOf: all), all)
+        }
         counting = state.counting(entry, at: uptime)
       }
       if let counting {
@@ -163,19 +167,24 @@ public final class AuditTrail: Sendable {
       record.entry.isRefusal
       ? .warning : record.entry.action == .release || record.entry.action == .use ? .info : .notice
     var others = ""
-    if let standing = record.refuser?.standing, standing != .own {
+    if let user = record.refuser {
       let now = uptime()
-      guard let omitted = state.withLock({ $0.logBudgets[standing]?.take(at: now) }) else { return }
-      if omitted > 0 { others = "; \(omitted) more refusals before it are in the audit trail alone" }
+      guard let omitted = state.withLock({ $0.takeLogLine(user, at: now) }) else { return }
+      let kind = user.isRefusal ? "refusals" : "records of \(user.name)"
+      if omitted > 0 { others = "; \(omitted) more \(kind) before it are only in the audit trail" }
     }
     logger.log(level: level, "\(record.sentence)\(others)", metadata: record.fields)
   }
 
   private func tellOmitted() {
     let now = uptime()
+    for (user, count) in state.withLock({ $0.omittedLogLines(at: now) }) {
+      logger.warning(
+        "\(count) more records of \(user?.name ?? "other users") are only in the audit trail: `grantctl audit`")
+    }
     for standing in AuditRefuser.Standing.allCases {
       guard let omitted = state.withLock({ $0.logBudgets[standing]?.due(at: now) }) else { continue }
-      logger.warning("\(omitted) more refusals are in the audit trail alone: `grantctl audit --refused`")
+      logger.warning("\(omitted) more refusals are only in the audit trail: `grantctl audit --refused`")
     }
   }
 }

@@ -47,6 +47,9 @@ struct LogBudget: Sendable {
     return omitted
   }
 
+  /// Whether it is as a new one.
+  func isIdle(at uptime: Duration) -> Bool { omitted == 0 && budget.isFull(at: uptime.milliseconds) }
+
   /// How many lines were omitted and not yet reported; nil: none, or the budget is used up still.
   mutating func due(at uptime: Duration) -> Int? {
     guard omitted > 0, budget.take(at: uptime.milliseconds) else { return nil }

@@ -93,6 +93,6 @@ final class CachedLane: CachedTokens {
     audit.scopes = entry.scopes
     audit.generation = entry.generation
     audit.rule = known.found.rule
-    known.line = cache.trail.line(audit, pid: pid, at: now)
+    known.line = cache.trail.line(audit, pid: pid, at: now, refuser: AuditRefuser(eventsOf: principal.caller.holder))
   }
 }

@@ -114,7 +114,9 @@ public final class ForwardLane {
     }
     var entry = AuditEntry(action: action, method: RequestSend.name, account: account, who: who)
     entry.rule = rule
-    known.line = trail.line(entry, pid: principal.caller.pid, at: now).map { (rule, $0) }
+    known.line = trail.line(
+      entry, pid: principal.caller.pid, at: now, refuser: AuditRefuser(eventsOf: holder)
+    ).map { (rule, $0) }
   }
 
   /// Whether it is sent as it stands here: path and query of the characters that they are made of (RFC 3986 §3.3, §3.4),

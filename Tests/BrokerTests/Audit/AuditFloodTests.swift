@@ -59,6 +59,60 @@ import Testing
     #expect(await written(trail).count == 2 * budget + 1)
   }
 
+  private func release(
+    _ trail: AuditTrail, _ times: Int, uid: UInt32 = 1000, from first: Int = 0, to account: String = "work"
+  ) {
+    for number in first..<(first + times) {
+      trail.note(
+        AuditEntry(
+          action: .release, method: "token.get", account: account,
+          who: .init(uid: uid, unit: "user@\(uid).service", userUnit: "a\(number).service")),
+        refuser: AuditRefuser(eventsOf: .user(1000)))
+    }
+  }
+
+  @Test("Releases that differ only by control group or subordinate user id are counted in one record after a limit")
+  func programs() async throws {
+    let trail = trail()
+    release(trail, 5000)
+    let records = await written(trail)
+    #expect(records.count == AuditPrograms.perUser + 1 && records.map(\.count).reduce(0, +) == 5000)
+    let others = try #require(records.last?.entry)
+    #expect(others.account == "work" && others.method == "token.get" && others.who == .init(uid: 1000))
+    #expect(others.detail == "by more programs of uid 1000")
+    // A known program has a record of each account, and so has any other one together.
+    release(trail, 1, from: 0, to: "home")
+    release(trail, 100, uid: 100_001, from: 0, to: "home")
+    #expect(await written(trail).count == AuditPrograms.perUser + 3)
+    // Another user has records of its own, and a minute later there are new ones.
+    trail.note(
+      AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1001)),
+      refuser: AuditRefuser(eventsOf: .unit("x.service", user: 1001)))
+    #expect(await written(trail).count == AuditPrograms.perUser + 4)
+    clock.advance(.seconds(60))
+    release(trail, 5000, from: 5000)
+    #expect(await written(trail).count <= 2 * AuditPrograms.perUser + 5)
+  }
+
+  @Test("Log lines of a user's releases are limited a minute, and the number of further ones is logged")
+  func releaseLines() async {
+    let trail = trail()
+    for number in 0..<2 * Limit.auditLogLines { release(trail, 1, from: 0, to: "a\(number)") }
+    _ = await written(trail)
+    #expect(journal.all.count == Limit.auditLogLines)
+    trail.note(
+      AuditEntry(action: .release, method: "token.get", account: "work", who: .init(uid: 1001)),
+      refuser: AuditRefuser(eventsOf: .user(1001)))
+    _ = await written(trail)
+    #expect(journal.all.count == Limit.auditLogLines + 1)
+    clock.advance(.seconds(30))
+    _ = await written(trail)
+    let last = journal.all.last?.text
+    #expect(
+      last == "\(Limit.auditLogLines) more records of uid 1000 are only in the audit trail: `grantctl audit`",
+      "\(last ?? "")")
+  }
+
   @Test("All that no rule names have a budget together, and each holder a record that counts")
   func together() async {
     let trail = trail()
@@ -113,7 +167,7 @@ import Testing
     _ = await written(trail)
     let last = journal.all.last?.text
     #expect(
-      last?.hasSuffix("more refusals are in the audit trail alone: `grantctl audit --refused`") == true, "\(last ?? "")"
+      last?.hasSuffix("more refusals are only in the audit trail: `grantctl audit --refused`") == true, "\(last ?? "")"
     )
     let count = journal.all.count
     trail.note(AuditEntry(action: .logout, method: "account.logout", account: "work", who: .init(uid: 1)))

@@ -43,6 +43,21 @@ import Testing
     #expect(AuditShares(most: 160).excess(of: counts) == one.excess)
   }
 
+  private static let (u, v) = (Refuser(name: "u", standing: .event), Refuser(name: "v", standing: .event))
+
+  @Test(
+    "Users with more than an eighth lose events first, then refusals go, then the largest lose",
+    arguments: [
+      (30, [u: 100, v: 30], [:], [:]), (30, [u: 110, v: 30], [:], [u: 10]), (0, [u: 400], [a: 20], [u: 260]),
+      (100, [u: 90, v: 15], [a: 20], [u: 65]), (140, [u: 25, v: 15], [a: 10], [u: 5, nil: 25]),
+    ] as [(Int, [Refuser: Int], [Refuser: Int], [Refuser?: Int])])
+  private func users(events: Int, ofUsers: [Refuser: Int], refusals: [Refuser: Int], expected: [Refuser?: Int]) {
+    var counts = AuditCounts()
+    (counts.events, counts.eventsOfUsers, counts.refusals) = (events, ofUsers, refusals)
+    let excess = AuditShares(most: 160).excess(of: counts)
+    #expect(excess == expected.filter { $0.value > 0 })
+  }
+
   @Test("Whatever the numbers, each share is kept, no event goes for a refusal, and nothing more than needed")
   func invariants() {
     var random = SystemRandomNumberGenerator()

@@ -50,7 +50,8 @@ import Testing
     #expect(
       records == [
         AuditRecord(
-          id: 2, entry: entry, pid: 78, count: 4, first: ManualClock.start, last: ManualClock.start + .seconds(15))
+          id: 2, entry: entry, pid: 78, count: 4, first: ManualClock.start, last: ManualClock.start + .seconds(15),
+          refuser: AuditRefuser(eventsOf: Self.mail.holder))
       ])
     #expect(!"\(records)".contains("work-a1"))
   }
