@@ -10,13 +10,16 @@ import Testing
   private let name = ProviderName(rawValue: "mine")!
 
   /// The request that registers a client at a server with these metadata.
-  private func request(_ methods: [String]?, device: Bool = false) throws -> ([String: JSONValue], ClientCredential?) {
+  private func request(
+    _ methods: [String]?, device: Bool = false, grants: [String]? = nil
+  ) throws -> ([String: JSONValue], ClientCredential?) {
     let registrar = ClientRegistrar()
     let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name).first)
     var metadata = metadata
     metadata.registrationEndpoint = URL(string: issuerText + "/register")
     metadata.tokenEndpointAuthMethodsSupported = methods
     metadata.deviceAuthorizationEndpoint = device ? URL(string: issuerText + "/device") : nil
+    metadata.grantTypesSupported = grants
     let asked = RegistrationRequest(
       provider: name, clientName: "grantd", scopes: ["openid"], redirectURIs: ["http://127.0.0.1/callback"],
       fixedRedirectURI: nil, initialAccessToken: nil)
@@ -51,6 +54,8 @@ import Testing
       let types = try #require(try request(nil, device: hasDevice).0["grant_types"]?.elements)
       #expect(types.contains(device) == hasDevice)
     }
+    let listed = try #require(try request(nil, device: true, grants: ["authorization_code"]).0["grant_types"]?.elements)
+    #expect(!listed.contains(device))
   }
 
   @Test("a registered client that uses the header has its id in the body too")

@@ -101,10 +101,12 @@ public struct ClientRegistrar: Registrar {
     return offered.contains("client_secret_post") ? "client_secret_post" : "client_secret_basic"
   }
 
-  /// The device grant too, if the server has it (RFC 8628).
+  /// The device grant too, if the server has it (RFC 8628) and does not list other grants only.
   private static func grantTypes(_ metadata: ServerMetadata) -> [String] {
-    let device = metadata.deviceAuthorizationEndpoint == nil ? [] : ["urn:ietf:params:oauth:grant-type:device_code"]
-    return ["authorization_code", "refresh_token"] + device
+    let device = "urn:ietf:params:oauth:grant-type:device_code"
+    let isListed = metadata.grantTypesSupported?.contains(device) ?? true
+    return ["authorization_code", "refresh_token"]
+      + (metadata.deviceAuthorizationEndpoint != nil && isListed ? [device] : [])
   }
 
   private static func scopes(_ metadata: ServerMetadata) -> [String] {

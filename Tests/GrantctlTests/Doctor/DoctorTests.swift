@@ -363,7 +363,7 @@ import UnixSocket
     ),
     (
       Scene(), ["--socket", "/nowhere/s"],
-      ["  skip  unit: the socket is none of a unit's", "start grantd with --socket /nowhere/s"]
+      ["  skip  unit: not a systemd socket", "start grantd with --socket /nowhere/s"]
     ),
   ]
 

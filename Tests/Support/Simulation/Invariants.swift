@@ -249,7 +249,7 @@ extension World {
       return violated(.handover, "\(name) was not saved at the stop, though the disk works")
     }
     for account in accounts {
-      guard let session = account.session, account.newestSaved < session.newest, session.isAlive,
+      guard let session = account.session, account.newestSaved < session.newestKept, session.isAlive,
         session.refreshesUnderWay == 0, session.excuse == nil
       else { continue }
       counts.add("renewals that a stop could not save")
@@ -334,7 +334,7 @@ extension World {
     if !exchange.isLate { exchange.provider.watch.underWay -= 1 }
     guard let token = exchange.refreshToken, let session = exchange.provider.session(token) else { return }
     session.refreshesUnderWay -= 1
-    let newest = session.newest
+    let newest = session.newestKept
     guard let account = accounts.first(where: { $0.session === session }), newest > account.newestSaved,
       account.saved != nil,
       session.excuse == nil

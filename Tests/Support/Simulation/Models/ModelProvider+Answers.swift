@@ -31,6 +31,9 @@ extension ModelProvider {
     switch refresh(token.number, of: session, sentAt: exchange.sentAt, at: now, run: exchange.run) {
     case .refused: return refusal("invalid_grant")
     case .granted(let access, let refresh):
+      if let refresh, exchange.form["resource"] != nil, !isDeclaredToRotate {
+        session.refreshTokens[refresh].isForResource = true
+      }
       if refresh != nil, !isHeard { session.excuse = exchange.isOver ? .crash : .lostAnswer }
       if refresh != nil, !isHeard { watch.lostAt[session.number] = watch.lostAt[session.number] ?? now }
       return granted(session, access, refresh)

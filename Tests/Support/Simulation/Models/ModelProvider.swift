@@ -124,6 +124,8 @@ final class ModelProvider {
 
     var isAlive: Bool { ended == nil }
     var newest: Int { refreshTokens.count - 1 }
+    /// The newest that the account has to keep.
+    var newestKept: Int { refreshTokens.lastIndex { !$0.isForResource } ?? -1 }
   }
 
   enum End: String {
@@ -143,6 +145,7 @@ final class ModelProvider {
   struct RefreshToken {
     var issuedAt: Moment
     var usedAt: Moment?
+    var isForResource = false
   }
 
   struct AccessToken {
