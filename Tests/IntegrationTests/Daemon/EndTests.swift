@@ -211,8 +211,8 @@ struct NotifyTests {
       try await starting.value
       #expect(manager.messages().contains { $0.contains("STATUS=no accounts yet") })
       // Each step that may be long, and time for it.
-      #expect(manager.messages().contains("STATUS=preparing the database: step 6 of 6"))
-      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 6)
+      #expect(manager.messages().contains("STATUS=preparing the database: step 7 of 7"))
+      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 7)
       let kept = manager.messages().filter { $0.hasPrefix("FDSTORE=1") }.map { String($0.dropFirst(17)) }
       #expect(kept.contains("kept-grantd") && kept.contains("kept-credentials"))
       #expect(kept.count { $0.hasPrefix("kept-callback-") } == 2)
@@ -234,7 +234,7 @@ struct NotifyTests {
       #expect(manager.messages().contains { $0.hasPrefix("STOPPING=1") })
       try await rig.start()
       #expect(manager.messages().contains("STATUS=reading accounts: 1 of 1"))
-      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 7)
+      #expect(manager.messages().count { $0 == "EXTEND_TIMEOUT_USEC=300000000" } == 8)
     }
   }
 
