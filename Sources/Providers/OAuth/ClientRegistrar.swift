@@ -30,11 +30,18 @@ public struct ClientRegistrar: Registrar {
     } catch {
       return .failed(error)
     }
+    return registration(asked, at: candidate, issuer, discovery, endpoint, metadata, Self.grantTypes(metadata))
+  }
+
+  private func registration(
+    _ asked: RegistrationRequest, at candidate: OAuthProvider, _ issuer: Issuer, _ discovery: DiscoveryStyle,
+    _ endpoint: URL, _ metadata: ServerMetadata, _ grantTypes: [String]
+  ) -> Step<SavedRegistration> {
     let method = Self.authMethod(metadata)
     let scopes = asked.scopes ?? Self.scopes(metadata)
     let request = ClientRegistrationRequest(
       name: asked.clientName, redirectURIs: asked.fixedRedirectURI.map { [$0] } ?? asked.redirectURIs,
-      grantTypes: Self.grantTypes(metadata),
+      grantTypes: grantTypes,
       authMethod: method, scopes: scopes, initialAccessToken: asked.initialAccessToken)
     return .send(request.httpRequest(to: endpoint)) { response, now in
       do throws(ResponseError) {
@@ -52,7 +59,13 @@ public struct ClientRegistrar: Registrar {
         }
         return .done(saved)
       } catch {
-        return .failed(candidate.refusedQuestion(error))
+        let failure = candidate.refusedQuestion(error)
+        // Some servers list the device grant and register no client with it.
+        if failure.oauth?.code == .invalidClientMetadata, grantTypes.contains(Self.deviceGrant) {
+          let others = grantTypes.filter { $0 != Self.deviceGrant }
+          return registration(asked, at: candidate, issuer, discovery, endpoint, metadata, others)
+        }
+        return .failed(failure)
       }
     }
   }
@@ -101,12 +114,13 @@ public struct ClientRegistrar: Registrar {
     return offered.contains("client_secret_post") ? "client_secret_post" : "client_secret_basic"
   }
 
+  private static let deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
   /// The device grant too, if the server has it (RFC 8628) and does not list other grants only.
   private static func grantTypes(_ metadata: ServerMetadata) -> [String] {
-    let device = "urn:ietf:params:oauth:grant-type:device_code"
-    let isListed = metadata.grantTypesSupported?.contains(device) ?? true
+    let isListed = metadata.grantTypesSupported?.contains(deviceGrant) ?? true
     return ["authorization_code", "refresh_token"]
-      + (metadata.deviceAuthorizationEndpoint != nil && isListed ? [device] : [])
+      + (metadata.deviceAuthorizationEndpoint != nil && isListed ? [deviceGrant] : [])
   }
 
   private static func scopes(_ metadata: ServerMetadata) -> [String] {
