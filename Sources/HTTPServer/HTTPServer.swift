@@ -169,11 +169,9 @@ public final class HTTPServer: Sendable {
     let bootstrap = try await bootstrap().serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
       .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
     let listeners = try await LoopbackBinding(bootstrap: bootstrap, keeper: keeper).bind(host, port)
-    var kept: [(Int, String)] = []
-    for listener in listeners where try await isKept(listener) { kept.append((listener.port, listener.family)) }
-    state.withLock { [kept] state in
-      state?.channels = listeners.map(\.channel)
-      state?.kept = kept
+    state.withLock { $0?.channels = listeners.map(\.channel) }
+    for listener in listeners where try await isKept(listener) {
+      state.withLock { $0?.kept.append((listener.port, listener.family)) }
     }
     return listeners
   }

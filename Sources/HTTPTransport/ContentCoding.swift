@@ -67,6 +67,8 @@ enum ContentCoding {
     var input = [UInt8](body)
     var output = [UInt8](repeating: 0, count: chunk)
     var decoded = Data()
+    // Bytes of whole gzip members: some servers pad what follows them.
+    var whole: Int?
     return input.withUnsafeMutableBufferPointer { input in
       stream.next_in = input.baseAddress
       stream.avail_in = UInt32(input.count)
@@ -84,10 +86,11 @@ enum ContentCoding {
         case Z_OK, Z_BUF_ERROR: return .decoded(decoded)
         case Z_STREAM_END:
           // A gzip body may have several members (RFC 1952 §2.2).
+          whole = decoded.count
           guard stream.avail_in > 0, windowBits > MAX_WBITS, inflateReset(&stream) == Z_OK else {
             return .decoded(decoded)
           }
-        default: return .damaged
+        default: return whole.map { .decoded(decoded.prefix($0)) } ?? .damaged
         }
       }
     }

@@ -46,7 +46,8 @@ struct Daemon: Sendable {
     let listeners = activated.filter { $0.name != CredentialServing.name }
     let store = try openStore()
     if let limitation = store.limitation { logger.warning("\(limitation)") }
-    for notice in store.damageNotices { logger.error("\(notice)") }
+    let notices = store.damageNotices
+    for notice in notices { logger.error("\(notice)") }
     for notice in store.keyNotices { logger.notice("\(notice.message)") }
     try await rescue.takeOver(into: store, logger)
     let audit = AuditFile(folder: places.stateFolder(settings))
@@ -73,6 +74,8 @@ struct Daemon: Sendable {
     } catch {
       throw DaemonFailure(error)
     }
+    // Damage may show only as the accounts are read.
+    for notice in store.damageNotices.dropFirst(notices.count) { logger.error("\(notice)") }
     // Before the socket takes a reload, whose settings are newer.
     hooks.replace(by: settings.hooks)
     await callbacks.open(settings, broker: broker, preferredPort: broker.previousCallbackPort)

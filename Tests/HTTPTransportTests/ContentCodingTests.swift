@@ -66,6 +66,15 @@ import Testing
     #expect(kind(damaged, ["gzip"]) == .unreadable)
   }
 
+  @Test("what follows a whole gzip member and is not another one is ignored")
+  func padded() throws {
+    let body = try #require(Data(base64Encoded: Self.gzip))
+    for padding in [Data(repeating: 0, count: 16), Data("padding".utf8)] {
+      let decoded = try ContentCoding.decoded(response(body + padding, ["gzip"]), limit: 1 << 20)
+      #expect(decoded.body == Data(Self.text.utf8))
+    }
+  }
+
   @Test("the decoded body has a limit")
   func limit() throws {
     let body = try #require(Data(base64Encoded: Self.gzip))

@@ -49,7 +49,7 @@ import Testing
   static let answers: [(HTTPResponse, discovery: String, issuer: String, words: String)] = [
     (answer("<html>", type: "text/html"), "failed", "skipped", "a web page"),
     (answer("{}", status: 404), "failed", "skipped", "no metadata at"),
-    (answer("", status: 503), "failed", "skipped", "out of order"),
+    (answer("", status: 503), "failed", "skipped", "unavailable"),
     (answer("", status: 429), "failed", "skipped", "too many requests"),
     (
       HTTPResponse(status: 302, headers: [.init("Location", "https://b.example/\u{1B}x")]), "failed", "skipped",

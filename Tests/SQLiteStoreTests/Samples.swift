@@ -207,7 +207,7 @@ enum Sample {
       case .putRegistration(let registration): state.registrations.append(registration)
       case .removeRegistration: break
       case .putValue(let name, let value): state.values[name] = value
-      case .removeGrant, .removeTokens, .removeToken, .removeIntent, .removeLogin, .removeRevocation, .discard: break
+      case .removeGrant, .removeTokens, .removeToken, .removeIntent, .removeLogin, .removeRevocation: break
       }
     }
     state.grants.sort { $0.account < $1.account }

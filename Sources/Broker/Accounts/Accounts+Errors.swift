@@ -47,7 +47,7 @@ extension Accounts {
       return RPCError(
         .providerMisconfigured,
         "provider \(grant.saved.provider) gives account \(name) no token: \(failure.message)",
-        hint: "Mend [account.\(name)] in the configuration, or what the provider knows of it, then `grantctl reload`.",
+        hint: "Correct [account.\(name)] or its registration at the provider, then run `grantctl reload`.",
         oauth: failure.oauth.map { OAuthDetail($0) })
     }
     let provider = grant.saved.provider
@@ -102,7 +102,8 @@ extension Accounts {
 
   /// The provider goes on refusing the refresh, with an answer that names no reason, long after the access token's end.
   private func seemsEnded(_ grant: Grant) -> Bool {
-    guard case .failing(_, let count, _) = grant.saved.standing, count >= 3, !grant.waitsForProvider,
+    guard !grant.saved.kind.isUnattended, case .failing(_, let count, _) = grant.saved.standing, count >= 3,
+      !grant.waitsForProvider,
       let end = grant.token?.expiresAt
     else { return false }
     return now - end >= Limit.patience

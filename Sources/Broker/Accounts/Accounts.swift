@@ -297,7 +297,7 @@ final class Accounts: Piece {
   func retryFailing() {
     sweep(names, by: Slices.heavy) { [self] account in
       guard index.isFailing(account) else { return }
-      self[account]?.retryNow(at: now, anew: true)
+      self[account]?.retryNow(at: now, resetsDelays: true)
       changed(account)
     }
   }

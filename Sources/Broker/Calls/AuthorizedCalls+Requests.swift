@@ -61,7 +61,7 @@ extension AuthorizedCalls {
     for (name, value) in (params.headers ?? [:]).sorted(by: { $0.key < $1.key }) {
       let header = HTTPRequest.Header(name, value)
       guard Self.isToken(name, limit: 128), value.utf8.count <= 8192, header.isSendable else {
-        throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is no header that can be sent")
+        throw .invalidParams("params.headers: \(name.prefix(64).debugDescription) is not a header that can be sent")
       }
       // The broker names itself to the provider.
       guard !CallerHeaders.isRefused(name), name.lowercased() != "user-agent" else {

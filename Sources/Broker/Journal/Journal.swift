@@ -115,7 +115,7 @@ final class Journal: Piece {
         case .putRevocation(let revocation): ("revocations", revocation.id)
         case .removeRevocation(let id): ("revocations", id)
         case .putValue(let name, _): ("settings", name)
-        case .putGrant, .removeGrant, .putToken, .removeToken, .removeTokens, .putIntent, .removeIntent, .discard:
+        case .putGrant, .removeGrant, .putToken, .removeToken, .removeTokens, .putIntent, .removeIntent:
           ("", nil)
         }
       guard let key else { continue }
@@ -153,7 +153,7 @@ final class Journal: Piece {
         unsaved.waiting[grant.account] = .generation(grant.account, grant.generation)
       case .removeGrant(let account): unsaved.waiting[account] = nil
       case .putGrant, .putToken, .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin,
-        .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue, .discard:
+        .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue:
         break
       }
     }

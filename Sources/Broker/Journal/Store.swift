@@ -252,8 +252,6 @@ public enum Change: Sendable, Equatable {
   case putRegistration(SavedRegistration)
   case removeRegistration(ProviderName)
   case putValue(String, String)
-  /// A row of this number that cannot be read.
-  case discard(table: String, number: Int64)
 }
 
 /// Why the store could not do it. Each says what to do next.

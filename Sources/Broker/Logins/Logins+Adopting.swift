@@ -79,7 +79,7 @@ extension Logins {
       grant.isOfThisRun()
       accounts[login.account] = grant
     }
-    providers[login.provider]?.works()
+    providers[login.provider]?.works(isRefresh: false)
     providers[login.provider]?.passedOver(issued.tokens.oddities)
     if token.expiresAt == nil, saved.refreshToken != nil {
       providers[login.provider]?.passedOver([TokenResponse.unknownLifetime])

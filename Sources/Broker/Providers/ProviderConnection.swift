@@ -28,7 +28,7 @@ final class ProviderConnection: Piece {
   /// What was noticed, for people.
   struct Remarks {
     var lastError: String?
-    /// What was odd in its token answers and passed over: each is told of once.
+    /// Tolerated deviations in its token responses: each is logged once.
     fileprivate(set) var oddities: [String] = []
     /// The last token response had no `scope`; nil: none was seen since the settings were read.
     var omitsScope: Bool?
@@ -44,7 +44,7 @@ final class ProviderConnection: Piece {
     var suspension: (failure: Failure, until: Timestamp)?
     /// Refreshes of several accounts that were refused with codes that usually concern the client.
     var clientRefusals = ClientRefusals()
-    /// When a refresh of any account last succeeded.
+    /// When the refresh token of any account was last accepted.
     var lastSuccess: Timestamp?
     var narrowingResult = NarrowingResult.unknown
   }
@@ -101,20 +101,26 @@ final class ProviderConnection: Piece {
 
   /// A reload: nothing learned under other settings counts. Requests under way go on.
   func configure(_ provider: any Provider) {
+    let isSameServer = TokenIssuer(self.provider) == TokenIssuer(provider)
+    let narrowingResult = history.narrowingResult
     self.provider = provider
     settings += 1
     metadata = Metadata()
     keys = Keys()
     history = RefreshHistory()
+    // What a narrowed refresh did harm to at this server it would harm again.
+    if isSameServer { history.narrowingResult = narrowingResult }
     remarks = Remarks()
     gate.recheck(at: uptime)
   }
 
   /// The provider works for a client of these settings.
-  func works() {
+  ///
+  /// - Parameter isRefresh: it took a refresh token, which shows that refreshes of others could succeed.
+  func works(isRefresh: Bool) {
     suspension = nil
     history.clientRefusals = ClientRefusals()
-    history.lastSuccess = now
+    if isRefresh { history.lastSuccess = now }
     remarks.lastError = nil
   }
 
@@ -139,7 +145,7 @@ final class ProviderConnection: Piece {
     return suspension.failure
   }
 
-  /// Somebody who may has it asked now.
+  /// A permitted caller requests an attempt now.
   func release() {
     suspension = nil
     history.clientRefusals.until = nil

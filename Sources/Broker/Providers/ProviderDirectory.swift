@@ -45,7 +45,7 @@ final class ProviderDirectory: Piece {
     measures.forget(name)
   }
 
-  /// A connection to a provider that is not, or not yet, in force.
+  /// A connection to a provider that is not active, or not yet.
   func connection(to provider: any Provider) -> ProviderConnection {
     let connection = ProviderConnection(
       provider, learned: learnedLifetime(of: provider.name), refreshesAtOnce: refreshesAtOnce, transport, runtime)

@@ -85,7 +85,7 @@ extension RefreshEngine {
       case .later(let moment): return wall(moment)
       }
     }
-    // Nobody can try it yet: not before its own time.
+    // No account can try it yet: not before its own time.
     let next = connection.gate.circuit.nextProbe(
       isWanted: wantedCount(at: name) > 0, policy: accounts.refreshPolicy)
     return next.flatMap { $0 > uptime ? wall($0) : nil } ?? rest?.until
@@ -148,6 +148,9 @@ extension RefreshEngine {
     queues[asked.provider.name]?.unwant(account)
     trades.fetched[account] = nil
     let narrowing = accounts[account].map { asked.connection.narrowing(of: $0.saved) } ?? .unavailable
+    // An outage is ended by probes, which need no other reason.
+    let hasReason = accounts[account]?.hasReason(at: now, policy: accounts.refreshPolicy, narrowing: narrowing) ?? false
+    guard ticket.isProbe || hasReason else { return asked.connection.gate.withdrawn(ticket, at: uptime) }
     guard
       case .begun(let attempt, let intent) = accounts[account]?.beginRefresh(
         at: now, policy: accounts.refreshPolicy, narrowing: narrowing)

@@ -26,7 +26,9 @@ extension RefreshEngine {
       return .failure(.misconfigured(message: asked.connection.narrowingObstacle, nil))
     }
     guard let token = grant.token, isOwn(token, grant.saved) else {
-      return .failure(.notSent(message: "account \(grant.saved.account) has no token of the provider to exchange"))
+      // The request was not sent, so the provider is not suspected. The next token is from the current server.
+      if let token = grant.token { _ = accounts[grant.saved.account]?.rejected(generation: token.generation, at: now) }
+      return .failure(.blocked(message: "account \(grant.saved.account) has no token of the provider to exchange"))
     }
     let request: TokenExchangeRequest
     do throws(TokenExchangeRequestError) {

@@ -21,11 +21,23 @@ extension RefreshEngine {
     }
     guard let own = grant.token, own.expiresAt.map({ $0 > now }) ?? true else { return }
     let isAlive = await proofs?.isAlive(account, until: uptime + Timeouts.standard)
-    guard accounts[account]?.token?.accessToken == own.accessToken else { return }
-    guard isAlive == false else { return await providers.save(.works, of: name) }
+    // The result of another account, or a reload, may have come since.
+    guard asked.connection.history.narrowingResult == .unknown, isCurrent(asked),
+      accounts[account]?.token?.accessToken == own.accessToken
+    else { return }
+    guard isAlive == false else {
+      // Without an answer nothing is known, unless the provider has no endpoint that could answer.
+      if isAlive == true || !canTell(asked.connection) { await providers.save(.works, of: name) }
+      return
+    }
     _ = accounts[account]?.rejected(generation: own.generation, at: now)
     accounts.changed(account)
     await narrowingHarms(name, account, "the account's own token is no longer valid")
+  }
+
+  private func canTell(_ connection: ProviderConnection) -> Bool {
+    let metadata = connection.metadata.known?.value
+    return metadata?.introspectionEndpoint != nil || metadata?.userinfoEndpoint != nil
   }
 
   private func narrowingHarms(_ name: ProviderName, _ account: AccountName, _ reason: String) async {

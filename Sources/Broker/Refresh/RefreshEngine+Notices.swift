@@ -4,7 +4,7 @@ import Grants
 import Logging
 import OAuth
 
-// Refresh tokens end too: people are told before, where the end is known or was learned.
+// Refresh tokens expire too: users are notified before, if the expiry is known or was learned.
 extension RefreshEngine {
   /// The granted scopes, if the account's token has lost some of them and the provider was not found to refuse the question;
   /// nil: the refresh names no scopes.
@@ -26,6 +26,16 @@ extension RefreshEngine {
     return true
   }
 
+  /// The grant with only the scopes that its token has, if the provider refuses the others: with `refresh_scope` each
+  /// refresh names them.
+  func withoutRefusedScopes(_ grant: Grant, _ connection: ProviderConnection) -> SavedGrant {
+    var saved = grant.saved
+    guard connection.remarks.refusedScopes.contains(saved.account) else { return saved }
+    let lost = accounts.lostScopes(of: grant)
+    saved.grantedScopes.removeAll { lost.contains($0) }
+    return saved
+  }
+
   /// Scopes that are missing from the new token, once for each set of them.
   func reportLostScopes(_ account: AccountName) {
     guard let grant = accounts[account], let connection = providers[grant.saved.provider] else { return }
@@ -40,8 +50,10 @@ extension RefreshEngine {
     let (name, list) = (grant.saved.provider, lost.joined(separator: " ").printable(limit: 512))
     let message = "the token of account \(account) has lost the scopes \(list) at a refresh"
     let hint =
-      "Set refresh_scope = true in [provider.\(name)] if the provider wants `scope` at each refresh; else sign in again with "
-      + "`grantctl login \(name) \(account)`."
+      grant.saved.kind.isUnattended
+      ? "Check at the provider which scopes the client may request."
+      : "Set refresh_scope = true in [provider.\(name)] if the provider wants `scope` at each refresh; else sign in again with "
+        + "`grantctl login \(name) \(account)`."
     logger.warning("\(message)", metadata: ["account": "\(account)", "provider": "\(name)", "hint": "\(hint)"])
     emit(
       Event(

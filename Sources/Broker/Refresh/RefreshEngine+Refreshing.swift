@@ -22,7 +22,7 @@ extension RefreshEngine {
   }
 
   /// Whether the provider still has the settings that something was asked for under.
-  private func isCurrent(_ asked: Asked) -> Bool {
+  func isCurrent(_ asked: Asked) -> Bool {
     providers.isCurrent(asked.connection, asked.settings)
   }
 
@@ -109,7 +109,8 @@ extension RefreshEngine {
       let wanted = scopesToAskFor(grant, sent, asked)
       let late = lateAnswer(account, sent, asked, ticket)
       func send(_ key: SavedToken.Key) async -> Result<RefreshAnswer, ProviderFailure> {
-        let step = provider.refresh(grant.saved, token: sent.refreshToken, key: key, metadata: metadata)
+        let saved = key == sent.key ? withoutRefusedScopes(grant, connection) : grant.saved
+        let step = provider.refresh(saved, token: sent.refreshToken, key: key, metadata: metadata)
         return await connection.converse(step, for: .refreshes, late: late)
       }
       guard let wanted else { return (sent, await send(sent.key)) }
@@ -140,7 +141,8 @@ extension RefreshEngine {
       await revokeUnused(renewal.grant.refreshToken, of: account, attempt, provider, before)
       return .discarded
     }
-    if isCurrent(asked) { asked.connection.works() }
+    let isOfRefreshToken = !attempt.isExchange && before?.kind.isUnattended == false
+    if isCurrent(asked) { asked.connection.works(isRefresh: isOfRefreshToken) }
     let generation = renewal.grant.generation
     let metadata: Logger.Metadata = [
       "account": "\(account)", "provider": "\(provider.name)", "generation": "\(generation)",
@@ -157,7 +159,7 @@ extension RefreshEngine {
       Event(
         type: .tokenRefreshed, at: now.seconds, account: account.rawValue, provider: provider.name.rawValue,
         generation: generation))
-    if let before { await refreshTokenLived(before) }
+    if let before, isOfRefreshToken { await refreshTokenLived(before) }
     Task { await judgeNarrowing(account, attempt, issued.tokens, asked) }
     return .success
   }

@@ -135,7 +135,7 @@ extension Views {
   }
 
   private func remainingFamilies() -> [MetricFamily] {
-    var pending = MetricFamily(.gauge, "grantd_pending_logins", "Logins that wait for a person.")
+    var pending = MetricFamily(.gauge, "grantd_pending_logins", "Logins that wait for the user.")
     pending.add(logins.unendedCount)
     var revoking = MetricFamily(
       .gauge, "grantd_pending_revocations", "Revocations waiting to be sent.")

@@ -93,7 +93,7 @@ extension Sections {
       "keep_members", .names, \.response.keepMembers, standard: "[]", "Members of the answer to keep with the grant."),
     Key(
       "assumed_token_type", .choice(["Bearer", "DPoP"]), \.response.tokenType,
-      "The type of tokens where the provider does not say."),
+      "The type of tokens if the response does not contain it."),
     Key(
       "bearer_names", .names, \.response.bearerNames, standard: "[]",
       "What the provider calls the type of a bearer token besides `Bearer`, such as `[\"user\"]`."),
@@ -111,7 +111,7 @@ extension Sections {
       "`seconds` or `milliseconds`: what `expires_in` is counted in."),
     Key(
       "access_token_lifetime", .duration(.seconds(1)...(.days(3650))), \.response.fixedLifetime,
-      "How long access tokens live where the provider does not say."),
+      "The lifetime of access tokens if the provider does not specify it."),
   ]
 
   static let refreshing: [Key<ProviderDraft>] = [
@@ -130,10 +130,10 @@ extension Sections {
         + "status such as `http_403`. They take precedence over `permanent_errors` and `invalid_grant`."),
     Key(
       "refresh_token_lifetime", .duration(.minutes(1)...(.days(3650))), \.refreshTokenLifetime,
-      "How long a refresh token is good, counted from its issue, where the provider does not say."),
+      "How long a refresh token is valid, counted from its issue, if the provider does not specify it."),
     Key(
       "refresh_token_prolonged", .flag, \.prolongsRefreshTokens, standard: "false",
-      "That lifetime begins anew at each refresh, also where the refresh token stays the same."),
+      "That lifetime restarts at each refresh, even if the refresh token stays the same."),
     Key(
       "refresh_scope", .flag, \.sendsScopeAtRefresh, standard: "false",
       "Send the granted scopes with each refresh, for a server that returns other scopes if the request has none."),

@@ -35,7 +35,7 @@ extension Sections {
       "discovery", expected: "\"openid\", \"oauth\" or false",
       standard:
         "\"openid\" with `oidc`; \"oauth\" with `oauth2` where an issuer stands for missing endpoints; else false",
-      "Where the endpoints come from: `openid` appends the well-known path to the issuer (OpenID Connect Discovery §4), "
+      "The source of the endpoints: `openid` appends the well-known path to the issuer (OpenID Connect Discovery §4), "
         + "`oauth` puts it before the path (RFC 8414 §3.1), false: from the keys below."
     ) { draft, value throws(Unfit) in draft.discovery = try discovery(value) },
     Key(

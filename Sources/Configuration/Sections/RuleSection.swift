@@ -77,7 +77,7 @@ extension Sections {
           + "these, and no token."),
       Key(
         "scopes", .scopes, \.scopes, standard: "all that was granted",
-        "A cap: `token.get` gives tokens of these scopes alone, where the provider can narrow, and else none."),
+        "A cap: `token.get` returns only tokens of these scopes if the provider can narrow, otherwise none."),
       Key(
         "resources", .names, \.resources, standard: "any; none if the rule has `scopes`",
         "The resources that a token may be requested for (RFC 8707), in addition to the account's own."),

@@ -153,11 +153,11 @@ extension Grant {
 
   /// The provider's settings changed, or its network is back: retry waiting requests now.
   ///
-  /// - Parameter anew: after another failure the delays start with the shortest one.
-  public mutating func retryNow(at now: Timestamp, anew: Bool = false) {
+  /// - Parameter resetsDelays: after another failure the delays start with the shortest one.
+  public mutating func retryNow(at now: Timestamp, resetsDelays: Bool = false) {
     switch saved.standing {
     case .failing(let failure, let count, _):
-      saved.standing = .failing(failure, count: anew ? 0 : count, retryAt: now)
+      saved.standing = .failing(failure, count: resetsDelays ? 0 : count, retryAt: now)
     case .misconfigured(let failure): saved.standing = .failing(failure, count: 0, retryAt: now)
     case .good, .loginRequired: break
     }

@@ -120,11 +120,21 @@ extension Grant {
     return true
   }
 
+  /// Whether a request has a reason: a caller waits for a token, or one is due. The last callers may have stopped waiting.
+  public mutating func hasReason(at now: Timestamp, policy: RefreshPolicy, narrowing: NarrowingMethod) -> Bool {
+    dropVainWishes(at: now, narrowing: narrowing)
+    return !wanted.isEmpty || nextMoment(policy: policy, at: now).map { $0 <= now } ?? false
+  }
+
+  private mutating func dropVainWishes(at now: Timestamp, narrowing: NarrowingMethod) {
+    wanted = wanted.filter { $0.until >= now && refusal(of: $0.key, at: now) == nil }
+    if narrowing == .unavailable { forgetNarrowedWishes() }
+  }
+
   /// The token to request now: the login's own first, since most callers need it; then those of the requesters in
   /// rotation.
   mutating func nextKey(at now: Timestamp, policy: RefreshPolicy, narrowing: NarrowingMethod) -> SavedToken.Key {
-    wanted = wanted.filter { $0.until >= now && refusal(of: $0.key, at: now) == nil }
-    if narrowing == .unavailable { forgetNarrowedWishes() }
+    dropVainWishes(at: now, narrowing: narrowing)
     let last = lastAsker
     lastAsker = ""
     guard !isDoubted else { return SavedToken.Key() }

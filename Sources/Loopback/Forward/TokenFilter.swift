@@ -3,10 +3,10 @@ import Glibc
 import NIOCore
 import OAuth
 
-/// Takes the token out of an answer as it goes by. What stands in its place is as long, so that lengths stay true.
+/// Takes the token out of an answer as it goes by. What replaces it is as long, so that lengths stay true.
 struct TokenFilter {
   private let patterns: [[UInt8]]
-  /// The end of what came, as far as it could be the beginning of a secret.
+  /// The last bytes received, if they could be the beginning of a secret.
   private var held: [UInt8] = []
 
   /// - Parameter secrets: as they are sent; each is searched for in all its forms (``SecretForms``).

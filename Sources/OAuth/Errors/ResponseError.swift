@@ -37,7 +37,7 @@ extension ResponseError: CustomStringConvertible {
     case .nonConforming(let status, let mediaType, let reason, let wait):
       let wait = wait.map { "; it asks to be left alone for \($0.wholeSeconds) s" } ?? ""
       if status == 429 { return "the provider has had too many requests (HTTP 429)\(wait)" }
-      if status >= 500 || status == 408 { return "the provider is out of order (HTTP \(status))\(wait)" }
+      if status >= 500 || status == 408 { return "the provider is unavailable (HTTP \(status))\(wait)" }
       let type = mediaType.isEmpty ? "no content type" : mediaType
       return "the provider's answer (HTTP \(status), \(type)) cannot be used: \(reason); check the endpoint's URL and "
         + "the provider's settings\(wait)"

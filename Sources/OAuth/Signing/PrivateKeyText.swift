@@ -82,7 +82,7 @@ enum PrivateKeyText {
     if der.firstRange(of: p521) != nil, let key = try? P521.Signing.PrivateKey(derRepresentation: der) {
       return .p521(key)
     }
-    throw .unreadable("it is no key of the curves P-256, P-384 and P-521")
+    throw .unreadable("it is not a key of the curves P-256, P-384 and P-521")
   }
 
   /// The part after the algorithm: an octet string in an octet string (RFC 8410 §7), and optional attributes.

@@ -173,7 +173,7 @@ extension ZephrProvider {
     if identity == nil, memory[Memory.subject] != nil {
       return .failure(
         .denied(
-          message: "the profile does not say who signed in, and the account belongs to a person; see subject_members"))
+          message: "the profile does not say who signed in, and the account has a user; see subject_members"))
     }
     var extra: [String: JSONValue] = [:]
     // Exposed: the server's identifier of the sign-in, which is not a secret.

@@ -204,19 +204,19 @@ struct Opening {
     damage.version = version
     if version == Schema.version { try StoredState.checkColumns(of: db) }
     // A larger one is read whole behind the first answers: ``verify()``.
-    if folder.size(of: folder.database) <= Self.verifiedAtOnce { damage.structure = Self.damage(of: db) }
+    if folder.size(of: folder.database) <= Self.verifiedAtOnce { damage.structure = try Self.damage(of: db) }
     return .store(under, damage)
   }
 
   /// SQLite's description of damage to the structure, the order of the indexes included; nil: none.
-  private static func damage(of db: Database) -> String? {
+  ///
+  /// - Throws: a failure that is not damage, such as a read error: the rows may be readable later.
+  private static func damage(of db: Database) throws -> String? {
     do {
       let check = try db.value("PRAGMA integrity_check(1)")?.text
       return check == "ok" ? nil : check ?? "its structure cannot be checked"
-    } catch let error as DatabaseError {
+    } catch let error as DatabaseError where error.isDamage {
       return error.message ?? "SQLite \(error.extendedCode.rawValue)"
-    } catch {
-      return "its structure cannot be checked"
     }
   }
 
@@ -241,7 +241,7 @@ struct Opening {
   private func checkKey(in db: Database) throws -> Found {
     let sql = "SELECT value FROM meta WHERE name = ?"
     // Damage to it concerns no account.
-    guard let note = try? db.value(sql, [.text(Keyring.noteName)])?.blob else {
+    guard let note = try DatabaseError.readable({ try db.value(sql, [.text(Keyring.noteName)])?.blob }) else {
       // The first start ended after the tables were made and before the key was noted; else it was removed.
       if (try? Schema.isEmpty(db)) == true { return .nothing }
       return try keyWithoutNote(db, .damaged)

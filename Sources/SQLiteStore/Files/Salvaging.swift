@@ -104,7 +104,7 @@ struct Salvage {
     let columns = try columns(of: table)
     let list = columns.map(\.name).joined(separator: ", ")
     let select = "SELECT rowid, \(list) FROM \(table)"
-    let indexed = names(of: table, columns[0].name)
+    let indexed = try names(of: table, columns[0].name)
     var found: Set<Int64> = []
     func take(_ values: [ColumnValue]) throws {
       guard let number = values[0].integer, found.insert(number).inserted else { return }
@@ -136,22 +136,22 @@ struct Salvage {
 
   /// False: it stopped at damage.
   private func each(_ sql: String, _ width: Int, _ take: ([ColumnValue]) throws -> Void) throws -> Bool {
-    guard let cursor = try? Cursor(from.statement(sql)) else { return false }
+    guard let cursor = try DatabaseError.readable({ try Cursor(from.statement(sql)) }) else { return false }
     while true {
-      guard let isRow = try? cursor.next() else { return false }
+      guard let isRow = try DatabaseError.readable({ try cursor.next() }) else { return false }
       guard isRow else { return true }
       try take((0..<width).map(cursor.value(at:)))
     }
   }
 
   /// The first column of each row, as the table's index has it.
-  private func names(of table: String, _ column: String) -> [Int64: String] {
+  private func names(of table: String, _ column: String) throws -> [Int64: String] {
     var names: [Int64: String] = [:]
     for order in ["ASC", "DESC"] {
       let sql =
         "SELECT rowid, \(column) FROM \(table) INDEXED BY sqlite_autoindex_\(table)_1 ORDER BY \(column) \(order)"
-      let isEnd = try? each(sql, 2) { if let number = $0[0].integer, let name = $0[1].text { names[number] = name } }
-      if isEnd == true { break }
+      let isEnd = try each(sql, 2) { if let number = $0[0].integer, let name = $0[1].text { names[number] = name } }
+      if isEnd { break }
     }
     return names
   }
@@ -301,5 +301,20 @@ extension SQLiteStore {
 }
 
 extension StoreError {
-  fileprivate var isOfDamage: Bool { if case .corrupt = self { true } else { false } }
+  var isOfDamage: Bool { if case .corrupt = self { true } else { false } }
+}
+
+extension DatabaseError {
+  /// SQLite found damage. A read error, or too little memory, is not damage: the rows may be readable later, and a new
+  /// database without them would lose them.
+  var isDamage: Bool { [.corrupt, .notADatabase].contains(code) }
+
+  /// Nil: it is damaged, or has no such table or index.
+  static func readable<Value>(_ read: () throws -> Value?) throws -> Value? {
+    do {
+      return try read()
+    } catch let error as DatabaseError where error.isDamage || error.code == .error {
+      return nil
+    }
+  }
 }

@@ -4,6 +4,7 @@ public import Grants
 import OAuth
 import SQLite
 import Sealing
+import Synchronization
 
 // What can be read of a row that is damaged.
 extension SavedGrant {
@@ -105,13 +106,17 @@ extension SQLiteStore {
   }
 
   public func discard(_ row: RowName) async throws(StoreError) -> Bool {
-    guard case .row(let table, let number) = row else { return false }
-    // Looked at once more: since then the row may have been replaced by one that can be read.
-    let isDamaged = try await reading { db, sealer in
-      try StoredState.setAside(table, in: db, sealer).contains { $0.number == number }
+    guard case .row(let table, let number) = row, StoredState.types.contains(where: { $0.table.name == table }) else {
+      return false
     }
-    guard isDamaged else { return false }
-    try await commit([.discard(table: table, number: number)])
+    let isRemoved = Mutex(false)
+    // In one transaction: since then the row may have been replaced by one that can be read.
+    try await commit([]) { db, sealer in
+      let isDamaged = try StoredState.setAside(table, in: db, sealer).contains { $0.number == number }
+      if isDamaged { try db.statement("DELETE FROM \(table) WHERE rowid = ?").run([.integer(number)]) }
+      isRemoved.withLock { $0 = isDamaged }
+    }
+    guard isRemoved.withLock({ $0 }) else { return false }
     forgetSetAside { $0.table == table && $0.number == number }
     return true
   }

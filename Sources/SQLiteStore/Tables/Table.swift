@@ -174,15 +174,8 @@ extension Change {
     case .removeRegistration(let provider):
       try Self.delete("DELETE FROM registrations WHERE provider = ?", provider.rawValue, in: db)
     case .putValue(let name, let value): try Setting(name: name, value: value).put(in: db, sealer: sealer)
-    case .discard(let table, let number):
-      guard Self.tables.contains(table) else { return }
-      try db.statement("DELETE FROM \(table) WHERE rowid = ?").run([.integer(number)])
     }
   }
-
-  private static let tables: Set<String> = [
-    "grants", "tokens", "refresh_intents", "logins", "revocations", "registrations", "settings",
-  ]
 
   private static func delete(_ sql: String, _ key: String, in db: Database) throws {
     try db.statement(sql).run([.text(key)])

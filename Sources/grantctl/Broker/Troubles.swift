@@ -47,7 +47,7 @@ struct Troubles {
         .init(what: Cell("\(name): answers again; refreshes begin one after the other", .attention), notes: []))
     case "suspended":
       all.append(.init(what: Cell("\(name): refuses this client\(since)\(retry)", .bad), notes: error + [doctor]))
-    // Of a newer broker.
+    // A condition that only a newer broker reports.
     default: all.append(.init(what: Cell("\(name): \(condition.condition)\(since)\(retry)", .attention), notes: error))
     }
     guard condition.odd_answers?.contains(where: { $0.contains("access_token_lifetime") }) == true else { return }

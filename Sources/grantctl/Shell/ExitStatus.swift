@@ -29,7 +29,7 @@ enum ExitStatus: Int32, CaseIterable, Sendable {
     switch self {
     case .success: "done"
     case .failure: "any other failure"
-    case .loginRequired: "a person has to sign in first"
+    case .loginRequired: "the user has to sign in first"
     case .notPermitted: "the policy or the socket's permissions do not allow it"
     case .temporarilyUnavailable: "not now: try again later"
     case .notRunning: "grantd is not running"

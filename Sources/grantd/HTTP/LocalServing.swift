@@ -22,6 +22,8 @@ actor LocalServing {
   private var application: (any HTTPApplication)?
   private var wanted: LocalListener?
   private var server: HTTPServer?
+  /// Where `server` listens. After a reload that could not listen elsewhere, this is still the address of before.
+  private var served: LocalListener?
   private var retry: Task<Void, Never>?
   /// The last failure in the log, so that attempts do not fill it.
   private var logged: String?
@@ -80,11 +82,12 @@ actor LocalServing {
   }
 
   private func apply(_ address: LocalListener?) async -> String? {
-    guard !isClosed, address != wanted || (address != nil && server == nil) else { return nil }
+    guard !isClosed, address != wanted || address != served else { return nil }
     retry?.cancel()
-    await server?.retire()
-    server = nil
     wanted = address
+    // Two servers cannot have one port or path. Otherwise the old address is given up only when the new one is served: until
+    // then another user could take it, and receive the requests of clients that still use it.
+    if address == nil || application == nil || served.map({ $0.isSamePlace(as: address) }) ?? false { await retire() }
     guard let address, let application else {
       shown.withLock { $0 = nil }
       return nil
@@ -96,10 +99,12 @@ actor LocalServing {
       let place = try await new.start()
       let isSocket = if case .unix = address { true } else { false }
       logger.notice("serving \(name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(path)")"])
-      (server, logged) = (new, nil)
+      await retire()
+      (server, served, logged) = (new, address, nil)
       shown.withLock { $0 = .init(setting: key, address: place, state: "ok") }
       return nil
     } catch {
+      await new.stop()
       let problem = "\(name) cannot be served on \(error.place): \(error.message)"
       let (hint, message) = (error.hint(key), "\(problem); \(error.hint(key))")
       shown.withLock { $0 = .init(setting: key, address: error.place, state: "failed", message: problem, hint: hint) }
@@ -108,6 +113,11 @@ actor LocalServing {
       tryAgain()
       return message
     }
+  }
+
+  private func retire() async {
+    await server?.retire()
+    (server, served) = (nil, nil)
   }
 
   private func tryAgain() {
@@ -121,6 +131,15 @@ actor LocalServing {
 }
 
 extension LocalListener {
+  /// Whether both cannot be served at once.
+  fileprivate func isSamePlace(as other: LocalListener?) -> Bool {
+    switch (self, other) {
+    case (.loopback(_, let one), .loopback(_, let two)): one == two
+    case (.unix(let one), .unix(let two)): one == two
+    default: false
+    }
+  }
+
   init(_ address: LocalAddress) {
     switch address {
     case .loopback(let host, let port): self = .loopback(host: host, port: port)

@@ -96,6 +96,49 @@ import Testing
     #expect(rig.transport.count(.token) == 0)
   }
 
+  @Test("a caller that asked before the metadata were known is refused after one refresh of the account's token")
+  func learnedLater() async throws {
+    for resource in ["https://files.example/", nil] {
+      let rig = try await rig(exchanges: true, age: .seconds(3700))
+      rig.transport.answer(.discovery) { _ in reply(TokenServer.metadata) }
+      let scopes = resource == nil ? ["read"] : nil
+      if resource == nil {
+        #expect(try await get(rig, scopes).access_token == "fresh")
+      } else {
+        let error = await #expect(throws: RPCError.self) { try await get(rig, scopes, resource: resource) }
+        #expect(error?.reason == .scopeNotGranted)
+      }
+      #expect(self.scopes(rig) == [nil])
+    }
+  }
+
+  @Test("a token that had expired on arrival cannot be exchanged: it is not refreshed again and again")
+  func stillborn() async throws {
+    let rig = try await rig(exchanges: true, age: .seconds(3700))
+    rig.transport.answer(.token) { _ in
+      reply(#"{"access_token":"old","token_type":"Bearer","expires_in":0,"refresh_token":"next"}"#)
+    }
+    for resource in ["https://files.example/", nil] {
+      let before = rig.transport.count(.token)
+      let reason = await rig.reason {
+        try await get(rig, resource == nil ? ["read"] : nil, resource: resource)
+      }
+      #expect(reason == .providerError || reason == .temporarilyUnavailable)
+      #expect(rig.transport.count(.token) - before <= 2)
+    }
+  }
+
+  @Test("an outage of the exchange sends no refresh while the account's own token is valid")
+  func outageOfExchange() async throws {
+    let rig = try await rig(exchanges: true)
+    rig.transport.answer(.token, TokenServer.failing(.lost))
+    for _ in 0..<20 {
+      _ = await rig.reason { try await get(rig, resource: "https://files.example/") }
+      rig.clock.advance(.seconds(6))
+    }
+    #expect(scopes(rig).isEmpty)
+  }
+
   @Test("without rotation, and with settings that vouch for the server, a refresh asks for them")
   func refresh() async throws {
     for change: (inout ProviderSettings) -> Void in [{ $0.rotation = .none }, { $0.narrowing = .verified }] {
@@ -204,6 +247,23 @@ import Testing
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
     #expect(try await get(rig, ["write"]).access_token == "work-a1")
     #expect(rig.transport.count(.token) == 1)
+    // A reload of the same server does not forget it.
+    _ = try await rig.call(BrokerReload.self, NoParams())
+    #expect(await result(rig) == .harmful)
+  }
+
+  @Test("without an answer about the account's own token, narrowing stays unproven")
+  func unanswered() async throws {
+    let rig = try await rig {
+      $0.rotation = .none
+      $0.endpoints.introspection = "https://id.example/introspect"
+    }
+    rig.transport.answer(.token, harmless("as asked"))
+    rig.transport.answer(.introspection, TokenServer.failing(.lost))
+    _ = try await get(rig, ["read"])
+    #expect(await eventually { rig.transport.count(.introspection) > 0 })
+    await settle()
+    #expect(await result(rig) == .unknown)
   }
 
   @Test("an account whose own token became invalid is refreshed, and no other narrowed token is requested")

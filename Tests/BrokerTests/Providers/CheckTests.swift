@@ -244,7 +244,7 @@ import Testing
     #expect(root.caller?.access.count == 4 && root.caller?.access["manage"] == ["*"])
   }
 
-  @Test("A suspended provider says so in the check, the status and with its accounts") func suspended() async throws {
+  @Test("The check, the status and the accounts show that a provider is suspended") func suspended() async throws {
     let store = MemoryStore()
     for name in ["home", "lab", "work"] { try await store.signIn(name, age: .seconds(4000)) }
     let rig = try await Rig(store: store, configuration: .plain([OAuthProvider(.discovered())]))

@@ -65,6 +65,21 @@ import Testing
     #expect(plain.transport.requests(.token).map { $0.form["scope"] } == [nil])
   }
 
+  @Test("scopes that the provider refuses are not requested again, with refresh_scope too", arguments: [false, true])
+  func refused(always: Bool) async throws {
+    let rig = try await rig("read") { $0.sendsScopeAtRefresh = always }
+    _ = try await rig.token("work")
+    rig.transport.answer(.token) { request in
+      if request.form["scope"] == "read+write" { return reply(#"{"error":"invalid_scope"}"#, status: 400) }
+      return reply(
+        #"{"access_token":"fresh","token_type":"Bearer","expires_in":3600,"refresh_token":"next","scope":"read"}"#)
+    }
+    for _ in 0..<2 { try await refresh(rig) }
+    let rest: String? = always ? "read" : nil
+    #expect(rig.transport.requests(.token).map { $0.form["scope"] }.dropFirst() == ["read+write", rest, rest])
+    #expect(try await rig.view("work").state == .ok)
+  }
+
   @Test("a provider that returns no scope leaves them as they were, and marks them as unverified")
   func unverified() async throws {
     let rig = try await rig("read")

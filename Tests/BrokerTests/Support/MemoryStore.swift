@@ -196,7 +196,6 @@ final class MemoryStore: Store {
     case .putRegistration(let registration): state.registrations[registration.provider] = registration
     case .removeRegistration(let provider): state.registrations[provider] = nil
     case .putValue(let name, let value): state.values[name] = value
-    case .discard: break
     }
   }
 }

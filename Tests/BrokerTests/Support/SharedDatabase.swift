@@ -102,7 +102,7 @@ final class SharedDatabase: Sendable {
     case .putIntent(let intent): intent.account
     case .putLogin(let login): login.account
     case .removeLogin(let id): disk.logins.first { $0.id == id }?.account
-    case .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue, .discard: nil
+    case .putRevocation, .removeRevocation, .putRegistration, .removeRegistration, .putValue: nil
     }
   }
 

@@ -54,7 +54,7 @@ struct DoctorTests {
     Illness(
       kind: .html200, place: .discovery, failed: "discovery",
       words: ["answers with a web page", "Open it in a browser"]),
-    Illness(kind: .status, place: .discovery, failed: "discovery", words: ["out of order (HTTP 503)", "wait"]),
+    Illness(kind: .status, place: .discovery, failed: "discovery", words: ["unavailable (HTTP 503)", "wait"]),
     Illness(
       kind: .redirect, place: .discovery, failed: "discovery",
       words: ["there are no metadata at", "HTTP 404"]),

@@ -149,7 +149,7 @@ struct UserInfoTests {
     }
   }
 
-  @Test("a provider without the endpoint says so at once, and which key would name it")
+  @Test("without the endpoint the error comes at once and names its key of the configuration")
   func without() async throws {
     try await Rig.with { rig in
       rig.demo.changeSettings {

@@ -126,7 +126,7 @@ extension World {
       case .putToken(let saved):
         committed(saved)
       case .removeTokens, .removeToken, .putIntent, .removeIntent, .putLogin, .removeLogin, .putRevocation,
-        .removeRevocation, .putRegistration, .removeRegistration, .putValue, .discard:
+        .removeRevocation, .putRegistration, .removeRegistration, .putValue:
         break
       }
     }

@@ -114,6 +114,28 @@ def addresses(scene):
         must(done.status != 0 and "listen" in done.text, f"{address}: {done.status} {done.text}")
 
 
+@case("peer.moved_port")
+def moved_port(scene):
+    """The old port is given up only when the new one is served: until then another user could take it."""
+    with scene.another(scene.plain()) as broker, socket.create_server(("127.0.0.1", 0)) as taken:
+        broker.imported("p", "work")
+        old = broker.address
+        text = broker.config.read_text()
+        broker.config.write_text(text.replace('listen = "127.0.0.1:0"', f'listen = "127.0.0.1:{taken.getsockname()[1]}"'))
+        must(broker.ctl("reload").returncode != 0, "the reload to a port that is taken")
+        answer = ask(old, *POST)
+        must(answer.status == 200, f"the old port: {answer}")
+        new = taken.getsockname()[1]
+        taken.close()
+        broker.must("reload")
+        must(ask(new, *POST).status == 200, "the new port")
+        try:
+            socket.create_connection(("127.0.0.1", old), 2).close()
+        except OSError:
+            return
+        must(False, "the old port is still open")
+
+
 @case("peer.socket")
 def by_socket(scene):
     answer = ask(scene.broker.unix, *POST)

@@ -216,7 +216,7 @@ extension Logins {
   private func again(_ answer: LoginAnswer, _ login: SavedLogin) async -> CallbackVerdict? {
     guard case .action(_, let memory) = answer, let known = login.action else { return nil }
     if memory == login.memory { return .actionRequired(login.id, known) }
-    // One of the two is a stranger's, and what the person says must not go to the wrong one.
+    // One of the two is untrusted, and the user's answer must not reach the wrong one.
     let error = RPCError(
       .invalidCallback,
       "received two different responses for one login",

@@ -11,6 +11,7 @@ extension RefreshEngine {
     of account: AccountName, _ key: SavedToken.Key, minimumTTL: Duration?, for asker: Asker?, until deadline: Duration
   ) async throws(RPCError) -> (SavedToken, SavedGrant) {
     let first = accounts[account].flatMap { $0.token(for: $0.isUnproven ? .init() : key)?.generation }
+    let firstOwn = accounts[account]?.token?.generation
     let asked = now
     let turn = asker.map { "\($0.holder)" } ?? ""
     var hasPaid = false
@@ -28,7 +29,9 @@ extension RefreshEngine {
       case .misconfigured(let failure): throw accounts.misconfigured(grant, failure)
       case .temporarilyUnavailable(let failure, let retryAt):
         // In an outage the account's own wait does not count.
-        guard let connection = providers[grant.saved.provider], mayProbe(connection) || awaitsProbe(connection) else {
+        guard let connection = providers[grant.saved.provider], mayProbe(connection) || awaitsProbe(connection),
+          !isExchangeOnly(key, of: grant, connection)
+        else {
           throw accounts.unavailable(grant, failure, retryAt: retryAt)
         }
         isProbe = true
@@ -45,6 +48,7 @@ extension RefreshEngine {
       // Whose an import is tells the login's own token.
       let key = grant.isUnproven ? SavedToken.Key() : key
       do throws(RPCError) {
+        if answer == .refresh { try checkNarrowing(key, of: grant, since: firstOwn) }
         // What a fresh token does not have, the next one will not have either. One that another broker wrote may be old.
         if answer == .refresh, let latest = grant.token(for: key), latest.generation != first,
           grant.rejectedGeneration != latest.generation, unwanted != latest.generation,
@@ -131,6 +135,29 @@ extension RefreshEngine {
     guard minimumTTL != nil, asker?.holder.hasOwnPlaces == false else { return false }
     if case .token = grant.answer(minimumTTL: nil, at: now, policy: accounts.refreshPolicy, key: key) { return true }
     return false
+  }
+
+  /// Narrowing may have become unavailable since the caller asked. A refresh of the account's own token would not return
+  /// what it waits for, and each round would begin another one.
+  ///
+  /// - Parameter first: the generation of the account's own token when the caller asked.
+  private func checkNarrowing(_ key: SavedToken.Key, of grant: Grant, since first: Int64?) throws(RPCError) {
+    guard key.isNarrowed, let connection = providers[grant.saved.provider] else { return }
+    switch connection.narrowing(of: grant.saved) {
+    case .refresh: break
+    case .unavailable: throw accounts.notGranted(grant, key, Failure(message: connection.narrowingObstacle, at: now))
+    case .exchange:
+      // A token that cannot be exchanged although it is new is followed by others like it.
+      guard let own = grant.token, own.generation != first, grant.rejectedGeneration != own.generation,
+        !isGood(grant, SavedToken.Key())
+      else { return }
+      throw tooShort(grant)
+    }
+  }
+
+  /// Only an exchange of the account's own token, which is valid, can return this one: its refresh does not help.
+  private func isExchangeOnly(_ key: SavedToken.Key, of grant: Grant, _ connection: ProviderConnection) -> Bool {
+    key.isNarrowed && connection.narrowing(of: grant.saved) == .exchange && isGood(grant, SavedToken.Key())
   }
 
   /// Each narrowed token is a request to the provider with the account's one refresh token, and takes another's place.

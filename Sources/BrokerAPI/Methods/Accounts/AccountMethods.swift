@@ -184,7 +184,7 @@ public struct AccountView: Codable, Sendable, Equatable, Documented {
       "What beside the token a caller must have: `dpop`, a proof by `dpop.proof` (RFC 9449); `mtls`, the client's certificate (RFC 8705). Absent: nothing.",
     "tokens":
       "The tokens for fewer scopes or for one resource that callers asked for: `scopes`, `resource`, `expires_at`.",
-    "renewable": "Whether a new token can be had without a person.",
+    "renewable": "Whether a new token can be requested without the user.",
     "reports":
       "Callers that reported the token of now (`token.report_rejected`): they get the next one, others get this one.",
     "lost_scopes": "Granted scopes that the current token does not have: the provider left them out at a refresh.",

@@ -141,7 +141,7 @@ public enum EventType: String, Codable, Sendable, CaseIterable {
   /// One sentence for the reference.
   public var summary: String {
     switch self {
-    case .tokenRefreshed: "A new access token is there."
+    case .tokenRefreshed: "A new access token was issued."
     case .tokenFailed: "A refresh failed; it is tried again by itself."
     case .scopesLost: "A refresh returned fewer scopes than granted."
     case .loginRequired: "A person must sign in again."

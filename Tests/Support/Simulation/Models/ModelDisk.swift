@@ -189,7 +189,6 @@ struct StoredContents: Equatable {
     case .removeRevocation(let id): revocations[id] = nil
     case .putRegistration, .removeRegistration: break
     case .putValue(let name, let value): values[name] = value
-    case .discard: break
     }
   }
 }

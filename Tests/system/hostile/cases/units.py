@@ -88,7 +88,6 @@ def slots(stage):
     for one in attackers:
         one.next(60)
     wait_until(lambda: stage.provider.counts("main")["calls"] >= 16, 10, "requests hang")
-    time.sleep(0.5)
     began = time.monotonic()
     request = {"account": "shared", "method": "GET", "url": "/echo", "timeout": 4}
     answer = stage.once(stage.machine.unit(), ask_apart, "request.send", request)

@@ -1,0 +1,135 @@
+public import Broker
+public import Grants
+import SQLite
+import Sealing
+import Synchronization
+
+// The reads of the store.
+extension SQLiteStore {
+  public func load() async throws(StoreError) -> StoredState {
+    if home.withLock({ !$0.rescued.isEmpty }) { try await commit([]) }
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    // On a connection of its own, which sees what is there now: opening all secrets of many accounts takes seconds, and
+    // commits go on meanwhile.
+    let snapshot = try await on(queue) { () throws(StoreError) in
+      try Snapshot(self.opening.folder.database, self.sealer)
+    }
+    return try await on(packing) { () throws(StoreError) in try snapshot.read(StoredState.read) }
+  }
+
+  /// The database as it was at one moment, and what it is sealed under.
+  private final class Snapshot: Sendable {
+    private let path: String
+    private let database: Connection
+    private let sealer: Sealer
+
+    init(_ path: String, _ sealer: Sealer) throws(StoreError) {
+      self.path = path
+      self.sealer = sealer
+      do {
+        database = try Connection(path: path, Opening.looking)
+        // The transaction that begins here is read in, and ends, elsewhere.
+        try database.use { db in
+          try db.begin(.deferred)
+          _ = try db.value("SELECT count(*) FROM sqlite_master")
+        }
+      } catch {
+        throw .reading(error, at: path)
+      }
+    }
+
+    func read<Value: Sendable>(_ body: @Sendable (Database, Sealer) throws -> Value) throws(StoreError) -> Value {
+      defer {
+        try? database.use { try $0.rollback() }
+        try? database.close()
+      }
+      do {
+        return try database.use { try body($0, sealer) }
+      } catch {
+        throw .reading(error, at: path)
+      }
+    }
+  }
+
+  public func loadRest() async throws(StoreError) -> StoredState {
+    var state = try await salvaging { () throws(StoreError) in try await self.reading(StoredState.readRest) }
+    keepNote(of: state.setAside)
+    for one in home.withLock({ $0.rescued }) { state.take(one.rest) }
+    return state
+  }
+
+  public func accounts(after account: AccountName?, most: Int) async throws(StoreError) -> [any PackedAccount] {
+    let (page, unnamed) = try await salvaging { () throws(StoreError) in
+      try await self.page(after: account, most: most)
+    }
+    keepNote(of: unnamed)
+    return withRescued(page, after: account, most: most)
+  }
+
+  private func page(
+    after account: AccountName?, most: Int
+  ) async throws(StoreError) -> (page: [PackedRows], unnamed: [SetAsideRow]) {
+    try await reading { [memory] db, sealer in
+      var hasUnnamed = false
+      let page = try PackedRows.page(of: db, after: account, most: most, sealer: sealer, in: memory) { _ in
+        hasUnnamed = true
+      }
+      let unnamed = hasUnnamed ? try StoredState.setAside("grants", in: db, sealer).filter { $0.account == nil } : []
+      return (page, unnamed)
+    }
+  }
+
+  public var setAside: [SetAsideRow] { found.withLock { Array($0.values) } }
+
+  private func keepNote(of rows: [SetAsideRow]) {
+    guard !rows.isEmpty else { return }
+    found.withLock { found in for row in rows { found[row.name] = row } }
+  }
+
+  func forgetSetAside(_ isMeant: (SetAsideRow) -> Bool) {
+    found.withLock { $0 = $0.filter { !isMeant($0.value) } }
+  }
+
+  public func countAccounts() async throws(StoreError) -> Int {
+    try await reading { db, _ in try db.number("SELECT count(*) FROM grants") }
+  }
+
+  /// Bytes of the database's pages that are in use.
+  func databaseBytes() async throws(StoreError) -> Int {
+    try await reading { db, _ in
+      func number(_ name: String) throws -> Int { try db.number("PRAGMA \(name)") }
+      return try (number("page_count") - number("freelist_count")) * number("page_size")
+    }
+  }
+
+  public func pack(_ account: StoredAccount) -> any PackedAccount {
+    guard let packed = try? PackedRows(account, sealer: sealer, in: memory) else { return UnpackedAccount(account) }
+    return packed
+  }
+
+  public func verify() async throws(StoreError) {
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    // On a connection of its own, which reads what was there as it began.
+    try await on(packing) { () throws(StoreError) in try self.opening.verify() }
+    do throws(StoreError) {
+      try await bindRows()
+    } catch  where !error.isOfDamage {
+      // Rows without a code are read all the same; the next start goes on with them.
+    }
+  }
+
+  func reading<Value: Sendable>(
+    _ body: @escaping @Sendable (Database, Sealer) throws -> Value
+  ) async throws(StoreError) -> Value {
+    guard inbox.withLock({ $0.isOpen }) else { throw .closed }
+    return try await on(queue) { () throws(StoreError) in
+      let database = try self.database()
+      do {
+        let sealer = self.sealer
+        return try database.read { try body($0, sealer) }
+      } catch {
+        throw .reading(error, at: self.location)
+      }
+    }
+  }
+}
