@@ -9,15 +9,15 @@ extension SQLiteStore {
   public func load() async throws(StoreError) -> StoredState {
     if home.withLock({ !$0.rescued.isEmpty }) { try await commit([]) }
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    // On a connection of its own, which sees what is there now: opening all secrets of many accounts takes seconds, and
-    // commits go on meanwhile.
+    // On a separate connection: decrypting the secrets of many accounts takes seconds, and commits continue during this
+    // time.
     let snapshot = try await on(queue) { () throws(StoreError) in
       try Snapshot(self.opening.folder.database, self.sealer)
     }
     return try await on(packing) { () throws(StoreError) in try snapshot.read(StoredState.read) }
   }
 
-  /// The database as it was at one moment, and what it is sealed under.
+  /// A snapshot of the database, with its sealer.
   private final class Snapshot: Sendable {
     private let path: String
     private let database: Connection
@@ -109,12 +109,12 @@ extension SQLiteStore {
 
   public func verify() async throws(StoreError) {
     guard inbox.withLock({ $0.isOpen }) else { throw .closed }
-    // On a connection of its own, which reads what was there as it began.
+    // On a separate connection, which reads a snapshot.
     try await on(packing) { () throws(StoreError) in try self.opening.verify() }
     do throws(StoreError) {
       try await bindRows()
     } catch  where !error.isOfDamage {
-      // Rows without a code are read all the same; the next start goes on with them.
+      // Rows without a code are read all the same; the next start binds them.
     }
   }
 

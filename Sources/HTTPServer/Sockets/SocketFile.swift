@@ -19,7 +19,7 @@ final class SocketFile: Sendable {
 
   private let file = Mutex<File?>(nil)
 
-  /// - Returns: a socket that is bound there, with the mode that it is to have.
+  /// - Returns: a socket that is bound there, with its mode.
   func bind(_ path: String, mode: UInt32) throws -> Int32 {
     var address = sockaddr_un()
     let bytes = Array(path.utf8)

@@ -1,4 +1,4 @@
-/// Where a commit is, for tests of what survives the end of the process.
+/// The progress of a commit, for tests of its state after the end of the process.
 package enum WritePoint: Sendable, Equatable {
   case taken(commits: Int)
   case applied
@@ -10,11 +10,11 @@ package enum WritePoint: Sendable, Equatable {
 }
 
 package enum RebuildStep: String, Sendable, CaseIterable {
-  /// The new database is whole, under a name that counts for nothing.
+  /// The new database is complete, under a name that no start reads.
   case drafted
-  /// It counts.
+  /// A start would read it.
   case announced
-  /// What was there is.
+  /// The old database has another name.
   case putAside = "put-aside"
   /// The new database has its name.
   case installed
