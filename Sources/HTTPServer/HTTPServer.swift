@@ -186,6 +186,7 @@ public final class HTTPServer: Sendable {
   }
 
   private func bind(_ path: String, _ bootstrap: ServerBootstrap) async throws -> any Channel {
+    try checkFolder(of: path)
     try await SocketFile.removeStale(path, on: loop)
     let descriptor = try socketFile.bind(path, mode: limits.mode)
     do {
@@ -194,6 +195,21 @@ public final class HTTPServer: Sendable {
     } catch {
       socketFile.remove()
       throw error
+    }
+  }
+
+  private func checkFolder(of path: String) throws(HTTPServerError) {
+    let end = path.lastIndex(of: "/") ?? path.startIndex
+    let folder = end == path.startIndex ? "/" : String(path[..<end])
+    do throws(SocketFolder.Failure) {
+      try SocketFolder.check(folder)
+    } catch {
+      switch error {
+      case .unreadable(let code): throw HTTPServerError(address: .unix(path: path), code: code)
+      case .unsafe(let why):
+        throw HTTPServerError(
+          address: .unix(path: path), code: EPERM, detail: "the folder \(folder) is not safe: \(why)")
+      }
     }
   }
 
@@ -228,8 +244,11 @@ public struct HTTPServerError: Error, Sendable, Equatable {
   public var code: Int32
   /// The user who listens there; nil: unknown.
   public var owner: UInt32?
+  /// A reason that the code does not name.
+  public var detail: String?
 
-  public init(address: LocalListener, code: Int32, owner: UInt32? = nil) {
+  public init(address: LocalListener, code: Int32, owner: UInt32? = nil, detail: String? = nil) {
+    self.detail = detail
     self.address = address
     self.code = code
     self.owner = owner
@@ -251,7 +270,7 @@ public struct HTTPServerError: Error, Sendable, Equatable {
     case EADDRINUSE: "stop the program that has it, or choose another in \(key)"
     case EEXIST: "a file that is not a socket is in the way: move it, or choose another path in \(key)"
     case EACCES, EPERM:
-      "choose a port from 1024 up, or a path where grantd may make a socket and none of another user's is, in \(key)"
+      "choose a port from 1024 up, or a path in a folder of grantd's user or root that no other user may write, in \(key)"
     case EAFNOSUPPORT:
       "this kernel does not tell who is at the other end of a TCP connection (inet_diag): serve a Unix socket alone"
     default: "see \(key)"
@@ -259,6 +278,6 @@ public struct HTTPServerError: Error, Sendable, Equatable {
   }
 
   public var message: String {
-    String(cString: strerror(code)) + (owner.map { " by a program of uid \($0)" } ?? "")
+    detail ?? String(cString: strerror(code)) + (owner.map { " by a program of uid \($0)" } ?? "")
   }
 }

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Listening
 
 /// A Unix stream socket, bound, and the file it is bound to, if that is ours.
 struct ListeningSocket: Sendable {
@@ -98,21 +99,14 @@ struct ListeningSocket: Sendable {
     } else if errno != EEXIST {
       throw .cannotServe(path: path, call: "mkdir \(folder)", code: errno)
     } else {
-      try check(folder)
-    }
-  }
-
-  /// As the folder of the state: who may write there may put another socket in the place of ours. In one with the sticky
-  /// bit nobody removes what is another's.
-  private static func check(_ folder: String) throws(SocketServerError) {
-    var status = stat()
-    guard stat(folder, &status) == 0 else { throw .cannotServe(path: folder, call: "stat", code: errno) }
-    guard status.st_uid == geteuid() || status.st_uid == 0 else {
-      throw .unsafeFolder(path: folder, detail: "it belongs to user \(status.st_uid)")
-    }
-    guard status.st_mode & 0o022 == 0 || status.st_mode & S_ISVTX != 0 else {
-      let mode = String(status.st_mode & 0o7777, radix: 8)
-      throw .unsafeFolder(path: folder, detail: "others may write there (mode \(mode))")
+      do throws(SocketFolder.Failure) {
+        try SocketFolder.check(folder)
+      } catch {
+        switch error {
+        case .unreadable(let code): throw .cannotServe(path: folder, call: "stat", code: code)
+        case .unsafe(let detail): throw .unsafeFolder(path: folder, detail: detail)
+        }
+      }
     }
   }
 
