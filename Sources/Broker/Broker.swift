@@ -138,6 +138,7 @@ public final class Broker {
     providers.takeOver(reloading.configuration.providers + registrations.registered)
     try await loadAccounts(progress)
     reportSetAside()
+    await reportOlder()
     accounts.retryFailing()
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
@@ -156,6 +157,16 @@ public final class Broker {
       runtime.logger.error("\(view.message)", metadata: ["row": "\(view.row)", "hint": "\(view.hint)"])
       audit.record(setAside: view)
     }
+  }
+
+  private func reportOlder() async {
+    guard let lost = journal.store.lostCommits else { return }
+    await journal.noteOlder(lost)
+    guard let view = views.olderView(lost) else { return }
+    runtime.logger.error("\(view.message ?? "")", metadata: ["hint": "\(view.hint ?? "")"])
+    audit.record(older: view.message ?? "")
+    // A refresh token that was used since is found at the first account, not at all of them at once.
+    providers.limit(refreshesAtOnce: 1)
   }
 
   private func loadAccounts(_ progress: (@Sendable (Int, Int) -> Void)?) async throws(StoreError) {

@@ -31,8 +31,10 @@ public final class SQLiteStore: Store {
     private(set) var sealer: Sealer
     /// What is not in the database yet.
     var rescued: [Rescued] = []
+    var commits: CommitCount
 
-    init(database: Connection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey) {
+    init(database: Connection?, files: OpenFiles?, lock: OwnerLock, key: SealingKey, commits: CommitCount) {
+      self.commits = commits
       self.database = database
       self.files = files
       self.lock = lock
@@ -52,6 +54,8 @@ public final class SQLiteStore: Store {
 
   /// What became of the keys that were given as it was opened, for the log.
   public let keyNotices: [KeyNotice]
+
+  public let lostCommits: LostCommits?
 
   let opening: Opening
   let queue = DispatchQueue(label: "grantd.store")
@@ -105,18 +109,27 @@ public final class SQLiteStore: Store {
       folder: folder, keyring: Keyring(key, previous: previousKeys), pageLimit: pageLimit, onWritePoint: onWritePoint,
       onStep: { onMigration?($0, Schema.version) })
     let opened = try opening.database()
+    var commits = CommitCount(in: folder)
+    let lost: LostCommits?
+    do { lost = try commits.compare(opened.database, opened.keys.key.sealer) } catch {
+      throw .opening(error, at: folder.database)
+    }
     return SQLiteStore(
-      opening, opened.keys.notices, opened.damageNotices,
-      Home(database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.keys.key))
+      opening, opened.keys.notices, opened.damageNotices, lost,
+      Home(
+        database: opened.database, files: OpenFiles(in: folder), lock: lock, key: opened.keys.key, commits: commits))
   }
 
   /// What waits for the disk, for tests.
   package var waiting: (commits: Int, rebuilds: Int) { inbox.withLock { $0.counts } }
 
-  private init(_ opening: Opening, _ notices: [KeyNotice], _ damage: [String], _ home: sending Home) {
+  private init(
+    _ opening: Opening, _ notices: [KeyNotice], _ damage: [String], _ lost: LostCommits?, _ home: sending Home
+  ) {
     self.opening = opening
     keyNotices = notices
     late = Mutex(damage)
+    lostCommits = lost
     self.home = Mutex(home)
     location = opening.folder.database
   }
@@ -229,8 +242,10 @@ public final class SQLiteStore: Store {
         for change in commit.changes { try change.apply(to: db, sealer: sealer) }
         try commit.work?(db, sealer)
       }
+      try home.withLock { $0.commits }.putNext(in: db)
       opening.onWritePoint?(.applied)
     }
+    home.withLock { $0.commits.committed(sealer) }
     try home.withLock { $0.files }?.examine()
     try examineDatabase()
     forget(rescued)

@@ -19,8 +19,18 @@ extension Accounts {
       case .unreadable: failure?.message ?? "what is saved of it is damaged or sealed under another key"
       }
     return RPCError(
-      .loginRequired, "account \(grant.saved.account) needs a login: \(why)", hint: loginHint(grant.saved),
+      .loginRequired, "account \(grant.saved.account) needs a login: \(why)\(olderCopy(grant, reason, failure))",
+      hint: loginHint(grant.saved),
       oauth: failure?.oauth.map { OAuthDetail($0) }, detail: reason.rawValue)
+  }
+
+  /// The refresh token that the provider refused came from an older copy of the database.
+  private func olderCopy(_ grant: Grant, _ reason: LoginReason, _ failure: Failure?) -> String {
+    guard reason == .refused || reason == .lostRotation, let older = journal.older, let failure,
+      failure.at >= older.found, grant.saved.refreshTokenSince < older.found + .seconds(1)
+    else { return "" }
+    return "; its refresh token is from an older copy of the database, which lacked \(older.lost.count) commits up to "
+      + older.lost.last.text
   }
 
   func loginHint(_ saved: SavedGrant) -> String {

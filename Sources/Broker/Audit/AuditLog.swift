@@ -157,6 +157,14 @@ final class AuditLog: Sendable {
     trail.note(entry)
   }
 
+  /// A start found that the database lacks commits of earlier runs.
+  func record(older message: String) {
+    var entry = AuditEntry(action: .admin, method: "store.older", who: .init(uid: nil))
+    entry.result = ErrorReason.storeFailure.rawValue
+    entry.detail = message
+    trail.note(entry)
+  }
+
   /// What one request does to many accounts, a record for each, so that each one's trail has it. Where there are very
   /// many they are written in between, so that none is lost: the request, which has been on the disk itself, waits.
   ///

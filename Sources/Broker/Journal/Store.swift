@@ -19,6 +19,9 @@ public protocol Store: Sendable {
   /// How many there are.
   func countAccounts() async throws(StoreError) -> Int
 
+  /// What the database lacks of earlier runs; nil: nothing, as far as is known.
+  var lostCommits: LostCommits? { get }
+
   /// The rows that could not be read since the store was opened, without those of accounts that were returned.
   var setAside: [SetAsideRow] { get }
 
@@ -108,6 +111,7 @@ extension Store {
 
   public func countAccounts() async throws(StoreError) -> Int { try await load().grants.count }
 
+  public var lostCommits: LostCommits? { nil }
   public var setAside: [SetAsideRow] { [] }
   public func salvage(_ account: AccountName) async throws(StoreError) -> SavedGrant? { nil }
   public func discard(_ row: RowName) async throws(StoreError) -> Bool { false }

@@ -62,6 +62,12 @@ final class ProviderDirectory: Piece {
     }
   }
 
+  /// Until the next reload.
+  func limit(refreshesAtOnce: Int) {
+    self.refreshesAtOnce = refreshesAtOnce
+    for connection in connections.values { connection.refreshesAtOnce = refreshesAtOnce }
+  }
+
   /// A reload.
   func configure(_ providers: [any Provider], refreshesAtOnce: Int) {
     self.refreshesAtOnce = refreshesAtOnce

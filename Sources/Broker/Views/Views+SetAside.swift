@@ -1,5 +1,6 @@
 import BrokerAPI
 import Grants
+import OAuth
 
 // Rows on disk that cannot be read, each with the commands that repair, replace or remove it.
 extension Views {
@@ -50,5 +51,16 @@ extension Views {
       hint = "Remove the row with \(remove)."
     }
     return .init(row: "\(row.name)", account: row.account?.rawValue, message: message, hint: hint)
+  }
+
+  /// The store, if it is older than that of the last run.
+  func olderView(_ lost: LostCommits) -> BrokerStatus.StoreView? {
+    .init(
+      path: journal.store.location, state: "older",
+      message: "the database is older than the last one here: \(lost.count) commit\(lost.count == 1 ? "" : "s") are "
+        + "missing, the last of \(lost.last.text)",
+      hint: "Accounts whose refresh token was renewed since may need a login. If you have the newer state folder, stop "
+        + "grantd and put it back. `grantctl list` shows accounts that are missing.",
+      since: lost.last.seconds)
   }
 }

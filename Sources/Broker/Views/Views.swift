@@ -80,6 +80,7 @@ final class Views: Piece {
   private var storeView: BrokerStatus.StoreView {
     let path = journal.store.location
     guard let failure = journal.failure else {
+      if !journal.isSlow, let lost = journal.store.lostCommits, let view = olderView(lost) { return view }
       guard journal.isSlow else { return .init(path: path, state: "ok", message: nil) }
       return .init(
         path: path, state: "slow", message: "a commit takes long",

@@ -95,25 +95,25 @@ struct Opening {
     return Opened(database: database, keys: keyring.settle(under))
   }
 
-  /// Writes a database with this state beside the one that is there: whole, on disk and closed. Of an account that cannot
+  /// Writes a database with this state beside the present one: whole, on disk and closed. Of an account that cannot
   /// be read, the secrets stay in the one that is put aside.
   func draft(
-    _ state: StoredState, _ accounts: [any PackedAccount] = [], under key: SealingKey
+    _ state: StoredState, _ accounts: [any PackedAccount] = [], under key: SealingKey, commits: Int64 = 0
   ) throws(StoreError) {
     folder.removeDraft()
     try folder.protect(folder.draft)
     do {
-      try Self.write(state, accounts, under: key, to: folder.draft, writing)
+      try Self.write(state, accounts, under: key, to: folder.draft, writing, commits: commits)
     } catch {
       folder.removeDraft()
       throw .writing(error, at: folder.database)
     }
   }
 
-  /// Writes a new database into a file that is there and empty.
+  /// Writes a new database into an empty file.
   static func write(
     _ state: StoredState, _ accounts: [any PackedAccount], under key: SealingKey, to path: String,
-    _ options: Connection.Options
+    _ options: Connection.Options, commits: Int64 = 0
   ) throws {
     let sealer = key.sealer
     var status = stat()
@@ -125,6 +125,7 @@ struct Opening {
       for change in state.changes { try change.apply(to: db, sealer: sealer) }
       for account in accounts { try put(account, in: db, sealer, at: now) }
       try putKeyNote(in: db, sealer)
+      try CommitCount.put(commits, in: db)
     }
     try database.use { try $0.checkpoint(.truncate) }
     try database.close()

@@ -49,7 +49,7 @@ extension SQLiteStore {
       throw StoreError(error)
     }
     try opening.folder.withdrawSuccessor()
-    try opening.draft(state, accounts, under: key)
+    try opening.draft(state, accounts, under: key, commits: home.withLock { $0.commits.count })
     let report = { (step: RebuildStep) in self.opening.onWritePoint?(.rebuilding(step)) ?? () }
     report(.drafted)
     try installDraft(report)

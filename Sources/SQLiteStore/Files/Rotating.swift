@@ -22,8 +22,11 @@ extension SQLiteStore {
     do throws(SealingError) { new = try file.makeNext() } catch { throw KeyRotationError(error) }
     report(.keyWritten)
     try reseal(database, from: old, to: new, in: file)
-    // From here on the new key is the key, whatever else fails.
-    home.withLock { $0.key = new }
+    // From here on the new key is the key, even if a later step fails.
+    home.withLock { home in
+      home.key = new
+      home.commits.write(home.sealer)
+    }
     report(.resealCommitted)
     // What has taken the database's place meanwhile is under a key that its file must not lose.
     do throws(StoreError) { try home.withLock { $0.files }?.examine() } catch { throw .store(error) }

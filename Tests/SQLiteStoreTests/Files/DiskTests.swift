@@ -104,7 +104,7 @@ struct DiskTests {
     for _ in 0..<3 {
       #expect(try store.ask("rebuild") == "unwritable: \(folder.database) could not be written: the disk is full")
       #expect(try store.ask("examine") == "ok")
-      #expect(try store.ask("files") == "filler grantd.db grantd.db-shm grantd.db-wal grantd.lock")
+      #expect(try store.ask("files") == "filler grantd.commits grantd.db grantd.db-shm grantd.db-wal grantd.lock")
     }
     #expect(try store.ask("get") == "a=300000")
     #expect(try store.ask("free") == "ok")

@@ -98,10 +98,12 @@ struct ProcessTests {
     try await store.commit(Sample.everything)
     #expect(try folder.mode(folder.state) == 0o700)
     let files = try FileManager.default.contentsOfDirectory(atPath: folder.state)
-    #expect(Set(files) == ["grantd.db", "grantd.db-wal", "grantd.db-shm", "grantd.lock"])
+    #expect(Set(files) == ["grantd.commits", "grantd.db", "grantd.db-wal", "grantd.db-shm", "grantd.lock"])
     for file in files { #expect(try folder.mode("\(folder.state)/\(file)") == 0o600, "\(file)") }
     await store.close()
     #expect(
-      Set(try FileManager.default.contentsOfDirectory(atPath: folder.state)) == ["grantd.db", "grantd.lock"])
+      Set(try FileManager.default.contentsOfDirectory(atPath: folder.state)) == [
+        "grantd.commits", "grantd.db", "grantd.lock",
+      ])
   }
 }

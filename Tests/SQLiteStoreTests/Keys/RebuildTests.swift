@@ -137,7 +137,7 @@ struct RebuildTests {
     #expect(try await store.load().values == (step == .drafted ? ["old": "1"] : ["new": "1"]))
     await store.close()
     let files = try FileManager.default.contentsOfDirectory(atPath: folder.state).filter { !$0.contains(".damaged-") }
-    #expect(Set(files) == ["grantd.db", "grantd.lock"])
+    #expect(Set(files) == ["grantd.commits", "grantd.db", "grantd.lock"])
     // One set, however often it was gone on with.
     let sets = Set(try folder.aside().map { $0.split(separator: "-")[1] })
     #expect(sets.count == (step == .drafted ? 0 : 1))

@@ -23,7 +23,7 @@ struct RotationTests {
   private func mark() throws -> Data {
     let database = try Connection(path: folder.database)
     defer { try? database.close() }
-    let value = try database.read { try $0.value("SELECT value FROM meta")?.blob }
+    let value = try database.read { try $0.value("SELECT value FROM meta WHERE name = 'key_check'")?.blob }
     return try #require(value).prefix(5)
   }
 

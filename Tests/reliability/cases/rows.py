@@ -1,6 +1,7 @@
 """Rows of the database that cannot be read: each affects only its account, stays on disk, and is repaired or removed."""
 
 import contextlib
+import shutil
 import sqlite3
 
 from grantd_testing import Refused, Wrong
@@ -224,7 +225,79 @@ async def damaged_note(stage):
     return "all of 4 accounts work"
 
 
+def older_copy(damage, is_all=False):
+    """The newest commits are lost while the daemon does not run: it says how many, and who needs a login says why."""
+    async def case(stage):
+        realm = stage.realm(old_access_seconds=0)
+        daemon = stage.daemon()
+        client = await daemon.start()
+        names = await stage.sign_in(daemon, client, realm, 4)
+        client.close()
+        await daemon.stop()
+        copy = stage.folder / "copy"
+        shutil.copytree(daemon.state, copy)
+        client = await daemon.start()
+        if (await client.call("broker.status"))["store"]["state"] != "ok":
+            raise Wrong("a sound database is reported as an older one")
+        for name in names:
+            await stage.refresh(client, name)
+        client.close()
+        # A log that holds the newest commits is left only by a kill.
+        daemon.kill()
+        damage(daemon.state, copy)
+        client = await daemon.start()
+        store = (await client.call("broker.status"))["store"]
+        if store["state"] != "older" or "missing" not in store["message"]:
+            raise Wrong(f"the store is {store}")
+        named(daemon, "older than the last one")
+        records = (await client.call("audit.list"))["records"]
+        if not any(record["method"] == "store.older" for record in records):
+            raise Wrong("the audit trail does not name the older copy")
+        _, output = await daemon.grantctl("doctor")
+        if "older" not in output:
+            raise Wrong("doctor does not name the older copy")
+        if is_all:
+            if (await client.call("account.list"))["accounts"]:
+                raise Wrong("there are accounts without a database")
+            return store["message"]
+        # Its refresh token was spent by the run whose commits are lost.
+        with contextlib.suppress(Refused):
+            await stage.refresh(client, VICTIM)
+        refusal = await refused(client, VICTIM)
+        if "older copy" not in str(refusal):
+            raise Wrong(f"the answer is {refusal}")
+        await daemon.login(client, realm, VICTIM)
+        client.close()
+        client = await stage.restart(daemon)
+        if (await client.call("broker.status"))["store"]["state"] != "ok":
+            raise Wrong("the older copy is reported for ever")
+        return store["message"]
+
+    return case
+
+
+def flip_log(state, _):
+    # The first frame: SQLite drops it, and all that follow.
+    with open(state / "grantd.db-wal", "r+b") as file:
+        file.seek(32 + 24 + 100)
+        byte = file.read(1)[0]
+        file.seek(32 + 24 + 100)
+        file.write(bytes([byte ^ 4]))
+
+
+def remove_database(state, _):
+    for path in state.glob("grantd.db*"):
+        path.unlink()
+
+
+def put_back(state, copy):
+    remove_database(state, copy)
+    shutil.copy2(copy / "grantd.db", state)
+
+
 CASES = (
     {f"row-{name}": damaged_grant(*what) for name, what in (GRANTS | CHANGED).items()}
     | {f"row-{name}": damaged_part(sql) for name, sql in PARTS.items()}
-    | {"rows-of-the-rest": damaged_rest, "row-structure": damaged_structure, "row-note": damaged_note})
+    | {"rows-of-the-rest": damaged_rest, "row-structure": damaged_structure, "row-note": damaged_note}
+    | {"older-log": older_copy(flip_log), "older-database": older_copy(put_back),
+       "older-none": older_copy(remove_database, True)})

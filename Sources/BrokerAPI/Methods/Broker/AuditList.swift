@@ -109,6 +109,7 @@ public enum AuditList: RPCMethod {
         "The method of the socket; or `credential`: a unit's `LoadCredential=`; `login.completed`, `login.failed`: how a "
         + "login ended; `backchannel_logout`: the provider ended the session; `broker.start`; "
         + "`store.set_aside`: a row on disk cannot be read; "
+        + "`store.older`: an older copy of the database; "
         + "or `*`: refusals of several methods, beyond those that have records of their own.",
       "account": "The account.",
       "provider": "The provider, where the method names one.",

@@ -1,0 +1,94 @@
+import Broker
+import FoundationEssentials
+import Glibc
+import OAuth
+import SQLite
+import Sealing
+
+/// How many transactions the database has taken, in the database and in a file beside it. A database that has fewer than
+/// the file says is older than that of the last run: its log was damaged, or a copy was put back.
+///
+/// The file is written after each transaction and not synchronised: after a power cut it may have a lower count, which
+/// is harmless, and never a higher one.
+struct CommitCount {
+  /// The row of `meta`.
+  private static let row = "commits"
+
+  /// The file's path.
+  let path: String
+  private(set) var count: Int64 = 0
+
+  init(in folder: StateFolder) { path = folder.path + "/grantd.commits" }
+
+  /// Takes over the higher count of both.
+  ///
+  /// - Parameter sealer: of the store.
+  /// - Returns: what is missing from the database; nil: nothing, as far as is known.
+  mutating func compare(_ db: Connection, _ sealer: Sealer) throws -> LostCommits? {
+    let own = try db.read(Self.count)
+    let file = Self.read(path, sealer)
+    count = max(own, file?.count ?? 0)
+    guard let file, file.count > own else {
+      write(sealer)
+      return nil
+    }
+    return LostCommits(count: file.count - own, last: file.at)
+  }
+
+  /// Within a transaction, at its end.
+  func putNext(in db: Database) throws { try Self.put(count + 1, in: db) }
+
+  static func put(_ count: Int64, in db: Database) throws {
+    try db.statement(
+      "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    )
+    .run([.text(row), .blob(withUnsafeBytes(of: count.bigEndian) { Data($0) })])
+  }
+
+  /// The transaction is on disk.
+  mutating func committed(_ sealer: Sealer) {
+    count += 1
+    write(sealer)
+  }
+
+  /// A failure is harmless: the next transaction writes a higher count.
+  func write(_ sealer: Sealer) {
+    let descriptor = Glibc.open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+    guard descriptor >= 0 else { return }
+    defer { Glibc.close(descriptor) }
+    let text = Self.line(count, sealer)
+    _ = text.withUnsafeBytes { pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+  }
+
+  private static func count(_ db: Database) throws -> Int64 {
+    guard let value = try db.value("SELECT value FROM meta WHERE name = ?", [.text(row)])?.blob, value.count == 8 else {
+      return 0
+    }
+    return value.reduce(0) { $0 << 8 | Int64($1) }
+  }
+
+  /// The count and its code, in 53 bytes.
+  private static func line(_ count: Int64, _ sealer: Sealer) -> [UInt8] {
+    let digits = String(count)
+    let text = String(repeating: "0", count: max(0, 19 - digits.utf8.count)) + digits
+    let code = sealer.code(of: Array(text.utf8), in: "commits").map { byte in
+      (byte < 16 ? "0" : "") + String(byte, radix: 16)
+    }.joined()
+    return Array("\(text) \(code)\n".utf8)
+  }
+
+  /// Nil: there is no file, or it is damaged or of another key.
+  private static func read(_ path: String, _ sealer: Sealer) -> (count: Int64, at: Timestamp)? {
+    let descriptor = Glibc.open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard descriptor >= 0 else { return nil }
+    defer { Glibc.close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 64)
+    var status = stat()
+    let length = Glibc.read(descriptor, &bytes, bytes.count)
+    guard length > 19, fstat(descriptor, &status) == 0,
+      let count = Int64(String(decoding: bytes.prefix(19), as: UTF8.self)),
+      bytes.prefix(length).elementsEqual(line(count, sealer))
+    else { return nil }
+    return (count, Timestamp(seconds: Int64(status.st_mtim.tv_sec)))
+  }
+}
