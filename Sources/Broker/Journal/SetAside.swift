@@ -1,3 +1,4 @@
+import FoundationEssentials
 public import Grants
 public import OAuth
 
@@ -74,21 +75,8 @@ public struct LostCommits: Sendable, Equatable {
 }
 
 extension Timestamp {
-  /// For people: `2026-11-27 01:55:00 UTC`.
+  /// For people: `2026-11-27 01:55:00Z`.
   var text: String {
-    let second = (seconds % 86_400 + 86_400) % 86_400
-    let days = (seconds - second) / 86_400
-    // Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms": days since 1970 to a date.
-    let shifted = days + 719_468
-    let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
-    let dayOfEra = shifted - era * 146_097
-    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
-    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
-    let month = (5 * dayOfYear + 2) / 153
-    let day = dayOfYear - (153 * month + 2) / 5 + 1
-    let year = yearOfEra + era * 400 + (month >= 10 ? 1 : 0)
-    func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
-    let date = "\(year)-\(two(month < 10 ? month + 3 : month - 9))-\(two(day))"
-    return "\(date) \(two(second / 3600)):\(two(second / 60 % 60)):\(two(second % 60)) UTC"
+    Date(timeIntervalSince1970: Double(seconds)).formatted(.iso8601.dateTimeSeparator(.space))
   }
 }
