@@ -93,7 +93,7 @@ let package = Package(
     .target(name: "CredentialHelpers", dependencies: ["BrokerAPI"], swiftSettings: small),
     fastRoom("Broker", ["BrokerAPI", "Grants", "OAuth", deque, logging]),
     room("Providers", ["Grants", "OAuth"]),
-    fastRoom("Listening", [nioCore, logging]),
+    fastRoom("Listening", ["BrokerAPI", nioCore, logging]),
     room("BrokerSocket", ["CLinux"]),
     room("BlockingClient", ["BrokerAPI", "BrokerSocket"]),
     room("AsyncClient", ["BlockingClient", "BrokerAPI", "BrokerSocket", "Platform"]),
@@ -108,8 +108,8 @@ let package = Package(
     fastRoom(
       "Loopback",
       [
-        "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "OAuth", nioCore,
-        nioHTTP1,
+        "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "Listening", "OAuth",
+        nioCore, nioHTTP1,
       ]),
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),
     room("Hooks", ["Broker", "BrokerAPI", "CLinux", "Platform", logging]),
@@ -267,7 +267,7 @@ if Context.environment["GRANTD_FUZZ"] != nil {
     twin("BrokerAPI", []),
     twin("Broker", fuzzed("BrokerAPI", "Grants", "OAuth") + [deque, logging]),
     twin("Providers", fuzzed("Grants", "OAuth")),
-    twin("Listening", [nioCore, logging]),
+    twin("Listening", fuzzed("BrokerAPI") + [nioCore, logging]),
     twin("Callers", fuzzed("BrokerAPI") + ["CLinux"]),
     twin(
       "UnixSocket",

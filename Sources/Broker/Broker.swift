@@ -34,6 +34,7 @@ public final class Broker {
   nonisolated let auditReader: AuditReader
   nonisolated let audit: AuditLog
   nonisolated let requests = RequestTally()
+  nonisolated let entrance = Entrance()
   nonisolated let views: Views
   nonisolated let accountViews: AccountViews
   nonisolated let discovery: Discovery

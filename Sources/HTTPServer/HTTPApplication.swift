@@ -34,11 +34,15 @@ public protocol HTTPPlaces: AnyObject {
 public protocol CallerApplication: HTTPApplication {
   /// False: connections are served too whose caller the kernel does not tell; then the caller is nil.
   var identifiesCallers: Bool { get }
+  /// Whether a rule names the caller. All callers without a rule share a small part of the places and of the rate.
+  func callerClass(of caller: Caller) -> CallerClass
   /// A new connection. Called on its event loop.
   func conversation(with caller: Caller?) -> any HTTPConversation
 }
 
 extension CallerApplication {
+  public func callerClass(of caller: Caller) -> CallerClass { .named }
+
   public var checks: HTTPHeadChecks { .programs }
 
   public func places(_ limits: HTTPServer.Limits, on loop: any EventLoop, _ logger: Logger) -> any HTTPPlaces {

@@ -15,6 +15,12 @@ public final class HTTPServer: Sendable {
     /// Open at once in all, and of one holder. Root and the broker's own user have places beside these.
     public var connections = 1024
     public var connectionsPerHolder = 256
+    /// The part of them that all callers without a rule have together.
+    public var unnamedShareOfConnections = 1.0 / 4
+    /// Requests of one holder in a second on one event loop. Requests that the application answers at once are not
+    /// counted. All callers without a rule have this part of the rate together. Root and the broker's own user have no such limit.
+    public var requestsPerSecond = 10_000
+    public var unnamedShareOfRequests = 1.0 / 16
     /// Bytes of the request line, with its end.
     public var requestLine = 16 * 1024
     /// Bytes of the request line and all headers.
@@ -41,6 +47,14 @@ public final class HTTPServer: Sendable {
     public var stop = Duration.seconds(5)
 
     public init() {}
+
+    var places: Budget.Limits {
+      Budget.Limits(
+        all: connections, perHolder: connectionsPerHolder, unnamedShare: unnamedShareOfConnections, least: 1)
+    }
+
+    /// Bytes have limits elsewhere.
+    var rates: PaceRates { PaceRates(requests: Double(requestsPerSecond), bytes: 1e18) }
   }
 
   private struct State {
@@ -137,8 +151,8 @@ public final class HTTPServer: Sendable {
       .serverChannelOption(.socketOption(.so_rcvbuf), value: Self.receiveBuffer)
       // The kernel tells that there is room when a third of it is free: a slow reader has the time of a stall for that.
       .serverChannelOption(.socketOption(.so_sndbuf), value: Self.sendBuffer)
-      // A crowd of one user must not keep others in the kernel's queue, which knows no users.
-      .serverChannelOption(.maxMessagesPerRead, value: 64)
+      // Small, so that many connections of one user do not delay the loop. The kernel's queue does not separate users.
+      .serverChannelOption(.maxMessagesPerRead, value: 16)
       .serverChannelInitializer { [logger] channel in
         channel.eventLoop.makeCompletedFuture {
           try channel.pipeline.syncOperations.addHandler(AcceptPause(logger))

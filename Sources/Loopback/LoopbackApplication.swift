@@ -19,6 +19,7 @@ public final class LoopbackApplication: Sendable {
 
   let upstreams: @Sendable (any EventLoop) -> Upstreams
   let roles: AWSRoles
+  let retained = RetainedBytes()
   let now: @Sendable () -> Timestamp
 
   /// - Parameters:
@@ -71,6 +72,10 @@ public struct LoopbackListener: CallerApplication {
 
   public var identifiesCallers: Bool { true }
 
+  public func callerClass(of caller: Caller) -> CallerClass {
+    application.broker?.callerClass(of: kind.principal(of: caller)) ?? .unnamed
+  }
+
   public func conversation(with caller: Caller?) -> any HTTPConversation {
     guard let caller, let broker = application.broker else { return NobodysConversation() }
     return LoopbackConversation(application, broker, kind.principal(of: caller))
@@ -90,7 +95,7 @@ final class LoopbackConversation: HTTPConversation {
     self.principal = principal
     tokens = TokenEndpoint(application, broker, principal)
     clouds = CloudRequests(application, broker, principal)
-    forward = ForwardEndpoint(broker, principal, application.upstreams)
+    forward = ForwardEndpoint(broker, principal, application.retained, application.upstreams)
   }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
@@ -133,11 +138,23 @@ extension HTTPRequestHead {
 final class HTTPSession: Session {
   let principal: Principal
   private let exchange: HTTPExchange
+  /// The entrance that the request has not left.
+  private let entrance = Mutex<Entrance?>(nil)
 
   init(_ principal: Principal, _ exchange: HTTPExchange) {
     self.principal = principal
     self.exchange = exchange
   }
+
+  deinit { decided() }
+
+  /// Returns when the request may be decided.
+  func enter(_ entrance: Entrance) async {
+    await entrance.enter(caller.holder)
+    self.entrance.withLock { $0 = entrance }
+  }
+
+  func decided() { entrance.withLock { $0.take() }?.leave() }
 
   var caller: Caller { principal.caller }
   var isReading: Bool { exchange.isOpen }

@@ -13,10 +13,10 @@ import Testing
       let asking = try await served.asking("/large")
       let connection = try await asking.connection
       #expect(await eventually { connection.progress == .answering })
-      #expect(!connection.closeIfIdle())
+      #expect(!connection.close(upTo: .inHead))
       #expect(try asking.client.receive(atMost: Answers.size).get() >= Answers.size)
       #expect(await eventually { connection.progress == .silent })
-      #expect(connection.closeIfIdle())
+      #expect(connection.close(upTo: .inHead))
     }
   }
 
@@ -30,7 +30,7 @@ import Testing
       let isTaken = try await asking.loop.flatSubmit {
         asking.answer()
         // When that is sent, and before the connection has its next turn.
-        return asking.loop.submit { connection.closeIfIdle() }
+        return asking.loop.submit { connection.close(upTo: .inHead) }
       }.get()
       #expect(!isTaken)
       asking.client.endSide()
@@ -43,13 +43,13 @@ import Testing
     try await Served.with { served in
       let asking = try await served.asking()
       let connection = try await asking.connection
-      #expect(!connection.closeIfIdle())
+      #expect(!connection.close(upTo: .inHead))
       asking.answer()
       #expect(await eventually { connection.progress == .silent })
       // The next request comes as its place is taken away.
       try await asking.loop.submit {
         asking.client.send(served.request("/later"))
-        #expect(connection.closeIfIdle())
+        #expect(connection.close(upTo: .inHead))
       }.get()
       _ = asking.client.receive()
       #expect(served.answers.held.withLock { $0.count } == 1)

@@ -4,6 +4,8 @@ public import OAuth
 
 /// What programs that speak HTTP need of the broker, beside the socket's methods.
 public protocol LoopbackBroker: Dispatcher {
+  /// Where requests wait until they are decided.
+  var entrance: Entrance { get }
   /// Whether the principal may use the account, whether there is one or not.
   func mayUse(_ account: String, _ principal: Principal) -> Bool
   /// Decides whether a request may go to a provider's API, and puts the account's token in.
@@ -17,6 +19,8 @@ public protocol LoopbackBroker: Dispatcher {
 }
 
 extension Router: LoopbackBroker {
+  public var entrance: Entrance { broker.entrance }
+
   public func mayUse(_ account: String, _ principal: Principal) -> Bool {
     broker.authorizer.inForce.permission(principal, .use, TokenGet.name, account) != nil
   }
@@ -36,6 +40,7 @@ extension Router: LoopbackBroker {
   public func authorize(
     _ forward: ForwardRequest, session: any Session
   ) async -> Result<AuthorizedRequest, RPCError> {
+    defer { session.decided() }
     let who = AuditEntry.Who(session.caller)
     if let wait = broker.authorizer.rates.take(who, of: session.caller.holder) {
       return .failure(broker.audit.tooOften(RequestSend.name, session.caller, wait: wait))
@@ -48,6 +53,7 @@ extension Router: LoopbackBroker {
         forward.method, (try? url.get()) ?? forward.target, of: forward.account)
       let permission = try broker.authorizer.authorize(
         session.principal, .use, RequestSend.name, account: forward.account, request: request)
+      session.decided()
       let asked = RequestSend.Params(account: forward.account, method: forward.method, url: try url.get())
       let (params, cleared) = try await broker.approvals.clear(
         RequestSend.self, asked, permission, session, body: forward.body)

@@ -20,6 +20,7 @@ public struct Router: Dispatcher {
   public func settle() async { await broker.haveTurn() }
 
   public func respond(to request: RPCRequest, session: any Session) async -> Result<JSON, RPCError> {
+    defer { session.decided() }
     guard let method = Methods.named(request.method) as? any Served.Type else {
       let answer = Result<JSON, RPCError>.failure(Methods.notFound(request.method))
       broker.requests.answered(nil, answer)
@@ -62,6 +63,7 @@ public struct Router: Dispatcher {
         let request = await M.request(params, by: broker)
         permission = try authorizer.authorize(principal, M.access, M.name, account: named, request: request)
       }
+      session.decided()
       let call = Call<M>(params: params, session: session, permission: permission)
       let result = try await M.serve(call, by: broker)
       // A reload may have taken the permission away while the caller waited.

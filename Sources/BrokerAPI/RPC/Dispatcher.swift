@@ -49,6 +49,12 @@ public protocol Session: AnyObject, Sendable {
   func holdOpen()
   /// Runs once when the connection ends; at once where it has ended.
   func onClose(_ action: @escaping @Sendable () -> Void)
+  /// What the caller may do was decided: from now on its request may wait, and takes no time from others.
+  func decided()
+}
+
+extension Session {
+  public func decided() {}
 }
 
 /// One call, already a valid JSON-RPC request object (JSON-RPC 2.0 §4).

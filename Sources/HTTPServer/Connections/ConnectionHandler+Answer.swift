@@ -21,6 +21,7 @@ extension ConnectionHandler {
   func write(_ reply: HTTPReply) {
     guard let context, isStillCaller() else { return close() }
     response.hasBegun = true
+    response.isSuccess = reply.status.code < 400
     let isLast = reply.isLast || isLastAnswer
     var headers = reply.headers
     // RFC 9110 §8.6.
@@ -117,6 +118,7 @@ extension ConnectionHandler {
   func begin(_ answer: HTTPResponseHead, of exchange: HTTPExchange) {
     guard let context, exchange === self.exchange, !response.hasBegun, isStillCaller() else { return close() }
     response.hasBegun = true
+    note()
     var answer = answer
     var isLast = isLastAnswer
     // HTTP/1.0 knows no chunks: the connection's end is the answer's.

@@ -1,3 +1,4 @@
+import Listening
 import NIOCore
 import NIOHTTP1
 
@@ -11,6 +12,7 @@ extension ConnectionHandler {
       return close()
     }
     self.head = head
+    pace?.spend(requests: 1, bytes: 0)
     response.hasBegun = false
     times.late = nil
     // The decoder reads nothing behind such a request, as another protocol could follow.
@@ -55,7 +57,10 @@ extension ConnectionHandler {
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer) {
     state = .answering
     (times.deadline, times.latest) = (nil, nil)
-    if let exchange { conversation.answer(head, body, exchange) }
+    guard let exchange else { return }
+    conversation.answer(head, body, exchange)
+    // From the cache.
+    if self.exchange !== exchange, response.isSuccess { pace?.spend(requests: -1, bytes: 0) }
   }
 
   private static func hasBody(_ head: HTTPRequestHead) -> Bool {

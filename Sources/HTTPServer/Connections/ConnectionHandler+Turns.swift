@@ -1,4 +1,5 @@
 import BrokerAPI
+import Listening
 import NIOCore
 import NIOHTTP1
 
@@ -28,10 +29,9 @@ extension ConnectionHandler {
     var isBehind = false
     /// It waits for its turn.
     var isQueued = false
+    /// Its holder has sent too many requests: the next one waits for the pace.
+    var isPaced = false
   }
-
-  /// Whose turn it takes.
-  var holder: Holder { caller?.holder ?? connection.holder }
 
   /// The client sends no more, and is told so by an end behind all that it sent.
   func inputCloses() {
@@ -62,12 +62,16 @@ extension ConnectionHandler {
     }
   }
 
-  /// Something came, or what stood before it is done.
-  func goOn() {
+  /// Handles what was received, after a read or an answer.
+  ///
+  /// - Parameter isTurn: it has waited for it.
+  func goOn(isTurn: Bool = false) {
     guard !turn.isTaking, !turn.isQueued else { return }
+    if !isTurn, hasMore, !turn.isPaced, !connections.hasTime() { return waitForTurn() }
     turn.credit = Turn.size
     turn.isTaking = true
     while canTake {
+      if case .idle = state, hasMore, waitsForPace() { break }
       if let item = turn.waiting.popFirst() {
         handle(item)
       } else if incoming.hasMore {
@@ -87,28 +91,50 @@ extension ConnectionHandler {
       turn.isBehind = hasMore
       note()
     }
-    if turn.credit <= 0, hasMore {
-      turn.isQueued = true
-      connections.wait(self)
-    }
+    if turn.credit <= 0, hasMore { waitForTurn() }
     // A part of a chunk's head is none of a body.
     if case .streaming(let body) = state, body.isWanted, !hasMore { context?.read() }
     // A connection that is read on tells of its end. What comes behind a request is no more than one read, then.
     if hasMore { pause() } else if !isBusy, !isStreaming { goOnReading() }
   }
 
+  /// Whether the next request has to wait, since its holder sends too many.
+  private func waitsForPace() -> Bool {
+    guard !turn.isPaced, let pace, let due = pace.due(at: .now()) else { return turn.isPaced }
+    turn.isPaced = true
+    if pace.wait(self) { connections.resumePaced(pace, at: due) }
+    return true
+  }
+
+  func resumePaced() {
+    turn.isPaced = false
+    guard context != nil, !isOver, !turn.isQueued else { return }
+    goOnInRead()
+    incoming.parsed()
+  }
+
   /// What was read is here. What it writes is sent with the read's end.
-  func goOnInRead() {
+  func goOnInRead(isTurn: Bool = false) {
     output.isInRead = true
-    goOn()
+    goOn(isTurn: isTurn)
     output.isInRead = false
+  }
+
+  private func waitForTurn() {
+    if !turn.isBehind {
+      turn.isBehind = true
+      note()
+    }
+    turn.isQueued = true
+    pause()
+    connections.wait(self)
   }
 
   /// It has its turn again.
   func takeTurn() {
     turn.isQueued = false
     guard context != nil else { return }
-    goOnInRead()
+    goOnInRead(isTurn: true)
     incoming.parsed()
   }
 

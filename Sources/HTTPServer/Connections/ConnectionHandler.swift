@@ -1,6 +1,7 @@
 import BrokerAPI
 import Callers
 import Glibc
+import Listening
 import NIOCore
 import NIOHTTP1
 
@@ -46,6 +47,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   /// The answer to the request that is being handled.
   struct Response {
     var hasBegun = false
+    /// Its status, once it is written as a whole.
+    var isSuccess = false
     /// It is as long as the connection.
     var endsWithConnection = false
     var whenWritable: (() -> Void)?
@@ -71,6 +74,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   let connection: HTTPConnection
   let conversation: any HTTPConversation
   let caller: Caller?
+  let share: Share
+  let pace: Pace<ConnectionHandler>?
   let peer: LoopbackPeer?
   var context: ChannelHandlerContext?
   var state = State.idle {
@@ -97,13 +102,15 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   init(
     _ connections: ServedConnections, _ conversation: any HTTPConversation, _ connection: HTTPConnection,
-    _ incoming: IncomingBytes, caller: Caller?, peer: LoopbackPeer?
+    _ incoming: IncomingBytes, caller: Caller?, of share: Share, _ pace: Pace<ConnectionHandler>?, peer: LoopbackPeer?
   ) {
     self.connections = connections
     self.incoming = incoming
     self.connection = connection
     self.conversation = conversation
     self.caller = caller
+    self.share = share
+    self.pace = pace
     self.peer = peer
     times.latest = connections.limits.request.map { times.since + TimeAmount($0) }
     let idle = times.since + TimeAmount(connections.limits.idle)
@@ -118,7 +125,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     case .idle: output.unwritten > 0 ? .answering : turn.isBehind ? .inBody : .silent
     case .inHead: output.unwritten > 0 ? .answering : turn.isBehind ? .inBody : .inHead
     case .collecting: .inBody
-    case .streaming, .answering: .handling
+    case .streaming: response.hasBegun ? .handling : .uploading
+    case .answering: .handling
     case .ending: output.isSent ? .over : .answering
     case .closed: .over
     }

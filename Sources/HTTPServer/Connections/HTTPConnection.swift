@@ -1,5 +1,6 @@
 import BrokerAPI
 import Callers
+import Listening
 public import NIOCore
 import NIOPosix
 import Synchronization
@@ -15,6 +16,8 @@ public final class HTTPConnection: Sendable {
     case inHead
     /// Its head was read, and its body is being read.
     case inBody
+    /// The same, and it is passed on as it comes.
+    case uploading
     /// The last answer is being sent.
     case answering
     case handling
@@ -55,7 +58,7 @@ public final class HTTPConnection: Sendable {
     progress <= .inHead ? .uptimeNanoseconds(since.load(ordering: .relaxed)) : nil
   }
 
-  /// On its event loop. False: its place was taken away (``closeIfIdle()``).
+  /// On its event loop. False: its place was taken away (``close(upTo:)``).
   @discardableResult
   func note(_ progress: Progress, since: NIODeadline) -> Bool {
     self.since.store(since.uptimeNanoseconds, ordering: .relaxed)
@@ -65,10 +68,15 @@ public final class HTTPConnection: Sendable {
       .exchanged
   }
 
-  /// Closes it, unless a request of it has been read; then none will be. From anywhere.
-  func closeIfIdle() -> Bool {
+  /// Since when the client has sent a request without an end to it; nil: no request is being read.
+  var incomplete: NIODeadline? {
+    (.inHead ... .uploading).contains(progress) ? .uptimeNanoseconds(since.load(ordering: .relaxed)) : nil
+  }
+
+  /// Closes it unless its request has come further than this; then none will be handled. From anywhere.
+  func close(upTo most: Progress) -> Bool {
     let known = state.load(ordering: .relaxed)
-    guard let progress = Progress(rawValue: known), progress <= .inHead,
+    guard let progress = Progress(rawValue: known), progress <= most,
       state.compareExchange(expected: known, desired: Progress.over.rawValue, ordering: .acquiringAndReleasing)
         .exchanged
     else { return false }
@@ -86,11 +94,13 @@ public final class HTTPConnection: Sendable {
   }
 
   /// Serves it from now on. On its event loop.
-  public func begin(_ conversation: any HTTPConversation) { begin(conversation, caller: nil, peer: nil) }
+  public func begin(_ conversation: any HTTPConversation) {
+    begin(conversation, caller: nil, of: Share(holder: holder, callerClass: .privileged), peer: nil)
+  }
 
-  func begin(_ conversation: any HTTPConversation, caller: Caller?, peer: LoopbackPeer?) {
+  func begin(_ conversation: any HTTPConversation, caller: Caller?, of share: Share, peer: LoopbackPeer?) {
     do {
-      try served.value.begin(self, conversation, caller, peer: peer)
+      try served.value.begin(self, conversation, caller, of: share, peer: peer)
     } catch {
       close()
     }

@@ -1,15 +1,16 @@
 import BrokerAPI
 import Callers
+import Listening
 import Logging
 import NIOCore
 import NIOPosix
 
-/// Places by holder: an idle connection of a holder makes room for its next one, and of the one who has the most for
-/// another holder's.
+/// Places by holder. For a holder's next connection its longest idle one is closed; for another holder's one of the holder
+/// with the most: the longest idle one, else the one that has been sending a request for the longest time.
 final class HolderPlaces: HTTPPlaces {
   private struct Open {
     let connection: HTTPConnection
-    let holder: Holder
+    let share: Share
   }
 
   private let application: any CallerApplication
@@ -17,7 +18,7 @@ final class HolderPlaces: HTTPPlaces {
   private let loop: any EventLoop
   private let callers = LoopbackCallers(groups: HTTPServer.groups)
   private var open: [ObjectIdentifier: Open] = [:]
-  private var shares: Shares
+  private var budget: Budget
   /// Connections whose caller is looked for, by user: one look at a time, so that one user keeps one thread at most.
   private var lookups: [Holder: [() -> Void]] = [:]
   private var isClosed = false
@@ -26,32 +27,40 @@ final class HolderPlaces: HTTPPlaces {
     self.application = application
     self.logger = logger
     self.loop = loop
-    shares = Shares(all: limits.connections, perHolder: limits.connectionsPerHolder)
+    budget = Budget(limits.places)
   }
 
   // MARK: Who calls
 
   func accepted(_ connection: HTTPConnection) {
     switch connection.origin {
-    case .process(let caller): begin(connection, caller, of: caller.holder, peer: nil)
+    case .process(let caller): begin(connection, caller, of: share(of: caller), peer: nil)
     case .peer(let peer) where application.identifiesCallers: identify(peer, connection)
-    case .peer(let peer): begin(connection, nil, of: callers.holder(of: peer), peer: nil)
-    case .nobody where !application.identifiesCallers: begin(connection, nil, of: .user(.max), peer: nil)
+    case .peer(let peer): begin(connection, nil, of: share(callers.holder(of: peer)), peer: nil)
+    case .nobody where !application.identifiesCallers: begin(connection, nil, of: share(.user(.max)), peer: nil)
     case .nobody: connection.close()
     }
   }
 
+  private func share(of caller: Caller) -> Share {
+    Share(holder: caller.holder, callerClass: application.callerClass(of: caller))
+  }
+
+  /// The share of a caller that the policy does not know.
+  private func share(_ holder: Holder) -> Share { Share(holder: holder, callerClass: .named) }
+
   /// - Parameter isSearched: its unit was looked for. Where that could not be done, it has none.
   private func identify(_ peer: LoopbackPeer, _ connection: HTTPConnection, isSearched: Bool = false) {
     if let caller = callers.known(peer) ?? (isSearched ? callers.withoutUnit(peer) : nil) {
-      return begin(connection, caller, of: caller.holder, peer: peer)
+      return begin(connection, caller, of: share(of: caller), peer: peer)
     }
-    // Of one holder's connections one is looked up at a time. The others wait, and have their places already.
+    // One connection of a holder is looked up at a time. The others wait, and have their places already.
     let holder = callers.holder(of: peer)
-    guard takePlace(holder) else { return connection.close() }
+    let waiting = share(holder)
+    guard takePlace(waiting) else { return connection.close() }
     func again(isSearched: Bool) -> () -> Void {
       { [self] in
-        shares.giveBack(of: holder)
+        budget.giveBack(1, of: waiting)
         identify(peer, connection, isSearched: isSearched)
       }
     }
@@ -69,27 +78,39 @@ final class HolderPlaces: HTTPPlaces {
 
   // MARK: Places
 
-  private func takePlace(_ holder: Holder) -> Bool {
+  private func takePlace(_ share: Share) -> Bool {
     for _ in 0..<2 {
-      switch shares.take(for: holder) {
-      case nil: return true
-      case .ofHolder: guard closeIdle(of: holder) else { return false }
-      case .ofUser: guard closeIdle(of: shares.largestUnit(beside: holder) ?? holder) else { return false }
-      case .ofAll: guard let largest = shares.largest(beside: holder), closeIdle(of: largest) else { return false }
-      }
+      guard let shortage = budget.take(1, for: share) else { return true }
+      let makesRoom =
+        switch shortage {
+        case .ofHolder: closeIdle(of: share.holder)
+        case .ofUser, .ofUnnamed, .ofAll: closeOne(of: budget.largest(beside: share, shortage), beside: share.holder)
+        }
+      guard makesRoom else { return false }
     }
     return false
   }
 
+  /// For the place of another holder.
+  private func closeOne(of largest: Holder?, beside holder: Holder) -> Bool {
+    guard let largest else { return closeIdle(of: holder) }
+    return closeIdle(of: largest) || close(of: largest, upTo: .uploading, \.incomplete)
+  }
+
   /// Closes the connection of a holder that has been idle the longest; false: none is.
-  private func closeIdle(of holder: Holder) -> Bool {
-    var idle = open.values.filter { $0.holder == holder }
-      .compactMap { one in one.connection.idle.map { (one.connection, $0) } }
-    while let index = idle.indices.min(by: { idle[$0].1 < idle[$1].1 }) {
-      let longest = idle.remove(at: index).0
-      // A request of it may have come since.
-      guard longest.closeIfIdle() else { continue }
-      ended(longest)
+  private func closeIdle(of holder: Holder) -> Bool { close(of: holder, upTo: .inHead, \.idle) }
+
+  /// Closes the connection of a holder that is the oldest by this time.
+  private func close(
+    of holder: Holder, upTo most: HTTPConnection.Progress, _ since: (HTTPConnection) -> NIODeadline?
+  ) -> Bool {
+    var candidates = open.values.filter { $0.share.holder == holder }
+      .compactMap { one in since(one.connection).map { (one.connection, $0) } }
+    while let index = candidates.indices.min(by: { candidates[$0].1 < candidates[$1].1 }) {
+      let oldest = candidates.remove(at: index).0
+      // It may have come further since.
+      guard oldest.close(upTo: most) else { continue }
+      ended(oldest)
       return true
     }
     return false
@@ -98,20 +119,20 @@ final class HolderPlaces: HTTPPlaces {
   /// Its place is free.
   func ended(_ connection: HTTPConnection) {
     guard let one = open.removeValue(forKey: ObjectIdentifier(connection)) else { return }
-    shares.giveBack(of: one.holder)
+    budget.giveBack(1, of: one.share)
   }
 
-  private func begin(_ connection: HTTPConnection, _ caller: Caller?, of holder: Holder, peer: LoopbackPeer?) {
+  private func begin(_ connection: HTTPConnection, _ caller: Caller?, of share: Share, peer: LoopbackPeer?) {
     // It was closed while its unit was looked for.
     guard connection.progress != .over else { return }
-    guard !isClosed, takePlace(holder) else {
-      logger.debug("a connection was refused: too many at once", metadata: ["holder": "\(holder)"])
+    guard !isClosed, takePlace(share) else {
+      logger.debug("a connection was refused: too many at once", metadata: ["holder": "\(share.text)"])
       return connection.close()
     }
-    open[ObjectIdentifier(connection)] = Open(connection: connection, holder: holder)
+    open[ObjectIdentifier(connection)] = Open(connection: connection, share: share)
     let application = self.application
     @Sendable func begin() {
-      connection.begin(application.conversation(with: caller), caller: caller, peer: peer)
+      connection.begin(application.conversation(with: caller), caller: caller, of: share, peer: peer)
     }
     // On the same loop at once: nothing is gained by another turn.
     connection.channel.eventLoop.inEventLoop ? begin() : connection.channel.eventLoop.execute(begin)

@@ -9,12 +9,13 @@ final class ServedConnections {
   let limits: HTTPServer.Limits
   let checks: HTTPHeadChecks
   let flushes: TurnFlush
+  private var paces: Paces<ConnectionHandler>
   private let loop: any EventLoop
   private var handlers: [ObjectIdentifier: ConnectionHandler] = [:]
   private var tick: RepeatedTask?
   private(set) var isStopping = false
   /// Connections that have more to do than they may at a time.
-  private var turns = Turns<Holder, ConnectionHandler>()
+  private var turns = GroupedRoundRobin<Holder, Holder, ConnectionHandler>()
   private var areTurnsDue = false
   private var signal: LoopSignal?
   /// How long those have the loop for before its sockets are looked at.
@@ -27,18 +28,23 @@ final class ServedConnections {
     self.checks = checks
     self.loop = loop
     flushes = TurnFlush(loop)
+    paces = Paces(limits.rates, unnamedShare: limits.unnamedShareOfRequests)
   }
 
   /// Serves a connection that has its place.
   func begin(
-    _ connection: HTTPConnection, _ conversation: any HTTPConversation, _ caller: Caller?, peer: LoopbackPeer?
+    _ connection: HTTPConnection, _ conversation: any HTTPConversation, _ caller: Caller?, of share: Share,
+    peer: LoopbackPeer?
   ) throws {
     let channel = connection.channel
     guard !isStopping else { return connection.close() }
     let pipeline = channel.pipeline.syncOperations
     let incoming = try pipeline.handler(type: IncomingBytes.self)
-    let handler = ConnectionHandler(self, conversation, connection, incoming, caller: caller, peer: peer)
+    let handler = ConnectionHandler(
+      self, conversation, connection, incoming, caller: caller, of: share, paces.pace(of: share, at: .now()), peer: peer
+    )
     handlers[ObjectIdentifier(handler)] = handler
+    handler.pace?.connections += 1
     channel.closeFuture.assumeIsolated().whenComplete { [self] _ in forget(handler) }
     // Answers say themselves how they are framed: that to HEAD as the one to GET would be.
     var framing = HTTPResponseEncoder.Configuration()
@@ -67,12 +73,14 @@ final class ServedConnections {
 
   private func forget(_ handler: ConnectionHandler) {
     handlers[ObjectIdentifier(handler)] = nil
+    handler.pace?.connections -= 1
+    paces.removeIdle(at: .now(), beyond: Self.idlePaces)
     guard handlers.isEmpty else { return }
     tick?.cancel()
     tick = nil
     if isStopping {
       signal?.close()
-      turns = Turns()
+      turns = GroupedRoundRobin()
     }
   }
 
@@ -81,11 +89,42 @@ final class ServedConnections {
     for handler in Array(handlers.values) { handler.checkTime(now) }
   }
 
+  /// Paces that are kept of holders without a connection.
+  private static let idlePaces = 64
+
+  /// Connections that wait for the pace continue at that time, one after the other.
+  func resumePaced(_ pace: Pace<ConnectionHandler>, at due: NIODeadline) {
+    let own = NIOLoopBound((self, pace), eventLoop: loop)
+    loop.scheduleTask(deadline: due) {
+      let (connections, pace) = own.value
+      while true {
+        let (handler, due) = pace.next(at: .now())
+        if let due { return connections.resumePaced(pace, at: due) }
+        guard let handler else { return }
+        handler.resumePaced()
+      }
+    }
+  }
+
   // MARK: Turns
 
-  /// The connection has more to do. Each holder's connections take one turn.
+  /// The end of the time in which this pass of the loop handles what was just read; nil: it has handled nothing.
+  private var passEnd: NIODeadline?
+
+  /// Whether there is time left in this pass of the loop. Else what was read takes its turn, as of hundreds of connections
+  /// that are ready at once one of another user may be the last.
+  func hasTime() -> Bool {
+    let now = NIODeadline.now()
+    if let passEnd { return now < passEnd }
+    passEnd = now + Self.turnsTime
+    let own = NIOLoopBound(self, eventLoop: loop)
+    loop.execute { own.value.passEnd = nil }
+    return true
+  }
+
+  /// The connection has more to do. Each user has one turn at a time, which the user's units share.
   func wait(_ handler: ConnectionHandler) {
-    turns.append(handler, for: handler.holder)
+    turns.append(handler, for: handler.share.holder, of: handler.share.holder.user)
     scheduleTurns()
   }
 

@@ -78,6 +78,7 @@ final class CloudRequests {
   ) {
     let session = HTTPSession(principal, exchange)
     Task { [broker] in
+      await session.enter(broker.entrance)
       let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: params), isNotification: false)
       let outcome = await broker.respond(to: request, session: session).flatMap { result in
         guard let token = try? result.decode(TokenGet.Result.self), token.access_token != nil,

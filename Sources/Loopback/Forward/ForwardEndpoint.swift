@@ -2,6 +2,7 @@ import Broker
 import BrokerAPI
 import HTTPServer
 import HTTPTransport
+import Listening
 import NIOCore
 import NIOHTTP1
 import OAuth
@@ -15,6 +16,7 @@ final class ForwardEndpoint {
   let broker: any LoopbackBroker
   let principal: Principal
   let lane: ForwardLane
+  let retained: RetainedBytes
   private let upstreamsOf: @Sendable (any EventLoop) -> Upstreams
   /// Those of the connection's loop.
   private var upstreams: Upstreams?
@@ -25,13 +27,18 @@ final class ForwardEndpoint {
   private var latestFilter = TokenFilter([])
 
   init(
-    _ broker: any LoopbackBroker, _ principal: Principal, _ upstreams: @escaping @Sendable (any EventLoop) -> Upstreams
+    _ broker: any LoopbackBroker, _ principal: Principal, _ retained: RetainedBytes,
+    _ upstreams: @escaping @Sendable (any EventLoop) -> Upstreams
   ) {
     self.broker = broker
+    self.retained = retained
     self.principal = principal
     upstreamsOf = upstreams
     lane = broker.forwardLane(for: principal)
   }
+
+  /// On whose account request bodies are kept.
+  var share: Share { Share(holder: principal.caller.holder, callerClass: broker.callerClass(of: principal)) }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     guard let target = ForwardTarget(head.uri) else {

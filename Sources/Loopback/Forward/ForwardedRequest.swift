@@ -56,7 +56,7 @@ final class ForwardedRequest: UpstreamReceiver {
     self.endpoint = endpoint
     self.head = head
     self.target = target
-    self.body = RetainedBody(body)
+    self.body = RetainedBody(body, endpoint.retained, endpoint.share)
     self.exchange = exchange
     forward = ForwardRequest(
       account: target.account, method: head.method == .MSEARCH ? "M-SEARCH" : head.method.rawValue,
@@ -75,7 +75,8 @@ final class ForwardedRequest: UpstreamReceiver {
     let (broker, principal, forward) = (endpoint.broker, endpoint.principal, forward)
     let session = HTTPSession(principal, exchange)
     run {
-      await broker.asksSomebody(forward, principal) ? nil : await broker.authorize(forward, session: session)
+      await session.enter(broker.entrance)
+      return await broker.asksSomebody(forward, principal) ? nil : await broker.authorize(forward, session: session)
     } then: { [self] decision in
       decision.map(decided) ?? readWhole()
     }
@@ -105,6 +106,13 @@ final class ForwardedRequest: UpstreamReceiver {
           hint: "A rule asks for confirmation: bodies have 1 MiB at most then."
         ).last())
     }
+    if body.isIncomplete {
+      return exchange.reply(
+        HTTPReply(
+          .serviceUnavailable, error: "overloaded", "the bodies of your other requests take all the room that you have",
+          hint: "Send the request again when they have ended."
+        ).last())
+    }
     guard let whole = body.whole else {
       body.onMore { [unowned self] in readWhole() }
       return body.want()
@@ -113,7 +121,8 @@ final class ForwardedRequest: UpstreamReceiver {
     forward.body = .digest(whole.isEmpty ? nil : bodyDigest(of: whole))
     let session = HTTPSession(endpoint.principal, exchange)
     run { [broker = endpoint.broker, forward] in
-      await broker.authorize(forward, session: session)
+      await session.enter(broker.entrance)
+      return await broker.authorize(forward, session: session)
     } then: { [self] decision in
       decided(decision)
     }
@@ -134,7 +143,7 @@ final class ForwardedRequest: UpstreamReceiver {
     guard body.rewind() else {
       var reply = HTTPReply(
         .badGateway, error: "token_refused",
-        "the token was refused and is renewed; the body is too long to be sent again", hint: "Send the request again.")
+        "the token was refused and is renewed; the body was not kept to be sent again", hint: "Send the request again.")
       reply.headers.add(name: "Retry-After", value: "0")
       return exchange.reply(reply.last())
     }

@@ -1,4 +1,5 @@
 import HTTPServer
+import Listening
 import NIOCore
 
 /// A request's body on its way to the server, kept as far as it could have to be sent again. Lives on the event loop of its
@@ -16,6 +17,10 @@ final class RetainedBody {
   /// Bytes; 0: there is none; nil: unknown.
   let length: Int?
   private let source: HTTPRequestBody
+  private let budget: RetainedBytes
+  private let share: Share
+  /// What is counted in the budget.
+  private var counted = 0
   /// From the part number `offset` on.
   private var parts: [ByteBuffer] = []
   private var offset = 0
@@ -26,8 +31,10 @@ final class RetainedBody {
   private var index = 0
   private var cameMore: (() -> Void)?
 
-  init(_ body: HTTPRequestBody) {
+  init(_ body: HTTPRequestBody, _ budget: RetainedBytes, _ share: Share) {
     source = body
+    self.budget = budget
+    self.share = share
     length = body.length
     body.receive { [weak self] in self?.receive($0) }
   }
@@ -62,21 +69,40 @@ final class RetainedBody {
     return parts.flatMap { Array($0.readableBytesView) }
   }
 
-  var isTooLong: Bool { !isReplayable }
+  var isTooLong: Bool { bytes > Self.longest }
+  /// A part of it is not kept: it is too long, or there is no room.
+  var isIncomplete: Bool { !isReplayable }
   var failure: HTTPBodyError? { if case .failed(let error)? = end { error } else { nil } }
 
   /// The request is over.
   func stop() {
     cameMore = nil
-    isReplayable = false
+    forget()
     parts = []
+  }
+
+  deinit { budget.giveBack(counted, of: share) }
+
+  /// It is not kept from now on.
+  private func forget() {
+    isReplayable = false
+    budget.giveBack(counted, of: share)
+    counted = 0
+    parts.removeFirst(index - offset)
+    offset = index
   }
 
   private func receive(_ event: HTTPRequestBody.Event) {
     switch event {
     case .part(let part):
       bytes += part.readableBytes
-      if bytes > Self.longest { isReplayable = false }
+      if isReplayable {
+        if bytes <= Self.longest, budget.take(part.readableBytes, for: share) {
+          counted += part.readableBytes
+        } else {
+          forget()
+        }
+      }
       parts.append(part)
     case .end: end = .end
     case .failed(let error): end = .failed(error)

@@ -14,17 +14,17 @@ final class TokenEndpoint {
   static let longestLife: Int64 = 300
 
   private let application: LoopbackApplication
-  private let dispatcher: any Dispatcher
+  private let broker: any LoopbackBroker
   private let principal: Principal
   private let lane: any CachedTokens
   /// The reply that was rendered last, and of what.
   private var rendered: (of: CachedReply.Body, reply: TokenReply)?
 
-  init(_ application: LoopbackApplication, _ dispatcher: any Dispatcher, _ principal: Principal) {
+  init(_ application: LoopbackApplication, _ broker: any LoopbackBroker, _ principal: Principal) {
     self.application = application
-    self.dispatcher = dispatcher
+    self.broker = broker
     self.principal = principal
-    lane = dispatcher.cachedTokens(for: principal)
+    lane = broker.cachedTokens(for: principal)
   }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
@@ -92,9 +92,10 @@ final class TokenEndpoint {
 
   private func ask(_ wish: TokenGet.Params, _ exchange: HTTPExchange) {
     let session = HTTPSession(principal, exchange)
-    Task { [dispatcher] in
+    Task { [broker] in
+      await session.enter(broker.entrance)
       let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: wish), isNotification: false)
-      switch await dispatcher.respond(to: request, session: session) {
+      switch await broker.respond(to: request, session: session) {
       case .success(let result):
         guard let token = try? result.decode(TokenGet.Result.self), let reply = TokenReply(token) else {
           return exchange.reply(

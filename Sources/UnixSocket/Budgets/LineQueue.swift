@@ -2,8 +2,8 @@ import BrokerAPI
 import Listening
 import Synchronization
 
-/// The lines that wait to be parsed. Each holder has a queue, and the queues take turns; callers without a rule share one
-/// turn. Parsing takes milliseconds and many times the memory of a line, so only a few lines are parsed at a time: a holder
+/// The lines that wait to be parsed. Each holder has a queue. The users take turns, and the units of a user share theirs;
+/// callers without a rule share one turn. Parsing takes milliseconds and many times the memory of a line, so only a few lines are parsed at a time: a holder
 /// with thousands of lines delays another one by a single line.
 ///
 /// A line counts against the budgets from when it is read until it is answered. While there is no room its connection is
@@ -44,8 +44,8 @@ final class LineQueue: Sendable {
   fileprivate struct State {
     var unanswered: Budget
     var parsed: Budget
-    var named = Turns<Share, Line>()
-    var unnamed = Turns<Share, Line>()
+    var named = GroupedRoundRobin<Holder, Share, Line>()
+    var unnamed = GroupedRoundRobin<Holder, Share, Line>()
     /// Turns of others since those without a rule had theirs.
     var sinceUnnamed = 0
     var workers = 0
@@ -99,7 +99,12 @@ final class LineQueue: Sendable {
     connection.begin(1, bytes: charge)
     let entry = Line(bytes: [UInt8](line), connection: connection, charge: charge, isLate: isLate)
     state.withLock { state in
-      if share.isUnnamed { state.unnamed.append(entry, for: share) } else { state.named.append(entry, for: share) }
+      let user = share.holder.user
+      if share.isUnnamed {
+        state.unnamed.append(entry, for: share, of: user)
+      } else {
+        state.named.append(entry, for: share, of: user)
+      }
     }
     return .taken
   }
@@ -215,7 +220,7 @@ extension LineQueue.State {
 
   fileprivate mutating func next() -> LineQueue.Line? {
     // One of theirs for each round of the others.
-    if sinceUnnamed >= named.keys, let taken = unnamed.take(where: mayBeParsed) {
+    if sinceUnnamed >= named.groupCount, let taken = unnamed.take(where: mayBeParsed) {
       sinceUnnamed = 0
       return taken.element
     }

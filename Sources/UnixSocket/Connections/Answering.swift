@@ -1,5 +1,6 @@
 import BrokerAPI
 import Glibc
+import Listening
 
 /// Answers the lines that are not answered from the cache, from their bytes to the reply's.
 final class Answering: Sendable {

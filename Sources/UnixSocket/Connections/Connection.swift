@@ -1,4 +1,5 @@
 public import BrokerAPI
+import Listening
 import NIOCore
 import Synchronization
 

@@ -1,6 +1,7 @@
 import BrokerAPI
 import Callers
 import Glibc
+import Listening
 import Logging
 import NIOCore
 
@@ -19,7 +20,7 @@ extension ConnectionHandler {
       table.countRefused()
       return why
     }
-    pace?.spend(lines: 1, bytes: 0)
+    pace?.spend(requests: 1, bytes: 0)
     guard let why = takePlace() else { return nil }
     remember(user, why, until: now + ConnectionTable.remembered)
     table.countRefused()

@@ -1,5 +1,6 @@
 import BrokerAPI
 import Glibc
+import Listening
 import Logging
 import NIOCore
 
@@ -63,7 +64,7 @@ extension ConnectionHandler {
       case .tooLong:
         hasAsked = true
         isLate = false
-        pace?.spend(lines: 1, bytes: limits.line)
+        pace?.spend(requests: 1, bytes: limits.line)
         // It cannot be told whether it was JSON.
         isRefusingInput = isRefusingInput || isFirst
         let error = RPCError.invalidRequest("line longer than \(limits.line) bytes")
@@ -138,7 +139,7 @@ extension ConnectionHandler {
     }
     if mustWait() { return .later }
     let content = uncached(line, connection)
-    if content != .later { pace?.spend(lines: 1, bytes: line.count) }
+    if content != .later { pace?.spend(requests: 1, bytes: line.count) }
     return content
   }
 

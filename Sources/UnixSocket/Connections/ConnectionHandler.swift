@@ -2,6 +2,7 @@ import BrokerAPI
 import CLinux
 import Callers
 import Glibc
+import Listening
 import Logging
 import NIOCore
 
@@ -19,9 +20,9 @@ final class ConnectionHandler {
   private(set) var uid = UInt32.max
   /// It counts in ``ConnectRates`` until it gets a cached token.
   var isCounted = false
-  /// On whose account it is counted; nobody's until that is known.
+  /// On whose account it is counted; no user's until that is known.
   private(set) var share = Share(holder: .user(.max), callerClass: .unnamed)
-  var pace: Pace?
+  var pace: Pace<LoopToken>?
   /// It owns this one until it is closed.
   let loop: SocketLoop
   let shared: Shared

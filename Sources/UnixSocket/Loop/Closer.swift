@@ -1,4 +1,5 @@
 import Glibc
+import Listening
 import Platform
 import Synchronization
 

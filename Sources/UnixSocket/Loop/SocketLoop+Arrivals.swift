@@ -2,6 +2,7 @@ import BrokerAPI
 import CLinux
 import Callers
 import Glibc
+import Listening
 import Logging
 import NIOCore
 

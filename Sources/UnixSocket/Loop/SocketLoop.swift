@@ -1,6 +1,7 @@
 import BrokerAPI
 import CLinux
 import Glibc
+import Listening
 import Logging
 import NIOCore
 import Platform
@@ -65,7 +66,7 @@ final class SocketLoop {
   var generation: UInt32 = 0
   /// Refused clients that are listened to.
   private var absorbing: [Share: Int] = [:]
-  var paces: Paces
+  var paces: Paces<LoopToken>
   var connects: ConnectRates
   /// The reply to a user who opens too many connections.
   let refusalOfRate: [UInt8]
@@ -232,7 +233,7 @@ final class SocketLoop {
   }
 
   /// Those that wait for the pace go on then, one after the other.
-  func resumePaced(_ pace: Pace, at due: NIODeadline) {
+  func resumePaced(_ pace: Pace<LoopToken>, at due: NIODeadline) {
     timers.add(at: due) { loop in
       while true {
         let (token, due) = pace.next(at: .now())

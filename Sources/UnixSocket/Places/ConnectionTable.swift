@@ -1,4 +1,5 @@
 import BrokerAPI
+import Listening
 import NIOCore
 import Synchronization
 

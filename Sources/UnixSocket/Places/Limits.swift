@@ -1,4 +1,5 @@
 import BrokerAPI
+import Listening
 
 extension SocketServer {
   /// What a client may cost the broker. Every number of the socket is here.
@@ -71,7 +72,7 @@ extension SocketServer {
       Budget.Limits(all: unsentOfAll, perHolder: unsentOfUser, unnamedShare: unnamedShare, least: 1)
     }
 
-    var rates: Pace.Rates { Pace.Rates(lines: Double(linesPerSecond), bytes: Double(bytesPerSecond)) }
+    var rates: PaceRates { PaceRates(requests: Double(linesPerSecond), bytes: Double(bytesPerSecond)) }
 
     /// How often the time-outs are looked at; they are late by so much at most.
     var tick: Duration {

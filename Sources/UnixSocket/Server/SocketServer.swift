@@ -1,5 +1,6 @@
 public import BrokerAPI
 import Glibc
+import Listening
 public import Logging
 import NIOCore
 import Synchronization

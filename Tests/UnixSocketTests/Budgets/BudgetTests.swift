@@ -1,4 +1,5 @@
 import BrokerAPI
+import Listening
 import Testing
 
 @testable import UnixSocket

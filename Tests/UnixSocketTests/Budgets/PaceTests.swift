@@ -1,4 +1,5 @@
 import BrokerAPI
+import Listening
 import NIOCore
 import Synchronization
 import TestSupport
@@ -14,13 +15,13 @@ import Testing
   }
 
   @Test("after a burst a holder sends so much in a second, and what it overdrew is waited for") func rate() {
-    let pace = Pace(Pace.Rates(lines: 10, bytes: 1000), at: at(0))
+    let pace = Pace<Int>(PaceRates(requests: 10, bytes: 1000), at: at(0))
     for _ in 0..<40 {
       #expect(pace.due(at: at(0)) == nil)
-      pace.spend(lines: 1, bytes: 1)
+      pace.spend(requests: 1, bytes: 1)
     }
     #expect(pace.due(at: at(0)) == nil)
-    pace.spend(lines: 1, bytes: 10_000)
+    pace.spend(requests: 1, bytes: 10_000)
     let due = pace.due(at: at(0))
     // 10,040 bytes were taken, and 4,000 were there.
     #expect(due.map { $0 > at(6) && $0 < at(6.1) } == true)
@@ -30,11 +31,11 @@ import Testing
 
   @Test("callers without a rule have a part together, others lose nothing by it, and root has no bound")
   func unnamed() {
-    var paces = Paces(Pace.Rates(lines: 160, bytes: 1_000_000), unnamedShare: 0.25, at: at(0))
+    var paces = Paces<Int>(PaceRates(requests: 160, bytes: 1_000_000), unnamedShare: 0.25, at: at(0))
     for uid in UInt32(1000)..<1004 {
       let pace = paces.pace(of: share(uid, .unnamed), at: at(0))
       // A quarter of a quarter, and four seconds' worth.
-      for _ in 0..<41 { pace?.spend(lines: 1, bytes: 0) }
+      for _ in 0..<41 { pace?.spend(requests: 1, bytes: 0) }
       #expect(pace?.ownDue(at: at(0)) != nil)
     }
     let fifth = paces.pace(of: share(1004, .unnamed), at: at(0))
@@ -45,12 +46,12 @@ import Testing
   }
 
   @Test("the units of a user have a pace together, a quarter above that of one") func units() {
-    var paces = Paces(Pace.Rates(lines: 100, bytes: 1_000_000), unnamedShare: 0.5, at: at(0))
-    func pace(_ unit: String, _ callerClass: CallerClass = .named) -> Pace? {
+    var paces = Paces<Int>(PaceRates(requests: 100, bytes: 1_000_000), unnamedShare: 0.5, at: at(0))
+    func pace(_ unit: String, _ callerClass: CallerClass = .named) -> Pace<Int>? {
       paces.pace(of: Share(holder: .unit(unit, user: 1000), callerClass: callerClass), at: at(0))
     }
-    for unit in ["a", "b"] { pace(unit)?.spend(lines: 300, bytes: 0) }
-    #expect(pace("a")?.ownDue(at: at(0)) == nil && pace("a")?.due(at: at(0)) != nil)
+    for unit in ["a", "b"] { pace(unit)?.spend(requests: 300, bytes: 0) }
+    #expect(pace("a")?.ownDue(at: at(0)) != nil && pace("c")?.ownDue(at: at(0)) != nil)
     #expect(pace("c")?.due(at: at(0)) != nil)
     #expect(paces.pace(of: share(1001, .named), at: at(0))?.due(at: at(0)) == nil)
     #expect(pace("a", .unnamed)?.due(at: at(0)) == nil)
@@ -59,8 +60,8 @@ import Testing
   }
 
   @Test("a holder that connects again finds what it spent") func again() {
-    var paces = Paces(Pace.Rates(lines: 1, bytes: 1), unnamedShare: 0.5, at: at(0))
-    paces.pace(of: share(1000, .named), at: at(0))?.spend(lines: 100, bytes: 0)
+    var paces = Paces<Int>(PaceRates(requests: 1, bytes: 1), unnamedShare: 0.5, at: at(0))
+    paces.pace(of: share(1000, .named), at: at(0))?.spend(requests: 100, bytes: 0)
     paces.removeIdle(at: at(1))
     #expect(paces.pace(of: share(1000, .named), at: at(1))?.due(at: at(1)) != nil)
     paces.removeIdle(at: at(200))

@@ -1,24 +1,29 @@
-import BrokerAPI
+public import BrokerAPI
 
 /// On whose account the socket counts something.
-struct Share: Hashable, Sendable {
-  let holder: Holder
-  let callerClass: CallerClass
+public struct Share: Hashable, Sendable {
+  public let holder: Holder
+  public let callerClass: CallerClass
 
-  /// It takes nothing of what the others share.
-  var hasOwnPlaces: Bool { holder.hasOwnPlaces }
+  public init(holder: Holder, callerClass: CallerClass) {
+    self.holder = holder
+    self.callerClass = callerClass
+  }
+
+  /// It has places that other holders cannot use.
+  public var hasOwnPlaces: Bool { holder.hasOwnPlaces }
   /// It is of the small share that all callers without a rule have together.
-  var isUnnamed: Bool { callerClass == .unnamed && !hasOwnPlaces }
+  public var isUnnamed: Bool { callerClass == .unnamed && !hasOwnPlaces }
 
   /// For people.
-  var text: String { isUnnamed ? "\(holder), which no rule names" : "\(holder)" }
+  public var text: String { isUnnamed ? "\(holder), which no rule names" : "\(holder)" }
 }
 
 /// How much of something callers hold: connections, or bytes. Each holder has a share. All callers that no rule names have
 /// one small share together, and each of their holders a part of it.
-struct Budget: Sendable {
+public struct Budget: Sendable {
   /// What there is too little of.
-  enum Shortage: Sendable, Equatable {
+  public enum Shortage: Sendable, Equatable {
     case ofHolder
     /// All units of the holder's user have too much together.
     case ofUser
@@ -26,19 +31,19 @@ struct Budget: Sendable {
     case ofAll
   }
 
-  struct Limits: Sendable, Equatable {
-    var all: Int
-    var perHolder: Int
-    var unnamed: Int
-    var perUnnamed: Int
+  public struct Limits: Sendable, Equatable {
+    public var all: Int
+    public var perHolder: Int
+    public var unnamed: Int
+    public var perUnnamed: Int
 
-    /// Of the part that all callers without a rule have together, one of them has so much.
-    static let partOfUnnamed = 4
+    /// One caller without a rule has this fraction of the part that they have together.
+    public static let partOfUnnamed = 4
 
     /// - Parameters:
     ///   - unnamedShare: the part of `all` that callers without a rule have together.
     ///   - least: what each of them has at least.
-    init(all: Int, perHolder: Int, unnamedShare: Double, least: Int) {
+    public init(all: Int, perHolder: Int, unnamedShare: Double, least: Int) {
       self.all = all
       self.perHolder = perHolder
       unnamed = min(all, max(least, Int(Double(all) * unnamedShare)))
@@ -46,17 +51,17 @@ struct Budget: Sendable {
     }
   }
 
-  let limits: Limits
+  public let limits: Limits
   private var shares: Shares
   private var unnamed: Shares
 
-  init(_ limits: Limits) {
+  public init(_ limits: Limits) {
     self.limits = limits
     shares = Shares(all: limits.all, perHolder: limits.perHolder)
     unnamed = Shares(all: limits.unnamed, perHolder: limits.perUnnamed)
   }
 
-  func shortage(of amount: Int, for share: Share) -> Shortage? {
+  public func shortage(of amount: Int, for share: Share) -> Shortage? {
     if share.isUnnamed, let shortage = unnamed.shortage(of: amount, for: share.holder) {
       return switch shortage {
       case .ofHolder: .ofHolder
@@ -73,41 +78,41 @@ struct Budget: Sendable {
   }
 
   /// Nil where it was taken, else what there is too little of.
-  mutating func take(_ amount: Int, for share: Share) -> Shortage? {
+  public mutating func take(_ amount: Int, for share: Share) -> Shortage? {
     if let shortage = shortage(of: amount, for: share) { return shortage }
     add(amount, for: share)
     return nil
   }
 
-  /// Takes it also where there is too little.
-  mutating func add(_ amount: Int, for share: Share) {
+  /// Takes it even if a limit is exceeded.
+  public mutating func add(_ amount: Int, for share: Share) {
     shares.add(amount, for: share.holder)
     if share.isUnnamed { unnamed.add(amount, for: share.holder) }
   }
 
-  mutating func giveBack(_ amount: Int, of share: Share) {
+  public mutating func giveBack(_ amount: Int, of share: Share) {
     shares.giveBack(amount, of: share.holder)
     if share.isUnnamed { unnamed.giveBack(amount, of: share.holder) }
   }
 
-  func count(of share: Share) -> Int {
+  public func count(of share: Share) -> Int {
     share.isUnnamed ? unnamed.count(of: share.holder) : shares.count(of: share.holder)
   }
 
   /// What all units of the holder's user may have more.
-  func roomOfUser(of share: Share) -> Int {
+  public func roomOfUser(of share: Share) -> Int {
     let room = shares.perUser - shares.count(ofUserOf: share.holder)
     return share.isUnnamed ? min(room, unnamed.perUser - unnamed.count(ofUserOf: share.holder)) : room
   }
 
   /// What the holder may have at most.
-  func limit(of share: Share) -> Int { share.isUnnamed ? limits.perUnnamed : limits.perHolder }
+  public func limit(of share: Share) -> Int { share.isUnnamed ? limits.perUnnamed : limits.perHolder }
 
-  var used: Int { shares.sharedCount }
-  var usedByUnnamed: Int { unnamed.sharedCount }
+  public var used: Int { shares.sharedCount }
+  public var usedByUnnamed: Int { unnamed.sharedCount }
 
-  /// Who holds the most beside this one, of those whose holdings cause the shortage; nil: nobody has more.
-  func largest(beside share: Share, _ shortage: Shortage) -> Holder? {
+  /// Who holds the most beside this one, among the holders that cause the shortage; nil: no holder has more.
+  public func largest(beside share: Share, _ shortage: Shortage) -> Holder? {
     switch shortage {
     case .ofHolder: nil
     case .ofUser: shares.largestUnit(beside: share.holder)
@@ -117,7 +122,7 @@ struct Budget: Sendable {
   }
 
   /// For people, who shall see which limit it is.
-  func text(_ shortage: Shortage, of share: Share, _ what: String) -> String {
+  public func text(_ shortage: Shortage, of share: Share, _ what: String) -> String {
     switch shortage {
     case .ofHolder: "\(limit(of: share)) \(what) of \(share.holder)"
     case .ofUser: "\(share.isUnnamed ? unnamed.perUser : shares.perUser) \(what) of \(share.holder.user) in all units"

@@ -4,9 +4,9 @@ import Testing
 
 @testable import UnixSocket
 
-@Suite struct TurnsTests {
+@Suite struct RoundRobinTests {
   @Test("the keys take turns, and each key's elements come in their order") func turns() {
-    var turns = Turns<String, Int>()
+    var turns = RoundRobin<String, Int>()
     for number in 0..<3 { turns.append(number, for: "a") }
     turns.append(10, for: "b")
     for number in 20..<22 { turns.append(number, for: "c") }
@@ -18,7 +18,7 @@ import Testing
   }
 
   @Test("a key that may not have a turn is passed over and keeps its place") func passedOver() {
-    var turns = Turns<String, Int>()
+    var turns = RoundRobin<String, Int>()
     for (key, number) in [("a", 1), ("b", 2), ("a", 3)] { turns.append(number, for: key) }
     #expect(turns.take { $0 != "a" }?.element == 2)
     #expect(turns.take { $0 != "a" } == nil)
@@ -27,10 +27,10 @@ import Testing
     #expect(turns.take()?.element == 3)
   }
 
-  @Test("whoever comes while others have thousands waiting has a turn at once", arguments: 1...5)
+  @Test("a key that arrives while others have thousands waiting has the next turn", arguments: 1...5)
   func random(seed: UInt64) {
     var numbers = Seeded(state: seed)
-    var turns = Turns<Int, Int>()
+    var turns = RoundRobin<Int, Int>()
     var expected: [Int: [Int]] = [:]
     for step in 0..<20_000 {
       let key = Int.random(in: 0..<5, using: &numbers)

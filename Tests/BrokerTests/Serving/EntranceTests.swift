@@ -1,0 +1,43 @@
+import BrokerAPI
+import Synchronization
+import Testing
+
+@testable import Broker
+
+@Suite(.timeLimit(.minutes(2))) struct EntranceTests {
+  @Test("a user with hundreds of requests delays another user by one turn") func turns() async {
+    let entrance = Entrance()
+    for _ in 0..<Entrance.most { await entrance.enter(.user(1000)) }
+    let served = Mutex<[Holder]>([])
+    func ask(_ holder: Holder) async {
+      let waiting = entrance.counts.waiting
+      Task {
+        await entrance.enter(holder)
+        served.withLock { $0.append(holder) }
+        entrance.leave()
+      }
+      while entrance.counts.waiting == waiting { await Task.yield() }
+    }
+    for unit in 0..<200 { await ask(.unit("\(unit % 4).service", user: 1000)) }
+    await ask(.user(1001))
+    entrance.leave()
+    while served.withLock({ $0.count }) < 201 { await Task.yield() }
+    let place = served.withLock { $0.firstIndex(of: .user(1001)) }
+    #expect(place.map { $0 < 3 } == true)
+    for _ in 1..<Entrance.most { entrance.leave() }
+    #expect(entrance.counts.inside == 0 && entrance.counts.waiting == 0)
+  }
+
+  @Test("requests of four units of a user take the turns of one user") func units() {
+    var turns = GroupedRoundRobin<Holder, Holder, Int>()
+    for number in 0..<400 {
+      let holder = Holder.unit("\(number % 4)", user: 1000)
+      turns.append(number, for: holder, of: holder.user)
+    }
+    for number in 1000..<1010 { turns.append(number, for: .user(1001), of: .user(1001)) }
+    let first = (0..<20).compactMap { _ in turns.take() }
+    #expect(first.filter { $0.key == .user(1001) }.count == 10)
+    #expect(Set(first.filter { $0.key != .user(1001) }.map(\.key)).count == 4)
+    #expect(turns.groupCount == 1 && turns.count == 390)
+  }
+}
