@@ -1,0 +1,138 @@
+"""The adapters of Python, each with its library."""
+
+import base64
+import socketserver
+import threading
+
+from rig import case, driving, must
+
+KEY, SESSION = "AKIAEXAMPLE", "role-session"
+
+
+class Mail(socketserver.StreamRequestHandler):
+    """IMAP or SMTP as far as a login goes; it refuses the tokens that the stage refuses."""
+
+    def is_good(self, response):
+        text = base64.b64decode(response).decode()
+        token = next((part.removeprefix("auth=Bearer ") for part in text.split("\x01") if part.startswith("auth=")), "")
+        with self.server.stage.lock:
+            self.server.stage.seen.append(token)
+        return "ada@example.com" in text and token and token not in self.server.stage.refused
+
+    def send(self, text):
+        self.wfile.write(text.encode() + b"\r\n")
+
+    def line(self):
+        return self.rfile.readline().decode().rstrip("\r\n")
+
+
+class IMAP(Mail):
+    def handle(self):
+        self.send("* OK ready")
+        while line := self.line():
+            tag, verb, *_ = line.split(" ")
+            if verb == "CAPABILITY":
+                self.send("* CAPABILITY IMAP4rev1 AUTH=XOAUTH2 AUTH=OAUTHBEARER")
+            if verb == "AUTHENTICATE":
+                self.send("+ ")
+                if not self.is_good(self.line()):
+                    self.send("+ " + base64.b64encode(b'{"status":"401"}').decode())
+                    self.line()
+                    self.send(f"{tag} NO [AUTHENTICATIONFAILED] refused")
+                    continue
+            self.send(f"{tag} OK done")
+
+
+class SMTP(Mail):
+    def handle(self):
+        self.send("220 ready")
+        while line := self.line():
+            verb, *words = line.split(" ")
+            if verb == "EHLO":
+                self.send("250-test")
+                self.send("250 AUTH XOAUTH2 OAUTHBEARER")
+            elif verb == "AUTH" and not self.is_good(words[1]):
+                self.send("334 " + base64.b64encode(b'{"status":"401"}').decode())
+                self.line()
+                self.send("535 5.7.8 refused")
+            else:
+                self.send({"AUTH": "235 done", "QUIT": "221 bye"}.get(verb, "250 done"))
+
+
+def adapter(name, **more):
+    """A case for Python that gets the result of drivers/adapters.py; the account's token is refused once if `refuse`."""
+    def register(check):
+        @case(f"adapter-{name}", "python")
+        def run(stage, language):
+            with driving(stage, language, **more) as driver:
+                check(stage, driver)
+        return check
+    return register
+
+
+def refuse(stage, account):
+    token = stage.daemon.token(account)
+    stage.refused.add(token)
+    return token
+
+
+@adapter("google")
+def google(stage, driver):
+    refused = refuse(stage, "adapter-1")
+    done = driver.ok(do="adapter", name="google", account="adapter-1", url=f"{stage.server.url}/resource")
+    must(done["status"] == 200 and refused not in done["text"], done)
+
+
+@adapter("azure")
+def azure(stage, driver):
+    done = driver.ok(do="adapter", name="azure", account="adapter-2", url=f"{stage.server.url}/resource")
+    must(done["status"] == 200 and done["replaced"] and "secret" not in done["text"], done)
+
+
+@adapter("httpx")
+def httpx(stage, driver):
+    refuse(stage, "adapter-2")
+    done = driver.ok(do="adapter", name="httpx", account="adapter-2", url=f"{stage.server.url}/resource")
+    must(done["status"] == 200, done)
+
+
+# botocore leaves its connections open.
+@adapter("botocore", ends_well=False, AWS_EC2_METADATA_DISABLED="true")
+def botocore(stage, driver):
+    done = driver.ok(do="adapter", name="botocore", account="work", url=f"{stage.server.url}/sts")
+    must(done == {"key": KEY, "session_token": SESSION}, done)
+    must(stage.daemon.token("work") in stage.seen, "the role was assumed without the token")
+
+
+@adapter("keyring")
+def keyring(stage, driver):
+    done = driver.ok(do="adapter", name="keyring", account="work")
+    must(done == {"password": stage.daemon.token("work"), "stores": False, "other": None, "none": None}, done)
+
+
+@adapter("redirect")
+def redirect(stage, driver):
+    token = stage.daemon.token("work")
+    before = stage.seen.count(token)
+    done = driver.ok(do="adapter", name="leaves_home", account="work", url=f"{stage.server.url}/elsewhere")
+    must(done["status"] == 401 and stage.seen.count(token) == before, f"{done}: the other host got the token")
+
+
+def mail(name, handler, account, mechanism):
+    @adapter(f"{name}-{mechanism.lower()}")
+    def check(stage, driver):
+        with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+            server.stage, server.daemon_threads = stage, True
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                refused = refuse(stage, account)
+                done = driver.ok(do="adapter", name=name, account=account, mechanism=mechanism,
+                                 port=server.server_address[1])
+                must(done["state"] == "AUTH" and stage.seen.count(refused) == 1, done)
+            finally:
+                server.shutdown()
+
+
+for number, mechanism in enumerate(("XOAUTH2", "OAUTHBEARER")):
+    mail("imap", IMAP, f"adapter-{3 + number}", mechanism)
+    mail("smtp", SMTP, f"adapter-{5 + number}", mechanism)

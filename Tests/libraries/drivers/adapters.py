@@ -1,0 +1,91 @@
+"""Each adapter of Python with its library; a function returns what the test looks at."""
+
+import imaplib
+import smtplib
+
+
+def google(client, command):
+    import google.auth.transport.requests
+
+    from grantd.adapters.google import Credentials
+    credentials = Credentials(command["account"], client=client)
+    with google.auth.transport.requests.AuthorizedSession(credentials) as session:
+        session.trust_env = False
+        return {"status": session.get(command["url"]).status_code, "text": repr(credentials)}
+
+
+def azure(client, command):
+    from azure.core.pipeline import Pipeline
+    from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+    from azure.core.pipeline.transport import HttpRequest, RequestsTransport
+
+    from grantd.adapters.azure import GrantdCredential
+    credential = GrantdCredential(command["account"], client=client)
+    first = credential.get_token("https://management.azure.com/.default")
+    policy = BearerTokenCredentialPolicy(credential, "https://management.azure.com/.default")
+    # The policy requires TLS; the test has none.
+    policy._enforce_https = lambda request: None
+    with Pipeline(RequestsTransport(use_env_settings=False), [policy]) as pipeline:
+        status = pipeline.run(HttpRequest("GET", command["url"])).http_response.status_code
+    second = credential.get_token("scope", claims="{}")
+    return {"status": status, "replaced": first.token != second.token, "text": repr(credential)}
+
+
+def botocore(client, command):
+    import botocore.session
+
+    from grantd.adapters.botocore import use
+    session = botocore.session.Session()
+    session.set_config_variable("region", "eu-west-1")
+    make = session.create_client
+    session.create_client = lambda name, **options: make(name, endpoint_url=command["url"], **options)
+    use(session, command["account"], "arn:aws:iam::123456789012:role/x", client=client)
+    found = session.get_credentials().get_frozen_credentials()
+    return {"key": found.access_key, "session_token": found.token}
+
+
+def imap(client, command):
+    from grantd.adapters.mail import imap_login
+    with imaplib.IMAP4("127.0.0.1", command["port"], timeout=10) as server:
+        imap_login(server, command["account"], "ada@example.com", command["mechanism"], client=client)
+        return {"state": server.state}
+
+
+def smtp(client, command):
+    from grantd.adapters.mail import smtp_login
+    with smtplib.SMTP("127.0.0.1", command["port"], timeout=10) as server:
+        server.ehlo()
+        smtp_login(server, command["account"], "ada@example.com", command["mechanism"], client=client)
+        return {"state": "AUTH"}
+
+
+def keyring(client, command):
+    import keyring
+
+    import grantd.adapters.keyring as adapter
+    keyring.set_keyring(adapter.GrantdKeyring())
+    try:
+        keyring.set_password("grantd", command["account"], "x")
+        stores = True
+    except keyring.errors.PasswordSetError:
+        stores = False
+    return {"password": keyring.get_password("grantd", command["account"]), "stores": stores,
+            "other": keyring.get_password("other", command["account"]), "none": keyring.get_password("grantd", "none")}
+
+
+def httpx(client, command):
+    import httpx
+
+    from grantd.adapters.httpx import GrantdAuth
+    with httpx.Client(auth=GrantdAuth(command["account"], client=client), trust_env=False) as http:
+        return {"status": http.get(command["url"]).status_code}
+
+
+def leaves_home(client, command):
+    """A redirect to another host does not get the token, neither at first nor after its 401."""
+    import requests
+
+    from grantd.adapters.requests import GrantdAuth
+    with requests.Session() as session:
+        session.trust_env = False
+        return {"status": session.get(command["url"], auth=GrantdAuth(command["account"], client=client)).status_code}

@@ -1,0 +1,45 @@
+"""The languages: how each driver is built and run, and which cases do not apply."""
+
+import os
+import pathlib
+import sys
+
+from grantd_testing.places import ROOT
+
+CLIENTS = ROOT / "clients"
+DRIVERS = pathlib.Path(__file__).resolve().parent / "drivers"
+# Debian's modules are those of Debian's own Python.
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+class Language:
+    name = ""
+    # How the test interrupts a call, and whether the call then waits on.
+    interrupts_by_signal, goes_on = False, False
+    connects_before_the_check = True
+    unusable = None
+
+    def build(self, stage):
+        pass
+
+    def need(self):
+        if self.unusable:
+            raise self.unusable
+
+    def command(self, stage):
+        raise NotImplementedError
+
+
+class Python(Language):
+    name, arguments, interrupts_by_signal = "python", (), True
+
+    def command(self, stage):
+        python = SYSTEM_PYTHON if os.path.exists(SYSTEM_PYTHON) else sys.executable
+        return [python, "-B", "-W", "error", DRIVERS / "driver.py", CLIENTS / "python" / "src", *self.arguments]
+
+
+class Asyncio(Python):
+    name, arguments, interrupts_by_signal = "asyncio", ("--async",), False
+
+
+LANGUAGES = [Python(), Asyncio()]
