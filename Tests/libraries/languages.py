@@ -2,9 +2,11 @@
 
 import os
 import pathlib
+import subprocess
 import sys
 
 from grantd_testing.places import ROOT
+from rig import Skip, need
 
 CLIENTS = ROOT / "clients"
 DRIVERS = pathlib.Path(__file__).resolve().parent / "drivers"
@@ -42,4 +44,19 @@ class Asyncio(Python):
     name, arguments, interrupts_by_signal = "asyncio", ("--async",), False
 
 
-LANGUAGES = [Python(), Asyncio()]
+class JavaScript(Language):
+    name = "js"
+    # It looks at the file of the socket.
+    connects_before_the_check = False
+    oldest = 18
+
+    def build(self, stage):
+        version = subprocess.run([need("node"), "--version"], capture_output=True, text=True, check=True).stdout
+        if int(version.lstrip("v").split(".")[0]) < self.oldest:
+            raise Skip(f"Node {version.strip()} is too old")
+
+    def command(self, stage):
+        return [need("node"), DRIVERS / "driver.js", CLIENTS / "js"]
+
+
+LANGUAGES = [Python(), Asyncio(), JavaScript()]

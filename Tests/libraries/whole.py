@@ -1,5 +1,6 @@
 """Cases that are not of one language."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,21 @@ from rig import Skip, must, need
 
 CASES = {}
 PYTHON = ROOT / "clients" / "python"
+TYPESCRIPT = """
+import * as grantd from 'FOLDER'
+async function main(): Promise<void> {
+  const token: grantd.Token = await grantd.token('work', { scopes: ['a'], minTtl: 60, signal: new AbortController().signal })
+  const text: string = token.headers.authorization
+  const status: number = (await grantd.fetch('work')('https://api.example.com/' + text, { method: 'POST' })).status
+  for await (const event of grantd.events(['token.refreshed'])) console.log(event.account, event.at, status)
+  try {
+    await new grantd.Client({ socket: '/s' }).reportRejected(token)
+  } catch (error) {
+    if (error instanceof grantd.errors.LoginRequired) console.log(error.hint, error.retryAfter)
+  }
+}
+main()
+"""
 
 
 def case(action):
@@ -56,3 +72,20 @@ def python_import(stage):
     done = subprocess.run([SYSTEM_PYTHON, "-S", "-c", text], capture_output=True, text=True,
                           env={"PYTHONPATH": str(PYTHON / "src"), "PYTHONDONTWRITEBYTECODE": "1"})
     must(done.stdout == "[]\n", done.stdout + done.stderr)
+
+
+@case
+def javascript_types(stage):
+    """tsc accepts the types of the JavaScript library."""
+    program = stage.folder / "types.ts"
+    program.write_text(TYPESCRIPT.replace("FOLDER", str(ROOT / "clients" / "js")))
+    done = subprocess.run([need("tsc"), "--noEmit", "--strict", "--target", "es2021", "--moduleResolution", "node",
+                           program], capture_output=True, text=True)
+    must(done.returncode == 0, done.stdout + done.stderr)
+
+
+@case
+def javascript_version(stage):
+    """The version of the package is that of the broker."""
+    package = json.loads((ROOT / "clients" / "js" / "package.json").read_text())
+    must(f"'{package['version']}'" in (ROOT / "clients" / "js" / "reasons.js").read_text(), package["version"])
