@@ -20,6 +20,8 @@ class Language:
     interrupts_by_signal, goes_on = False, False
     connects_before_the_check = True
     unusable = None
+    # The cases of a variant of a language; None: all.
+    only = None
 
     def build(self, stage):
         pass
@@ -59,4 +61,35 @@ class JavaScript(Language):
         return [need("node"), DRIVERS / "driver.js", CLIENTS / "js"]
 
 
-LANGUAGES = [Python(), Asyncio(), JavaScript()]
+class C(Language):
+    name, interrupts_by_signal, goes_on = "c", True, True
+    options = ("-O2",)
+    prefix = ()
+
+    def build(self, stage):
+        self.program = stage.folder / f"driver-{self.name}"
+        subprocess.run(
+            [need("gcc"), "-std=c11", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-pedantic", "-g", *self.options,
+             "-I", CLIENTS / "c", DRIVERS / "driver.c", "-o", self.program, "-pthread"], check=True)
+
+    def command(self, stage):
+        return [*self.prefix, self.program]
+
+
+class Valgrind(C):
+    name, options = "valgrind", ("-O1",)
+    only = (
+        "garbage", "deep", "a-mebibyte", "half-then-closed", "escapes", "errors", "parameters", "closes", "shutting-down",
+        "unknown-member", "one-connection", "fork", "token", "report")
+
+    def build(self, stage):
+        self.prefix = (need("valgrind"), "-q", "--error-exitcode=99", "--leak-check=full")
+        super().build(stage)
+
+
+class Sanitized(C):
+    name, options = "thread-sanitizer", ("-O1", "-fsanitize=thread")
+    only = ("one-connection", "shutting-down", "interrupted", "restart")
+
+
+LANGUAGES = [Python(), Asyncio(), JavaScript(), C(), Valgrind(), Sanitized()]

@@ -8,8 +8,8 @@ from rig import DOWN, PROVIDER, case, driving, must
 CALLS = 10_000
 THREADS = 4
 PAUSE_SECONDS = 0.15
-GROWTH_CALLS = 20_000
-GROWTH_BYTES = 4 << 20
+GROWTH_CALLS = 10_000
+GROWTH_BYTES = 2 << 20
 
 
 @case("token")
