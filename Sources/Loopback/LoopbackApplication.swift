@@ -12,6 +12,7 @@ import Synchronization
 public final class LoopbackApplication: Sendable {
   private struct State {
     var settings = LoopbackSettings()
+    var servesSystem = false
     var broker: (any LoopbackBroker)?
   }
 
@@ -34,6 +35,11 @@ public final class LoopbackApplication: Sendable {
     self.now = now
     roles = AWSRoles(transport, now: now)
   }
+
+  /// The broker is that of the system: other users may run servers that root's programs visit.
+  public func serveSystem() { state.withLock { $0.servesSystem = true } }
+
+  var servesSystem: Bool { state.withLock { $0.servesSystem } }
 
   /// Who answers; there is a broker only when the configuration was read.
   public func serve(_ broker: any LoopbackBroker) { state.withLock { $0.broker = broker } }
@@ -98,8 +104,24 @@ final class LoopbackConversation: HTTPConversation {
     forward = ForwardEndpoint(broker, principal, application.retained, application.upstreams)
   }
 
+  /// A header that a redirect cannot add. A server that root's `curl -L` visits could otherwise redirect it here, and have
+  /// a request sent with a token that root may use.
+  static let rootHeader = "Grantd-Request"
+
+  private func isRedirectable(_ head: HTTPRequestHead) -> Bool {
+    guard case .peer(let caller) = principal, caller.uid == 0, application.servesSystem else { return false }
+    let marks = [Self.rootHeader, "Authorization", "Metadata", "Metadata-Flavor"]
+    return !marks.contains { head.headers.contains(name: $0) } && head.path != "/token"
+  }
+
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
-    switch head.path {
+    if isRedirectable(head) {
+      return .refuse(
+        HTTPReply(
+          .forbidden, error: "forbidden", "a request of root needs a header that a redirect cannot add",
+          hint: "Send \(Self.rootHeader): 1, or use the Unix socket."))
+    }
+    return switch head.path {
     case "/token": tokens.intake(of: head)
     case let path where path.hasPrefix(ForwardTarget.prefix): forward.intake(of: head)
     case _ where CloudRequests.isOne(head): clouds.intake(of: head)

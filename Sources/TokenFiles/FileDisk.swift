@@ -14,8 +14,41 @@ public final class FileDisk: TokenFileDisk {
   /// One after the other for each path: two may change values of the same file.
   private let queues = Mutex<[String: DispatchQueue]>([:])
 
-  /// - Parameter own: the broker's own folder for token files.
-  public init(own: String) { self.own = own }
+  /// The primary group and all groups of a user.
+  public typealias Membership = @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32])
+
+  private let membership: Membership?
+  /// A name service that does not answer delays no file.
+  private let names = DispatchQueue(label: "token-file-names")
+  /// The latest answer for each user.
+  private let known = Mutex<[UInt32: (gid: UInt32, groups: [UInt32])]>([:])
+  /// How long a file waits for the name service; then the latest answer is used.
+  private static let patience = DispatchTimeInterval.seconds(2)
+
+  /// - Parameters:
+  ///   - own: the broker's own folder for token files.
+  ///   - membership: asks the user database; nil: the groups of the configuration are used.
+  public init(own: String, membership: Membership? = nil) {
+    self.own = own
+    self.membership = membership
+  }
+
+  public func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader {
+    guard case .user(let uid, let gid, let groups) = reader, let membership else { return reader }
+    let found = await withCheckedContinuation {
+      (waiter: CheckedContinuation<(gid: UInt32, groups: [UInt32])?, Never>) in
+      let answer = FirstAnswer(waiter)
+      names.async { [self] in
+        let found = membership(uid)
+        known.withLock { $0[uid] = found }
+        answer.give(found)
+      }
+      DispatchQueue.global().asyncAfter(deadline: .now() + Self.patience) { answer.give(nil) }
+    }
+    if let found { return .user(uid, gid: found.gid, groups: found.groups) }
+    let latest = known.withLock { $0[uid] } ?? (gid: gid, groups: groups)
+    return .user(uid, gid: latest.gid, groups: latest.groups)
+  }
 
   public func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure> {
     await onDisk(file.place.path) { [own] in
@@ -49,6 +82,15 @@ public final class FileDisk: TokenFileDisk {
     }
     return await withCheckedContinuation { waiter in queue.async { waiter.resume(returning: work()) } }
   }
+}
+
+/// A continuation that the first of two answers resumes.
+private final class FirstAnswer<Value: Sendable>: Sendable {
+  private let waiter: Mutex<CheckedContinuation<Value?, Never>?>
+
+  init(_ waiter: CheckedContinuation<Value?, Never>) { self.waiter = Mutex(waiter) }
+
+  func give(_ value: Value?) { waiter.withLock { $0.take() }?.resume(returning: value) }
 }
 
 /// The folder of one file, open.

@@ -57,6 +57,7 @@ struct Daemon: Sendable {
     let http = HTTPServing(places, kept, logger: logger)
     let loopback = LoopbackApplication(
       transport, upstreams: { transport.upstreams(on: $0) }, now: Live.surroundings.now)
+    if places.instance == .system { loopback.serveSystem() }
     loopback.configure(settings.loopback)
     let hooks = Hooks(
       environment: Environment.own, uptime: { Live.uptime() }, logger: logger)
@@ -64,7 +65,8 @@ struct Daemon: Sendable {
       store: store, transport: transport, surroundings: Live.surroundings,
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
-      auditStore: audit, vault: store, tokenFiles: FileDisk(own: places.tokenFolder(settings)),
+      auditStore: audit, vault: store,
+      tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: Places.membership),
       readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, http, loopback, hooks) })
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in

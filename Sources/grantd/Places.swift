@@ -62,6 +62,12 @@ struct Places: Sendable {
     return folders
   }
 
+  /// The groups of a user; a user that does not exist has none.
+  static let membership: @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32]) = { uid in
+    guard let user = UserDatabase.user(uid) else { return (.max, []) }
+    return (user.gid, UserDatabase.groups(of: user))
+  }
+
   private static func home() -> String? { UserDatabase.user(getuid())?.home }
 
   var sources: Settings.Sources {
@@ -70,10 +76,7 @@ struct Places: Sendable {
       credentialsDirectory: credentialsDirectory,
       user: { name in UserDatabase.user(named: name)?.uid },
       group: { name in UserDatabase.group(named: name) },
-      membership: { uid in
-        guard let user = UserDatabase.user(uid) else { return (.max, []) }
-        return (user.gid, UserDatabase.groups(of: user))
-      }, owner: geteuid(), home: home)
+      membership: Self.membership, owner: geteuid(), home: home)
   }
 
   /// The folder that the socket is in.

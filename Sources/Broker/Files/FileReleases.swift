@@ -110,8 +110,9 @@ final class FileReleases: Piece {
 
   /// Makes the file what it has to be; how long it stays that, unless something happens.
   private func look(_ file: TokenFile, _ kept: Kept) async -> Duration {
+    let reader = await disk?.current(file.reader) ?? file.reader
     do throws(RPCError) {
-      let permission = try permission(file)
+      let permission = try permission(file, reader)
       let token = try await tokens.token(
         .init(
           account: file.account.rawValue, scopes: file.scopes, resource: file.resource,
@@ -136,9 +137,9 @@ final class FileReleases: Piece {
     }
   }
 
-  private func permission(_ file: TokenFile) throws(RPCError) -> Permission {
+  private func permission(_ file: TokenFile, _ reader: TokenFile.Reader) throws(RPCError) -> Permission {
     let permission = try authorizer.authorize(
-      .process(file.caller), .use, TokenGet.name, account: file.account.rawValue)
+      .process(reader.caller), .use, TokenGet.name, account: file.account.rawValue)
     try authorizer.checkUnasked(permission, "a file")
     return permission
   }
@@ -275,14 +276,18 @@ extension FileReleases {
   fileprivate static let patience = 0.5
 }
 
-extension TokenFile {
-  /// Whom rules are compared with: any process of the reader, as nothing more is known of who reads a file.
+extension TokenFile.Reader {
+  /// The caller for rules: any process of the reader.
   var caller: Caller {
-    switch reader {
+    switch self {
     case .user(let uid, let gid, let groups): Caller(uid: uid, gid: gid, groups: groups, pid: 0)
     case .group(let gid): Caller(uid: .max, gid: gid, groups: [gid], pid: 0)
     }
   }
+}
+
+extension TokenFile {
+  var caller: Caller { reader.caller }
 
   /// What is written; nil: the token has characters that no token may have.
   func bytes(of content: TokenFileFormat.Content) -> [UInt8]? {

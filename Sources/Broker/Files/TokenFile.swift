@@ -66,6 +66,8 @@ public struct TokenFile: Sendable, Equatable {
 public protocol TokenFileDisk: Sendable {
   /// Puts the content in place as a whole. False: it is there already.
   func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure>
+  /// The reader with the present groups of its user; a user that no longer exists has none. May ask a name service.
+  func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader
   /// Takes away what was written there. Nil also where nothing is.
   func remove(_ place: TokenFile.Place) async -> TokenFileFailure?
 }

@@ -77,7 +77,16 @@ final class CloudRequests {
     then: @escaping @Sendable (Result<TokenGet.Result, RPCError>) async -> HTTPReply
   ) {
     let session = HTTPSession(principal, exchange)
-    Task { [broker] in
+    Task { [broker, principal] in
+      // A caller without the right does not learn the account behind a cloud.
+      guard broker.mayUse(params.account, principal) else {
+        return exchange.reply(
+          await then(
+            .failure(
+              RPCError(
+                .notPermitted, "no rule lets you use this [[cloud]]",
+                hint: "Ask the administrator of this machine for a rule."))))
+      }
       await session.enter(broker.entrance)
       let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: params), isNotification: false)
       let outcome = await broker.respond(to: request, session: session).flatMap { result in

@@ -54,6 +54,12 @@ final class TokenEndpoint {
       let request = try TokenRequest(form: form, authorization: head.headers.first(name: "Authorization"))
       let wish = try wish(request)
       if let reply = cached(wish) { return exchange.reply(reply) }
+      // A caller without the right does not learn the account behind a handle.
+      if wish.account != request.handle, !broker.mayUse(wish.account, principal) {
+        throw TokenRefusal(
+          .unauthorizedClient,
+          "no rule lets you use [[handle]] \(request.handle). Ask the administrator of this machine for one")
+      }
       ask(wish, exchange)
     } catch {
       exchange.reply(HTTPReply(error, isByHeader: head.headers.contains(name: "Authorization")))

@@ -1,5 +1,6 @@
 import BrokerAPI
 import CredentialHelpers
+import Glibc
 
 /// The files of other programs: shown, written with a backup beside them, and put right again.
 struct ToolFiles {
@@ -14,11 +15,22 @@ struct ToolFiles {
   private var terminal: Terminal { shell.terminal }
 
   func apply(_ edit: ToolConfiguration.Edit, _ purpose: Purpose) async throws(Failure) {
+    if purpose != .show { try checkHome() }
     switch edit {
     case .text(let edit): try text(edit, purpose)
     case .json(let name, let member): try json(path(name), member, purpose)
     case .kubectl(let entry, let write, let undo): try await kubectl(entry, purpose == .undo ? undo : write, purpose)
     }
+  }
+
+  /// root writes no file in the home of another user: that user could lead it elsewhere by a link, and read the copy.
+  private func checkHome() throws(Failure) {
+    let home = terminal.environment["HOME"] ?? ""
+    var status = stat()
+    guard geteuid() == 0, stat(home, &status) == 0, status.st_uid != 0 else { return }
+    throw Failure(
+      .failure, "HOME is \(SafeText.line(home)), which belongs to uid \(status.st_uid)",
+      hints: ["Run it as that user: `sudo -H -u '#\(status.st_uid)' grantctl configure …`."])
   }
 
   private func path(_ name: String) -> String {

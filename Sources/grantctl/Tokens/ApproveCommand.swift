@@ -112,7 +112,7 @@ struct ApproveCommand: BrokerCommand {
   /// What is longer than a column.
   static func notes(_ release: ReleaseView) -> [String] {
     if let request = release.request {
-      let body = release.body_sha256.map { ", body SHA-256 \($0.prefix(16))…" } ?? ", without a body"
+      let body = release.body_sha256.map { ", body SHA-256 \($0)" } ?? ", without a body"
       return ["\(program(release.caller)); rule \(release.rule)", request + body]
     }
     let scopes = release.scopes.map { "scopes: \($0.joined(separator: " "))" } ?? "scopes: all that it may have"

@@ -4,6 +4,14 @@ import Synchronization
 
 /// Token files in memory.
 final class MemoryFiles: TokenFileDisk {
+  /// The groups that users have now, instead of those in the configuration.
+  let groups = Mutex<[UInt32: [UInt32]]>([:])
+
+  func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader {
+    guard case .user(let uid, let gid, _) = reader, let now = groups.withLock({ $0[uid] }) else { return reader }
+    return .user(uid, gid: gid, groups: now)
+  }
+
   private struct State {
     var content: [TokenFile.Place: String] = [:]
     var failure: TokenFileFailure?

@@ -432,3 +432,24 @@ print(json.dumps(sorted(found)))
     found = [json.loads(program.communicate(timeout=60)[0]) for program in programs]
     must(found == [[200], [400]] * 3, f"{found} after {time.monotonic() - begun:.1f} s")
     granted(scene, credentials(scene, "work"))
+
+
+@case("peer.redirected_root", "setpriv")
+def redirected_root(scene):
+    """A server that root's curl visits redirects it to the forward endpoint: no request is sent with root's token."""
+    broker = scene.system
+    refused = ask(broker.address, "GET", "/forward/work/echo")
+    must(refused.status == 403 and b"Grantd-Request" in refused.body, f"{refused.status} {refused.body[:200]}")
+    allowed = ask(broker.address, "GET", "/forward/work/echo", fields=[("Grantd-Request", "1")])
+    must(allowed.status == 200, f"with the header: {allowed.status} {allowed.body[:200]}")
+
+
+@case("peer.hidden_account", "setpriv")
+def hidden_account(scene):
+    """A caller without a right does not learn which account is behind a handle."""
+    with scene.another(scene.plain() + '[[handle]]\nname = "mail"\naccount = "work"\n', "system") as broker:
+        broker.imported("p", "work")
+        body = "grant_type=client_credentials&client_id=mail"
+        must(ask(broker.address, "POST", "/token", body, FORM).status == 200, "root is refused")
+        status, text = people.ask(OTHER, broker.address, "POST", "/token", body, FORM)
+        must(status == 400 and "mail" in text and "work" not in text, f"{status} {text}")
