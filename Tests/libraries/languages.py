@@ -92,4 +92,23 @@ class Sanitized(C):
     only = ("one-connection", "shutting-down", "interrupted", "restart")
 
 
-LANGUAGES = [Python(), Asyncio(), JavaScript(), C(), Valgrind(), Sanitized()]
+class Go(Language):
+    name = "go"
+    options = ()
+
+    def build(self, stage):
+        self.program = stage.folder / f"driver-{self.name}"
+        own = {"GOCACHE": str(ROOT / ".build" / "go"), "GOFLAGS": "-mod=mod", "GOPROXY": "off", "GOTOOLCHAIN": "local"}
+        for arguments in (["build", *self.options, "-o", self.program, "."], ["vet", "./...", "grantd.invalid/grantd"]):
+            subprocess.run([need("go"), *arguments], cwd=DRIVERS / "go", env=os.environ | own, check=True)
+
+    def command(self, stage):
+        return [self.program]
+
+
+class Race(Go):
+    name, options = "go-race", ("-race",)
+    only = ("one-connection", "interrupted", "shutting-down", "restart", "events")
+
+
+LANGUAGES = [Go(), Race(), C(), Valgrind(), Sanitized(), JavaScript(), Python(), Asyncio()]

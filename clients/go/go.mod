@@ -1,0 +1,3 @@
+module grantd.invalid/grantd
+
+go 1.19
