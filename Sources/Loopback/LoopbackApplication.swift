@@ -36,7 +36,7 @@ public final class LoopbackApplication: Sendable {
     roles = AWSRoles(transport, now: now)
   }
 
-  /// The broker is that of the system: other users may run servers that root's programs visit.
+  /// The broker is that of the system: other users may run servers that root's programs connect to.
   public func serveSystem() { state.withLock { $0.servesSystem = true } }
 
   var servesSystem: Bool { state.withLock { $0.servesSystem } }
@@ -104,7 +104,7 @@ final class LoopbackConversation: HTTPConversation {
     forward = ForwardEndpoint(broker, principal, application.retained, application.upstreams)
   }
 
-  /// A header that a redirect cannot add. A server that root's `curl -L` visits could otherwise redirect it here, and have
+  /// A header that a redirect cannot add. A server that answers root's `curl -L` could otherwise redirect it here, and have
   /// a request sent with a token that root may use.
   static let rootHeader = "Grantd-Request"
 

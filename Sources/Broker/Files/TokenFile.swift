@@ -64,7 +64,7 @@ public struct TokenFile: Sendable, Equatable {
 
 /// Where token files are written. Its functions return when it is done, however long a disk takes; others are not held up.
 public protocol TokenFileDisk: Sendable {
-  /// Puts the content in place as a whole. False: it is there already.
+  /// Puts the content in place as a whole. False: nothing changed.
   func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure>
   /// The reader with the present groups of its user; a user that no longer exists has none. May ask a name service.
   func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader

@@ -436,7 +436,7 @@ print(json.dumps(sorted(found)))
 
 @case("peer.redirected_root", "setpriv")
 def redirected_root(scene):
-    """A server that root's curl visits redirects it to the forward endpoint: no request is sent with root's token."""
+    """A server redirects root's curl to the forward endpoint: no request is sent with root's token."""
     broker = scene.system
     refused = ask(broker.address, "GET", "/forward/work/echo")
     must(refused.status == 403 and b"Grantd-Request" in refused.body, f"{refused.status} {refused.body[:200]}")
