@@ -12,7 +12,8 @@ import Testing
 
   static let failures: [ProviderFailure] = [
     invalidGrant, .ended(.identityChanged, message: "", nil), .misconfigured(message: "", nil),
-    .tryLater(message: "", nil, retryAfter: nil), .unclear(message: "", retryAfter: nil), .lost(message: ""),
+    .rateLimited(message: "", nil, retryAfter: nil), .tryLater(message: "", nil, retryAfter: nil),
+    .unclear(message: "", retryAfter: nil), .lost(message: ""),
     .notSent(message: ""), .invalid(message: "", nil),
     .requestRefused(message: "", OAuthError(code: OAuthErrorCode(rawValue: "invalid_request")), retryAfter: nil),
   ]
@@ -73,7 +74,7 @@ import Testing
     switch (failure, outcome) {
     case (.ended(let reason, _, _), .ended(let saved, let told)): #expect(saved == grant.saved && told == reason)
     case (.misconfigured, .misconfigured(let saved)): #expect(saved == grant.saved)
-    case (.tryLater, .retry(let saved, _)), (.notSent, .retry(let saved, _)),
+    case (.rateLimited, .retry(let saved, _)), (.tryLater, .retry(let saved, _)), (.notSent, .retry(let saved, _)),
       (.requestRefused, .retry(let saved, _)):
       #expect(saved == grant.saved && grant.intent == nil)
     case (.unclear, .retry(let saved, _)), (.lost, .retry(let saved, _)), (.invalid, .retry(let saved, _)):

@@ -273,6 +273,22 @@ private let notSent = ProviderFailure.notSent(message: "no network")
     #expect(retryAt == at(now + 5))
   }
 
+  @Test("The first 429 costs the account no time; after more of them it waits for itself")
+  func rateLimited() {
+    var grant = grant()
+    let limited = ProviderFailure.rateLimited(message: "429", nil, retryAfter: .seconds(2))
+    var now = 0.0
+    for delay in [0, 5, 15, 60, 300, 900] as [Double] {
+      #expect(grant.failed(limited, at: at(now)) == .retry(grant.saved, at: at(now + delay)))
+      #expect(grant.intent == nil)
+      now += delay
+    }
+    let far = ProviderFailure.rateLimited(message: "429", nil, retryAfter: .seconds(3600))
+    grant.refreshed(issued(), at: at(now))
+    #expect(grant.failed(far, at: at(now)) == .retry(grant.saved, at: at(now)))
+    #expect(grant.failed(far, at: at(now)) == .retry(grant.saved, at: at(now + 300)))
+  }
+
   @Test("Jitter shortens a wait by at most its share")
   func backoffJitter() {
     var grant = grant()

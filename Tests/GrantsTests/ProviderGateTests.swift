@@ -36,7 +36,7 @@ extension ProviderGate {
     var gate = ProviderGate()
     for _ in 0..<4 { #expect(gate.fails(at: 0) == .nothing) }
     let ticket = gate.go(at: 0)!
-    #expect(gate.answered(ticket, policy: steady) == .nothing)
+    #expect(gate.answered(ticket, at: up(0), policy: steady) == .nothing)
     for _ in 0..<4 { #expect(gate.fails(at: 1) == .nothing) }
     #expect(gate.circuit.outage == nil)
     #expect(gate.fails(at: 1) == .unreachable)
@@ -80,7 +80,7 @@ extension ProviderGate {
       _ = gate.failed(ticket, told, retryAfter: nil, at: up(60), policy: steady, jitter: 0)
     }
     #expect(gate.admit(isWanted: true, accounts: 1, at: up(61), policy: steady) == .later(up(70)))
-    #expect(gate.answered(stuck[3], policy: steady) == .recovered)
+    #expect(gate.answered(stuck[3], at: up(0), policy: steady) == .recovered)
   }
 
   @Test("A probe whose first question was answered is not stuck, and one that others followed says nothing")
@@ -93,7 +93,7 @@ extension ProviderGate {
     let second = gate.go(at: 14)!
     gate.goesOn(first, at: up(15))
     #expect(gate.circuit.probeEnd(policy: steady) == up(19))
-    #expect(gate.answered(second, policy: steady) == .recovered)
+    #expect(gate.answered(second, at: up(0), policy: steady) == .recovered)
   }
 
   @Test("Probes that are stuck are followed at longer and longer intervals, until the provider's places are taken")
@@ -110,7 +110,7 @@ extension ProviderGate {
   func stuckBeyondRecovery() {
     var gate = ProviderGate.inOutage()
     let probes = [5.0, 10, 20].compactMap { gate.go(at: $0) }
-    #expect(gate.answered(probes[2], policy: steady) == .recovered)
+    #expect(gate.answered(probes[2], at: up(0), policy: steady) == .recovered)
     // They take no place of those that come now.
     let next = [gate.go(at: 20), gate.go(at: 20)].compactMap(\.self)
     #expect(next.count == 2 && gate.go(at: 20) == nil)
@@ -146,7 +146,7 @@ extension ProviderGate {
       while gate.circuit.outage == nil, let ticket = admit(start) {
         _ = gate.failed(ticket, told, retryAfter: nil, at: up(start), policy: policy, jitter: 0)
       }
-      if let probe = admit(start + 60) { #expect(gate.answered(probe, policy: policy) == .recovered) }
+      if let probe = admit(start + 60) { #expect(gate.answered(probe, at: up(0), policy: policy) == .recovered) }
     }
     #expect(stuck.count == 2 * limit && most == 2 * limit)
     for ticket in stuck { _ = gate.failed(ticket, told, retryAfter: nil, at: up(2100), policy: policy, jitter: 0) }
@@ -185,7 +185,7 @@ extension ProviderGate {
     let before = gate.circuit
     #expect(gate.failed(early[0], told, retryAfter: nil, at: up(3), policy: steady, jitter: 0) == .nothing)
     #expect(gate.circuit == before)
-    #expect(gate.answered(early[1], policy: steady) == .recovered)
+    #expect(gate.answered(early[1], at: up(0), policy: steady) == .recovered)
     #expect(gate.circuit.outage == nil)
     #expect(gate.inFlight == 1)
   }
@@ -193,7 +193,7 @@ extension ProviderGate {
   @Test("After an outage two requests go at once, then four, then as many as ever")
   func slowStart() {
     var gate = ProviderGate.inOutage()
-    #expect(gate.answered(gate.go(at: 5)!, policy: steady) == .recovered)
+    #expect(gate.answered(gate.go(at: 5)!, at: up(5), policy: steady) == .recovered)
     var windows: [Int] = []
     for round in 1...4 {
       let now = 5 + Double(round) * 60
@@ -201,7 +201,7 @@ extension ProviderGate {
       while let ticket = gate.go(at: now, wanted: true) { under.append(ticket) }
       windows.append(under.count)
       let first = under.removeFirst()
-      _ = gate.answered(first, policy: steady)
+      _ = gate.answered(first, at: up(0), policy: steady)
       for ticket in under { gate.withdrawn(ticket, at: up(now)) }
     }
     #expect(windows == [2, 4, 8, 8])
@@ -212,7 +212,7 @@ extension ProviderGate {
   func fallsBack() {
     var gate = ProviderGate.inOutage()
     for now in [5.0, 15.0] { gate.fails(at: now) }
-    _ = gate.answered(gate.go(at: 35)!, policy: steady)
+    _ = gate.answered(gate.go(at: 35)!, at: up(35), policy: steady)
     let again = gate.go(at: 36)!
     #expect(gate.failed(again, told, retryAfter: nil, at: up(36), policy: steady, jitter: 0) == .unreachable)
     #expect(gate.admit(isWanted: false, accounts: 1, at: up(40), policy: steady) == .later(up(66)))
@@ -250,7 +250,7 @@ extension ProviderGate {
       case .go(let ticket):
         left -= 1
         busiestSecond[now.wholeSeconds, default: 0] += 1
-        _ = gate.answered(ticket, policy: steady)
+        _ = gate.answered(ticket, at: up(0), policy: steady)
       case .later(let moment):
         #expect(moment > now)
         now = moment
@@ -277,7 +277,7 @@ extension ProviderGate {
       case let action where !under.isEmpty:
         let ticket = under.remove(at: .random(in: 0..<under.count, using: &random))
         switch action {
-        case 2: _ = gate.answered(ticket, policy: steady)
+        case 2: _ = gate.answered(ticket, at: up(0), policy: steady)
         case 3: _ = gate.failed(ticket, told, retryAfter: nil, at: up(now), policy: steady, jitter: 0.5)
         default: gate.withdrawn(ticket, at: up(now))
         }

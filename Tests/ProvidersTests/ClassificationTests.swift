@@ -33,7 +33,7 @@ import Testing
       Answered(error("invalid_grant"), "ended refused"), Answered(error("invalid_grant", 401), "ended refused"),
       Answered(error("invalid_grant", 500), "unclear"), Answered(error("invalid_grant", 503), "unclear"),
       Answered(error("invalid_grant", 200), "ended refused"),
-      Answered(error("invalid_grant", 429), "try later"), Answered(error("invalid_grant", 408), "try later"),
+      Answered(error("invalid_grant", 429), "rate limited"), Answered(error("invalid_grant", 408), "try later"),
       Answered(error("bad_refresh_token"), permanent: ["bad_refresh_token"], "ended refused"),
       Answered(error("bad_refresh_token"), "request refused"),
       Answered(error("invalid_request"), permanent: ["invalid_request"], "ended refused"),
@@ -56,8 +56,8 @@ import Testing
       Answered(error("invalid_target"), "misconfigured"),
       Answered(error("unauthorized_client"), permanent: ["unauthorized_client"], "ended refused"),
       Answered(error("temporarily_unavailable"), "try later"), Answered(error("server_error"), "try later"),
-      Answered(error("slow_down"), "try later"), Answered(error("temporarily_unavailable", 503), "unclear"),
-      Answered(error("ratelimited", 200), "try later"), Answered(error("something_new", 200), "request refused"),
+      Answered(error("slow_down"), "rate limited"), Answered(error("temporarily_unavailable", 503), "unclear"),
+      Answered(error("ratelimited", 200), "rate limited"), Answered(error("something_new", 200), "request refused"),
       Answered(error("something_new", 401), "request refused"), Answered(error("something_new", 500), "unclear"),
       Answered(answer("", status: 400, type: ""), "request refused"),
       Answered(answer("{}", status: 401), "request refused"),
@@ -71,9 +71,10 @@ import Testing
       Answered(answer("<html>", status: 400, type: "text/html"), "unclear"),
       Answered(answer("<html>", status: 400, type: "text/html"), permanent: ["http_400"], "unclear"),
       Answered(answer("", status: 503, type: ""), permanent: ["http_503"], "unclear"),
-      Answered(answer("", status: 429, type: ""), permanent: ["http_429"], "try later"),
+      Answered(answer("", status: 429, type: ""), permanent: ["http_429"], "rate limited"),
       Answered(answer("", status: 200, type: ""), permanent: ["http_200"], "unclear"),
-      Answered(answer("", status: 429, type: ""), "try later"), Answered(answer("", status: 408, type: ""), "unclear"),
+      Answered(answer("", status: 429, type: ""), "rate limited"),
+      Answered(answer("", status: 408, type: ""), "unclear"),
       Answered(answer("", status: 302, type: ""), "unclear"),
       Answered(answer("", status: 404, type: ""), "request refused"),
       Answered(answer(#"{"access_token":"a"}"#), "taken"), Answered(answer(#"{"access_tok"#), "unclear"),
@@ -114,7 +115,8 @@ import Testing
       var script = Script(answer("", status: status, headers: [.init("Retry-After", "120")]))
       return script.run(step)
     }
-    guard case .failure(.tryLater(_, _, .seconds(120))) = waits[0], case .failure(.unclear(_, .seconds(120))) = waits[1]
+    guard case .failure(.rateLimited(_, _, .seconds(120))) = waits[0],
+      case .failure(.unclear(_, .seconds(120))) = waits[1]
     else {
       Issue.record("Retry-After is lost: \(waits)")
       return

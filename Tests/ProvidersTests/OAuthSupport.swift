@@ -137,6 +137,7 @@ func name(_ failure: ProviderFailure) -> String {
   switch failure {
   case .ended(let reason, _, _): "ended \(reason.rawValue)"
   case .misconfigured: "misconfigured"
+  case .rateLimited: "rate limited"
   case .tryLater: "try later"
   case .requestRefused: "request refused"
   case .unclear: "unclear"

@@ -64,7 +64,7 @@ struct VMSProviderTests {
       (answer("", status: 404), "misconfigured"), (answer("", status: 302), "misconfigured"),
       (answer(#"{"message":"old"}"#, status: 409), "misconfigured"), (answer("{}", status: 401), "denied"),
       (answer("{}", status: 403), "denied"), (answer("{}", status: 400), "misconfigured"),
-      (answer("{}", status: 429), "try later"), (answer("{}", status: 503), "try later"),
+      (answer("{}", status: 429), "rate limited"), (answer("{}", status: 503), "try later"),
       (answer("{}", status: 500), "unclear"), (answer("<html>", type: "text/html"), "unclear"),
     ])
   func unavailable(response: HTTPResponse, failure: String) {
@@ -206,7 +206,10 @@ struct VMSProviderTests {
     (answer(#"{"message":"no"}"#, status: 403), "denied", "no (HTTP 403)"),
     (answer("", status: 404), "invalid", "HTTP 404"),
     (answer(#"{"message":"too old"}"#, status: 409), "misconfigured", "client_version"),
-    (answer(#"{"message":"wait"}"#, status: 429, headers: [.init("Retry-After", "7")]), "try later", "wait (HTTP 429)"),
+    (
+      answer(#"{"message":"wait"}"#, status: 429, headers: [.init("Retry-After", "7")]), "rate limited",
+      "wait (HTTP 429)"
+    ),
     (answer("", status: 503), "try later", "HTTP 503"),
     (answer("<html>", status: 500, type: "text/html"), "unclear", "500"),
     (answer("", status: 502), "unclear", "502"), (answer("", status: 418), "invalid", "418"),

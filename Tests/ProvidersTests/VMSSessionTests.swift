@@ -183,7 +183,7 @@ struct VMSSessionTests {
     "errors: with a token, 401 means that it has ended",
     arguments: [
       (401, "token refused"), (403, "invalid"), (404, "invalid"), (409, "misconfigured"), (422, "rejected"),
-      (429, "try later"), (503, "try later"), (500, "unclear"), (200, "unclear"),
+      (429, "rate limited"), (503, "try later"), (500, "unclear"), (200, "unclear"),
     ])
   func calls(status: Int, failure: String) {
     var talk = Conversation(answer("{}", status: status))

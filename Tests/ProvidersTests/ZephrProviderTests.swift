@@ -54,7 +54,7 @@ struct ZephrProviderTests {
       (started(status: 200), "misconfigured"), (started(nil), "misconfigured"),
       (started("javascript:alert(1)"), "misconfigured"), (started("http://idp.example/"), "misconfigured"),
       (answer("", status: 404), "misconfigured"), (answer("", status: 400), "misconfigured"),
-      (answer("", status: 403), "denied"), (answer("", status: 429), "try later"),
+      (answer("", status: 403), "denied"), (answer("", status: 429), "rate limited"),
       (answer("", status: 500), "unclear"),
     ])
   func notStarted(response: HTTPResponse, failure: String) {

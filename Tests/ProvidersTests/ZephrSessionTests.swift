@@ -123,7 +123,7 @@ struct ZephrSessionTests {
       #expect(!rejection.message.isEmpty)
     }
     for (status, failure) in [
-      (401, "denied"), (403, "invalid"), (409, "invalid"), (404, "invalid"), (429, "try later"), (500, "unclear"),
+      (401, "denied"), (403, "invalid"), (409, "invalid"), (404, "invalid"), (429, "rate limited"), (500, "unclear"),
       (302, "misconfigured"),
     ] {
       #expect(

@@ -56,8 +56,7 @@ extension Accounts {
       identity: saved.identity.map {
         .init(subject: $0.subject, issuer: $0.issuer, email: $0.email, name: $0.name, username: $0.username)
       }, scopes: scopes(of: grant), generation: saved.generation, expires_at: grant.token?.expiresAt?.seconds,
-      next_refresh_at: !saved.isRenewable
-        ? nil : grant.nextMoment(policy: refreshPolicy, at: now)?.seconds,
+      next_refresh_at: nextRefresh(of: grant)?.seconds,
       refresh_expires_at: end?.at.seconds, refresh_expiry_learned: end?.isLearned == true ? true : nil,
       refresh_expires_soon: endsSoon(grant) ? true : nil,
       refresh_issued_at: saved.refreshToken == nil ? nil : saved.refreshTokenIssuedAt?.seconds,
@@ -65,6 +64,13 @@ extension Accounts {
       logged_in_at: saved.loggedInAt.seconds, last_error: lastError(grant), grant: saved.kind.rawValue,
       token_binding: binding(of: saved), tokens: narrowed(grant), renewable: saved.isRenewable,
       reports: reports(grant), lost_scopes: lost(grant), scopes_unverified: areUnverified(saved) ? true : nil)
+  }
+
+  /// Not before the end of the provider's `Retry-After`.
+  private func nextRefresh(of grant: Grant) -> Timestamp? {
+    guard grant.saved.isRenewable, let moment = grant.nextMoment(policy: refreshPolicy, at: now) else { return nil }
+    guard let hold = providers[grant.saved.provider]?.gate.limit.heldUntil, hold > uptime else { return moment }
+    return max(moment, wall(hold))
   }
 
   private func lost(_ grant: Grant) -> [String]? {

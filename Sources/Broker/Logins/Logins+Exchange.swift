@@ -65,7 +65,7 @@ extension Logins {
     case .ended, .requestRefused:
       return RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)
     case .rejected: error.hint = "The code is spent: start again with `grantctl login`."
-    case .tryLater, .unclear, .lost, .notSent, .blocked:
+    case .rateLimited, .tryLater, .unclear, .lost, .notSent, .blocked:
       error.hint = "The code cannot be sent twice: start again with `grantctl login` once the provider answers."
     case .misconfigured, .invalid, .tokenRefused, .denied, .unsupported: break
     }

@@ -280,7 +280,7 @@ extension ProviderFailure {
     switch self {
     // There is nothing left to revoke.
     case .ended: .revoked
-    case .tryLater, .unclear, .lost, .notSent, .blocked: .retryLater(after: retryAfter)
+    case .rateLimited, .tryLater, .unclear, .lost, .notSent, .blocked: .retryLater(after: retryAfter)
     case .misconfigured, .requestRefused, .invalid, .rejected, .tokenRefused, .denied: .refused(oauth)
     case .unsupported: .unsupported
     }

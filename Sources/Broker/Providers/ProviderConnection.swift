@@ -36,6 +36,8 @@ final class ProviderConnection: Piece {
     var lostScopes: [AccountName: [String]] = [:]
     /// Accounts whose lost scopes the provider refuses to return.
     var refusedScopes: Set<AccountName> = []
+    /// It answered with 429, which was logged.
+    var isLimited = false
   }
 
   /// What refreshes under these settings showed.
@@ -109,8 +111,9 @@ final class ProviderConnection: Piece {
     keys = Keys()
     history = RefreshHistory()
     // What a narrowed refresh did harm to at this server it would harm again.
-    if isSameServer { history.narrowingResult = narrowingResult }
+    if isSameServer { history.narrowingResult = narrowingResult } else { gate.limit = RateLimit() }
     remarks = Remarks()
+    gate.limit.release(at: uptime)
     gate.recheck(at: uptime)
   }
 
@@ -149,6 +152,7 @@ final class ProviderConnection: Piece {
   func release() {
     suspension = nil
     history.clientRefusals.until = nil
+    gate.limit.release(at: uptime)
     recheck()
   }
 

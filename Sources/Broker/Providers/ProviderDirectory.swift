@@ -50,6 +50,7 @@ final class ProviderDirectory: Piece {
     let connection = ProviderConnection(
       provider, learned: learnedLifetime(of: provider.name), refreshesAtOnce: refreshesAtOnce, transport, runtime)
     connection.history.narrowingResult = narrowingResult(of: provider.name)
+    connection.gate.limit = rateLimit(of: provider.name)
     return connection
   }
 
@@ -59,6 +60,7 @@ final class ProviderDirectory: Piece {
     for (name, connection) in connections {
       connection.learned = learnedLifetime(of: name)
       connection.history.narrowingResult = narrowingResult(of: name)
+      connection.gate.limit = rateLimit(of: name)
     }
   }
 
@@ -189,6 +191,32 @@ final class ProviderDirectory: Piece {
   func save(_ result: NarrowingResult, of name: ProviderName) async {
     connections[name]?.history.narrowingResult = result
     await journal.put(Self.narrowingKey(name), result.rawValue, "what a narrowed refresh does at \(name)")
+  }
+
+  // MARK: The request rate that the provider allows
+
+  /// The rate of ``RateLimit``, in requests per second, and the time of the last 429.
+  private struct SavedLimit: Codable {
+    var rate: Double
+    var at: Timestamp
+  }
+
+  private static func limitKey(_ name: ProviderName) -> String { "rate_limit.\(name)" }
+
+  private func rateLimit(of name: ProviderName) -> RateLimit {
+    guard let text = journal.values[Self.limitKey(name)],
+      let saved = try? JSONDecoder().decode(SavedLimit.self, from: Data(text.utf8))
+    else { return RateLimit() }
+    return RateLimit(rate: saved.rate, age: now - saved.at, at: uptime)
+  }
+
+  /// Saves the rate after a burst of 429s.
+  func saveLimit(of name: ProviderName) async {
+    guard let limit = connections[name]?.gate.limit, let rate = limit.rate, let at = limit.limitedAt,
+      let data = try? JSONEncoder().encode(SavedLimit(rate: rate, at: wall(at)))
+    else { return }
+    await journal.put(
+      Self.limitKey(name), String(decoding: data, as: UTF8.self), "the request rate that \(name) allows")
   }
 
   private static func lifetimeKey(_ name: ProviderName) -> String { "refresh_token_lifetime.\(name)" }

@@ -41,6 +41,8 @@ extension RefreshEngine {
       let next = circuit.nextProbe(isWanted: false, policy: accounts.refreshPolicy) ?? uptime
       return .unreachable(outage.failure, retryAt: wall(next))
     }
+    let held = wall(connection.gate.limit.heldUntil)
+    if held > until { return .unreachable(rateLimit(of: name), retryAt: held) }
     accounts[account]?.wants(key, by: asker, until: until)
     // Its lease's holder brings the token, or its end lets us try.
     guard leaseElsewhere(account) == nil else { return .underWay }
@@ -72,13 +74,14 @@ extension RefreshEngine {
     if connection.suspended != nil { return connection.suspension?.until }
     let rest = connection.history.clientRefusals.rest(at: now)
     let includingDue = includingDue && rest == nil
-    while let candidate = next(at: name, connection, includingDue: includingDue) {
+    while let candidate = urgent(at: name, connection) ?? next(at: name, connection, includingDue: includingDue) {
       guard let trade = trade(of: candidate.account) else {
         fetchTrade(for: candidate.account, at: name)
         continue
       }
       switch connection.gate.admit(
-        isWanted: candidate.isWanted, accounts: accounts.count(at: name), at: uptime, policy: accounts.refreshPolicy)
+        isWanted: candidate.isWanted, isUrgent: candidate.isUrgent, accounts: accounts.count(at: name), at: uptime,
+        policy: accounts.refreshPolicy)
       {
       case .go(let ticket): begin(candidate.account, Asked(connection, trade), ticket)
       case .full: return nil
@@ -103,9 +106,11 @@ extension RefreshEngine {
     connection.gate.circuit.probeEnd(policy: accounts.refreshPolicy)
   }
 
+  private typealias Next = (account: AccountName, isWanted: Bool, isUrgent: Bool)
+
   private func next(
     at name: ProviderName, _ connection: ProviderConnection, includingDue: Bool
-  ) -> (account: AccountName, isWanted: Bool)? {
+  ) -> Next? {
     reschedule()
     // A refresh whose answer could not be saved goes on when the store works.
     let isFailing = journal.failure != nil
@@ -115,7 +120,7 @@ extension RefreshEngine {
     let due: RefreshQueue.Due = !includingDue ? .none : isFailing ? .withoutLoss : .all
     return queues[name]?.next(due) { account in
       !isFailing || accounts[account].map { accounts.holdsBack($0) == nil } ?? false
-    }
+    }.map { ($0.account, $0.isWanted, false) }
   }
 
   private func mayBegin(_ account: AccountName, at name: ProviderName) -> Bool {
@@ -126,7 +131,7 @@ extension RefreshEngine {
   /// Who tries a provider that does not answer, once it may be tried.
   private func prober(
     at name: ProviderName, _ connection: ProviderConnection, isFailing: Bool
-  ) -> (account: AccountName, isWanted: Bool)? {
+  ) -> Next? {
     let isWanted = wantedCount(at: name) > 0
     let next = connection.gate.circuit.nextProbe(isWanted: isWanted, policy: accounts.refreshPolicy)
     if let next, next > uptime { return nil }
@@ -140,8 +145,21 @@ extension RefreshEngine {
         isAtRisk: grant.intent != nil,
         expiresAt: grant.token?.expiresAt, probes: queues[name]?.probes[account] ?? 0)
     }
-    // Whoever probes, callers wait for what it learns.
-    return Candidate.probe(candidates).map { ($0.account, isWanted) }
+    // Callers wait for the result of the probe, regardless of the account.
+    return Candidate.probe(candidates).map { ($0.account, isWanted, false) }
+  }
+
+  /// An account whose grant may end unless its lost request is repeated before the provider's `Retry-After` is over.
+  private func urgent(at name: ProviderName, _ connection: ProviderConnection) -> Next? {
+    guard connection.gate.limit.heldUntil > uptime, connection.gate.circuit.outage == nil, journal.failure == nil,
+      let account = queues[name]?.firstAtRisk, mayBegin(account, at: name),
+      accounts[account]?.isInGrace(connection.provider.refreshTraits.rotation, at: now) == true
+    else { return nil }
+    return (account, false, true)
+  }
+
+  private func rateLimit(of name: ProviderName) -> Failure {
+    Failure(message: "provider \(name) limits the rate of requests (HTTP 429)", at: now)
   }
 
   private func begin(_ account: AccountName, _ asked: Asked, _ ticket: ProviderGate.Ticket) {
@@ -178,9 +196,15 @@ extension RefreshEngine {
   ) {
     let (connection, name) = (asked.connection, asked.provider.name)
     switch result?.flatMap(\.issued) {
-    // Without the provider's own words it was not sent: a key cannot sign, the metadata are another's.
+    // Without an error of the provider it was not sent: a key cannot sign, or the metadata are of another issuer.
     case nil, .failure(.blocked), .failure(.misconfigured(_, nil)):
       if let ticket { connection.gate.withdrawn(ticket, at: uptime) }
+    case .failure(.rateLimited(let message, _, let retryAfter)):
+      let (turn, isNew) = connection.gate.limited(
+        ticket, retryAfter: retryAfter, at: uptime, policy: accounts.refreshPolicy)
+      guard providers[name] === connection else { return }
+      if turn == .recovered { recovered(name) }
+      if isNew { limited(connection, message) }
     case .failure(let failure) where failure.isOfProvider:
       // That it had no answer in time was counted then.
       guard let ticket else { return }
@@ -195,9 +219,21 @@ extension RefreshEngine {
       // Callers that wait for the probe learn that there is no answer yet.
       if ticket.isProbe || turn == .unreachable { wakeWanted(name) }
     case .success, .failure:
-      let turn = connection.gate.answered(ticket, policy: accounts.refreshPolicy)
+      let turn = connection.gate.answered(ticket, at: uptime, policy: accounts.refreshPolicy)
       if turn == .recovered, providers[name] === connection { recovered(name) }
     }
+  }
+
+  /// The provider gets fewer requests from now on. Each burst changes the rate; only the first one is logged as a notice.
+  private func limited(_ connection: ProviderConnection, _ message: String) {
+    let (name, limit) = (connection.provider.name, connection.gate.limit)
+    let text = "provider \(name) limits the rate of requests, so fewer are sent: \(message)"
+    let rate = "\(((limit.rate ?? 0) * 100).rounded() / 100) per second"
+    logger.log(
+      level: connection.remarks.isLimited ? .info : .notice, "\(text)",
+      metadata: ["provider": "\(name)", "rate": "\(rate)"])
+    connection.remarks.isLimited = true
+    Task { await providers.saveLimit(of: name) }
   }
 
   private func unreachable(_ name: ProviderName, _ failure: Failure) {

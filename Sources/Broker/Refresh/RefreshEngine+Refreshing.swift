@@ -265,6 +265,8 @@ extension RefreshEngine {
     switch outcome {
     case .retry(let saved, let retryAt):
       await accounts.saveStanding(of: account, "a failed refresh", leased: leased)
+      // It waits with the provider's other accounts, and so do its callers.
+      if case .rateLimited = failure, retryAt <= now { return .retry }
       accounts.report(saved, unavailable(account, failure, retryAt: retryAt), .tokenFailed)
       return .retry
     case .ended(let saved, let reason):

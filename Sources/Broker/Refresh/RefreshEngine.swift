@@ -197,6 +197,7 @@ final class RefreshEngine: Piece {
 
   /// The provider answers, as a check found: what failed because of it is tried at once.
   func answers(_ connection: ProviderConnection) {
+    connection.gate.limit.release(at: uptime)
     connection.recheck()
     retryStalled(at: connection.provider.name)
   }

@@ -44,8 +44,8 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCErr
   case .misconfigured:
     return RPCError(
       .providerMisconfigured, message,
-      hint: "Mend [provider.\(provider)] in the configuration, then `grantctl reload`.", oauth: oauth)
-  case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
+      hint: "Correct [provider.\(provider)] in the configuration, then `grantctl reload`.", oauth: oauth)
+  case .rateLimited(_, _, let retryAfter), .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
     // The provider may be back sooner than it said.
     let wait = min(retryAfter ?? .seconds(30), RefreshPolicy().longestRetryAfter)
     return RPCError(.temporarilyUnavailable, message, retryAfter: Double(wait.wholeSeconds), oauth: oauth)

@@ -192,7 +192,8 @@ final class Views: Piece {
       display_name: description.displayName, issuer: description.issuer, client_id: description.clientID,
       scopes: connection.provider.tokenTraits.scopes,
       accounts: accounts.count(at: connection.provider.name), state: state,
-      last_error: connection.remarks.lastError)
+      last_error: connection.remarks.lastError,
+      refreshes_per_second: connection.gate.limit.rate.map { ($0 * 100).rounded() / 100 })
   }
 }
 

@@ -58,6 +58,12 @@ extension Grant {
         countRefusal(at: now, lastSuccessOfOthers: lastSuccessOfOthers)
       }
       return .misconfigured(saved)
+    case .rateLimited(_, _, let retryAfter):
+      // The provider's gate holds all accounts back. An account whose requests always get 429 must not block the others.
+      let delays = [.zero] + policy.retryDelays
+      return retry(
+        told, at: now, delays: delays, policy: policy, jitter: jitter, retryAfter: failures > 0 ? retryAfter : nil,
+        acted: false, rotation: rotation)
     case .tryLater(_, _, let retryAfter):
       return retry(
         told, at: now, policy: policy, jitter: jitter, retryAfter: retryAfter, acted: false, rotation: rotation)
@@ -103,18 +109,19 @@ extension Grant {
   private static let hurry = Duration.seconds(1)
 
   private mutating func retry(
-    _ failure: Failure, at now: Timestamp, policy: RefreshPolicy, jitter: Double, retryAfter: Duration?, acted: Bool,
-    rotation: Rotation
+    _ failure: Failure, at now: Timestamp, delays: [Duration]? = nil, policy: RefreshPolicy, jitter: Double,
+    retryAfter: Duration?, acted: Bool, rotation: Rotation
   ) -> Failed {
     let count = failures + 1
-    let planned = policy.retryDelays[min(count, policy.retryDelays.count) - 1]
+    let delays = delays ?? policy.retryDelays
+    let planned = delays[min(count, delays.count) - 1]
     var wait = planned.scaled(by: 1 - policy.jitter * jitter)
     var asked = min(retryAfter ?? .zero, policy.longestRetryAfter)
     if !acted { takeBackIntent() }
     // A rotation whose response was lost, now or earlier, can be requested again while the old refresh token is
     // accepted; after that there is no hurry. This also shortens the provider's `Retry-After`: without an attempt in
     // that time the grant ends.
-    if case .grace(let grace) = rotation, let first = intent?.sentAt, first <= now, now - first < grace {
+    if case .grace(let grace) = rotation, isInGrace(rotation, at: now), let first = intent?.sentAt {
       let rest = grace - (now - first)
       wait = min(wait, max(rest.scaled(by: 0.5), grace.scaled(by: 0.125), Self.hurry))
       asked = min(asked, rest.scaled(by: 0.8))

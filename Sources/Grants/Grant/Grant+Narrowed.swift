@@ -214,7 +214,7 @@ extension Grant {
   mutating func exchangeFailed(_ attempt: Attempt, _ failure: ProviderFailure, _ told: Failure) -> Failed {
     let refusal: Narrowed.Refusal
     switch failure {
-    case .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
+    case .rateLimited(_, _, let retryAfter), .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
       let pause = min(max(retryAfter ?? .zero, Narrowed.retryPause), Narrowed.refusalLife)
       refusal = .init(failure: told, until: told.at + pause, isTemporary: true)
     case .lost, .notSent, .blocked:

@@ -279,6 +279,12 @@ extension Grant {
   /// The number of consecutive failures.
   var failures: Int { if case .failing(_, let count, _) = saved.standing { count } else { 0 } }
 
+  /// A request with this refresh token had no response, and may be repeated only until the grace period ends.
+  public func isInGrace(_ rotation: Rotation, at now: Timestamp) -> Bool {
+    guard case .grace(let grace) = rotation, let first = intent?.sentAt else { return false }
+    return first <= now && now - first < grace
+  }
+
   /// This request certainly changed nothing; whether an earlier one did is still unknown.
   mutating func takeBackIntent() {
     guard var intent else { return }

@@ -1,9 +1,12 @@
 import OAuth
 
 /// Limits the requests to a provider: a maximum of concurrent requests, one at a time in an outage, and a rate limit
-/// for the backlog after a restart, a recovery or a clock change. Its times are since the machine started.
+/// for the backlog after a restart, a recovery or a clock change, and within the rate that the provider allows. Its times
+/// are since the machine started.
 public struct ProviderGate: Sendable {
   public private(set) var circuit = Circuit()
+  /// The rate that the provider's 429 responses allow.
+  public var limit = RateLimit()
   /// The number of requests in progress.
   public private(set) var inFlight = 0
   /// The requests in progress that were sent before the latest outage ended, and the number of the last one: they do
@@ -31,10 +34,16 @@ public struct ProviderGate: Sendable {
 
   public init() {}
 
-  /// Requests a permit. `isWanted`: a caller is waiting. `accounts`: the number of accounts of the provider.
+  /// Requests a permit.
+  ///
+  /// - Parameters:
+  ///   - isWanted: a caller is waiting.
+  ///   - isUrgent: without this request the grant may end; the provider's `Retry-After` does not hold it back.
+  ///   - accounts: the number of accounts of the provider.
   public mutating func admit(
-    isWanted: Bool, accounts: Int, at now: Duration, policy: RefreshPolicy
+    isWanted: Bool, isUrgent: Bool = false, accounts: Int, at now: Duration, policy: RefreshPolicy
   ) -> Admission {
+    if !isUrgent, limit.heldUntil > now { return .later(limit.heldUntil) }
     if let next = circuit.nextProbe(isWanted: isWanted, policy: policy) {
       guard next <= now else { return .later(next) }
       // The first probe is always sent. While it is stuck, further probes may use the provider's limit, at least two.
@@ -48,8 +57,10 @@ public struct ProviderGate: Sendable {
     else { return .full }
     let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
     var pace = (isWanted ? wanted : background) ?? Pace(full: rate, at: now)
+    if !isUrgent, let next = limit.wait(at: now) { return .later(next) }
     if let next = pace.take(rate, at: now) { return .later(next) }
     if isWanted { wanted = pace } else { background = pace }
+    limit.sends(at: now)
     return .go(place(isProbe: false))
   }
 
@@ -68,8 +79,23 @@ public struct ProviderGate: Sendable {
   }
 
   /// The provider responded, even if only with a refusal. Without a ticket: late, after the permit was released.
-  public mutating func answered(_ ticket: Ticket?, policy: RefreshPolicy) -> Turn {
+  public mutating func answered(_ ticket: Ticket?, at now: Duration, policy: RefreshPolicy) -> Turn {
     if let ticket { leave(ticket) }
+    limit.accepts(at: now)
+    return responded(policy: policy)
+  }
+
+  /// The provider responded that it gets too many requests. True: the first such response of a burst.
+  public mutating func limited(
+    _ ticket: Ticket?, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy
+  ) -> (Turn, isNew: Bool) {
+    if let ticket { leave(ticket) }
+    let isNew = limit.limits(
+      ticket?.number ?? tickets, last: tickets, retryAfter: retryAfter, at: now, policy: policy)
+    return (responded(policy: policy), isNew)
+  }
+
+  private mutating func responded(policy: RefreshPolicy) -> Turn {
     guard circuit.answered(most: policy.concurrentPerProvider) else { return .nothing }
     stale = inFlight
     lastStale = tickets

@@ -6,7 +6,9 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   case ended(LoginReason, message: String, OAuthError?)
   /// The provider refuses this client or its settings: this stops the provider, not each account.
   case misconfigured(message: String, OAuthError?)
-  /// Answered and certainly not executed: 429, `temporarily_unavailable`. Retried.
+  /// Answered and certainly not executed: too many requests (429, RFC 6585 §4). This is not an outage. Retried.
+  case rateLimited(message: String, OAuthError?, retryAfter: Duration?)
+  /// Answered and certainly not executed: `temporarily_unavailable`. Retried.
   case tryLater(message: String, OAuthError?, retryAfter: Duration?)
   /// Refused this one request, for a reason that is not an outage and ends no grant: `invalid_request`, an unknown
   /// code, a 4xx without a code. Retried.
@@ -32,8 +34,9 @@ public enum ProviderFailure: Error, Sendable, Equatable {
 
   public var message: String {
     switch self {
-    case .ended(_, let message, _), .misconfigured(let message, _), .tryLater(let message, _, _),
-      .requestRefused(let message, _, _), .unclear(let message, _), .lost(let message), .notSent(let message),
+    case .ended(_, let message, _), .misconfigured(let message, _), .rateLimited(let message, _, _),
+      .tryLater(let message, _, _), .requestRefused(let message, _, _), .unclear(let message, _), .lost(let message),
+      .notSent(let message),
       .blocked(let message),
       .invalid(let message, _), .tokenRefused(let message, _), .denied(let message), .unsupported(let message):
       message
@@ -44,7 +47,7 @@ public enum ProviderFailure: Error, Sendable, Equatable {
   /// The failure concerns the provider or the connection to it, not the grant.
   public var isOfProvider: Bool {
     switch self {
-    case .tryLater, .unclear, .lost, .notSent: true
+    case .rateLimited, .tryLater, .unclear, .lost, .notSent: true
     case .ended, .misconfigured, .requestRefused, .blocked, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       false
     }
@@ -52,7 +55,9 @@ public enum ProviderFailure: Error, Sendable, Equatable {
 
   public var retryAfter: Duration? {
     switch self {
-    case .tryLater(_, _, let retryAfter), .requestRefused(_, _, let retryAfter), .unclear(_, let retryAfter): retryAfter
+    case .rateLimited(_, _, let retryAfter), .tryLater(_, _, let retryAfter), .requestRefused(_, _, let retryAfter),
+      .unclear(_, let retryAfter):
+      retryAfter
     case .ended, .misconfigured, .lost, .notSent, .blocked, .invalid, .rejected, .tokenRefused, .denied, .unsupported:
       nil
     }
@@ -60,7 +65,8 @@ public enum ProviderFailure: Error, Sendable, Equatable {
 
   public var oauth: OAuthError? {
     switch self {
-    case .ended(_, _, let oauth), .misconfigured(_, let oauth), .tryLater(_, let oauth, _),
+    case .ended(_, _, let oauth), .misconfigured(_, let oauth), .rateLimited(_, let oauth, _),
+      .tryLater(_, let oauth, _),
       .requestRefused(_, let oauth, _), .invalid(_, let oauth), .tokenRefused(_, let oauth):
       oauth
     case .unclear, .lost, .notSent, .blocked, .rejected, .denied, .unsupported: nil

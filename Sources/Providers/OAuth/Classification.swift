@@ -11,11 +11,10 @@ extension OAuthProvider {
   static let configurationCodes: Set<OAuthErrorCode> = [
     .invalidClient, .unauthorizedClient, .unsupportedGrantType, .invalidScope, .invalidTarget,
   ]
-  /// Temporary error codes: the server wants another nonce in each proof (RFC 9449 §8) or is unavailable. `ratelimited`
-  /// is from Slack, with status 200.
-  static let passingCodes: Set<OAuthErrorCode> = [
-    .temporarilyUnavailable, .serverError, .slowDown, .useDPoPNonce, OAuthErrorCode(rawValue: "ratelimited"),
-  ]
+  /// Temporary error codes: the server wants another nonce in each proof (RFC 9449 §8) or is unavailable.
+  static let passingCodes: Set<OAuthErrorCode> = [.temporarilyUnavailable, .serverError, .useDPoPNonce]
+  /// Error codes for too many requests. `ratelimited` is from Slack, with status 200.
+  static let rateCodes: Set<OAuthErrorCode> = [.slowDown, OAuthErrorCode(rawValue: "ratelimited")]
 
   /// The effect of a failed token response on the grant. Only a permanent code ends a grant. A refusal of one request
   /// is not an outage.
@@ -23,8 +22,11 @@ extension OAuthProvider {
     switch error {
     case .oauth(let oauth, let status, let retryAfter):
       let text = error.description
+      if status == 429 || Self.rateCodes.contains(oauth.code) {
+        return .rateLimited(message: text, oauth, retryAfter: retryAfter)
+      }
       let isTemporary = settings.temporaryErrors.contains { $0.matches(oauth) || $0.matches(status: status) }
-      if isTemporary || status == 429 || status == 408 || Self.passingCodes.contains(oauth.code) {
+      if isTemporary || status == 408 || Self.passingCodes.contains(oauth.code) {
         return .tryLater(message: text, oauth, retryAfter: retryAfter)
       }
       if settings.permanentErrors.contains(where: { $0.matches(oauth) }) {
@@ -34,7 +36,8 @@ extension OAuthProvider {
       if Self.configurationCodes.contains(oauth.code) { return .misconfigured(message: text, oauth) }
       return .requestRefused(message: text, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
-      if status == 429 || settings.temporaryErrors.contains(where: { $0.matches(status: status) }) {
+      if status == 429 { return .rateLimited(message: error.description, nil, retryAfter: retryAfter) }
+      if settings.temporaryErrors.contains(where: { $0.matches(status: status) }) {
         return .tryLater(message: error.description, nil, retryAfter: retryAfter)
       }
       if Self.isRefusal(status: status, mediaType: mediaType) {

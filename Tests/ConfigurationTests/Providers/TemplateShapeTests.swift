@@ -273,7 +273,7 @@ struct TemplateShapeTests {
         try TokenResponse.parse(answer(body, status: status), quirks: provider.settings.refreshResponse)
       }
       switch provider.classify(error) {
-      case .tryLater: #expect(isOfProvider, "\(profile): \(body)")
+      case .rateLimited, .tryLater: #expect(isOfProvider, "\(profile): \(body)")
       case .requestRefused: #expect(!isOfProvider, "\(profile): \(body)")
       case let failure: Issue.record("\(profile): \(failure)")
       }

@@ -121,6 +121,51 @@ async def retry_after(stage):
     return f"released by each of {', '.join(ways)}; callers are told {max(waits, default=0):.0f} s at most"
 
 
+async def rate_limit(stage):
+    """48: 240 accounts are due at a provider that allows 4 requests per second; callers wait for some of them."""
+    rate, burst, hold, count = 4, 4, 2, 240
+    realm = stage.realm(access_seconds=80)
+    daemon = stage.daemon()
+    client = await daemon.start()
+    names = await stage.sign_in(daemon, client, realm, count)
+    bucket, seen, waits = [burst, time.monotonic()], [], []
+
+    def choose(*_):
+        now = time.monotonic()
+        bucket[:] = min(burst, bucket[0] + (now - bucket[1]) * rate), now
+        seen.append((now, bucket[0] >= 1))
+        if bucket[0] < 1:
+            return Fault("status", True, status=429, retry_after=hold)
+        bucket[0] -= 1
+        return None
+
+    realm.choose = choose
+    tasks = []
+
+    async def one(name):
+        waits.append((await stage.refresh(client, name, timeout=40))[0])
+
+    # Each token is due after 32 to 40 of its 80 s.
+    await until(lambda: len(seen) > 30, 60, "nothing is due")
+    for name in names[:-41:-1]:
+        tasks.append(asyncio.create_task(one(name)))
+        await asyncio.sleep(0.4)
+    await asyncio.gather(*tasks)
+    await until(lambda: len({record["user"] for record in stage.ledger.records if record["event"] == "spent"}) == count,
+                60, "not all accounts were refreshed")
+    client.close()
+    refused = sum(not ok for _, ok in seen)
+    spent = seen[-1][0] - seen[0][0]
+    share = (len(seen) - refused) / (burst + rate * spent)
+    waits.sort()
+    dead = [name for name in names if stage.requests(name) and realm.family_of(name).revoked]
+    told = (f"{len(seen)} requests in {spent:.0f} s, {refused} answered with 429, {share:.2f} of the allowed rate; "
+            f"callers wait {waits[len(waits) // 2]:.1f} s (median), {waits[-1]:.1f} s (longest)")
+    if dead or share < 0.6 or refused > 0.08 * len(seen) or waits[len(waits) // 2] > 5:
+        raise Wrong(f"{told}; {len(dead)} accounts ended")
+    return told
+
+
 async def probe(stage):
     """11: the first request after an outage is stuck; the others recover within some seconds."""
     realm = stage.realm()
@@ -293,7 +338,7 @@ async def silent_names(stage):
 
 CASES = {
     "hanging-neighbour": neighbour, "slow-calls": calls, "concurrent-per-provider": concurrency,
-    "retry-after": retry_after, "stuck-probe": probe, "silent-names": silent_names, "account-lists": lists}
+    "retry-after": retry_after, "rate-limit": rate_limit, "stuck-probe": probe, "silent-names": silent_names, "account-lists": lists}
 # Signs 1,000 accounts in, for which this process, with the providers of all tests, works for a long time without a
 # pause: the others would measure that, and this one measures how long callers wait.
 ALONE = ("account-lists",)

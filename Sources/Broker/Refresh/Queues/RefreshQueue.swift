@@ -37,10 +37,10 @@ struct RefreshQueue: Sendable {
 
   mutating func place(_ account: AccountName, _ place: Place) {
     let isDue = (risky: place.isDue && place.canLose, safe: place.isDue && !place.canLose)
-    if isDue.risky { due.set(account, to: place.end) } else { due.remove(account) }
+    let urgent = Timestamp(milliseconds: .min)
+    if isDue.risky { due.set(account, to: place.isAtRisk ? urgent : place.end) } else { due.remove(account) }
     if isDue.safe { dueWithoutLoss.set(account, to: place.end) } else { dueWithoutLoss.remove(account) }
     if place.isDue, place.isGood { resting.insert(account) } else { resting.remove(account) }
-    let urgent = Timestamp(milliseconds: .min)
     let isStalled = (risky: place.isStalled && place.canLose, safe: place.isStalled && !place.canLose)
     if isStalled.risky {
       stalled.set(account, to: place.isAtRisk ? urgent : place.end)
@@ -77,6 +77,8 @@ struct RefreshQueue: Sendable {
   }
 
   var firstWanted: AccountName? { order.first }
+  /// The first due account, if a request with its refresh token had no answer, or it has no token.
+  var firstAtRisk: AccountName? { due.first().flatMap { $0.at == Timestamp(milliseconds: .min) ? $0.key : nil } }
 
   mutating func unwantAll() -> [AccountName] {
     defer { (order, wanted) = ([], []) }

@@ -13,10 +13,11 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
   public var accounts: Int
   public var state: String
   public var last_error: String?
+  public var refreshes_per_second: Double?
 
   public init(
     provider: String, kind: String, profile: String?, display_name: String, issuer: String?, client_id: String,
-    scopes: [String], accounts: Int, state: String, last_error: String?
+    scopes: [String], accounts: Int, state: String, last_error: String?, refreshes_per_second: Double? = nil
   ) {
     self.provider = provider
     self.kind = kind
@@ -28,6 +29,7 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
     self.accounts = accounts
     self.state = state
     self.last_error = last_error
+    self.refreshes_per_second = refreshes_per_second
   }
 
   public static let docs = [
@@ -43,6 +45,8 @@ public struct ProviderView: Codable, Sendable, Equatable, Documented {
     "state":
       "`ok`; `unreachable`: it does not answer and is tried again; `recovering`: it answers again, and refreshes begin one after the other; `suspended`: the provider refuses this client, so its refreshes rest until the configuration changes; `removed`: no longer configured.",
     "last_error": "What the last failed request to it said.",
+    "refreshes_per_second":
+      "The rate that its 429 responses allow, learned by the broker; absent: no 429 in the last hour.",
   ]
 }
 
