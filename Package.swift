@@ -108,7 +108,8 @@ let package = Package(
     fastRoom(
       "Loopback",
       [
-        "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "Listening", "OAuth",
+        "Broker", "BrokerAPI", "CLinux", "CredentialHelpers", "Grants", "HTTPServer", "HTTPTransport", "Listening",
+        "OAuth",
         nioCore, nioHTTP1,
       ]),
     room("MetricsEndpoint", ["Broker", "BrokerAPI", "HTTPServer", nioCore, nioHTTP1]),

@@ -5,24 +5,31 @@ import Testing
 @testable import Broker
 
 @Suite(.timeLimit(.minutes(2))) struct EntranceTests {
+  /// The holders in the order in which they entered.
+  private final class Served: Sendable {
+    let holders = Mutex<[Holder]>([])
+  }
+
+  /// Returns when the request waits.
+  private static func ask(_ holder: Holder, _ entrance: Entrance, _ served: Served) async {
+    let waiting = entrance.counts.waiting
+    Task {
+      await entrance.enter(holder)
+      served.holders.withLock { $0.append(holder) }
+      entrance.leave()
+    }
+    while entrance.counts.waiting == waiting { await Task.yield() }
+  }
+
   @Test("a user with hundreds of requests delays another user by one turn") func turns() async {
     let entrance = Entrance()
     for _ in 0..<Entrance.most { await entrance.enter(.user(1000)) }
-    let served = Mutex<[Holder]>([])
-    func ask(_ holder: Holder) async {
-      let waiting = entrance.counts.waiting
-      Task {
-        await entrance.enter(holder)
-        served.withLock { $0.append(holder) }
-        entrance.leave()
-      }
-      while entrance.counts.waiting == waiting { await Task.yield() }
-    }
-    for unit in 0..<200 { await ask(.unit("\(unit % 4).service", user: 1000)) }
-    await ask(.user(1001))
+    let served = Served()
+    for unit in 0..<200 { await Self.ask(.unit("\(unit % 4).service", user: 1000), entrance, served) }
+    await Self.ask(.user(1001), entrance, served)
     entrance.leave()
-    while served.withLock({ $0.count }) < 201 { await Task.yield() }
-    let place = served.withLock { $0.firstIndex(of: .user(1001)) }
+    while served.holders.withLock({ $0.count }) < 201 { await Task.yield() }
+    let place = served.holders.withLock { $0.firstIndex(of: .user(1001)) }
     #expect(place.map { $0 < 3 } == true)
     for _ in 1..<Entrance.most { entrance.leave() }
     #expect(entrance.counts.inside == 0 && entrance.counts.waiting == 0)

@@ -338,7 +338,8 @@ async def silent_names(stage):
 
 CASES = {
     "hanging-neighbour": neighbour, "slow-calls": calls, "concurrent-per-provider": concurrency,
-    "retry-after": retry_after, "rate-limit": rate_limit, "stuck-probe": probe, "silent-names": silent_names, "account-lists": lists}
+    "retry-after": retry_after, "rate-limit": rate_limit, "stuck-probe": probe, "silent-names": silent_names,
+    "account-lists": lists}
 # Signs 1,000 accounts in, for which this process, with the providers of all tests, works for a long time without a
 # pause: the others would measure that, and this one measures how long callers wait.
 ALONE = ("account-lists",)
