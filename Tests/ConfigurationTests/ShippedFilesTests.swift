@@ -193,6 +193,10 @@ import Testing
     #expect(provider.pkce)
     #expect(provider.redirect == .loopback(host: .v4, path: "/callback"))
     #expect(provider.rotation == .strict)
+    #expect(provider.prompt == nil && provider.optionalScopes == ["offline_access"])
+    #expect(!provider.scopes.contains("offline_access"))
+    let chosen = try self.provider("oidc", "issuer = \"https://login.example.com\"\nscopes = [\"openid\"]")
+    #expect(chosen.scopes == ["openid"] && chosen.optionalScopes.isEmpty)
   }
 
   @Test(

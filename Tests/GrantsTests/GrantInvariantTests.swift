@@ -230,7 +230,7 @@ import Testing
         demand(token == (key.isNarrowed ? narrowed[key] : disk.token), "a token was served that is not on disk")
         demand(token.expiresAt.map { $0 > at(clock) } ?? true, "an expired token was served")
         demand(!rejected.contains(token.generation), "a rejected token was served")
-      case .wait: demand(grant.phase != .idle, "a wait for nothing")
+      case .wait: demand(grant.phase != .idle || grant.awaitsSecondTry, "a wait for nothing")
       case .refresh: demand(grant.phase == .idle && grant.saved.refreshToken != nil, "no refresh is possible")
       case .temporarilyUnavailable(_, let retryAt): demand(retryAt > at(clock), "a wait until before now")
       case .refused: demand(key.isNarrowed && grant.phase == .idle, "a scope is refused that was granted")

@@ -61,8 +61,18 @@ import Testing
   @Test("openid is asked for wherever there are ID tokens, and once")
   func openID() {
     let traits = TokenTraits(scopes: ["openid", "mail"], usesIDTokens: true)
-    #expect(traits.scopes(asked: nil) == ["openid", "mail"] && traits.scopes(asked: ["mail"]) == ["openid", "mail"])
-    #expect(TokenTraits(scopes: ["mail"]).scopes(asked: ["files"]) == ["files"])
+    #expect(
+      traits.scopes(asked: nil, supported: nil) == ["openid", "mail"]
+        && traits.scopes(asked: ["mail"], supported: nil) == ["openid", "mail"])
+    #expect(TokenTraits(scopes: ["mail"]).scopes(asked: ["files"], supported: nil) == ["files"])
+    var optional = TokenTraits(scopes: ["mail"])
+    optional.optionalScopes = ["offline_access"]
+    for (supported, scopes) in [
+      (nil, ["mail"]), (["mail"], ["mail"]), (["offline_access"], ["mail", "offline_access"]),
+    ] as [([String]?, [String])] {
+      #expect(optional.scopes(asked: nil, supported: supported) == scopes)
+      #expect(optional.scopes(asked: ["files"], supported: supported) == ["files"])
+    }
   }
 
   @Test("a caller that exchanges the code itself gets no challenge")

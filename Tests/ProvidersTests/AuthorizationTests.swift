@@ -79,6 +79,26 @@ import Testing
     #expect(try place(provider(), request(), metadata: plain).warnings.isEmpty)
   }
 
+  @Test("prompt=consent goes with offline_access only if the metadata or the generic profile allow it")
+  func consent() throws {
+    let offline = request(scopes: ["openid", "offline_access"])
+    for (profile, prompts, sent) in [
+      (nil, nil, nil), (nil, ["consent"], "consent"), (nil, ["login"], nil), ("oidc", nil, "consent"),
+      ("oidc", ["login"], nil), ("oidc", ["none", "consent"], "consent"),
+    ] as [(String?, [String]?, String?)] {
+      var listed = metadata
+      listed.promptValuesSupported = prompts
+      let chosen = provider { $0.profile = profile }
+      #expect(
+        query(try place(chosen, offline, metadata: listed).url)["prompt"] == sent, "\(profile ?? ""), \(prompts ?? [])")
+      #expect(query(try place(chosen, request(), metadata: listed).url)["prompt"] == nil)
+    }
+    var listed = metadata
+    listed.promptValuesSupported = ["consent"]
+    #expect(query(try place(provider { $0.prompt = "" }, offline, metadata: listed).url)["prompt"] == nil)
+    #expect(query(try place(provider { $0.prompt = "login" }, offline, metadata: listed).url)["prompt"] == "login")
+  }
+
   @Test("A provider that demands pushed requests is refused where the settings forbid them, in words that say so")
   func pushedRequired() {
     var demanding = metadata

@@ -78,7 +78,7 @@ import Testing
     let found = findings(Self.document(["issuer": "\"https://other.example\""]))
     #expect(found.last?.message == "configured is \(issuerText), the provider says https://other.example")
     guard case .failed(let hint) = found.last?.result else { return }
-    #expect(hint.contains("issuer = \"https://other.example\" in [provider."))
+    #expect(hint.contains("issuer = \"https://other.example\" and discovery_url = \"\(issuerText)/.well-known/"))
   }
 
   static let metadataCases: [(Finding.Name, [String: String?], Change, String, String)] = [

@@ -14,7 +14,7 @@ import Testing
     _ methods: [String]?, device: Bool = false, grants: [String]? = nil
   ) throws -> ([String: JSONValue], ClientCredential?) {
     let registrar = ClientRegistrar()
-    let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name).first)
+    let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
     var metadata = metadata
     metadata.registrationEndpoint = URL(string: issuerText + "/register")
     metadata.tokenEndpointAuthMethodsSupported = methods
@@ -45,6 +45,65 @@ import Testing
     case "client_secret_post": #expect(credential == .post(secret: Secret("s")))
     default: #expect(credential == .basic(secret: Secret("s"), encoding: .formWithID))
     }
+  }
+
+  private func registration(_ method: String) -> SavedRegistration {
+    SavedRegistration(
+      provider: name, issuer: Issuer(rawValue: issuerText)!, discovery: .openID, clientID: "c",
+      clientSecret: method == "none" ? nil : Secret("s"), authMethod: method, scopes: [], redirectURI: nil,
+      managementToken: nil, managementURL: nil, secretExpiresAt: nil, createdAt: Timestamp(seconds: 0))
+  }
+
+  @Test("a refused client authentication is replaced by the first that the server accepts, without a user's token")
+  func authentication() throws {
+    let registrar = ClientRegistrar()
+    let refused = answer(#"{"error":"invalid_client"}"#, status: 401)
+    let accepted = answer(#"{"error":"invalid_grant"}"#, status: 400)
+    for (answers, method) in [
+      ([accepted], "client_secret_basic"), ([refused, accepted], "client_secret_post"),
+      ([refused, refused, accepted], "client_secret_basic_raw"), ([refused, refused, refused], nil),
+    ] as [([HTTPResponse], String?)] {
+      var step = registrar.authentication(of: registration("client_secret_basic"), metadata: metadata)
+      var sent: [HTTPRequest] = []
+      for answer in answers {
+        guard case .send(let request, let next) = step else { break }
+        sent.append(request)
+        step = next(answer, at(1))
+      }
+      guard case .done(let found) = step else {
+        Issue.record("\(step)")
+        continue
+      }
+      #expect(found?.authMethod == method && sent.count == answers.count)
+      for request in sent {
+        let body = String(decoding: request.body ?? Data(), as: UTF8.self)
+        #expect(body.contains("refresh_token=grantd-tests-its-authentication") && !body.contains("code="))
+      }
+    }
+    guard case .done(let same) = registrar.authentication(of: registration("none"), metadata: metadata) else {
+      Issue.record("a public client presents nothing that could be tried")
+      return
+    }
+    #expect(same == registration("none"))
+  }
+
+  @Test("the options of a registration are settings of its provider, and hints name a section that can be written")
+  func options() throws {
+    var registered = registration("none")
+    registered.options = .init(
+      resource: "https://api.example/", apiBase: URL(string: "https://api.example/v1"), authorities: "pem")
+    let provider = try #require(ClientRegistrar().provider(registered) as? OAuthProvider)
+    #expect(
+      provider.settings.resource == "https://api.example/" && provider.settings.tls?.authorities == Data("pem".utf8))
+    #expect(try provider.apiTraits.resolve("/x").absoluteString == "https://api.example/v1/x")
+    #expect(
+      provider.section.hasPrefix(
+        "a new section [provider.mine] with kind = \"oidc\", issuer = \"\(issuerText)\" and "
+          + "client_id = \"c\""))
+    #expect(provider.correction.contains("`grantctl provider unregister mine`"))
+    let secret = try #require(ClientRegistrar().provider(registration("client_secret_post")))
+    #expect(secret.section.contains("a client that you register yourself"))
+    #expect(ProviderName(rawValue: "127.0.0.1")?.section == "[provider.\"127.0.0.1\"]")
   }
 
   @Test("the device grant is requested if the server has it")

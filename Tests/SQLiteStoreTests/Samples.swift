@@ -110,14 +110,14 @@ enum Sample {
       refreshToken: refresh.map(Secret.init), generation: generation, createdAt: time(1), loggedInAt: time(2))
   }
 
-  static func fullGrant(_ name: String, standing: Standing = .good) -> SavedGrant {
+  static func fullGrant(_ name: String, standing: Standing = .good, isRefusedOnce: Bool = false) -> SavedGrant {
     SavedGrant(
       account: account(name), provider: provider("op"), identity: identity,
       requestedScopes: ["openid", "https://op.example/auth/mail.read", "with space", "100%", "", "%20", "nul\0"],
       grantedScopes: ["openid"], resource: "https://api.example/", refreshToken: Secret("refresh-of-\(name)"),
       previousRefreshToken: Secret("previous-of-\(name)"), refreshTokenExpiresAt: time(.max),
       refreshTokenIssuedAt: time(3), expiryAnnouncedAt: time(4), idToken: Secret("id-of-\(name)-é\0"), generation: .max,
-      standing: standing, createdAt: time(.min),
+      standing: standing, isRefusedOnce: isRefusedOnce, createdAt: time(.min),
       loggedInAt: time(0), extra: Data(#"{"tenant":"extra-of-\#(name)"}"#.utf8), kind: .deviceCode,
       dpopKey: Secret("dpop-key-of-\(name)"), sourceFingerprint: "fingerprint-of-\(name)")
   }
@@ -165,7 +165,10 @@ enum Sample {
       authMethod: "client_secret_post", scopes: full ? ["openid", "with space"] : [],
       redirectURI: full ? "com.example:/cb" : nil, managementToken: full ? Secret("management-of-\(name)") : nil,
       managementURL: full ? URL(string: "https://\(name).example/register/1") : nil,
-      secretExpiresAt: full ? time(11) : nil, createdAt: time(12))
+      secretExpiresAt: full ? time(11) : nil, createdAt: time(12),
+      options: full
+        ? .init(resource: "https://api.example/", apiBase: URL(string: "https://api.example/v1"), authorities: "pem")
+        : .init())
   }
 
   static func revocation(_ id: String) -> PendingRevocation {
@@ -189,6 +192,7 @@ enum Sample {
     .putGrant(fullGrant("full")), .putGrant(grant("minimal")),
     .putGrant(fullGrant("failing", standing: .failing(failure, count: 7, retryAt: time(99)))),
     .putGrant(fullGrant("login", standing: .loginRequired(.lostRotation, Failure(message: "", at: time(0))))),
+    .putGrant(fullGrant("refused-once", standing: .loginRequired(.refused, failure), isRefusedOnce: true)),
     .putGrant(fullGrant("config", standing: .misconfigured(failure))),
     .putIntent(intent("full")), .putLogin(login("l1", full: true)), .putLogin(login("l2", full: false)),
     .putRegistration(registration("full", full: true)), .putRegistration(registration("minimal", full: false)),

@@ -9,6 +9,8 @@ struct AccountIndex: Sendable {
     case goodAndBusy
     case failing
     case loginRequired
+    /// Its refresh token was refused once and is tried again within seconds.
+    case refusedOnce
     case misconfigured
     /// Its refresh was refused with a code that may concern the client, and is tried again soon.
     case refused
@@ -19,7 +21,7 @@ struct AccountIndex: Sendable {
     fileprivate var awaitsSettings: Bool {
       switch self {
       case .misconfigured, .refused, .refusedAlone: true
-      case .good, .goodAndBusy, .failing, .loginRequired: false
+      case .good, .goodAndBusy, .failing, .loginRequired, .refusedOnce: false
       }
     }
 
@@ -27,7 +29,7 @@ struct AccountIndex: Sendable {
       switch grant.saved.standing {
       case .good: self = grant.phase == .idle ? .good : .goodAndBusy
       case .failing: self = .failing
-      case .loginRequired: self = .loginRequired
+      case .loginRequired: self = grant.awaitsSecondTry ? .refusedOnce : .loginRequired
       case .misconfigured:
         self = grant.isRefusedAlone ? .refusedAlone : grant.isRefusedLately ? .refused : .misconfigured
       }
@@ -102,7 +104,7 @@ struct AccountIndex: Sendable {
   func isFailing(_ account: AccountName) -> Bool {
     switch entries[account]?.kind {
     case .failing, .misconfigured, .refused, .refusedAlone: true
-    case .good, .goodAndBusy, .loginRequired, nil: false
+    case .good, .goodAndBusy, .loginRequired, .refusedOnce, nil: false
     }
   }
 

@@ -50,7 +50,7 @@ extension Accounts {
       }
       return RPCError(
         .providerMisconfigured, "provider \(grant.saved.provider) is not in the configuration",
-        hint: "Add [provider.\(grant.saved.provider)] again, or `grantctl logout \(grant.saved.account)`.")
+        hint: "Add \(grant.saved.provider.section) again, or `grantctl logout \(grant.saved.account)`.")
     }
     let name = grant.saved.account
     if grant.saved.kind.isUnattended, !connection.hasWrongMetadata, failure.oauth?.code != .invalidClient {
@@ -65,7 +65,7 @@ extension Accounts {
       let fault = failure.oauth == nil ? "cannot be used" : "refuses this client"
       return RPCError(
         .providerMisconfigured, "provider \(provider) \(fault): \(failure.message)",
-        hint: "Correct [provider.\(provider)] in the configuration, then run `grantctl reload`.",
+        hint: connection.provider.correction,
         oauth: failure.oauth.map { OAuthDetail($0) })
     }
     return refused(grant, failure, oauth, connection)
@@ -86,8 +86,8 @@ extension Accounts {
     let hint =
       connection.history.clientRefusals.rest(at: now) == nil
       ? "It is tried again in a few minutes. If other accounts of provider \(provider) work, sign in again with "
-        + "`grantctl login \(provider) \(name)`; else correct [provider.\(provider)] and run `grantctl reload`."
-      : "Several accounts are refused: correct [provider.\(provider)] in the configuration, then run `grantctl reload`."
+        + "`grantctl login \(provider) \(name)`. If they fail too: \(connection.provider.correction)"
+      : "Several accounts are refused. \(connection.provider.correction)"
     return RPCError(
       .providerMisconfigured, "provider \(provider) refuses the refresh of account \(name): \(failure.message)",
       hint: hint,
@@ -129,7 +129,7 @@ extension Accounts {
       hint:
         "Nothing to do: the answer to the refresh of \(ago) s ago is awaited for \(left) s more. It may hold the only "
         + "refresh token, and another request could end the grant. If provider \(name) takes a refresh token again after "
-        + "a lost answer, `rotation` in [provider.\(name)] can say so: then nothing is awaited. "
+        + "a lost answer, `rotation` in \(providers.section(of: name)) can allow it: then nothing is awaited. "
         + "`grantctl refresh \(grant.saved.account) --now` asks at once, at that risk.",
       retryAfter: Double(min(left, 30)), oauth: failure.oauth.map { OAuthDetail($0) })
   }

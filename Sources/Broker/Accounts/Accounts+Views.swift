@@ -6,6 +6,7 @@ import OAuth
 extension Accounts {
   func state(of grant: Grant) -> AccountState {
     switch grant.saved.standing {
+    case .loginRequired where grant.awaitsSecondTry: return .degraded
     case .loginRequired: return .loginRequired
     case .misconfigured where grant.isRefusedAlone: return .loginRequired
     case .misconfigured where !grant.isRefusedLately: return .actionRequired
@@ -145,6 +146,9 @@ extension Accounts {
       return heldUp(grant).map { view(unavailable(grant, $0.failure, retryAt: $0.retryAt), $0.failure) }
     case .failing(let failure, _, let retryAt):
       return view(unavailable(grant, failure, retryAt: retryAt), failure)
+    case .loginRequired(_, let failure) where grant.awaitsSecondTry:
+      let moment = grant.nextMoment(policy: refreshPolicy, at: now) ?? now
+      return view(unavailable(grant, failure, retryAt: moment), failure)
     case .loginRequired(let reason, let failure):
       var error = view(loginRequired(grant, reason, failure), failure)
       (error.detail, error.rotation) = (reason.rawValue, rotation(of: saved))

@@ -216,6 +216,7 @@ final class Accounts: Piece {
       counts[state, default: 0] += members.count(kind)
     }
     add(.loginRequired, .loginRequired)
+    add(.refusedOnce, .degraded)
     add(.refusedAlone, .loginRequired)
     add(.misconfigured, .actionRequired)
     guard let connection = providers[name], connection.suspended == nil else {

@@ -96,7 +96,7 @@ extension Imports: ImportProofs {
       _ = accounts[account]?.rejected(generation: token.generation, at: now)
       self.postpone(account, nil, replacedAt: uptime)
     case .failure(.misconfigured(let message, let oauth)):
-      postpone(providerError(.misconfigured(message: message, oauth), provider: grant.saved.provider))
+      postpone(providers.error(.misconfigured(message: message, oauth), at: grant.saved.provider))
     case .failure(let failure) where failure.isOfProvider: postpone(unreachable(grant, failure.message))
     case .failure(let failure): postpone(unnamed(grant, failure.message))
     }

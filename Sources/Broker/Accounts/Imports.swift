@@ -8,7 +8,7 @@ import OAuth
 final class Imports: Piece {
   let runtime: Runtime
   let accounts: Accounts
-  private let providers: ProviderDirectory
+  let providers: ProviderDirectory
   private let journal: Journal
   private let engine: RefreshEngine
   private let logouts: Logouts

@@ -94,7 +94,7 @@ extension AuthorizedCalls {
     guard !provider.apiTraits.origins.isEmpty else {
       throw RPCError(
         .unsupportedByProvider, "provider \(provider.description.displayName) has no address for authorised calls",
-        hint: "Set api_base or api_origins in its section, then `grantctl reload`.")
+        hint: "Set api_base or api_origins in \(provider.section), then run `grantctl reload`.")
     }
     do throws(Objection) {
       return try provider.apiTraits.resolve(text)

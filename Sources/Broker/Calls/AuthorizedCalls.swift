@@ -69,14 +69,14 @@ final class AuthorizedCalls: Piece {
     let target: ProviderEndpoints
     switch question.needs {
     case .nothing:
-      guard let connection = providers[name] else { throw providerError(gone(name), provider: name) }
+      guard let connection = providers[name] else { throw providers.error(gone(name), at: name) }
       target = .init(
         connection: connection, provider: connection.provider, settings: connection.settings,
         metadata: ServerMetadata(issuer: ""))
     case .metadata:
       switch await providers.endpoints(of: name) {
       case .success(let endpoints): target = endpoints
-      case .failure(let failure): throw providerError(failure, provider: name)
+      case .failure(let failure): throw providers.error(failure, at: name)
       }
     case .endpoint(let endpoint): target = try await providers.endpoints(of: name, with: endpoint)
     }
@@ -127,7 +127,7 @@ final class AuthorizedCalls: Piece {
   ) async throws(RPCError) -> Output {
     switch try await outcome(step, target, in: place, until: deadline) {
     case .success(let output): return output
-    case .failure(let failure): throw providerError(failure, provider: target.provider.name)
+    case .failure(let failure): throw providers.error(failure, at: target.provider.name)
     }
   }
 
@@ -185,7 +185,7 @@ final class AuthorizedCalls: Piece {
           isProvidersWord: isProvidersWord(question, on: token))
       }
       return try await ask(question, isLast: true, step)
-    case .failure(let failure): throw providerError(failure, provider: question.name)
+    case .failure(let failure): throw providers.error(failure, at: question.name)
     }
   }
 

@@ -25,7 +25,7 @@ extension ProviderExaminer {
         name: .granted_scopes, account: account, result: .warning,
         message: "\(lost.joined(separator: " ")) was lost at a refresh",
         hint:
-          "Set refresh_scope = true in [provider.\(saved.provider)], or sign in again: `grantctl login \(saved.provider) "
+          "Set refresh_scope = true in \(provider.section), or sign in again: `grantctl login \(saved.provider) "
           + "\(account)`.")
     }
     if saved.kind.isUnattended { return declaredScopes(of: saved, provider) }
@@ -63,7 +63,9 @@ extension ProviderExaminer {
     func check(_ result: CheckResult, _ message: String, _ hint: String? = nil) -> ProviderCheck.Check {
       .init(name: .refresh_token, account: account, result: result, message: message, hint: hint)
     }
-    if case .loginRequired = saved.standing { return check(.failed, "the grant has ended", accounts.loginHint(saved)) }
+    if case .loginRequired = saved.standing, !grant.awaitsSecondTry {
+      return check(.failed, "the grant has ended", accounts.loginHint(saved))
+    }
     if saved.kind.isUnattended {
       return check(.ok, "needs none: it is issued without a login (\(saved.kind.rawValue))")
     }

@@ -51,7 +51,7 @@ extension ProviderExaminer {
         probes.append(await probe(HTTPRequest(purpose: .discovery, method: "GET", url: url), connection))
       }
     }
-    found += [connectionCheck(probes, provider: name), clock(probes, tolerance: provider.clockTolerance)]
+    found += [connectionCheck(probes, provider: provider), clock(probes, tolerance: provider.clockTolerance)]
     found.append(await redirect(provider.authorizationTraits, connection))
     found.append(narrowing(connection))
     found += await accountChecks(provider)
@@ -114,7 +114,7 @@ extension ProviderExaminer {
       return .init(
         name: .narrowing, result: .warning, message: result.description,
         hint:
-          "Set narrow_tokens = false in [provider.\(connection.provider.name)] if the account's own token should be used."
+          "Set narrow_tokens = false in \(connection.provider.section) if the account's own token should be used."
       )
     case .cautious:
       let exchanges = connection.metadata.known.map { ProviderConnection.supportsExchange($0.value) } ?? false
@@ -126,20 +126,20 @@ extension ProviderExaminer {
   }
 
   private func conditionCheck(_ connection: ProviderConnection) -> ProviderCheck.Check {
-    let name = connection.provider.name
     switch connection.condition {
     case .ok where connection.remarks.oddities.contains(TokenResponse.unknownLifetime):
       return .init(
         name: .condition, result: .warning, message: "its token responses do not state how long access tokens live",
-        hint: "They are refreshed within an hour. Set access_token_lifetime in [provider.\(name)] if it is documented.")
+        hint:
+          "They are refreshed within an hour. Set access_token_lifetime in \(connection.provider.section) if it is documented."
+      )
     case .ok: return .init(name: .condition, result: .ok, message: "refreshes go on")
     case .recovering:
       return .init(name: .condition, result: .ok, message: "it answers again; refreshes begin one after the other")
     case .suspended(let failure, let until):
       return .init(
         name: .condition, result: .failed, message: "it refuses this client, so its refreshes rest: \(failure.message)",
-        hint: "Mend [provider.\(name)] in the configuration, then `grantctl reload`; tried again in "
-          + "\(max(1, (until - now).wholeSeconds)) s.")
+        hint: "\(connection.provider.correction) It is tried again in \(max(1, (until - now).wholeSeconds)) s.")
     case .unreachable(let failure, _, let retryAt):
       return .init(
         name: .condition, result: .warning, message: "it is out of order, so its refreshes wait: \(failure.message)",
@@ -147,10 +147,10 @@ extension ProviderExaminer {
     }
   }
 
-  private func connectionCheck(_ probes: [ProviderProbe], provider: ProviderName) -> ProviderCheck.Check {
+  private func connectionCheck(_ probes: [ProviderProbe], provider: any Provider) -> ProviderCheck.Check {
     for probe in probes {
       guard case .failure(let error) = probe.result else { continue }
-      let hint = error.hint(for: probe.request.url, provider: provider.rawValue)
+      let hint = error.hint(for: probe.request.url, section: provider.section)
       return .init(name: .connection, result: .failed, message: error.message, hint: hint)
     }
     var origins: Set<String> = []
@@ -188,7 +188,7 @@ extension ProviderExaminer {
       return .init(
         name: .keys, result: .failed, message: "\(request.url.absoluteString): \(error.description)",
         hint: "ID tokens cannot be verified without them, so every login fails. Check jwks_uri and issuer in "
-          + "[provider.\(provider.name)], or wait if the provider is out of order.")
+          + "\(provider.section), or wait if the provider is unavailable.")
     }
   }
 

@@ -29,24 +29,24 @@ struct ProviderProbe: Sendable {
 }
 
 extension TransportError {
-  /// What a person does about it. The broker tries again by itself in any case.
-  func hint(for url: URL, provider: String) -> String {
+  /// The next step for an administrator. The broker tries again by itself in any case.
+  func hint(for url: URL, section: String) -> String {
     let host = url.host ?? "the provider"
     let port = url.port ?? (url.scheme == "http" ? 80 : 443)
     switch cause {
     case .nameLookup:
-      return "Is the name right in [provider.\(provider)], and the network up? `getent hosts \(host)` should answer."
+      return "Is the name right in \(section), and the network up? `getent hosts \(host)` should answer."
     case .refused:
       return "Nothing listens at port \(port) of \(host): the provider is down, or the address in "
-        + "[provider.\(provider)] is wrong. The broker tries again itself."
+        + "\(section) is wrong. The broker tries again itself."
     case .unreachable: return "Look at the network, the VPN and the firewall: `ping \(host)`, `ip route`."
     case .silence:
       return
         "A firewall or proxy may swallow it, or the provider hangs: `curl -v \(url.absoluteString)` shows where it "
         + "stops."
     case .certificate:
-      return "See it with `openssl s_client -connect \(host):\(port) -servername \(host)`. A company's own authority "
-        + "goes into /usr/local/share/ca-certificates, then `update-ca-certificates` and a restart of grantd. Is the "
+      return "See it with `openssl s_client -connect \(host):\(port) -servername \(host)`. For a private authority set "
+        + "tls_ca_file in \(section), or add it with `update-ca-certificates` and restart grantd. Is the "
         + "date right (timedatectl)?"
     case .tls:
       return

@@ -43,7 +43,7 @@ extension Logins {
     guard login.saved.expiresAt > now else { throw RPCError(.loginExpired, "the login was not completed in time") }
     let input = try input(params, login.saved)
     let name = login.saved.provider
-    guard providers[name] != nil else { throw providerError(gone(name), provider: name) }
+    guard providers[name] != nil else { throw providers.error(gone(name), at: name) }
     table[login.saved.id]?.phase = .exchanging
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
@@ -61,7 +61,7 @@ extension Logins {
     case .success(let known): target = known
     case .failure(let failure):
       table[login.id]?.phase = .pending
-      return providerError(failure, provider: login.provider)
+      return providers.error(failure, at: login.provider)
     }
     if let error = moved(login) { return await fail(login.id, error) }
     let provider = target.provider
@@ -70,7 +70,7 @@ extension Logins {
     switch await target.connection.converse(step, for: .logins) {
     case .success(let answer): return await settle(answer, login, provider, sentAt: sentAt)
     case .failure(let failure):
-      let error = providerError(failure, provider: provider.name)
+      let error = providers.error(failure, at: provider.name)
       let isRejected = if case .rejected = failure { true } else { false }
       guard isRejected || failure.isOfProvider else { return await fail(login.id, error) }
       table[login.id]?.phase = .pending

@@ -37,7 +37,7 @@ extension Logins {
     switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place
     case .failure(.invalid(let message, nil)): throw .invalidParams(message)
-    case .failure(let failure): throw providerError(failure, provider: target.provider.name)
+    case .failure(let failure): throw providers.error(failure, at: target.provider.name)
     }
   }
 
@@ -47,7 +47,7 @@ extension Logins {
     let step = provider.deviceAuthorization(request, metadata: metadata)
     switch await target.connection.converse(step, for: .logins) {
     case .success(let place): return place
-    case .failure(let failure): throw providerError(failure, provider: provider.name)
+    case .failure(let failure): throw providers.error(failure, at: provider.name)
     }
   }
 

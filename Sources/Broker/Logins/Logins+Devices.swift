@@ -32,7 +32,7 @@ extension Logins {
   /// How long to wait before the next poll; nil: the login is over. `failures`: how many in a row had no answer.
   private func pollOnce(_ device: DeviceLogin, _ login: SavedLogin, failures: inout Int) async -> Duration? {
     guard providers[login.provider] != nil else {
-      await endPolling(of: login, providerError(gone(login.provider), provider: login.provider))
+      await endPolling(of: login, providers.error(gone(login.provider), at: login.provider))
       return nil
     }
     func afterSilence(_ asked: Duration = .zero) -> Duration {
@@ -42,7 +42,13 @@ extension Logins {
     // A restart waits for an answer that may hold the tokens.
     exchangesInFlight += 1
     defer { exchangesInFlight -= 1 }
-    guard case .success(let target) = await providers.endpoints(of: login.provider) else { return afterSilence() }
+    let target: ProviderEndpoints
+    switch await providers.endpoints(of: login.provider) {
+    case .success(let known): target = known
+    case .failure(let failure):
+      table[login.id]?.lastPollFailure = failure.message
+      return afterSilence()
+    }
     guard table[login.id]?.isPending == true, !isDraining else { return device.interval }
     if let error = moved(login) {
       await fail(login.id, error)
@@ -52,25 +58,34 @@ extension Logins {
     let sentAt = uptime
     let step = provider.poll(device, login: login, metadata: target.metadata)
     switch await target.connection.converse(step, for: .logins) {
-    case .failure(let failure) where failure.isOfProvider: return afterSilence(failure.retryAfter ?? .zero)
+    case .failure(let failure) where failure.isOfProvider:
+      table[login.id]?.lastPollFailure = failure.message
+      return afterSilence(failure.retryAfter ?? .zero)
     case .success(.backOff(let wait)): return afterSilence(wait)
     case .success(.pending(let wait)):
       failures = 0
+      table[login.id]?.lastPollFailure = nil
       return wait
     case .success(.slowDown(let interval)):
       failures = 0
       await saveInterval(interval, of: login.id)
       return interval
-    case .failure(let failure): await endPolling(of: login, providerError(failure, provider: provider.name))
+    case .failure(let failure): await endPolling(of: login, providers.error(failure, at: provider.name))
     case .success(.denied(let oauth)):
       let error = RPCError(.loginDenied, CallbackError.denied(oauth).description, oauth: OAuthDetail(oauth))
       await endPolling(of: login, error)
     case .success(.expired):
-      let error = RPCError(.loginExpired, "the code was not confirmed in time, or the provider forgot it")
+      let error = RPCError(
+        .loginExpired, "the code was not confirmed in time, or the provider forgot it\(pollFailure(of: login.id))")
       await endPolling(of: login, error)
     case .success(.issued(let issued)): await adoptPolled(issued, login, provider, sentAt: sentAt)
     }
     return nil
+  }
+
+  /// What the last poll met, for the error of a login that was not completed in time.
+  func pollFailure(of id: LoginID) -> String {
+    table[id]?.lastPollFailure.map { "; the last request to the provider failed: \($0)" } ?? ""
   }
 
   /// The device code is of no use any more. That ends a login which has no other way; one with a redirect URI goes on

@@ -60,7 +60,7 @@ extension Logins {
 
   /// `invalid_grant` here is about the code, not about a grant.
   private func exchangeError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
-    var error = providerError(failure, provider: provider)
+    var error = providers.error(failure, at: provider)
     switch failure {
     case .ended, .requestRefused:
       return RPCError(.providerError, error.message, hint: "Start again with `grantctl login`.", oauth: error.oauth)

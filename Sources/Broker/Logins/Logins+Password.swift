@@ -15,7 +15,7 @@ extension Logins {
       throw RPCError(
         .unsupportedByProvider, "provider \(name) takes no passwords",
         hint: "Sign in in the browser: `grantctl login \(name)`. Only where the provider has no other way: set "
-          + "allow_password = true in [provider.\(name)].")
+          + "allow_password = true in \(provider.section).")
     }
     let account = try accountName(params.account ?? params.provider)
     try checkName(account, provider: name)
@@ -44,7 +44,7 @@ extension Logins {
       throw RPCError(
         .loginDenied, "the provider did not take the name and password: \(message)",
         hint: "Try again; mind upper and lower case.", oauth: oauth.map { OAuthDetail($0) })
-    case .failure(let failure): throw providerError(failure, provider: name)
+    case .failure(let failure): throw providers.error(failure, at: name)
     case .success(let issued):
       if let error = await adopt(issued, login, provider, sentAt: sentAt, kind: .password) { throw error }
     }

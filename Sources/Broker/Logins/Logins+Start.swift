@@ -36,10 +36,10 @@ extension Logins {
     case .success(let known): target = known
     case .failure(let failure):
       let message = "provider \(name): \(failure.message)"
-      throw connection.absentMetadata(message, retryAfter: nil) ?? providerError(failure, provider: name)
+      throw connection.absentMetadata(message, retryAfter: nil) ?? providers.error(failure, at: name)
     }
     guard target.connection === connection, target.settings == settings else { return nil }
-    var request = loginRequest(params, account, provider, redirectURI)
+    var request = loginRequest(params, account, target, redirectURI)
     var destinations: [Destination] = []
     var warnings: [String] = []
     var memory: [String: Secret] = [:]
@@ -74,12 +74,14 @@ extension Logins {
   }
 
   private func loginRequest(
-    _ params: LoginStart.Params, _ account: AccountName, _ provider: any Provider, _ redirectURI: RedirectURI?
+    _ params: LoginStart.Params, _ account: AccountName, _ target: ProviderEndpoints, _ redirectURI: RedirectURI?
   ) -> LoginRequest {
+    let provider = target.provider
     let tokens = provider.tokenTraits
     let makesChallenge = provider.authorizationTraits.makesChallenge(exchange: params.exchange)
     var request = LoginRequest(
-      scopes: tokens.scopes(asked: params.scopes), resource: params.resource ?? tokens.resource,
+      scopes: tokens.scopes(asked: params.scopes, supported: target.metadata.scopesSupported),
+      resource: params.resource ?? tokens.resource,
       redirectURI: redirectURI,
       state: Secret(surroundings.token(bytes: 32)),
       nonce: tokens.usesIDTokens ? Secret(surroundings.token(bytes: 32)) : nil,

@@ -51,6 +51,8 @@ extension Logins {
       result.account = accounts[account].map(accounts.view)
       // Who signed in before need not be who signed in now.
       if login.identity == nil { result.account?.identity = nil }
+      let warnings = accounts[account].map { self.warnings(of: $0) } ?? []
+      result.warnings = warnings.isEmpty ? nil : warnings
     // Exposed to be handed out, to whoever started the login.
     case .codeIssued(let code, _): result.authorization_code = code.exposed
     case .pending:
@@ -60,6 +62,25 @@ extension Logins {
     case .exchanging: return nil
     }
     return result
+  }
+
+  /// What the provider did not grant although the login asked for it.
+  private func warnings(of grant: Grant) -> [String] {
+    let saved = grant.saved
+    guard let provider = providers[saved.provider]?.provider else { return [] }
+    var warnings: [String] = []
+    // Providers seldom list these two among the granted scopes.
+    let dropped = saved.requestedScopes.filter {
+      !["openid", "offline_access"].contains($0) && !provider.isGranted($0, in: saved.grantedScopes)
+    }
+    if !dropped.isEmpty {
+      warnings.append("the provider did not grant \(dropped.joined(separator: " ").printable(limit: 512))")
+    }
+    if !saved.isRenewable, provider.refreshTraits.isSupported {
+      let end = grant.token?.expiresAt.map { "in \(max(1, ($0 - now).wholeSeconds / 60)) min" }
+      warnings.append("the provider issued no refresh token: sign in again \(end ?? "when the access token ends")")
+    }
+    return warnings
   }
 
   private func remember(_ opened: LoginWait.Opened?, of login: Login) async throws(RPCError) {
@@ -91,9 +112,9 @@ extension Logins {
       })
   }
 
-  /// Nobody came in time; one whose code is being traded is not ended by that.
+  /// No callback came in time; a login whose code is being traded is not ended by that.
   func expire(_ id: LoginID) async {
-    await failIfPending(id, RPCError(.loginExpired, "the login was not completed in time"))
+    await failIfPending(id, RPCError(.loginExpired, "the login was not completed in time\(pollFailure(of: id))"))
   }
 
   /// Ends a login that waits. While it is exchanged, only the exchange knows how it ends.

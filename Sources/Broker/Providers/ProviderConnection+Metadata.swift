@@ -28,11 +28,10 @@ extension ProviderConnection {
   /// for it; then `issuer` is probably wrong. It is asked again in either case.
   func absentMetadata(_ message: String, retryAfter: Double?) -> RPCError? {
     guard metadata.known == nil, let since = metadata.absentSince else { return nil }
-    let name = provider.name
     let again = retryAfter.map { "it is asked again by itself in \(Int64($0)) s" } ?? "try again later"
     return RPCError(
       uptime - since < Limit.starting ? .temporarilyUnavailable : .providerMisconfigured, message,
-      hint: "Compare `issuer` in [provider.\(name)] with what the provider's documents say; if it is right, \(again).",
+      hint: "\(provider.metadataHint) If the provider is starting, \(again).",
       retryAfter: retryAfter)
   }
 

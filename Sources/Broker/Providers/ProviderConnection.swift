@@ -134,7 +134,7 @@ final class ProviderConnection: Piece {
       let name = provider.name
       let hint =
         text == TokenResponse.unknownLifetime
-        ? "Set access_token_lifetime in [provider.\(name)] if the provider documents it."
+        ? "Set access_token_lifetime in \(provider.section) if the provider documents it."
         : "Nothing to do: the tokens are used. Report it to the provider."
       logger.warning(
         "provider \(name) answers outside the specification: \(text)",
@@ -271,6 +271,8 @@ final class ProviderConnection: Piece {
       return .success(response.withoutEchoes(of: request))
     } catch {
       switch error.kind {
+      case .notSent where error.cause == .certificate:
+        return .failure(.notSent(message: "\(error.message) (tls_ca_file adds a private authority)"))
       case .notSent: return .failure(.notSent(message: error.message))
       case .lost, .timedOut: return .failure(.lost(message: error.message))
       case .tooLarge, .unreadable: return .failure(.unclear(message: error.message, retryAfter: nil))

@@ -134,7 +134,7 @@ final class ProviderDirectory: Piece {
     case .success(let endpoints):
       try demand(endpoint, of: endpoints.metadata, endpoints.provider)
       return endpoints
-    case .failure(let failure): throw providerError(failure, provider: name)
+    case .failure(let failure): throw error(failure, at: name)
     }
   }
 
@@ -162,6 +162,20 @@ final class ProviderDirectory: Piece {
     let name = try providerName(text)
     guard connections[name] != nil else { throw unknown(text) }
     return name
+  }
+
+  /// A failed conversation, for the login or request that began it.
+  func error(_ failure: ProviderFailure, at name: ProviderName) -> RPCError {
+    providerError(failure, provider: name, correction: correction(of: name))
+  }
+
+  /// The section for a key of this provider, as in "set `KEY` in …".
+  func section(of name: ProviderName) -> String { connections[name]?.provider.section ?? name.section }
+
+  /// What to do if the provider's settings are wrong.
+  func correction(of name: ProviderName) -> String {
+    connections[name]?.provider.correction
+      ?? "Add \(name.section) to the configuration again, then run `grantctl reload`."
   }
 
   func unknown(_ name: String) -> RPCError {

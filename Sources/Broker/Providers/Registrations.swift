@@ -60,17 +60,34 @@ final class Registrations: Piece {
         throw .invalidParams("params.redirect_uri: \(error.description)")
       }
     }
-    let (candidate, metadata) = try await discover(params.issuer, name, registrar)
+    if let method = params.auth_method, !ProviderRegister.authMethods.contains(method) {
+      throw .invalidParams(
+        "params.auth_method: expected one of \(ProviderRegister.authMethods.joined(separator: ", "))")
+    }
+    let options = try options(params)
+    let (candidate, metadata) = try await discover(params, name, registrar)
     try providers.demand(.registration, of: metadata, candidate.provider)
-    let asked = RegistrationRequest(
+    var asked = RegistrationRequest(
       provider: name, clientName: "grantd", scopes: params.scopes, redirectURIs: ownRedirectURIs,
       fixedRedirectURI: params.redirect_uri, initialAccessToken: params.initial_access_token.map { Secret($0.exposed) })
-    let new: SavedRegistration
+    (asked.authMethod, asked.options) = (params.auth_method, options)
+    var new: SavedRegistration
     switch await candidate.converse(
       registrar.registration(asked, at: candidate.provider, metadata: metadata), for: .logins)
     {
     case .success(let registered): new = registered
     case .failure(let failure): throw rejected(failure, issuer: params.issuer)
+    }
+    var warnings: [String] = []
+    // Without an answer the registered method is used.
+    if case .success(let found) = await candidate.converse(
+      registrar.authentication(of: new, metadata: metadata), for: .logins)
+    {
+      if let found {
+        new = found
+      } else {
+        warnings.append("the token endpoint accepts no way to present the client's secret")
+      }
     }
     guard let provider = registrar.provider(new), providers[name] == nil else {
       await remove(new, over: candidate)
@@ -84,10 +101,9 @@ final class Registrations: Piece {
     }
     saved[name] = new
     logger.notice("registered a client as provider \(name)", metadata: ["provider": "\(name)"])
-    var warnings: [String] = []
     // A reload may have brought the name while it was written.
     if configured.contains(name) {
-      warnings.append("[provider.\(name)] of the configuration is in force in its place")
+      warnings.append("\(name.section) of the configuration is used instead")
     } else {
       providers.add(provider)
     }
@@ -105,7 +121,7 @@ final class Registrations: Piece {
       guard providers[name] != nil else { throw providers.unknown(params.provider) }
       throw RPCError(
         .unsupportedByProvider, "provider \(name) is one of the configuration's",
-        hint: "Remove [provider.\(name)] there, then `grantctl reload`.")
+        hint: "Remove \(name.section) there, then `grantctl reload`.")
     }
     let own = accounts.names(at: name).after(nil, most: 5)
     guard own.isEmpty else {
@@ -149,13 +165,31 @@ final class Registrations: Piece {
     ["http://127.0.0.1/callback"] + (addresses.port.map { ["http://127.0.0.1:\($0)/callback"] } ?? [])
   }
 
+  private func options(_ params: ProviderRegister.Params) throws(RPCError) -> SavedRegistration.Options {
+    var options = SavedRegistration.Options(resource: params.resource, authorities: params.ca_certificates)
+    // RFC 8707 §2: an absolute URI without a fragment, as a redirect URI is.
+    if let resource = params.resource, (try? RedirectURI(resource)) == nil {
+      throw .invalidParams("params.resource: expected an absolute URI without a fragment")
+    }
+    if let text = params.api_base {
+      guard let url = Endpoint.url(text, allowInsecureHTTP: false), !text.contains("?") else {
+        throw .invalidParams("params.api_base: expected an https URL without user, query or fragment")
+      }
+      options.apiBase = url
+    }
+    if let text = params.ca_certificates, !text.contains("-----BEGIN CERTIFICATE-----") {
+      throw .invalidParams("params.ca_certificates: expected certificates in PEM")
+    }
+    return options
+  }
+
   private func discover(
-    _ issuer: String, _ name: ProviderName, _ registrar: any Registrar
+    _ params: ProviderRegister.Params, _ name: ProviderName, _ registrar: any Registrar
   ) async throws(RPCError) -> (ProviderConnection, ServerMetadata) {
     var first: ProviderFailure?
     let candidates: [any Provider]
     do throws(ProviderFailure) {
-      candidates = try registrar.candidates(issuer: issuer, name: name)
+      candidates = try registrar.candidates(issuer: params.issuer, name: name, authorities: params.ca_certificates)
     } catch {
       throw .invalidParams("params.issuer: \(error.message)")
     }
@@ -172,7 +206,9 @@ final class Registrations: Piece {
         }
       }
     }
-    throw providerError(first ?? .invalid(message: "no metadata", nil), provider: name)
+    throw providerError(
+      first ?? .invalid(message: "no metadata", nil), provider: name,
+      correction: "Register with the issuer exactly as the provider writes it, to the last slash.")
   }
 
   private func rejected(_ failure: ProviderFailure, issuer: String) -> RPCError {

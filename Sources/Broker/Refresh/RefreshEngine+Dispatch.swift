@@ -34,7 +34,11 @@ extension RefreshEngine {
     }
     if let failure = connection.suspended { return .suspended(failure) }
     guard grant.saved.isRenewable else { return .impossible }
-    if case .loginRequired = grant.saved.standing { return .impossible }
+    if case .loginRequired = grant.saved.standing {
+      guard let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now), moment <= now else {
+        return .impossible
+      }
+    }
     if let error = accounts.holdsBack(grant) { return .heldBack(error) }
     let circuit = connection.gate.circuit
     if let outage = circuit.outage, !mayProbe(connection), !awaitsProbe(connection) {

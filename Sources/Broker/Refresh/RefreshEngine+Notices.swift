@@ -52,7 +52,7 @@ extension RefreshEngine {
     let hint =
       grant.saved.kind.isUnattended
       ? "Check at the provider which scopes the client may request."
-      : "Set refresh_scope = true in [provider.\(name)] if the provider wants `scope` at each refresh; else sign in again with "
+      : "Set refresh_scope = true in \(connection.provider.section) if the provider wants `scope` at each refresh; else sign in again with "
         + "`grantctl login \(name) \(account)`."
     logger.warning("\(message)", metadata: ["account": "\(account)", "provider": "\(name)", "hint": "\(hint)"])
     emit(

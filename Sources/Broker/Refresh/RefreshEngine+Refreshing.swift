@@ -271,6 +271,11 @@ extension RefreshEngine {
       return .retry
     case .ended(let saved, let reason):
       await accounts.saveStanding(of: account, "the end of a grant", leased: leased)
+      if let grant = accounts[account], grant.awaitsSecondTry {
+        let retryAt = grant.nextMoment(policy: accounts.refreshPolicy, at: now) ?? now
+        accounts.report(saved, unavailable(account, failure, retryAt: retryAt), .tokenFailed)
+        return .retry
+      }
       if reason == .refused || reason == .refreshTokenExpired { await refreshTokenEnded(saved) }
       if let grant = accounts[account] { accounts.reportEnd(of: grant) }
       return .ended

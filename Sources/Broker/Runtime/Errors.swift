@@ -29,7 +29,7 @@ func providerChanged(_ name: ProviderName) -> RPCError {
 }
 
 /// What a failed conversation means for the login or request that held it.
-func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCError {
+func providerError(_ failure: ProviderFailure, provider: ProviderName, correction: String) -> RPCError {
   let oauth = failure.oauth.map { OAuthDetail($0) }
   let message = "provider \(provider): \(failure.message)"
   switch failure {
@@ -42,9 +42,7 @@ func providerError(_ failure: ProviderFailure, provider: ProviderName) -> RPCErr
     return RPCError(
       .providerError, message, hint: "`grantctl doctor \(provider)` tells more of the provider.", oauth: oauth)
   case .misconfigured:
-    return RPCError(
-      .providerMisconfigured, message,
-      hint: "Correct [provider.\(provider)] in the configuration, then `grantctl reload`.", oauth: oauth)
+    return RPCError(.providerMisconfigured, message, hint: correction, oauth: oauth)
   case .rateLimited(_, _, let retryAfter), .tryLater(_, _, let retryAfter), .unclear(_, let retryAfter):
     // The provider may be back sooner than it said.
     let wait = min(retryAfter ?? .seconds(30), RefreshPolicy().longestRetryAfter)

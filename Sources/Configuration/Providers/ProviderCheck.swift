@@ -132,7 +132,7 @@ struct ProviderCheck {
     let isOnPurpose = draft.prompt?.isEmpty ?? false
     // Google and Microsoft have rules of their own for it; elsewhere OpenID Connect Core §11 holds.
     if kind == .oidc, draft.issuerRule == .exact, draft.scopes.contains("offline_access"),
-      !prompts.contains("consent"), !isOnPurpose
+      !prompts.contains("consent"), !isOnPurpose, draft.profile != "oidc"
     {
       report.warning(
         "\(title) asks for offline_access without prompt = \"consent\": many providers then give no refresh token "

@@ -25,6 +25,7 @@ struct ProviderDraft {
   var resource: String?
   var redirect = ProviderSettings.Redirect.loopback(host: .v4, path: "/callback")
   var pkce = true
+  var optionalScopes: [String] = []
   var prompt: String?
   var maxAge: Duration?
   var acrValues: [String] = []
@@ -132,6 +133,7 @@ extension ProviderDraft {
   /// What requests say.
   private func takeRequests(_ settings: inout ProviderSettings) {
     settings.scopes = scopes
+    settings.optionalScopes = optionalScopes
     settings.scopeSeparator = scopeSeparator
     settings.resource = resource
     settings.pkce = pkce

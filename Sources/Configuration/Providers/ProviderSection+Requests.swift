@@ -6,6 +6,10 @@ import Providers
 extension Sections {
   static let authorization: [Key<ProviderDraft>] = [
     Key("scopes", .scopes, \.scopes, standard: "[]", "The scopes that a login asks for."),
+    Key(
+      "optional_scopes", .scopes, \.optionalScopes, standard: "[]",
+      "Further scopes that a login asks for if the provider's metadata list them. A profile's count only without `scopes`."
+    ),
     Key("scope_separator", .separator, \.scopeSeparator, standard: "\" \"", "Between scopes on the wire."),
     Key(
       "answered_scope_separator", .separator, \.answeredScopeSeparator, standard: "`scope_separator`",

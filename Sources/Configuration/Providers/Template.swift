@@ -32,6 +32,8 @@ struct Template {
         merged[key] = item
       }
     }
+    // A section with its own scopes has no others.
+    if section["scopes"] != nil, section["optional_scopes"] == nil { merged["optional_scopes"] = nil }
     return merged
   }
 

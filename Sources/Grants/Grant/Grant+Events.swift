@@ -142,12 +142,13 @@ extension Grant {
     if case .grace = rotation, intent != nil { isUnfinished = true }
   }
 
-  /// Tries an ended grant once more with its stored refresh token. False: it has none.
+  /// Tries an ended grant once more with its stored refresh token: another refusal is final. False: it has none.
   public mutating func reopen(at now: Timestamp) -> Bool {
     guard case .loginRequired(let reason, let failure) = saved.standing, saved.refreshToken != nil, phase == .idle,
       [.refused, .lostRotation, .refreshTokenExpired].contains(reason)
     else { return false }
     saved.standing = .failing(failure, count: 0, retryAt: now)
+    saved.isRefusedOnce = true
     return true
   }
 

@@ -47,6 +47,7 @@ extension Grant {
       let isOver = reason == .refused && saved.refreshTokenExpiresAt.map { $0 <= now } ?? false
       let final = lost ? LoginReason.lostRotation : isOver ? .refreshTokenExpired : reason
       saved.standing = .loginRequired(final, told)
+      saved.isRefusedOnce = final == .refused && mayPass(failure)
       if isUnproven, reason == .identityChanged { forgetImport() }
       // A login that returns no new refresh token keeps this one and its history.
       takeBackIntent()
@@ -79,6 +80,13 @@ extension Grant {
     case .notSent, .blocked:
       return retry(told, at: now, policy: policy, jitter: jitter, retryAfter: nil, acted: false, rotation: rotation)
     }
+  }
+
+  /// Whether the refusal is the first one and may pass: some servers refuse early refreshes, and some answer
+  /// `invalid_grant` for a while. Other codes end the grant, and so does the refusal of an imported refresh token that
+  /// never gave an access token.
+  private func mayPass(_ failure: ProviderFailure) -> Bool {
+    failure.oauth?.code == .invalidGrant && !saved.isRefusedOnce && saved.refreshToken != nil && token != nil
   }
 
   /// A provider with a grace period accepts the previous refresh token for that time: if it refuses the current one,

@@ -17,7 +17,7 @@ extension Grant {
   ) -> Begin {
     guard phase == .idle else { return .already }
     if case .loginRequired = saved.standing {
-      guard let moment = secondTry, moment <= now, reopen(at: now) else { return .impossible }
+      guard let moment = nextMoment(policy: policy, at: now), moment <= now, reopen(at: now) else { return .impossible }
     }
     guard saved.isRenewable else { return .impossible }
     let refreshToken = saved.refreshToken ?? Secret("")
@@ -138,6 +138,7 @@ extension Grant {
       lifetime: refreshTokenLifetime, isProlonged: isProlonged)
     if let new = tokens.refreshToken { grant = keeping(new, of: attempt, rotation, in: grant) }
     grant.standing = .good
+    grant.isRefusedOnce = false
     // A narrowed response must not change the granted scopes or the identity.
     if !attempt.key.isNarrowed {
       if let idToken = issued.idToken { grant.idToken = idToken }

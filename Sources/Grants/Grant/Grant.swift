@@ -167,7 +167,11 @@ extension Grant {
     case .idle: break
     }
     switch saved.standing {
-    case .loginRequired(let reason, let failure): return lastResort(at: now) ?? .loginRequired(reason, failure)
+    case .loginRequired(let reason, let failure):
+      if let token = lastResort(at: now) { return token }
+      guard let moment = nextMoment(policy: policy, at: now) else { return .loginRequired(reason, failure) }
+      if moment <= now { return .refresh }
+      return awaitsSecondTry ? .wait : .loginRequired(reason, failure)
     case .misconfigured(let failure): return lastResort(at: now) ?? .misconfigured(failure)
     case .failing(let failure, _, let retryAt) where policy.retry(of: failure, plannedFor: retryAt, at: now) > now:
       return lastResort(at: now) ?? .temporarilyUnavailable(failure, retryAt: retryAt)
@@ -229,7 +233,8 @@ extension Grant {
     guard phase == .idle else { return nil }
     let newest = now + RefreshPolicy.clockTolerance
     switch saved.standing {
-    case .loginRequired: return secondTry
+    // A failure of the future is from before the clock was set back.
+    case .loginRequired(_, let failure): return failure.at > newest ? secondTry.map { min($0, now) } : secondTry
     case .failing(let failure, _, let retryAt): return policy.retry(of: failure, plannedFor: retryAt, at: now)
     case .misconfigured(let failure): return failure.at > newest ? now : failure.at + refusedPause
     case .good: break
@@ -241,13 +246,23 @@ extension Grant {
       .compactMap(\.self).min()
   }
 
-  /// The time of one more attempt if a refresh was refused before the access token expired: some servers refuse early
-  /// refreshes, and some refuse a refresh token only temporarily. Nil: no second attempt.
+  /// The delay between the first refusal of a refresh token and the second attempt with it.
+  static let secondTryDelay = Duration.seconds(2)
+
+  /// The time of the second attempt with a refresh token that was refused once: after a delay, and not before the access
+  /// token's end. Nil: no second attempt is due.
   var secondTry: Timestamp? {
-    guard case .loginRequired(.refused, let failure) = saved.standing, saved.refreshToken != nil,
-      !saved.kind.isUnattended, let end = token?.expiresAt, failure.at < end
-    else { return nil }
-    return end
+    guard case .loginRequired(_, let failure) = saved.standing, saved.isRefusedOnce, let token else { return nil }
+    let soonest = failure.at + Self.secondTryDelay
+    guard token.generation != rejectedGeneration, let end = token.expiresAt else { return soonest }
+    return max(end, soonest)
+  }
+
+  /// The refresh token was refused once, at or after the access token's end, and is tried again within seconds. Only a
+  /// second refusal ends the grant.
+  public var awaitsSecondTry: Bool {
+    guard let secondTry, case .loginRequired(_, let failure) = saved.standing else { return false }
+    return secondTry <= failure.at + Self.secondTryDelay
   }
 
   /// The time to refresh the login's own token if the grant is good.

@@ -59,8 +59,7 @@ extension Provider {
     do throws(ProviderFailure) {
       return Examination(findings: [], metadata: try metadata(from: response))
     } catch {
-      let hint = "Mend [provider.\(name)] in the configuration, then `grantctl reload`."
-      return Examination(findings: [Finding(.discovery, .failed(hint: hint), error.message)], metadata: nil)
+      return Examination(findings: [Finding(.discovery, .failed(hint: correction), error.message)], metadata: nil)
     }
   }
 

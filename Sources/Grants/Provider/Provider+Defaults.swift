@@ -3,6 +3,10 @@ public import OAuth
 
 // Defaults for features that most providers lack: the caller gets an error, and no request is sent.
 extension Provider {
+  public var registration: ProviderRegistration? { nil }
+
+  public var metadataHint: String { "Compare `issuer` in \(section) with the provider's documentation." }
+
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? { nil }
 
   public func isGranted(_ scope: String, in granted: [String]) -> Bool { granted.contains(scope) }

@@ -7,6 +7,8 @@ public protocol Provider: Sendable {
   var name: ProviderName { get }
 
   var description: ProviderDescription { get }
+  /// Nil: the provider has a section in the configuration.
+  var registration: ProviderRegistration? { get }
   var authorizationTraits: AuthorizationTraits { get }
   var tokenTraits: TokenTraits { get }
   var refreshTraits: RefreshTraits { get }
@@ -17,6 +19,9 @@ public protocol Provider: Sendable {
   func isGranted(_ scope: String, in granted: [String]) -> Bool
   /// The error for users if the metadata lack the endpoint for the request.
   func objection(to endpoint: Endpoint, _ error: EndpointError) -> Objection
+
+  /// The next step if the server has no metadata: a sentence.
+  var metadataHint: String { get }
 
   /// The request that fetches the server's metadata (RFC 8414, OpenID Connect Discovery); nil: they are configured.
   func discovery() -> HTTPRequest?

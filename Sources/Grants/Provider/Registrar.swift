@@ -4,11 +4,16 @@ public import OAuth
 /// module.
 public protocol Registrar: Sendable {
   /// The issuer without a client, one candidate for each metadata location, in the order to try.
-  func candidates(issuer: String, name: ProviderName) throws(ProviderFailure) -> [any Provider]
+  ///
+  /// - Parameter authorities: certificate authorities in PEM, in addition to the system's.
+  func candidates(issuer: String, name: ProviderName, authorities: String?) throws(ProviderFailure) -> [any Provider]
   /// Registers a client.
   func registration(
     _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
   ) -> Step<SavedRegistration>
+  /// Finds the client authentication that the token endpoint accepts, by requests that carry no token of a user. Nil: no
+  /// method is accepted.
+  func authentication(of registration: SavedRegistration, metadata: ServerMetadata) -> Step<SavedRegistration?>
   /// The provider of a registration; nil if a newer version stored it.
   func provider(_ registration: SavedRegistration) -> (any Provider)?
   /// The request that removes the client (RFC 7592 §2.3); nil: the issuer does not support it.
@@ -28,6 +33,9 @@ public struct RegistrationRequest: Sendable {
   /// Nil: the broker's own redirect URI.
   public var fixedRedirectURI: String?
   public var initialAccessToken: Secret?
+  /// In the format of the configuration; nil: the safest one that the issuer supports.
+  public var authMethod: String?
+  public var options = SavedRegistration.Options()
 
   public init(
     provider: ProviderName, clientName: String, scopes: [String]?, redirectURIs: [String], fixedRedirectURI: String?,

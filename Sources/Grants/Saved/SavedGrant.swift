@@ -25,6 +25,8 @@ public struct SavedGrant: Sendable, Equatable {
   /// Counts the access tokens of the account; it never decreases, even across logins.
   public var generation: Int64
   public var standing: Standing
+  /// The provider refused the refresh token once; it is tried once more before the grant ends. See ``Grant/secondTry``.
+  public var isRefusedOnce: Bool
   public var createdAt: Timestamp
   public var loggedInAt: Timestamp
   /// Unknown members of the token response that the settings preserve: a JSON object.
@@ -41,7 +43,8 @@ public struct SavedGrant: Sendable, Equatable {
     grantedScopes: [String], resource: String? = nil, refreshToken: Secret?, previousRefreshToken: Secret? = nil,
     refreshTokenExpiresAt: Timestamp? = nil, refreshTokenIssuedAt: Timestamp? = nil,
     expiryAnnouncedAt: Timestamp? = nil, idToken: Secret? = nil, generation: Int64, standing: Standing = .good,
-    createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil, kind: GrantKind = .authorizationCode,
+    isRefusedOnce: Bool = false, createdAt: Timestamp, loggedInAt: Timestamp, extra: Data? = nil,
+    kind: GrantKind = .authorizationCode,
     dpopKey: Secret? = nil, sourceFingerprint: String? = nil
   ) {
     self.account = account
@@ -58,6 +61,7 @@ public struct SavedGrant: Sendable, Equatable {
     self.idToken = idToken
     self.generation = generation
     self.standing = standing
+    self.isRefusedOnce = isRefusedOnce
     self.createdAt = createdAt
     self.loggedInAt = loggedInAt
     self.extra = extra

@@ -9,7 +9,7 @@ public struct SavedRegistration: Sendable, Equatable {
   public var discovery: DiscoveryStyle
   public var clientID: String
   public var clientSecret: Secret?
-  /// `token_endpoint_auth_method` as registered.
+  /// `token_endpoint_auth_method` as registered, or as the token endpoint accepts it; in the format of the configuration.
   public var authMethod: String
   public var scopes: [String]
   /// As registered, if it is not the broker's own redirect URI.
@@ -19,11 +19,28 @@ public struct SavedRegistration: Sendable, Equatable {
   public var managementURL: URL?
   public var secretExpiresAt: Timestamp?
   public var createdAt: Timestamp
+  public var options = Options()
+
+  /// Settings of the provider that the caller chose at the registration.
+  public struct Options: Sendable, Equatable, Codable {
+    /// The resource that tokens are for (RFC 8707).
+    public var resource: String?
+    /// The base URL of authorised calls.
+    public var apiBase: URL?
+    /// Certificate authorities in PEM, in addition to the system's.
+    public var authorities: String?
+
+    public init(resource: String? = nil, apiBase: URL? = nil, authorities: String? = nil) {
+      self.resource = resource
+      self.apiBase = apiBase
+      self.authorities = authorities
+    }
+  }
 
   public init(
     provider: ProviderName, issuer: Issuer, discovery: DiscoveryStyle, clientID: String, clientSecret: Secret?,
     authMethod: String, scopes: [String], redirectURI: String?, managementToken: Secret?, managementURL: URL?,
-    secretExpiresAt: Timestamp?, createdAt: Timestamp
+    secretExpiresAt: Timestamp?, createdAt: Timestamp, options: Options = Options()
   ) {
     self.provider = provider
     self.issuer = issuer
@@ -37,5 +54,6 @@ public struct SavedRegistration: Sendable, Equatable {
     self.managementURL = managementURL
     self.secretExpiresAt = secretExpiresAt
     self.createdAt = createdAt
+    self.options = options
   }
 }

@@ -67,7 +67,7 @@ extension ConnectionHandler {
   /// - Parameter isTurn: it has waited for it.
   func goOn(isTurn: Bool = false) {
     guard !turn.isTaking, !turn.isQueued else { return }
-    if !isTurn, hasMore, !turn.isPaced, !connections.hasTime() { return waitForTurn() }
+    if !isTurn, hasMore, !turn.isPaced, !connections.isStopping, !connections.hasTime() { return waitForTurn() }
     turn.credit = Turn.size
     turn.isTaking = true
     while canTake {

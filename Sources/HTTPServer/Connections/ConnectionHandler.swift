@@ -213,6 +213,8 @@ final class ConnectionHandler: ChannelInboundHandler {
 
   func stop() {
     isStopping = true
+    // It has a request that is handled when its turn comes.
+    guard !turn.isQueued else { return }
     if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) {
       // Bytes that are not read would have the kernel drop answers that it has not sent yet.
       return hasMore || input.isPaused ? closeWhenSent() : close()

@@ -33,6 +33,8 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
   public var backchannelLogoutSupported = false
   public var backchannelLogoutSessionSupported = false
   public var responseModesSupported: [String]?
+  /// `prompt_values_supported` (Initiating User Registration via OpenID Connect §5).
+  public var promptValuesSupported: [String]?
   public var requestObjectSigningAlgValuesSupported: [String]?
   /// Whether each authorization request must be signed (RFC 9101 §10.5).
   public var requireSignedRequestObject = false
@@ -132,6 +134,7 @@ public struct ServerMetadata: Sendable, Codable, Equatable {
     idTokenSigningAlgValuesSupported = list("id_token_signing_alg_values_supported")
     dpopSigningAlgValuesSupported = list("dpop_signing_alg_values_supported")
     responseModesSupported = list("response_modes_supported")
+    promptValuesSupported = list("prompt_values_supported")
     requestObjectSigningAlgValuesSupported = list("request_object_signing_alg_values_supported")
     authorizationSigningAlgValuesSupported = list("authorization_signing_alg_values_supported")
     userinfoSigningAlgValuesSupported = list("userinfo_signing_alg_values_supported")

@@ -66,7 +66,7 @@ public struct OAuthError: Error, Sendable, Equatable, Codable {
 
   public init(code: OAuthErrorCode, description: String? = nil, uri: String? = nil) {
     self.code = OAuthErrorCode(rawValue: code.rawValue.printable(limit: Self.limits.code))
-    self.description = description.flatMap { $0.isEmpty ? nil : $0.printable(limit: Self.limits.description) }
+    self.description = description.flatMap { $0.isEmpty ? nil : $0.asSentence(limit: Self.limits.description) }
     self.uri = uri.flatMap { $0.isEmpty ? nil : $0.printable(limit: Self.limits.uri) }
   }
 

@@ -45,8 +45,10 @@ extension ResponseError: CustomStringConvertible {
       return "the provider answered with a redirect (HTTP \(status)), which is not followed with secrets in hand: "
         + "put the final URL of the endpoint in the configuration"
     case .issuerMismatch(let expected, let found):
-      return "the configuration says issuer “\(expected)”, the provider says “\(found)”: they must be identical to the "
-        + "last character; if you trust this provider, configure “\(found)”, and discovery_url if its metadata are elsewhere"
+      let slash =
+        found == expected + "/" ? "the trailing slash is missing" : "they must be identical to the last character"
+      return "the configured issuer is “\(expected)”, the provider's is “\(found)”: \(slash)"
+        + "; if you trust this provider, configure “\(found)”, and discovery_url if its metadata are elsewhere"
     case .subjectMismatch(let expected, let found):
       return "the user information is about subject “\(found)”, the ID token about “\(expected)”: it is not used; "
         + "sign in again, and report it to the provider if it stays so"

@@ -162,6 +162,18 @@ extension String {
     return result
   }
 
+  /// The text of an untrusted server for users: control and line-separating characters become spaces, and the rest is
+  /// ``printable(limit:)``.
+  public func asSentence(limit: Int) -> String {
+    let scalars = unicodeScalars.map { scalar -> Unicode.Scalar in
+      switch scalar.properties.generalCategory {
+      case .control, .lineSeparator, .paragraphSeparator: " "
+      default: scalar
+      }
+    }
+    return String(String.UnicodeScalarView(scalars)).printable(limit: limit)
+  }
+
   private static func isUnfit(_ scalar: Unicode.Scalar) -> Bool {
     switch scalar.properties.generalCategory {
     case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .unassigned, .surrogate: true

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Grants
 import OAuth
 
@@ -85,7 +86,7 @@ extension ProviderFailure {
   /// The failure for a failed metadata request. A wrong issuer or URL needs an administrator; all other errors are
   /// temporary. A refusal is temporary too: a server that is starting, or its gateway, answers with 404 or 403 while
   /// the token endpoint may work.
-  static func discovery(_ error: ResponseError) -> ProviderFailure {
+  static func discovery(_ error: ResponseError, at url: URL?) -> ProviderFailure {
     switch error {
     case .issuerMismatch: .misconfigured(message: error.description, nil)
     case .redirect(let status):
@@ -94,10 +95,11 @@ extension ProviderFailure {
           + "followed: set discovery_url to the final URL", nil)
     case .oauth(let oauth, _, let retryAfter): .tryLater(message: error.description, oauth, retryAfter: retryAfter)
     case .nonConforming(let status, let mediaType, _, let retryAfter):
-      // HTML is not metadata, regardless of the status.
-      OAuthProvider.isRefusal(status: status, mediaType: mediaType) || (200..<300).contains(status)
+      // HTML is not metadata, regardless of the status; most pages for unknown paths are HTML.
+      OAuthProvider.isRefusal(status: status, mediaType: mediaType) || status == 404 || (200..<300).contains(status)
         ? .requestRefused(
-          message: "no metadata at the issuer's well-known address: \(error.description)", nil, retryAfter: retryAfter)
+          message: "no metadata at \(url?.absoluteString ?? "the issuer"): \(error.description)", nil,
+          retryAfter: retryAfter)
         : .unclear(message: error.description, retryAfter: retryAfter)
     case .subjectMismatch: .invalid(message: error.description, nil)
     }

@@ -6,7 +6,9 @@ public import OAuth
 public struct ClientRegistrar: Registrar {
   public init() {}
 
-  public func candidates(issuer text: String, name: ProviderName) throws(ProviderFailure) -> [any Provider] {
+  public func candidates(
+    issuer text: String, name: ProviderName, authorities: String?
+  ) throws(ProviderFailure) -> [any Provider] {
     let issuer: Issuer
     do throws(IssuerError) {
       issuer = try Issuer(text, allowInsecureHTTP: false)
@@ -14,7 +16,9 @@ public struct ClientRegistrar: Registrar {
       throw .invalid(message: error.description, nil)
     }
     return [DiscoveryStyle.openID, .oauth].map { style in
-      OAuthProvider(Self.settings(name, issuer, style, clientID: "", scopes: []))
+      OAuthProvider(
+        Self.settings(
+          name, issuer, style, clientID: "", scopes: [], SavedRegistration.Options(authorities: authorities)))
     }
   }
 
@@ -37,22 +41,24 @@ public struct ClientRegistrar: Registrar {
     _ asked: RegistrationRequest, at candidate: OAuthProvider, _ issuer: Issuer, _ discovery: DiscoveryStyle,
     _ endpoint: URL, _ metadata: ServerMetadata, _ grantTypes: [String]
   ) -> Step<SavedRegistration> {
-    let method = Self.authMethod(metadata)
+    let method = asked.authMethod ?? Self.authMethod(metadata)
     let scopes = asked.scopes ?? Self.scopes(metadata)
     let request = ClientRegistrationRequest(
       name: asked.clientName, redirectURIs: asked.fixedRedirectURI.map { [$0] } ?? asked.redirectURIs,
       grantTypes: grantTypes,
-      authMethod: method, scopes: scopes, initialAccessToken: asked.initialAccessToken)
-    return .send(request.httpRequest(to: endpoint)) { response, now in
+      authMethod: method == Self.rawBasic ? Self.basic : method, scopes: scopes,
+      initialAccessToken: asked.initialAccessToken)
+    return .send(candidate.secured(request.httpRequest(to: endpoint))) { response, now in
       do throws(ResponseError) {
         let client = try ClientRegistration.parse(response)
         // The server's choice takes precedence (RFC 7591 §3.2.1).
-        let used = client.tokenEndpointAuthMethod ?? (client.clientSecret == nil ? "none" : method)
+        let chosen = client.tokenEndpointAuthMethod ?? (client.clientSecret == nil ? "none" : method)
+        let used = chosen == Self.basic && method == Self.rawBasic ? method : chosen
         let saved = SavedRegistration(
           provider: asked.provider, issuer: issuer, discovery: discovery, clientID: client.clientID,
           clientSecret: client.clientSecret, authMethod: used, scopes: scopes, redirectURI: asked.fixedRedirectURI,
           managementToken: client.management?.accessToken, managementURL: client.management?.url,
-          secretExpiresAt: client.clientSecretExpiresAt, createdAt: now)
+          secretExpiresAt: client.clientSecretExpiresAt, createdAt: now, options: asked.options)
         guard Self.credential(saved) != nil else {
           return .failed(
             .misconfigured(message: "the issuer registered the client with \(used), which it was not asked for", nil))
@@ -70,12 +76,47 @@ public struct ClientRegistrar: Registrar {
     }
   }
 
+  public func authentication(
+    of registration: SavedRegistration, metadata: ServerMetadata
+  ) -> Step<SavedRegistration?> {
+    guard registration.clientSecret != nil else { return .done(registration) }
+    let methods = [registration.authMethod] + Self.methods.filter { $0 != registration.authMethod }
+    return authentication(of: registration, metadata, by: methods[...])
+  }
+
+  /// Tries one method after the other. The presented refresh token is made up: only the client's authentication matters.
+  private func authentication(
+    of registration: SavedRegistration, _ metadata: ServerMetadata, by methods: ArraySlice<String>
+  ) -> Step<SavedRegistration?> {
+    guard let method = methods.first else { return .done(nil) }
+    var tried = registration
+    tried.authMethod = method
+    guard let credential = Self.credential(tried), let endpoint = metadata.tokenEndpoint else {
+      return .done(registration)
+    }
+    var request = TokenRequest.refresh(Secret("grantd-tests-its-authentication")).httpRequest(
+      to: endpoint, clientID: registration.clientID,
+      client: credential.authentication(issuer: registration.issuer.rawValue, tokenEndpoint: endpoint))
+    request.tls = Self.tls(registration.options)
+    return .send(request) { [tried] response, _ in
+      do throws(ResponseError) {
+        _ = try TokenResponse.parse(response, quirks: TokenResponseQuirks())
+        return .done(tried)
+      } catch {
+        let isRefused =
+          if case .oauth(let oauth, _, _) = error { oauth.code == .invalidClient } else { response.status == 401 }
+        return isRefused ? authentication(of: registration, metadata, by: methods.dropFirst()) : .done(tried)
+      }
+    }
+  }
+
   public func provider(_ registration: SavedRegistration) -> (any Provider)? {
     guard let credential = Self.credential(registration) else { return nil }
     var settings = Self.settings(
       registration.provider, registration.issuer, registration.discovery, clientID: registration.clientID,
-      scopes: registration.scopes)
+      scopes: registration.scopes, registration.options)
     settings.client = credential
+    settings.isRegistered = true
     if let text = registration.redirectURI {
       guard let uri = try? RedirectURI(text) else { return nil }
       settings.redirect = .fixed(uri)
@@ -85,7 +126,9 @@ public struct ClientRegistrar: Registrar {
 
   public func removal(of registration: SavedRegistration) -> HTTPRequest? {
     guard let token = registration.managementToken, let url = registration.managementURL else { return nil }
-    return ClientRegistration.Management(accessToken: token, url: url).deleteRequest()
+    var request = ClientRegistration.Management(accessToken: token, url: url).deleteRequest()
+    request.tls = Self.tls(registration.options)
+    return request
   }
 
   public func isRemoved(_ response: HTTPResponse) -> Bool {
@@ -95,7 +138,8 @@ public struct ClientRegistrar: Registrar {
   // MARK: Requested metadata
 
   private static func settings(
-    _ name: ProviderName, _ issuer: Issuer, _ discovery: DiscoveryStyle, clientID: String, scopes: [String]
+    _ name: ProviderName, _ issuer: Issuer, _ discovery: DiscoveryStyle, clientID: String, scopes: [String],
+    _ options: SavedRegistration.Options
   ) -> ProviderSettings {
     let kind: ProviderSettings.Kind = discovery == .openID ? .oidc : .oauth2
     var settings = ProviderSettings(
@@ -103,8 +147,20 @@ public struct ClientRegistrar: Registrar {
     settings.issuer = issuer
     settings.discovery = discovery
     settings.scopes = scopes
+    settings.resource = options.resource
+    settings.api.base = options.apiBase
+    settings.tls = tls(options)
     return settings
   }
+
+  private static func tls(_ options: SavedRegistration.Options) -> TLSChoice? {
+    options.authorities.map { TLSChoice(authorities: Data($0.utf8)) }
+  }
+
+  private static let basic = "client_secret_basic"
+  private static let rawBasic = "client_secret_basic_raw"
+  /// Methods that present a secret, in the order to try.
+  private static let methods = ["client_secret_post", basic, rawBasic]
 
   /// Prefers a client without a secret: a native app cannot keep one confidential (RFC 8252 §8.4).
   private static func authMethod(_ metadata: ServerMetadata) -> String {
@@ -131,7 +187,8 @@ public struct ClientRegistrar: Registrar {
   private static func credential(_ registration: SavedRegistration) -> ClientCredential? {
     switch (registration.authMethod, registration.clientSecret) {
     case ("none", _): ClientCredential.none
-    case ("client_secret_basic", let secret?): .basic(secret: secret, encoding: .formWithID)
+    case (basic, let secret?): .basic(secret: secret, encoding: .formWithID)
+    case (rawBasic, let secret?): .basic(secret: secret, encoding: .raw)
     case ("client_secret_post", let secret?): .post(secret: secret)
     default: nil
     }

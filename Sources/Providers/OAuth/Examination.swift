@@ -18,7 +18,7 @@ extension OAuthProvider {
       return Examination(findings: findings, metadata: metadata)
     } catch {
       // The settings contain an invalid URL; errors in the server's response are reported above.
-      if response == nil { findings.append(Finding(.endpoints, .failed(hint: mend), error.message)) }
+      if response == nil { findings.append(Finding(.endpoints, .failed(hint: correction), error.message)) }
       return Examination(findings: findings, metadata: nil)
     }
   }
@@ -35,12 +35,10 @@ extension OAuthProvider {
     let hint =
       settings.idToken.algorithms.isEmpty
       ? "Ask the provider's operator: its ID tokens cannot be verified, so every login fails."
-      : "Compare id_token_algorithms in [provider.\(name)] with what the provider signs with, then `grantctl reload`."
+      : "Compare id_token_algorithms in \(section) with the algorithms of the provider, then `grantctl reload`."
     return Finding(
       .keys, .failed(hint: hint), "none of the provider's \(keys.keys.count) keys can verify a signature by \(names)")
   }
-
-  private var mend: String { "Mend [provider.\(name)] in the configuration, then `grantctl reload`." }
 
   // MARK: Each check
 
@@ -50,7 +48,7 @@ extension OAuthProvider {
     let text = "\(settings.kind.rawValue)\(profile), client \(settings.clientID), \(scopes)"
     guard settings.allowInsecureHTTP else { return Finding(.configuration, .ok, text) }
     return Finding(
-      .configuration, .warning(hint: "Use https, and take allow_insecure_http out of [provider.\(name)]."),
+      .configuration, .warning(hint: "Use https, and take allow_insecure_http out of \(section)."),
       "allow_insecure_http is on: codes, tokens and the client's secret may travel readable by others")
   }
 
@@ -70,9 +68,13 @@ extension OAuthProvider {
       return (fetched, Finding(.issuer, .ok, issuer.rawValue))
     } catch {
       if case .issuerMismatch(let expected, let found) = error {
+        // Metadata with this issuer need not be at its well-known URL (Azure AD B2C, a trailing slash).
+        let isThere = (try? Issuer(found, allowInsecureHTTP: settings.allowInsecureHTTP))
+          .map { $0.discoveryRequest(settings.discovery ?? .openID).url.absoluteString == url }
+        let place = isThere == true ? "" : " and discovery_url = \"\(url)\""
         let hint =
-          "They must be identical to the last character. If you trust \(found): write issuer = \"\(found)\" in "
-          + "[provider.\(name)], then `grantctl reload`."
+          "They must be identical to the last character. If you trust \(found): write issuer = \"\(found)\"\(place) in "
+          + "\(section), then `grantctl reload`."
         return (fetched, Finding(.issuer, .failed(hint: hint), "configured is \(expected), the provider says \(found)"))
       }
       let (message, hint) = words(error, response, url)
@@ -87,13 +89,13 @@ extension OAuthProvider {
   {
     let status = "HTTP \(response.status)"
     let check =
-      "Check issuer and discovery in [provider.\(name)]; `curl -i \(url)` shows the answer. Then `grantctl reload`."
+      "\(metadataHint) `curl -i \(url)` shows the answer. Then run `grantctl reload`."
     switch error {
     case .redirect:
       let place = response.header("Location").map { " to \($0.printable(limit: 200))" } ?? ""
       return (
         "\(url) answers with a redirect\(place) (\(status)), which is not followed",
-        "Configure the issuer that the provider names for itself, with the final address. Then `grantctl reload`."
+        "If the final URL has the right metadata: set discovery_url to it in \(section), then run `grantctl reload`."
       )
     case .nonConforming where response.status >= 500 || [408, 429].contains(response.status):
       return (
@@ -104,7 +106,7 @@ extension OAuthProvider {
       return (
         "\(url) answers with a web page (\(status), text/html) in place of metadata",
         "Open it in a browser: is it maintenance, a proxy or a network's sign-in page? Else check issuer in "
-          + "[provider.\(name)]."
+          + "\(section)."
       )
     case .nonConforming where response.status == 404: return ("there are no metadata at \(url) (\(status))", check)
     case .nonConforming(_, _, let reason, _): return ("\(url) (\(status)): \(reason)", check)
@@ -126,7 +128,7 @@ extension OAuthProvider {
     }
     if let first = missing.first {
       let others = missing.count > 1 ? " (and \(missing.count - 1) more)" : ""
-      return Finding(.endpoints, .failed(hint: mend), first + others)
+      return Finding(.endpoints, .failed(hint: correction), first + others)
     }
     let broken = metadata.invalidEndpoints.keys.map(\.rawValue).sorted()
     if !broken.isEmpty {
@@ -142,18 +144,18 @@ extension OAuthProvider {
   private func grantTypes(_ metadata: ServerMetadata) -> Finding {
     if metadata.requirePushedAuthorizationRequests, settings.par == .never {
       return Finding(
-        .grantTypes, .failed(hint: "Take par = \"never\" out of [provider.\(name)], then `grantctl reload`."),
+        .grantTypes, .failed(hint: "Take par = \"never\" out of \(section), then `grantctl reload`."),
         "the provider demands pushed authorization requests (RFC 9126), which the settings forbid")
     }
     if settings.signIn.isImplicit {
       return Finding(
         .grantTypes,
-        .warning(hint: "Take response_type and allow_implicit out of [provider.\(name)] if the provider has codes."),
+        .warning(hint: "Take response_type and allow_implicit out of \(section) if the provider has codes."),
         "tokens come by the browser (RFC 6749 §4.2), and none is ever refreshed")
     }
     if let types = metadata.responseTypesSupported, !types.contains("code") {
       return Finding(
-        .grantTypes, .warning(hint: "Is this the issuer for programs? Check it in [provider.\(name)]."),
+        .grantTypes, .warning(hint: "Is this the issuer for programs? Check it in \(section)."),
         "the metadata do not name the response type code, by which people sign in here")
     }
     guard let types = metadata.grantTypesSupported else {
@@ -181,7 +183,7 @@ extension OAuthProvider {
     let withSecret = ["client_secret_basic", "client_secret_post", "client_secret_jwt"]
     let other = withSecret.contains(method) ? withSecret.first(where: methods.contains) : nil
     let hint =
-      other.map { "Write token_endpoint_auth_method = \"\($0)\" in [provider.\(name)], then `grantctl reload`." }
+      other.map { "Write token_endpoint_auth_method = \"\($0)\" in \(section), then `grantctl reload`." }
       ?? "Register a client that proves itself as the provider wants, and say so by token_endpoint_auth_method."
     let named = methods.prefix(8).joined(separator: ", ").printable(limit: 200)
     return Finding(.clientAuthentication, .warning(hint: hint), "\(method) is used; the metadata name \(named)")
@@ -193,14 +195,14 @@ extension OAuthProvider {
     guard settings.pkce else {
       guard methods?.contains("S256") == true else { return Finding(.pkce, .skipped, "switched off by pkce = false") }
       return Finding(
-        .pkce, .warning(hint: "Take pkce = false out of [provider.\(name)], then `grantctl reload`."),
+        .pkce, .warning(hint: "Take pkce = false out of \(section), then `grantctl reload`."),
         "PKCE is switched off, and the provider has it")
     }
     guard let methods else { return Finding(.pkce, .ok, "S256 is sent; the metadata do not say if it is checked") }
     if methods.contains("S256") { return Finding(.pkce, .ok, "S256") }
     return Finding(
       .pkce,
-      .warning(hint: "Nothing to do while people can sign in; else write pkce = false in [provider.\(name)]."),
+      .warning(hint: "Nothing to do while people can sign in; else write pkce = false in \(section)."),
       "S256 is sent, and the metadata do not name it")
   }
 
@@ -210,7 +212,7 @@ extension OAuthProvider {
     let asked = settings.scopes
     if settings.kind == .oidc, !asked.contains("openid") {
       return Finding(
-        .scopes, .warning(hint: "Add \"openid\" to scopes in [provider.\(name)], then `grantctl reload`."),
+        .scopes, .warning(hint: "Add \"openid\" to scopes in \(section), then `grantctl reload`."),
         "openid is not asked for: who signed in will not be known")
     }
     if let (message, hint) = withoutRefreshToken(metadata) { return Finding(.scopes, .warning(hint: hint), message) }
@@ -224,7 +226,7 @@ extension OAuthProvider {
     guard plain.isEmpty else {
       let named = supported.prefix(12).joined(separator: " ").printable(limit: 200)
       return Finding(
-        .scopes, .warning(hint: "Check their spelling in [provider.\(name)]. The provider names: \(named)."),
+        .scopes, .warning(hint: "Check their spelling in \(section). The provider names: \(named)."),
         "the provider does not name \(plain.joined(separator: " "))")
     }
     return Finding(
@@ -235,12 +237,12 @@ extension OAuthProvider {
 
   /// The finding if, at this kind of provider, the configured request will not return a refresh token.
   private func withoutRefreshToken(_ metadata: ServerMetadata) -> (message: String, hint: String)? {
-    let asksOffline = settings.scopes.contains("offline_access")
+    let asksOffline = (settings.scopes + settings.optionalScopes).contains("offline_access")
     if settings.issuerRule == .google {
       guard settings.authorizationParameters["access_type"] != "offline" else { return nil }
       return (
-        "Google gives a refresh token with access_type=offline alone",
-        "Write authorization_parameters = { access_type = \"offline\" } in [provider.\(name)], then `grantctl reload`."
+        "Google gives a refresh token only with access_type=offline",
+        "Write authorization_parameters = { access_type = \"offline\" } in \(section), then `grantctl reload`."
       )
     }
     let wantsOffline =
@@ -248,14 +250,14 @@ extension OAuthProvider {
     if settings.kind == .oidc, wantsOffline, !asksOffline {
       return (
         "offline_access is not asked for: the provider may give no refresh token",
-        "Add \"offline_access\" to scopes in [provider.\(name)], `grantctl reload`, and sign in again."
+        "Add \"offline_access\" to scopes in \(section), `grantctl reload`, and sign in again."
       )
     }
     let consents = (settings.prompt ?? "").split(separator: " ").contains("consent")
     if settings.profile == "7pass", asksOffline, !consents {
       return (
-        "7Pass grants offline_access with prompt=consent alone",
-        "Take prompt out of [provider.\(name)], so that the profile's counts; `grantctl reload`, and sign in again."
+        "7Pass grants offline_access only with prompt=consent",
+        "Take prompt out of \(section), so that the profile's counts; `grantctl reload`, and sign in again."
       )
     }
     return nil

@@ -18,7 +18,7 @@ extension OAuthProvider {
       guard let redirectURI = request.redirectURI else {
         throw ProviderFailure.invalid(message: "there is no redirect URI", nil)
       }
-      let message = message(request, redirectURI, prompt: try prompt(request))
+      let message = message(request, redirectURI, prompt: try prompt(request, metadata))
       let opening = Opening(
         request: request, metadata: metadata, endpoint: try endpoint(.authorization, metadata), message: message,
         warnings: warnings(request, message, metadata))
@@ -80,8 +80,8 @@ extension OAuthProvider {
   }
 
   /// The requested `prompt` values without duplicates. Values that the provider does not support are never sent.
-  private func prompt(_ request: LoginRequest) throws(ProviderFailure) -> String? {
-    guard let text = request.prompt ?? settings.prompt else { return nil }
+  private func prompt(_ request: LoginRequest, _ metadata: ServerMetadata) throws(ProviderFailure) -> String? {
+    guard let text = request.prompt ?? settings.prompt ?? consent(request, metadata) else { return nil }
     var words: [String] = []
     for word in text.split(separator: " ").map(String.init) where !words.contains(word) { words.append(word) }
     let known = settings.signIn.prompts
@@ -93,11 +93,20 @@ extension OAuthProvider {
     return words.isEmpty ? nil : words.joined(separator: " ")
   }
 
+  /// `consent` for `offline_access` (OpenID Connect Core §11) if the metadata list it, or if they list no prompts and the
+  /// provider has the generic profile.
+  private func consent(_ request: LoginRequest, _ metadata: ServerMetadata) -> String? {
+    guard settings.kind == .oidc, request.scopes.contains("offline_access") else { return nil }
+    let prompts = metadata.promptValuesSupported
+    let isSent = prompts?.contains("consent") ?? (settings.profile == "oidc")
+    return isSent ? "consent" : nil
+  }
+
   private func warnings(
     _ request: LoginRequest, _ message: AuthorizationRequest, _ metadata: ServerMetadata
   ) -> [String] {
     var warnings: [String] = []
-    let prompt = request.prompt ?? settings.prompt
+    let prompt = request.prompt ?? settings.prompt ?? message.prompt
     if settings.kind == .oidc, request.scopes.contains("offline_access"), prompt != "",
       !(prompt ?? "").split(separator: " ").contains("consent")
     {

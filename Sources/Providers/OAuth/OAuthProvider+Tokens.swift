@@ -164,7 +164,7 @@ extension OAuthProvider {
     case ("Bearer", .some):
       .invalid(
         message: "the provider gave a bearer token, though one bound to a key was asked for: it does not know DPoP, so "
-          + "remove dpop from [provider.\(name)] (RFC 9449 §5)", nil)
+          + "remove dpop from \(section) (RFC 9449 §5)", nil)
     default: nil
     }
   }

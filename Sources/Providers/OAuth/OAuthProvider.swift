@@ -47,6 +47,18 @@ public struct OAuthProvider: Provider {
     return secured(request)
   }
 
+  public var registration: ProviderRegistration? {
+    guard settings.isRegistered, let issuer = settings.issuer else { return nil }
+    return ProviderRegistration(issuer: issuer, isPublic: settings.client == .none)
+  }
+
+  public var metadataHint: String {
+    let other = settings.discovery == .oauth ? "openid" : "oauth"
+    return
+      "Set `discovery = \"\(other)\"`, or `authorization_endpoint` and `token_endpoint`, in \(section); or correct "
+      + "`issuer` there."
+  }
+
   /// The RFC 8414 document for an OpenID provider whose own metadata lack one of these endpoints.
   public func supplement(to metadata: ServerMetadata) -> HTTPRequest? {
     guard settings.profile == nil || settings.profile == "oidc", settings.discovery == .openID,
@@ -64,7 +76,7 @@ public struct OAuthProvider: Provider {
         metadata = try ServerMetadata.parse(
           response, expected: issuer, issuerRule: settings.issuerRule, allowInsecureHTTP: settings.allowInsecureHTTP)
       } catch {
-        throw .discovery(error)
+        throw .discovery(error, at: discovery()?.url)
       }
     } else {
       metadata = ServerMetadata(issuer: settings.issuer?.rawValue ?? "")
@@ -117,7 +129,7 @@ public struct OAuthProvider: Provider {
   public func objection(to endpoint: Endpoint, _ error: EndpointError) -> Objection {
     Objection(
       "provider \(name): \(error.description)",
-      hint: "If the provider has it: set \(endpoint.rawValue) in [provider.\(name)], then `grantctl reload`.")
+      hint: "If the provider has it: set \(endpoint.rawValue) in \(section), then `grantctl reload`.")
   }
 
   // MARK: Endpoints
@@ -171,6 +183,7 @@ extension TokenTraits {
     self.init(
       scopes: settings.scopes, resource: settings.resource,
       usesIDTokens: settings.kind == .oidc && settings.scopes.contains("openid"))
+    optionalScopes = settings.optionalScopes
     namesPerson = settings.signIn.identityMember != nil
     binding = TokenBinding(usesDPoP: settings.dpop, usesCertificate: settings.client == .mutualTLS)
   }

@@ -19,6 +19,8 @@ public struct ProviderSettings: Sendable, Equatable {
   public var displayName: String
   public var issuer: Issuer?
   public var issuerRule: IssuerRule = .exact
+  /// The broker registered the client (RFC 7591); false: the provider is in the configuration.
+  public var isRegistered = false
   /// Whether endpoints come from the issuer's metadata; values in ``endpoints`` take precedence.
   public var discovery: DiscoveryStyle?
   /// The URL of the metadata; nil: the issuer's well-known URL.
@@ -33,6 +35,8 @@ public struct ProviderSettings: Sendable, Equatable {
   /// Certificate authorities in addition to the system's, and the client's certificate (RFC 8705).
   public var tls: TLSChoice?
   public var scopes: [String] = []
+  /// Requested by default if the metadata list them (`scopes_supported`).
+  public var optionalScopes: [String] = []
   public var scopeSeparator: String = " "
   /// The resource requested by default (RFC 8707).
   public var resource: String?

@@ -24,9 +24,9 @@ extension VMSProvider {
 
   private func judge(_ response: HTTPResponse) -> Finding {
     let place = url(["static", "basic"]).absoluteString
-    let check = "Check base_url in [provider.\(name)]; `curl -i \(place)` shows the answer. Then `grantctl reload`."
+    let check = "Check base_url in \(name.section); `curl -i \(place)` shows the answer. Then `grantctl reload`."
     if response.status == 409 {
-      let hint = "Set client_version and client_name in [provider.\(name)], then `grantctl reload`."
+      let hint = "Set client_version and client_name in \(name.section), then `grantctl reload`."
       return Finding(.endpoints, .failed(hint: hint), tooOld(response).message)
     }
     guard response.isSuccess, let members = response.json?.members else {
@@ -50,7 +50,7 @@ extension SiteSettings {
     let isPlain = !(Endpoint.url(baseURL.absoluteString, allowInsecureHTTP: false) != nil)
     guard isPlain else { return Finding(.configuration, .ok, text) }
     return Finding(
-      .configuration, .warning(hint: "Use https, and take allow_insecure_http out of [provider.\(name)]."),
+      .configuration, .warning(hint: "Use https, and take allow_insecure_http out of \(name.section)."),
       "allow_insecure_http is on: codes and tokens travel readable by others")
   }
 

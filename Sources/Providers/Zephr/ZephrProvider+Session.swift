@@ -76,7 +76,7 @@ extension ZephrProvider {
       return Finding(.endpoints, .failed(hint: hint), "\(place) answers \(response.account)")
     default:
       let hint =
-        "Check base_url and path_prefix (/blaize or /zephr) in [provider.\(name)]; `curl -i \(place)` shows the "
+        "Check base_url and path_prefix (/blaize or /zephr) in \(name.section); `curl -i \(place)` shows the "
         + "answer. Then `grantctl reload`."
       return Finding(
         .endpoints, .failed(hint: hint), "\(place) does not answer as Zephr does (HTTP \(response.status))")

@@ -19,6 +19,8 @@ extension SavedRegistration: StoredRow {
     var managementToken: String?
     var managementURL: String?
     var secretExpiresAt: Int64?
+    /// Absent: none were chosen, or an older version wrote the row.
+    var options: SavedRegistration.Options?
   }
 
   func write(to row: inout RowWriter) throws {
@@ -30,7 +32,8 @@ extension SavedRegistration: StoredRow {
     let detail = Detail(
       discovery: discovery.rawValue, secret: clientSecret?.exposed, authMethod: authMethod, scopes: scopes,
       redirectURI: redirectURI, managementToken: managementToken?.exposed,
-      managementURL: managementURL?.absoluteString, secretExpiresAt: secretExpiresAt?.milliseconds)
+      managementURL: managementURL?.absoluteString, secretExpiresAt: secretExpiresAt?.milliseconds,
+      options: options == Options() ? nil : options)
     try row.sealed(try JSONEncoder().encode(detail))
   }
 
@@ -48,6 +51,7 @@ extension SavedRegistration: StoredRow {
       scopes: detail.scopes, redirectURI: detail.redirectURI,
       managementToken: detail.managementToken.map { Secret($0) },
       managementURL: detail.managementURL.flatMap { URL(string: $0) },
-      secretExpiresAt: detail.secretExpiresAt.map { Timestamp(milliseconds: $0) }, createdAt: createdAt)
+      secretExpiresAt: detail.secretExpiresAt.map { Timestamp(milliseconds: $0) }, createdAt: createdAt,
+      options: detail.options ?? Options())
   }
 }

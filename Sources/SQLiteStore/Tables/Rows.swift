@@ -28,7 +28,7 @@ extension SavedGrant: StoredRow {
     row.scopes(grantedScopes)
     row.text(resource)
     row.integer(generation)
-    let standing = StandingRecord(standing)
+    let standing = StandingRecord(standing, isRefusedOnce: isRefusedOnce)
     row.text(standing.kind.rawValue)
     try row.json(standing.detail)
     row.time(createdAt)
@@ -69,8 +69,9 @@ extension SavedGrant: StoredRow {
       grantedScopes: grantedScopes, resource: resource, refreshToken: try row.optionalSealed(),
       previousRefreshToken: try row.optionalSealed(), refreshTokenExpiresAt: refreshTokenExpiresAt,
       refreshTokenIssuedAt: refreshTokenIssuedAt, expiryAnnouncedAt: expiryAnnouncedAt,
-      idToken: try row.optionalSealed(), generation: generation, standing: standing, createdAt: createdAt,
-      loggedInAt: loggedInAt, extra: try row.optionalSealedData(), kind: grantKind,
+      idToken: try row.optionalSealed(), generation: generation, standing: standing,
+      isRefusedOnce: detail?.refusedOnce ?? false, createdAt: createdAt, loggedInAt: loggedInAt,
+      extra: try row.optionalSealedData(), kind: grantKind,
       dpopKey: try row.optionalSealed(), sourceFingerprint: sourceFingerprint)
   }
 }

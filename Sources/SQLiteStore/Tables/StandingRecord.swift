@@ -16,22 +16,25 @@ struct StandingRecord {
     var count: Int?
     var retryAt: Timestamp?
     var reason: LoginReason?
+    /// The grant's refresh token was refused once. Nil: it was not, or an older version wrote the row.
+    var refusedOnce: Bool?
 
     enum CodingKeys: String, CodingKey {
       case failure, count, reason
       case retryAt = "retry_at"
+      case refusedOnce = "refused_once"
     }
   }
 
   let kind: Kind
-  let detail: Detail?
+  private(set) var detail: Detail?
 
   init(kind: Kind, detail: Detail?) {
     self.kind = kind
     self.detail = detail
   }
 
-  init(_ standing: Standing) {
+  init(_ standing: Standing, isRefusedOnce: Bool) {
     switch standing {
     case .good:
       self.init(kind: .good, detail: nil)
@@ -42,6 +45,7 @@ struct StandingRecord {
     case .misconfigured(let failure):
       self.init(kind: .misconfigured, detail: Detail(failure: failure))
     }
+    if isRefusedOnce { detail?.refusedOnce = true }
   }
 
   /// Nil where the detail lacks what the kind needs.

@@ -77,14 +77,14 @@ extension Fields {
       case .bool(let flag): add(name, flag ? "yes" : "no")
       case .array(let elements) where !elements.isEmpty && elements.allSatisfy({ $0.string != nil }):
         add(name, elements.compactMap(\.string).joined(separator: " "))
-      case .number where Self.moments.contains(name) && value.integer.map(Self.isDate) == true:
-        add(name, value.integer.map { TimeText.date($0, in: shell.terminal.timeZone) })
+      case .number where Self.moments.contains(name) && value.double.map(Self.isDate) == true:
+        add(name, value.double.map { TimeText.date(Int64($0), in: shell.terminal.timeZone) })
       case .null: break
       case .number, .array, .object: add(name, Shell.line(value))
       }
     }
   }
 
-  /// Of the years that have four digits.
-  private static func isDate(_ moment: Int64) -> Bool { (0..<253_402_300_800).contains(moment) }
+  /// Whether the moment is in a year with four digits.
+  private static func isDate(_ moment: Double) -> Bool { (0..<253_402_300_800).contains(moment) }
 }

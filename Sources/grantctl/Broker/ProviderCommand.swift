@@ -32,6 +32,16 @@ struct ProviderRegisterCommand: BrokerCommand {
   var scope: [String] = []
   @Option(help: ArgumentHelp("The redirection endpoint to register. Default: the broker's own.", valueName: "uri"))
   var redirectUri: String?
+  @Option(help: ArgumentHelp("How the client authenticates, such as client_secret_post.", valueName: "method"))
+  var authMethod: String?
+  @Option(help: ArgumentHelp("The resource that tokens are for (RFC 8707).", valueName: "uri"))
+  var resource: String?
+  @Option(help: ArgumentHelp("The base URL of requests with an account's token.", valueName: "url"))
+  var apiBase: String?
+  @Option(
+    help: ArgumentHelp("Certificate authorities in PEM, besides the system's.", valueName: "path"),
+    completion: .file())
+  var caFile: String?
   @Option(
     help: ArgumentHelp("The token that the issuer wants for this; “-” reads standard input.", valueName: "path"),
     completion: .file())
@@ -45,12 +55,20 @@ struct ProviderRegisterCommand: BrokerCommand {
       _ = try await shell.connect()
       token = try await SecretInput(shell: shell, what: "initial access token").read(from: initialAccessTokenFile)
     }
+    var authorities: String?
+    if let caFile {
+      switch shell.terminal.files.text(caFile) {
+      case .unreadable(let reason): throw Failure(.usage, "the certificates cannot be read from \(caFile): \(reason)")
+      case .text(let text, _): authorities = text
+      }
+    }
     let scopes = LoginCommand.words(scope)
     let answer = try await shell.ask(
       ProviderRegister.self,
       .init(
         issuer: issuer, provider: name, initial_access_token: token, scopes: scopes.isEmpty ? nil : scopes,
-        redirect_uri: redirectUri))
+        redirect_uri: redirectUri, auth_method: authMethod, resource: resource, api_base: apiBase,
+        ca_certificates: authorities))
     if shell.isJSON { return shell.say(answer.json) }
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }

@@ -104,6 +104,7 @@ struct LoginFlow: Sendable {
       terminal.note("Signed in\(way(result, login)). Nothing is stored: this is the authorization code.")
       return terminal.say(code)
     }
+    for warning in (result.warnings ?? []).flatMap(SafeText.lines) { terminal.note("warning: \(warning)") }
     let name = result.account?.account ?? login.account ?? ""
     let provider = result.account?.provider ?? login.provider ?? "the provider"
     terminal.say(

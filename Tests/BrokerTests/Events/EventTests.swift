@@ -114,8 +114,8 @@ import Testing
     await settle()
     #expect(session.types == [])
     rig.store.set(.works)
-    #expect(await caller.value == .loginRequired)
-    #expect(await eventually { session.types == ["login.required"] })
-    #expect(session.told.first?["hint"]?.string?.contains("grantctl login") == true)
+    #expect(await rig.clock.passes { await caller.value } == .loginRequired)
+    #expect(await eventually { session.types == ["token.failed", "login.required"] })
+    #expect(session.told.last?["hint"]?.string?.contains("grantctl login") == true)
   }
 }

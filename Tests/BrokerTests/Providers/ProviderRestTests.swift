@@ -55,13 +55,13 @@ import Testing
       return nil
     }
     var found = await error()
-    #expect(found?.reason == .temporarilyUnavailable && found?.hint?.contains("`issuer` in [provider.") == true)
+    #expect(found?.reason == .temporarilyUnavailable && found?.hint?.contains("`discovery = \"openid\"`") == true)
     for _ in 0..<4 {
       rig.clock.advance(.seconds(5))
       found = await error()
     }
-    #expect(found?.reason == .providerMisconfigured && found?.hint?.contains("`issuer` in [provider.") == true)
-    #expect(found?.message.contains("well-known address") == true)
+    #expect(found?.reason == .providerMisconfigured && found?.hint?.contains("`discovery = \"openid\"`") == true)
+    #expect(found?.message.contains("no metadata at https://id.example/.well-known/") == true)
     #expect(try await rig.view("account-0").last_error?.reason == .providerMisconfigured)
     let login = LoginStart.Params(provider: OAuthProviders.discovered.name.rawValue, account: "new")
     #expect(await rig.reason { try await rig.call(LoginStart.self, login) } == .providerMisconfigured)

@@ -8,17 +8,47 @@ import Testing
 
 /// What a failed refresh means to callers and to the account.
 @Suite struct FailureTests {
-  @Test("A dead grant answers at once, also after a restart, and its refresh token is kept")
+  @Test("A refused refresh token is tried twice; then callers get an answer at once, even after a restart")
   func aDeadGrantAnswersAtOnceAlso() async throws {
     let rig = try await Rig(store: .expired("work"))
     rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    #expect(await rig.reasonInTime { try await rig.token("work") } == .loginRequired)
     for _ in 0..<3 { #expect(await rig.reason { try await rig.token("work") } == .loginRequired) }
-    #expect(rig.transport.count(.token) == 1)
+    #expect(rig.transport.count(.token) == 2)
     let restarted = try await Rig(clock: rig.clock, store: rig.store, transport: rig.transport)
     #expect(await restarted.reason { try await restarted.token("work") } == .loginRequired)
-    #expect(rig.transport.count(.token) == 1)
+    #expect(rig.transport.count(.token) == 2)
     #expect(rig.store.grant("work")?.refreshToken == Secret("work-r1"))
     #expect(try await restarted.view("work").state == .loginRequired)
+  }
+
+  @Test("A first refusal is on disk, announces no login, and is followed by one more attempt, even after a restart")
+  func refusedOnce() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let session = FakeSession(.root)
+    _ = try await rig.call(EventsSubscribe.self, .init(events: nil), on: session)
+    rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    let waiting = Task { try await rig.token("work").access_token }
+    #expect(await eventually { rig.store.grant("work")?.isRefusedOnce == true })
+    await settle()
+    #expect(rig.transport.count(.token) == 1 && session.types == ["token.failed"])
+    #expect(try await rig.view("work").state == .degraded)
+    #expect(try await rig.view("work").last_error?.reason == .temporarilyUnavailable)
+    // Another broker on the same store, as after a restart.
+    let store = MemoryStore()
+    try await store.commit([
+      .putGrant(try #require(rig.store.grant("work"))), .putToken(try #require(rig.store.token("work"))),
+    ])
+    let restarted = try await Rig(store: store)
+    restarted.transport.answer(.token, TokenServer.refused("invalid_grant"))
+    #expect(await restarted.reasonInTime { try await restarted.token("work") } == .loginRequired)
+    #expect(restarted.transport.count(.token) == 1)
+
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.clock.advance(.seconds(2))
+    #expect(try await waiting.value == "work-a2")
+    #expect(rig.store.grant("work")?.isRefusedOnce == false && rig.transport.count(.token) == 2)
+    #expect(!session.types.contains("login.required"))
   }
 
   @Test("What may pass is tried again at growing intervals and is no end") func whatMayPassIsTriedAgainAt() async throws

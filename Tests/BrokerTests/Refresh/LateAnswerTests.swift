@@ -159,7 +159,7 @@ import Testing
     rig.transport.timeOut(.token)
     #expect(await caller.value == .temporarilyUnavailable)
     rig.transport.release(.token)
-    #expect(await eventually { await rig.reason { try await rig.token("work") } == .loginRequired })
+    #expect(await eventually { await rig.reasonInTime { try await rig.token("work") } == .loginRequired })
   }
 
   @Test("A logout ends the wait for a late answer, whose refresh token is revoked")

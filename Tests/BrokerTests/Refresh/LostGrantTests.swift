@@ -44,7 +44,7 @@ import Testing
     _ = try await rig.call(EventsSubscribe.self, .init(events: ["login.required"]), on: session)
     for answer in end.answers {
       rig.transport.answer(.token, answer)
-      _ = await rig.reason { try await rig.token("work") }
+      _ = await rig.reasonInTime { try await rig.token("work") }
       rig.clock.advance(.seconds(10))
     }
     for _ in 0..<3 { #expect(await rig.reason { try await rig.token("work") } == .loginRequired) }

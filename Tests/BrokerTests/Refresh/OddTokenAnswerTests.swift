@@ -232,7 +232,7 @@ struct OddAnswer: Sendable, CustomTestStringConvertible {
     #expect(failure.message.contains("a token and the error invalid_grant"))
     rig.transport.answer(.token) { _ in reply(#"{"error":"invalid_grant"}"#, status: 400) }
     rig.clock.advance(.seconds(60))
-    #expect(await rig.reason { try await rig.token("work") } == .loginRequired)
+    #expect(await rig.reasonInTime { try await rig.token("work") } == .loginRequired)
   }
 
   @Test("A refresh token beside another's ID token is kept, and the grant ends")

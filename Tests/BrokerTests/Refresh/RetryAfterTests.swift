@@ -53,7 +53,7 @@ import Testing
         ProviderFailure.tryLater(message: "busy", nil, retryAfter: asked.map { .seconds($0) }),
         .unclear(message: "busy", retryAfter: asked.map { .seconds($0) }),
       ] {
-        #expect(providerError(failure, provider: provider("example")).retry_after == told)
+        #expect(providerError(failure, provider: provider("example"), correction: "").retry_after == told)
       }
     }
   }

@@ -128,6 +128,11 @@ final class Rig: Sendable {
     }
   }
 
+  /// The same, while time passes.
+  func reasonInTime<Value>(_ body: @Sendable () async throws -> Value) async -> ErrorReason? {
+    await clock.passes { await reason(body) }
+  }
+
   func cached(
     _ account: String, minTTL: Int64? = nil, scopes: String? = nil, as caller: Caller = .root
   ) -> CachedReply? {

@@ -18,7 +18,7 @@ struct PushedRequestTests {
       #expect(seen.method == "POST")
       let expected: Set = [
         "client_id", "response_type", "redirect_uri", "scope", "state", "nonce", "code_challenge",
-        "code_challenge_method", "login_hint",
+        "code_challenge_method", "login_hint", "prompt",
       ]
       #expect(Set(seen.names) == expected)
       #expect(Set(seen.names).count == seen.names.count)

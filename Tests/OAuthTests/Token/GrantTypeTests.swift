@@ -130,10 +130,10 @@ struct GrantTypeTests {
     errorDescriptionMembers: ["error.message", "errmsg"])
 
   @Test(
-    "37. success-with-error in a provider's own words, at 200 and at 400",
+    "37. success-with-error in a provider's own form, at 200 and at 400",
     arguments: [
       (#"{"ok":false}"#, "ok is false", nil), (#"{"ok":false,"error":"token_revoked"}"#, "token_revoked", nil),
-      (#"{"errcode":40029,"errmsg":"no\nsuch code"}"#, "40029", #"no\u{a}such code"#),
+      (#"{"errcode":40029,"errmsg":"no\nsuch code"}"#, "40029", "no such code"),
       (#"{"error":{"message":"gone","type":"OAuthException","code":190}}"#, "OAuthException", "gone"),
       (#"{"fault":{"code":"x"},"error_description":"d"}"#, "x", "d"),
       (#"{"error":"e","errmsg":"m"}"#, "e", "m"), (#"{"error":"e","error_description":"d","errmsg":"m"}"#, "e", "d"),

@@ -125,6 +125,12 @@ struct OtherMessageTests {
     #expect(text.printable(limit: limit) == expected)
   }
 
+  @Test("control characters of a server's sentence are spaces")
+  func sentence() {
+    #expect("a\nb\u{1b}[31m\u{2028}\u{202e}c".asSentence(limit: 40) == #"a b [31m \u{202e}c"#)
+    #expect("abcdefg".asSentence(limit: 6) == "abcde…")
+  }
+
   @Test("moments saturate at the ends of time")
   func saturation() {
     #expect(Timestamp(seconds: .max).milliseconds == .max && Timestamp(seconds: .min).milliseconds == .min)

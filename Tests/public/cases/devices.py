@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from answers import HTML, changed, raw_json
+from browser import browse
 from rig import must, same
 from server import CLOSE, RESET, Answer
 from table import oidc, row
@@ -89,3 +90,29 @@ def slow_down(scene, once, twice):
         for found, wanted in ((stays.result(), (1, 1 + SLOW_DOWN, 1 + SLOW_DOWN)),
                               (grows.result(), (1, 1 + SLOW_DOWN, 1 + 2 * SLOW_DOWN))):
             must(all(gap >= least - EARLY for gap, least in zip(found, wanted)), f"the gaps are {found}, not {wanted}")
+
+
+@row("D07", "a report to this project", oidc(), seconds=4)
+def failing_polls(scene, site):
+    """a login on another device whose polls meet a 500 ends without a reason"""
+    site.fake.always("device", changed(expires_in=3))
+    site.fake.always("poll", Answer.text("no database", 500))
+    login, _ = start(site)
+    error = login.failed(LOGIN_SECONDS)
+    same(error.data["reason"], "login_expired", "the reason of the error")
+    must("HTTP 500" in str(error), f"the error does not give the provider's answer: {error}")
+    must(site.fake.count("poll") >= 2, f"{site.fake.count('poll')} polls")
+
+
+@row("D08", "a report to this project", oidc())
+def missing_parts(scene, site):
+    """a login does not report scopes that were not granted, and a missing refresh token"""
+    site.fake.script("code", changed("refresh_token", scope="openid a", expires_in=600))
+    login = site.start("ada")
+    browse(login.callback())
+    warnings = login.wait()["warnings"]
+    must(len(warnings) == 2 and "not grant b" in warnings[0], f"the warnings are {warnings}")
+    must("no refresh token" in warnings[1] and "in 9 min" in warnings[1], f"the warnings are {warnings}")
+    whole = site.start("bob")
+    browse(whole.callback())
+    must("warnings" not in whole.wait(), "a complete login has warnings")

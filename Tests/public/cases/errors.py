@@ -1,6 +1,7 @@
 """Errors at refreshes: of one user's grant, of a moment, of the client."""
 
 import json
+import time
 
 from grantd_testing import Refused, wait_until
 from answers import changed, raw_json
@@ -104,8 +105,8 @@ def invalid_request(scene, plain, permanent):
 
 
 @row("T09", "simonrob/email-oauth2-proxy#123", oidc(), oidc({"lifetime": SHORT_SECONDS}), oidc({"lifetime": ENDED_SECONDS}),
-     oidc({"lifetime": ENDED_SECONDS}), seconds=12)
-def passing_invalid_grant(scene, early, passing, recovered, final):
+     oidc({"lifetime": ENDED_SECONDS}), oidc({"lifetime": SHORT_SECONDS}), seconds=12)
+def passing_invalid_grant(scene, early, passing, recovered, final, late):
     """an invalid_grant that passes by itself costs the refresh token"""
     refusal = Answer.error("invalid_grant", 400, "AADSTS50173: the provided grant has expired")
     # Before the access token's end: the token is still returned, and a later refresh succeeds.
@@ -120,6 +121,13 @@ def passing_invalid_grant(scene, early, passing, recovered, final):
     passing.fake.script("refresh", refusal)
     passing.refresh()
     wait_until(lambda: renewed(passing, passing.name, old), RENEWAL_SECONDS, "a new token after an invalid_grant that passed")
+    # A first refusal after the end: the caller waits for the second attempt.
+    late.sign_in()
+    late.fake.always("refresh", Answer.error("slow_down", 429, "too many requests"))
+    time.sleep(SHORT_SECONDS)
+    late.fake.always("refresh", None)
+    late.fake.script("refresh", refusal)
+    late.refreshed(now=False)
     # A grant that has ended: `refresh --now` tries the kept refresh token once.
     for site in (recovered, final):
         site.sign_in()

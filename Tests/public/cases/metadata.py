@@ -1,12 +1,15 @@
 """Metadata and keys (OpenID Connect Discovery, RFC 8414, RFC 7517) at unusual URLs and with unusual content."""
 
+import json
+import re
+
 from answers import moved
 from browser import browse
 from keys import base64url, key
 from provider import WELL_KNOWN, Provider
 from rig import described, must, same
 from server import Answer
-from table import oidc, row
+from table import Section, oidc, row
 
 UNKNOWN_KEYS = [
     {"kty": "AKP", "alg": "ML-DSA-44", "kid": "pq", "pub": "AAAA"},
@@ -118,3 +121,65 @@ def same_kid(scene, site):
         browse(login.callback())
         login.failed()
     must(site.fake.count("jwks") <= fetched + 2, f"the keys were fetched {site.fake.count('jwks') - fetched} times")
+
+
+PLAIN = Section({"profile": "oauth2", "issuer": "{issuer}", "client_id": "grantd-test", "scopes": ["a"]})
+GENERIC = Section({"profile": "oidc", "issuer": "{issuer}", "client_id": "grantd-test"})
+
+
+@row("M09", "a report to this project", PLAIN, PLAIN, oidc(), oidc(), oidc(), own=lambda scene: "")
+def followed_hints(scene, openid, endpoints, oauth, redirected, elsewhere):
+    """the hint for missing metadata does not lead to a provider that works"""
+    for site in (endpoints, oauth):
+        site.fake.always("metadata", Answer.text("no such path", 404))
+    oauth.fake.always("oauth-metadata", lambda request, usual: oauth.fake.answer_metadata(request))
+    redirected.fake.always("metadata", moved(f"{redirected.fake.origin}/1"))
+    for number in range(1, 5):
+        redirected.fake.always(f"/{number}", moved(f"/{number + 1}"))
+    redirected.fake.always("/5", lambda request, usual: redirected.fake.answer_metadata(request))
+    other = elsewhere.fake.origin + "/tenant/"
+    elsewhere.fake.always("metadata", lambda request, usual: Answer.json(
+        elsewhere.fake.answer_metadata(request).value | {"issuer": other}))
+    issuer = endpoints.fake.issuer
+    fixes = {
+        openid: ('`discovery = "openid"`', {"discovery": "openid"}),
+        endpoints: ("`authorization_endpoint` and `token_endpoint`", {
+            "authorization_endpoint": f"{issuer}/authorize", "token_endpoint": f"{issuer}/token"}),
+        oauth: ('`discovery = "oauth"`', {"discovery": "oauth"}),
+        redirected: ("discovery_url", {"discovery_url": f"{redirected.fake.origin}/5"}),
+    }
+    for site, (words, keys) in fixes.items():
+        error = site.broker.refused("login.start", provider=site.name)
+        text = f"{error} {error.data['hint']}"
+        must(words in text, f"the error does not lead to {words}: {text}")
+        must(f"[provider.{site.name}]" in text, f"the error names another section: {text}")
+        site.keys |= keys
+    # The hint of doctor has both keys: at its own well-known URL that issuer has no metadata.
+    checks = json.loads(scene.ctl("doctor", elsewhere.name, "--json").stdout)["checks"]
+    hint = next(check["hint"] for check in checks if check["name"] == "issuer")
+    written = dict(re.findall(r'(issuer|discovery_url) = "([^"]+)"', hint))
+    same(sorted(written), ["discovery_url", "issuer"], "the keys of the hint")
+    elsewhere.keys |= written
+    elsewhere.fake.issuer = other
+    ends = {f"{name}_endpoint": f"{elsewhere.fake.origin}/{path}" for name, path in
+            {"authorization": "authorize", "token": "token"}.items()}
+    elsewhere.fake.always("metadata", lambda request, usual: Answer.json(
+        elsewhere.fake.answer_metadata(request).value | ends | {"jwks_uri": f"{elsewhere.fake.origin}/jwks"}))
+    scene.broker.configure("", scene.sites)
+    scene.broker.call("broker.reload")
+    for site in (*fixes, elsewhere):
+        site.sign_in()
+
+
+@row("M10", "a report to this project", GENERIC, GENERIC, GENERIC, GENERIC)
+def optional_scope(scene, listed, unlisted, silent, prompts):
+    """offline_access and prompt=consent are sent to providers that do not list them"""
+    unlisted.fake.extra = {"scopes_supported": ["openid"]}
+    silent.fake.extra = {"scopes_supported": None}
+    prompts.fake.extra = {"prompt_values_supported": ["none", "login"]}
+    for site, scope, prompt in ((listed, True, "consent"), (unlisted, False, None), (silent, False, None),
+                                (prompts, True, None)):
+        browse(site.start().callback())
+        asked = site.fake.of("authorize")[-1].query
+        same("offline_access" in asked["scope"].split(), scope, f"whether {site.name} is asked for offline_access")
+        same(asked.get("prompt"), prompt, f"the prompt at {site.name}")

@@ -1,7 +1,9 @@
 """Dynamic client registration (RFC 7591)."""
 
+import re
+
 from browser import browse
-from rig import Login, must
+from rig import Login, must, same
 from server import Answer
 from table import Section, row
 
@@ -23,6 +25,8 @@ def strict(site, *methods):
     fake.always("code", authenticated)
 
 
+# The broker tries the client's authentication with a refresh token that no server issued.
+MADE_UP = "the refresh token is unknown"
 # The section's own client is not used: a provider is registered at the same fake.
 UNUSED = Section({"kind": "oauth2", "authorization_endpoint": "{issuer}/authorize", "token_endpoint": "{issuer}/token",
                   "client_id": "unused"})
@@ -33,6 +37,7 @@ def registered_method(scene, *sites):
     """the registration takes only the methods none and client_secret_post"""
     for site, methods in zip(sites, (("none", "client_secret_post"), ("none",), ("client_secret_post",))):
         strict(site, *methods)
+        site.expected.append(MADE_UP)
         name = f"{site.name}-registered"
         made = site.broker.call("provider.register", issuer=site.fake.issuer, provider=name)
         asked = site.fake.of("register")[-1].json.get("token_endpoint_auth_method")
@@ -41,3 +46,64 @@ def registered_method(scene, *sites):
         login = Login(site, site.broker.call("login.start", provider=name))
         browse(login.callback())
         login.completed()
+
+
+@row("R03", "obot-platform/mcp-oauth-proxy#52", UNUSED)
+def other_authentication(scene, site):
+    """the registered way to present the client's secret is refused with invalid_client"""
+    fake = site.fake
+    fake.extra = {"registration_endpoint": f"{fake.issuer}/register",
+                  "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"]}
+
+    def in_the_header(request, usual):
+        return usual() if "authorization" in request.fields else Answer.error("invalid_client", 401, "no secret in the body")
+    for name in ("code", "refresh"):
+        fake.always(name, in_the_header)
+    site.expected.append(MADE_UP)
+    provider = f"{site.name}-registered"
+    site.broker.call("provider.register", issuer=fake.issuer, provider=provider)
+    probes = fake.of("refresh")
+    same([("authorization" in probe.fields) for probe in probes], [False, True], "the tried methods")
+    must(all("code" not in probe.form for probe in probes), "a probe carries a code")
+    login = Login(site, site.broker.call("login.start", provider=provider))
+    browse(login.callback())
+    login.completed()
+
+
+@row("R04", "a report to this project", UNUSED, own=lambda scene: "")
+def followed_hint(scene, site):
+    """a hint for a registered provider names a section that does not exist"""
+    fake, broker, name = site.fake, site.broker, f"{site.name}.registered"
+    fake.extra = {"registration_endpoint": f"{fake.issuer}/register", "token_endpoint_auth_methods_supported": ["none"]}
+    fake.always("/api/me", Answer.json({"name": "ada"}))
+    made = broker.call("provider.register", issuer=fake.issuer, provider=name)
+    login = Login(site, broker.call("login.start", provider=name))
+    browse(login.callback())
+    account = login.completed()["account"]
+    error = broker.refused("request.send", account=account, method="GET", url="/me")
+    section = re.search(r'a new section (\[provider\."[^"]+"\]) with kind = ("\w+"), '
+                        r'issuer = ("[^"]+") and client_id = ("[^"]+")',
+                        error.data["hint"])
+    must(section, f"the hint gives no section: {error.data['hint']}")
+    must(made["client_id"] in section[4], f"the hint has another client: {section[4]}")
+    broker.configure("\n".join([
+        section[1], f"kind = {section[2]}", f"issuer = {section[3]}", f"client_id = {section[4]}",
+        f'api_base = "{fake.origin}/api"', 'scopes = ["openid"]', ""]), scene.sites)
+    broker.call("broker.reload")
+    same(broker.call("request.send", account=account, method="GET", url="/me")["status"], 200, "the status of the request")
+
+
+@row("R05", "a report to this project", UNUSED)
+def registered_base(scene, site):
+    """a registered provider has no address for requests, and no resource"""
+    fake, name = site.fake, f"{site.name}-registered"
+    fake.extra = {"registration_endpoint": f"{fake.issuer}/register", "token_endpoint_auth_methods_supported": ["none"]}
+    fake.always("/api/me", Answer.json({"name": "ada"}))
+    done = scene.ctl("provider", "register", fake.issuer, "--name", name, "--api-base", f"{fake.origin}/api",
+                     "--resource", "https://api.example/", "--auth-method", "none", "--scope", "openid")
+    must(done.returncode == 0, f"the registration fails: {done.stderr}")
+    login = Login(site, site.broker.call("login.start", provider=name))
+    browse(login.callback())
+    account = login.completed()["account"]
+    same(fake.of("authorize")[-1].query.get("resource"), "https://api.example/", "the requested resource")
+    same(site.broker.call("request.send", account=account, method="GET", url="/me")["status"], 200, "the status")

@@ -391,6 +391,6 @@ def waiters_refused(scene):
 @case(DropboxScene, "dropbox.refresh_later", "DROPBOX-20")
 def refresh_later(scene):
     scene.sign_in()
-    scene.fake.script("POST", TOKEN, Answer.json(429, {"error": "too_many_requests"}, [("Retry-After", "1")]))
+    scene.fake.script("POST", TOKEN, Answer.json(429, {"error": "too_many_requests"}, [("Retry-After", "90")]))
     same(scene.refused("account.refresh", account=scene.name).reason, "temporarily_unavailable", "the reason after 429")
     same(scene.call("account.refresh", account=scene.name)["refreshed"], True, "the refresh afterwards")

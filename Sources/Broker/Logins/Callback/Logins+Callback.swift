@@ -147,7 +147,7 @@ extension Logins {
     let target: ProviderEndpoints
     switch await providers.endpoints(of: login.provider) {
     case .success(let known): target = known
-    case .failure(let failure): return .refused(providerError(failure, provider: login.provider))
+    case .failure(let failure): return .refused(providers.error(failure, at: login.provider))
     }
     if let spent = spent(login.id) { return spent }
     if let error = moved(login) { return .failed(await fail(login.id, error)) }
@@ -156,7 +156,7 @@ extension Logins {
     let answer: LoginAnswer
     let step = provider.answer(to: address, login: login, metadata: target.metadata)
     switch await target.connection.converse(step, for: .logins) {
-    case .failure(let failure): return .refused(providerError(failure, provider: provider.name))
+    case .failure(let failure): return .refused(providers.error(failure, at: provider.name))
     case .success(.success(let found)): answer = found
     case .success(.failure(let error)):
       guard !error.leavesLoginPending, login.action == nil else {
@@ -188,6 +188,7 @@ extension Logins {
   private func refusal(_ error: CallbackError, of login: SavedLogin) -> RPCError {
     guard case .denied(let oauth) = error else { return RPCError(.loginCancelled, error.description) }
     let provider = login.provider
+    let section = providers.section(of: provider)
     let again = "`grantctl login \(provider) \(login.account)`"
     func misconfigured(_ hint: String) -> RPCError {
       RPCError(
@@ -199,12 +200,12 @@ extension Logins {
       return RPCError(
         .temporarilyUnavailable, "provider \(provider) failed during the sign-in: \(oauth.summary)",
         hint: "Try again later with \(again).", oauth: OAuthDetail(oauth))
-    case .invalidScope: return misconfigured("Correct `scopes` in [provider.\(provider)], or --scope of the login.")
+    case .invalidScope: return misconfigured("Correct `scopes` in \(section), or --scope of the login.")
     case .invalidTarget:
-      return misconfigured("Correct `resource` in [provider.\(provider)], or --resource of the login.")
+      return misconfigured("Correct `resource` in \(section), or --resource of the login.")
     case .unauthorizedClient, .invalidClient, .unsupportedResponseType:
       return misconfigured(
-        "Check `client_id` in [provider.\(provider)], and that the provider registered this client for the authorization "
+        "Check `client_id` in \(section), and that the provider registered this client for the authorization "
           + "code grant.")
     default:
       let hint = providers[provider]?.provider.authorizationTraits.denialHint

@@ -75,7 +75,7 @@ extension RefreshEngine {
         }
         // Another account's probe is not waited for any longer once it is stuck.
         let probe = isUnderWay(account) ? nil : providers[grant.saved.provider].flatMap(probeEnd)
-        let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? deadline
+        let end = probe.flatMap { $0 > uptime ? $0 : nil } ?? secondTry(of: account) ?? deadline
         try await waitForRefresh(account, for: asker, until: min(deadline, end))
       } catch {
         if key.isNarrowed, accounts[account]?.isWanted(key, by: turn) == true {
@@ -120,6 +120,14 @@ extension RefreshEngine {
       .loginRequired,
       "the token of account \(saved.account) is of another server or client than provider \(saved.provider) is now",
       hint: accounts.loginHint(saved))
+  }
+
+  /// When the account's refused refresh token is tried once more; nil: it is not.
+  private func secondTry(of account: AccountName) -> Duration? {
+    guard let grant = accounts[account], grant.awaitsSecondTry,
+      let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now)
+    else { return nil }
+    return uptime + max(.zero, moment - now)
   }
 
   /// Whether other callers can still use the token.

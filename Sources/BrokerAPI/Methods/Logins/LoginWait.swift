@@ -51,10 +51,12 @@ public enum LoginWait: RPCMethod {
     public var authorization_code: String?
     public var destination_used: Opened?
     public var fell_back: Bool?
+    public var warnings: [String]?
 
     public init(
       login_id: String, state: LoginState, account: AccountView?, action: LoginActionView? = nil,
-      authorization_code: String? = nil, destination_used: Opened? = nil, fell_back: Bool? = nil
+      authorization_code: String? = nil, destination_used: Opened? = nil, fell_back: Bool? = nil,
+      warnings: [String]? = nil
     ) {
       self.login_id = login_id
       self.state = state
@@ -63,6 +65,7 @@ public enum LoginWait: RPCMethod {
       self.authorization_code = authorization_code
       self.destination_used = destination_used
       self.fell_back = fell_back
+      self.warnings = warnings
     }
   }
 
@@ -81,6 +84,7 @@ public enum LoginWait: RPCMethod {
     "authorization_code": "The code itself, of a login with `exchange` false. It is a secret.",
     "destination_used": "The destination that the caller said to have opened.",
     "fell_back": "Whether that is another than the first that was offered.",
+    "warnings": "For the user, once completed: scopes that were not granted, a missing refresh token.",
   ]
   public static let example = MethodExample(
     params: ["login_id": "Zk3vS0JvVbq2", "timeout": 60],

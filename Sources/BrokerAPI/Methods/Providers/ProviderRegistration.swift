@@ -12,22 +12,34 @@ public enum ProviderRegister: RPCMethod {
     .providerError, .storeFailure,
   ]
 
+  /// The values of `auth_method`.
+  public static let authMethods = ["none", "client_secret_post", "client_secret_basic", "client_secret_basic_raw"]
+
   public struct Params: Codable, Sendable, Equatable {
     public var issuer: String
     public var provider: String?
     public var initial_access_token: SecretText?
     public var scopes: [String]?
     public var redirect_uri: String?
+    public var auth_method: String?
+    public var resource: String?
+    public var api_base: String?
+    public var ca_certificates: String?
 
     public init(
       issuer: String, provider: String? = nil, initial_access_token: SecretText? = nil, scopes: [String]? = nil,
-      redirect_uri: String? = nil
+      redirect_uri: String? = nil, auth_method: String? = nil, resource: String? = nil, api_base: String? = nil,
+      ca_certificates: String? = nil
     ) {
       self.issuer = issuer
       self.provider = provider
       self.initial_access_token = initial_access_token
       self.scopes = scopes
       self.redirect_uri = redirect_uri
+      self.auth_method = auth_method
+      self.resource = resource
+      self.api_base = api_base
+      self.ca_certificates = ca_certificates
     }
   }
 
@@ -48,9 +60,14 @@ public enum ProviderRegister: RPCMethod {
   public static let paramDocs = [
     "issuer": "The issuer's address, whose metadata must name a registration endpoint (RFC 8414 §2).",
     "provider": "The name the provider will have. Default: made from the issuer's host.",
-    "initial_access_token": "The token that the issuer wants for registrations, where it does (RFC 7591 §3).",
+    "initial_access_token": "The token for registrations, if the issuer requires one (RFC 7591 §3).",
     "scopes": "The scopes that logins will ask for. Default: those of OpenID Connect that the issuer supports.",
     "redirect_uri": "The redirection endpoint to register. Default: the broker's own.",
+    "auth_method":
+      "How the client authenticates: `none`, `client_secret_post`, `client_secret_basic`, or `client_secret_basic_raw`, which encodes neither id nor secret. Default: the first that the issuer lists.",
+    "resource": "The resource that tokens are for, an absolute URI (RFC 8707).",
+    "api_base": "The base URL of requests with an account's token, for `request.send` and `/forward`.",
+    "ca_certificates": "Certificate authorities in PEM to trust for this provider, in addition to the system's.",
   ]
   public static let resultDocs = [
     "provider": "The provider's name, for `login.start`.",

@@ -2,6 +2,8 @@
 public struct TokenTraits: Sendable, Equatable {
   /// Requested if the caller chooses no scopes.
   public var scopes: [String]
+  /// Requested in addition to ``scopes`` if the metadata list them.
+  public var optionalScopes: [String] = []
   /// RFC 8707; nil: none.
   public var resource: String?
   /// OpenID Connect: ID tokens are requested and verified.
@@ -41,8 +43,11 @@ public struct TokenTraits: Sendable, Equatable {
   }
 
   /// The scopes of a login. Without `openid` there is no ID token, and the user would be unknown.
-  public func scopes(asked: [String]?) -> [String] {
-    let scopes = asked ?? scopes
+  ///
+  /// - Parameter supported: the scopes that the metadata list.
+  public func scopes(asked: [String]?, supported: [String]?) -> [String] {
+    let optional = optionalScopes.filter { supported?.contains($0) == true && !self.scopes.contains($0) }
+    let scopes = asked ?? self.scopes + optional
     return usesIDTokens && !scopes.contains("openid") ? ["openid"] + scopes : scopes
   }
 
