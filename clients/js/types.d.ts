@@ -263,6 +263,7 @@ export interface LoginContinueResult {
   authorization_code?: string
   destination_used?: Opened
   fell_back?: boolean
+  warnings?: string[]
 }
 
 export interface LoginHandleCallbackResult {
@@ -302,6 +303,7 @@ export interface LoginWaitResult {
   authorization_code?: string
   destination_used?: Opened
   fell_back?: boolean
+  warnings?: string[]
 }
 
 export interface NarrowedToken {
@@ -370,6 +372,7 @@ export interface ProviderView {
   accounts: number
   state: string
   last_error?: string
+  refreshes_per_second?: number
 }
 
 export interface ReleaseApproveResult {

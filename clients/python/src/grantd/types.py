@@ -459,6 +459,7 @@ class LoginContinueResult(_LoginContinueResult, total=False):
     authorization_code: str
     destination_used: Opened
     fell_back: bool
+    warnings: List[str]
 
 
 _LoginHandleCallbackResult = TypedDict(
@@ -506,6 +507,7 @@ class LoginWaitResult(_LoginWaitResult, total=False):
     authorization_code: str
     destination_used: Opened
     fell_back: bool
+    warnings: List[str]
 
 
 _NarrowedToken = TypedDict(
@@ -604,6 +606,7 @@ class ProviderView(_ProviderView, total=False):
     profile: str
     issuer: str
     last_error: str
+    refreshes_per_second: float
 
 
 class ReleaseApproveResult(TypedDict):
