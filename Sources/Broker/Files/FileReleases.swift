@@ -110,14 +110,15 @@ final class FileReleases: Piece {
 
   /// Makes the file what it has to be; how long it stays that, unless something happens.
   private func look(_ file: TokenFile, _ kept: Kept) async -> Duration {
-    let reader = await disk?.current(file.reader) ?? file.reader
     do throws(RPCError) {
-      let permission = try permission(file, reader)
+      let permission = try permission(file, file.reader)
       let token = try await tokens.token(
         .init(
           account: file.account.rawValue, scopes: file.scopes, resource: file.resource,
           min_ttl: file.minimumTTL / .seconds(1), timeout: Self.patience),
         permission, isPaced: false)
+      // The user may have left a group since the configuration was read.
+      if let reader = await disk?.current(file.reader) { _ = try self.permission(file, reader) }
       let content = try content(token, file)
       await record(file.place, isThere: true)
       // A reload or a logout may have come meanwhile: then it is looked at again, before anything is written.
