@@ -117,8 +117,6 @@ final class FileReleases: Piece {
           account: file.account.rawValue, scopes: file.scopes, resource: file.resource,
           min_ttl: file.minimumTTL / .seconds(1), timeout: Self.patience),
         permission, isPaced: false)
-      // The user may have left a group since the configuration was read.
-      if let reader = await disk?.current(file.reader) { _ = try self.permission(file, reader) }
       let content = try content(token, file)
       await record(file.place, isThere: true)
       // A reload or a logout may have come meanwhile: then it is looked at again, before anything is written.
