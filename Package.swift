@@ -173,7 +173,7 @@ let package = Package(
     tests("CallersTests", ["Callers"]),
     tests(
       "HTTPServerTests", ["HTTPServer", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
-    tests("LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", "OAuth", nioCore, nioHTTP1]),
+    tests("LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", "Listening", "OAuth", nioCore, nioHTTP1]),
     tests(
       "UnixSocketTests",
       [

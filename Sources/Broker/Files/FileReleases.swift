@@ -84,10 +84,14 @@ final class FileReleases: Piece {
   }
 
   private func keep(_ place: TokenFile.Place, _ kept: Kept) async {
+    var repeats = 0
     while !isDraining {
       if let file = kept.file {
-        let pause = await look(file, kept)
+        let (looked, hasMoved) = await waiters.watching(.account(file.account)) { await look(file, kept) }
         guard kept.file == file else { continue }
+        // A look itself can move the account: a few times at once, then with a pause.
+        repeats = hasMoved ? repeats + 1 : 0
+        let pause = !hasMoved ? looked : repeats <= Self.mostRepeats ? .zero : min(looked, Self.shortestPause)
         await wait(for: .account(file.account), until: uptime + pause)
       } else if await remove(place, kept) {
         guard kept.file == nil else { continue }
@@ -110,8 +114,10 @@ final class FileReleases: Piece {
 
   /// Makes the file what it has to be; how long it stays that, unless something happens.
   private func look(_ file: TokenFile, _ kept: Kept) async -> Duration {
+    // The user may have left a group since the configuration was read.
+    let reader = await disk?.current(file.reader) ?? file.reader
     do throws(RPCError) {
-      let permission = try permission(file, file.reader)
+      let permission = try permission(file, reader)
       let token = try await tokens.token(
         .init(
           account: file.account.rawValue, scopes: file.scopes, resource: file.resource,
@@ -270,6 +276,8 @@ extension FileReleases {
   fileprivate static let recordKey = "files"
   /// How often it is looked whether a file is still what it was.
   fileprivate static let interval = Duration.seconds(300)
+  /// Looks in a row without a pause.
+  fileprivate static let mostRepeats = 4
   fileprivate static let shortestPause = Duration.seconds(5)
   /// Seconds that a refresh is waited for at a time: then it is looked whether the file is to be there at all.
   fileprivate static let patience = 0.5

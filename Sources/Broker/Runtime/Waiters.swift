@@ -19,8 +19,14 @@ final class Waiters {
     case work(UInt64)
   }
 
+  /// Whether a key moved while a task was busy with other steps. See ``watching(_:_:)``.
+  private final class Watch {
+    var hasMoved = false
+  }
+
   private let clock: BrokerClock
   private var byKey: [Key: [UInt64: CheckedContinuation<Void, Never>]] = [:]
+  private var watches: [Key: [UInt64: Watch]] = [:]
   private var tickets: UInt64 = 0
   private(set) var count = 0
   /// Sessions whose requests wait, or have waited, until they close; and the tickets of the waiting requests.
@@ -82,6 +88,16 @@ final class Waiters {
     for (ticket, key) in sessions.removeValue(forKey: session)?.waiting ?? [:] { wake(ticket, of: key) }
   }
 
+  /// Runs work of several steps, and returns whether the key moved during it: then a wait would miss that.
+  func watching<Output: Sendable>(_ key: Key, _ work: () async -> Output) async -> (output: Output, hasMoved: Bool) {
+    let (watch, ticket) = (Watch(), ticket())
+    watches[key, default: [:]][ticket] = watch
+    let output = await work()
+    watches[key]?[ticket] = nil
+    if watches[key]?.isEmpty == true { watches[key] = nil }
+    return (output, watch.hasMoved)
+  }
+
   /// Names work that somebody may wait for.
   func newWork() -> Key { .work(ticket()) }
 
@@ -91,6 +107,7 @@ final class Waiters {
   }
 
   func wake(_ key: Key) {
+    for watch in (watches[key] ?? [:]).values { watch.hasMoved = true }
     guard let waiters = byKey.removeValue(forKey: key) else { return }
     count -= waiters.count
     for waiter in waiters.values { waiter.resume() }
@@ -104,10 +121,10 @@ final class Waiters {
   }
 
   func wakeAccounts() {
-    for key in Array(byKey.keys) { if case .account = key { wake(key) } }
+    for key in Set(byKey.keys).union(watches.keys) { if case .account = key { wake(key) } }
   }
 
   func wakeAll() {
-    for key in Array(byKey.keys) { wake(key) }
+    for key in Set(byKey.keys).union(watches.keys) { wake(key) }
   }
 }

@@ -2,6 +2,7 @@ import BrokerAPI
 import Grants
 import OAuth
 import Providers
+import Synchronization
 import Testing
 
 @testable import Broker
@@ -98,6 +99,16 @@ import Testing
       #expect(await eventually { files[path] == "work-a1" })
       files[path] = nil
     }
+  }
+
+  @Test("The file of a reader who left the group of the rule is removed") func leftGroup() async throws {
+    let files = MemoryFiles()
+    let rule = Rule(name: "group", uid: nil, gid: 50, accounts: ["*"], access: [.use])
+    let rig = try await rig(files, configuration([file()], [rule]))
+    #expect(await eventually { files[path] == "work-a1" })
+    files.groups.withLock { $0[1001] = [1001] }
+    _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
+    #expect(await eventually { files[path] == nil })
   }
 
   @Test("A cap on scopes narrows the token of the file, or there is none") func caps() async throws {

@@ -58,9 +58,13 @@ SLOW = """
 import json, select, socket, sys
 place, count, text, first = json.loads(sys.argv[1])
 head, kept = text.encode() + b"x" * first, []
+probe = b"GET /none HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\n\\r\\n" % place
 for number in range(count):
     made = socket.create_connection(("127.0.0.1", place))
-    made.settimeout(5)
+    made.settimeout(20)
+    # An answer shows that the caller is known and has the place.
+    made.sendall(probe)
+    assert made.recv(1 << 16).startswith(b"HTTP/1.1 404")
     made.sendall(head)
     kept.append(made)
 print("ready", flush=True)
@@ -148,8 +152,6 @@ def slow_bodies(scene):
     with contextlib.ExitStack() as stack:
         for uid in (USER, SENDER, CAPPED, ASKING):
             stack.enter_context(attacker(uid, SLOW, broker.address, PLACES, text, 1))
-        # Each connection's caller is looked for first.
-        time.sleep(3)
         for _ in range(5):
             begun = time.monotonic()
             status, words = people.ask(OTHER, broker.address, "POST", "/token", BODY, FORM)
