@@ -172,7 +172,7 @@ let package = Package(
     tests("PlatformTests", ["Platform"]),
     tests("CallersTests", ["Callers"]),
     tests(
-      "HTTPServerTests", ["HTTPServer", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
+      "HTTPServerTests", ["HTTPServer", "Listening", "TestSupport", "BrokerAPI", nioCore, nioPosix, nioHTTP1, logging]),
     tests("LoopbackTests", ["Loopback", "BrokerAPI", "HTTPServer", "Listening", "OAuth", nioCore, nioHTTP1]),
     tests(
       "UnixSocketTests",

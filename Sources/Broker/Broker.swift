@@ -167,7 +167,7 @@ public final class Broker {
     runtime.logger.error("\(view.message ?? "")", metadata: ["hint": "\(view.hint ?? "")"])
     audit.record(older: view.message ?? "")
     // A refresh token that was used since is found at the first account, not at all of them at once.
-    providers.limit(refreshesAtOnce: 1)
+    providers.refreshCautiously()
   }
 
   private func loadAccounts(_ progress: (@Sendable (Int, Int) -> Void)?) async throws(StoreError) {

@@ -110,6 +110,8 @@ public struct HTTPReply: Sendable {
   public var body: ByteBuffer
   /// Whether the connection ends with it.
   public var isLast = false
+  /// It cost next to nothing, and is not counted in the rate of the caller.
+  public var isFromMemory = false
 
   public init(_ status: HTTPResponseStatus, _ headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
     self.status = status

@@ -110,8 +110,11 @@ final class LoopbackConversation: HTTPConversation {
 
   private func isRedirectable(_ head: HTTPRequestHead) -> Bool {
     guard case .peer(let caller) = principal, caller.uid == 0, application.servesSystem else { return false }
-    let marks = [Self.rootHeader, "Authorization", "Metadata", "Metadata-Flavor"]
-    return !marks.contains { head.headers.contains(name: $0) } && head.path != "/token"
+    // The other paths require such a header of all callers.
+    guard head.path.hasPrefix(ForwardTarget.prefix) || head.path.hasPrefix(CloudRequests.awsPrefix) else {
+      return false
+    }
+    return !head.headers.contains(name: Self.rootHeader) && !head.headers.contains(name: "Authorization")
   }
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
@@ -170,10 +173,25 @@ final class HTTPSession: Session {
 
   deinit { decided() }
 
-  /// Returns when the request may be decided.
-  func enter(_ entrance: Entrance) async {
-    await entrance.enter(caller.holder)
+  /// Has the broker answer the request in its turn.
+  func answer(_ request: RPCRequest, by broker: any LoopbackBroker) async -> Result<JSON, RPCError> {
+    if let error = await enter(broker.entrance) { return .failure(error) }
+    return await broker.respond(to: request, session: self)
+  }
+
+  /// Returns when the request may be decided, with an error if too many wait. Of a client that hung up none is.
+  func enter(_ entrance: Entrance) async -> RPCError? {
+    guard await entrance.enter(caller.holder) else {
+      return RPCError(
+        .overloaded, "too many requests of \(caller.holder) are waiting", hint: "Send fewer requests at once.",
+        retryAfter: 1)
+    }
     self.entrance.withLock { $0 = entrance }
+    guard exchange.isOpen else {
+      decided()
+      return RPCError(.overloaded, "the caller has closed the connection")
+    }
+    return nil
   }
 
   func decided() { entrance.withLock { $0.take() }?.leave() }

@@ -27,6 +27,16 @@ public enum UserDatabase {
     entry(Glibc.group(), { getgrnam_r(name, $0, $1, $2, $3) }, \.gr_gid)
   }
 
+  /// The primary group and all groups of a user. A user that does not exist has none.
+  ///
+  /// - Returns: nil if the database cannot be read, as while a directory service restarts.
+  public static func membership(of uid: uid_t) -> (gid: gid_t, groups: [gid_t])? {
+    var isAbsent = false
+    let found = entry(passwd(), { getpwuid_r(uid, $0, $1, $2, $3) }, user) { isAbsent = true }
+    if let found { return (found.gid, groups(of: found)) }
+    return isAbsent ? (.max, []) : nil
+  }
+
   /// The numbers of all groups of the user.
   public static func groups(of user: User) -> [gid_t] {
     var count: Int32 = 64
@@ -52,8 +62,12 @@ public enum UserDatabase {
     UnsafeMutablePointer<Entry>, UnsafeMutablePointer<CChar>, Int, UnsafeMutablePointer<UnsafeMutablePointer<Entry>?>
   ) -> Int32
 
-  /// What the call finds, with more room where that is short; nil: nothing, or the database cannot be read.
-  static func entry<Entry, Value>(_ empty: Entry, _ call: Call<Entry>, _ read: (Entry) -> Value) -> Value? {
+  /// The entry that the call finds, with a larger buffer if it is too small; nil: none, or the database cannot be read.
+  ///
+  /// - Parameter absent: called if the database has no such entry.
+  static func entry<Entry, Value>(
+    _ empty: Entry, _ call: Call<Entry>, _ read: (Entry) -> Value, absent: () -> Void = {}
+  ) -> Value? {
     var (size, interrupted) = (firstBuffer, 0)
     while size <= largestBuffer, interrupted <= interruptions {
       let texts = UnsafeMutablePointer<CChar>.allocate(capacity: size)
@@ -62,7 +76,9 @@ public enum UserDatabase {
       var found: UnsafeMutablePointer<Entry>?
       switch call(&entry, texts, size, &found) {
       // The texts are in the buffer: they are read before it goes.
-      case 0: return found == nil ? nil : read(entry)
+      case 0:
+        if found == nil { absent() }
+        return found == nil ? nil : read(entry)
       case ERANGE: size *= 2
       case EINTR: interrupted += 1
       default: return nil

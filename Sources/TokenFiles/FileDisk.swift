@@ -14,15 +14,20 @@ public final class FileDisk: TokenFileDisk {
   /// One after the other for each path: two may change values of the same file.
   private let queues = Mutex<[String: DispatchQueue]>([:])
 
-  /// The primary group and all groups of a user.
-  public typealias Membership = @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32])
+  /// The primary group and all groups of a user; nil: the user database cannot be read.
+  public typealias Membership = @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32])?
+
+  private struct Names {
+    /// The latest answer for each user.
+    var known: [UInt32: (gid: UInt32, groups: [UInt32])] = [:]
+    /// The users that are being looked up.
+    var pending: Set<UInt32> = []
+  }
 
   private let membership: Membership?
-  /// A name service that does not answer delays no file.
-  private let names = DispatchQueue(label: "token-file-names")
-  /// The latest answer for each user.
-  private let known = Mutex<[UInt32: (gid: UInt32, groups: [UInt32])]>([:])
-  /// How long a file waits for the name service; then the latest answer is used.
+  private let lookups = DispatchQueue(label: "token-file-names")
+  private let names = Mutex(Names())
+  /// How long a file waits for the user database; then the latest answer is used.
   private static let patience = DispatchTimeInterval.seconds(2)
 
   /// - Parameters:
@@ -35,18 +40,22 @@ public final class FileDisk: TokenFileDisk {
 
   public func current(_ reader: TokenFile.Reader) async -> TokenFile.Reader {
     guard case .user(let uid, let gid, let groups) = reader, let membership else { return reader }
-    let found = await withCheckedContinuation {
-      (waiter: CheckedContinuation<(gid: UInt32, groups: [UInt32])?, Never>) in
-      let answer = FirstAnswer(waiter)
-      names.async { [self] in
-        let found = membership(uid)
-        known.withLock { $0[uid] = found }
-        answer.give(found)
+    // While a lookup hangs, no other one is begun for the user, and no file waits for it.
+    if names.withLock({ $0.pending.insert(uid).inserted }) {
+      _ = await withCheckedContinuation { (waiter: CheckedContinuation<Void?, Never>) in
+        let answer = FirstAnswer(waiter)
+        lookups.async { [self] in
+          let found = membership(uid)
+          names.withLock { names in
+            names.pending.remove(uid)
+            if let found { names.known[uid] = found }
+          }
+          answer.give(())
+        }
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.patience) { answer.give(nil) }
       }
-      DispatchQueue.global().asyncAfter(deadline: .now() + Self.patience) { answer.give(nil) }
     }
-    if let found { return .user(uid, gid: found.gid, groups: found.groups) }
-    let latest = known.withLock { $0[uid] } ?? (gid: gid, groups: groups)
+    let latest = names.withLock { $0.known[uid] } ?? (gid: gid, groups: groups)
     return .user(uid, gid: latest.gid, groups: latest.groups)
   }
 

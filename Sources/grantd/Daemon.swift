@@ -66,7 +66,7 @@ struct Daemon: Sendable {
       identity: BrokerIdentity(version: GrantdVersion.current, pid: getpid(), host: Live.host),
       configuration: brokerConfiguration(settings), logger: logger, registrar: ClientRegistrar(),
       auditStore: audit, vault: store,
-      tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: Places.membership),
+      tokenFiles: FileDisk(own: places.tokenFolder(settings), membership: { UserDatabase.membership(of: $0) }),
       readConfiguration: { [self] () async throws(RPCError) in try reread(callbacks, http, loopback, hooks) })
     do throws(StoreError) {
       try await broker.start { [notifier] read, all in

@@ -62,12 +62,6 @@ struct Places: Sendable {
     return folders
   }
 
-  /// The groups of a user; a user that does not exist has none.
-  static let membership: @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32]) = { uid in
-    guard let user = UserDatabase.user(uid) else { return (.max, []) }
-    return (user.gid, UserDatabase.groups(of: user))
-  }
-
   private static func home() -> String? { UserDatabase.user(getuid())?.home }
 
   var sources: Settings.Sources {
@@ -76,7 +70,7 @@ struct Places: Sendable {
       credentialsDirectory: credentialsDirectory,
       user: { name in UserDatabase.user(named: name)?.uid },
       group: { name in UserDatabase.group(named: name) },
-      membership: Self.membership, owner: geteuid(), home: home)
+      membership: { UserDatabase.membership(of: $0) ?? (.max, []) }, owner: geteuid(), home: home)
   }
 
   /// The folder that the socket is in.

@@ -174,6 +174,16 @@ private struct Scene {
     if case .go = admission(40.2) {} else { Issue.record("held back after Retry-After") }
     gate.limit.release(at: up(1))
     if case .go = admission(1) {} else { Issue.record("held back after a release") }
+    // A user can have requests sent before the end of the hold: a 429 to them holds again, and does not lower the rate.
+    for second in [1.0, 2, 3] {
+      guard case .go(let early) = gate.admit(isWanted: true, accounts: 9, at: up(second), policy: steady) else {
+        Issue.record("held back after a release")
+        return
+      }
+      let again = gate.limited(early, retryAfter: .seconds(30), at: up(second), policy: steady)
+      #expect(!again.isNew && gate.limit.rate == rate && gate.limit.heldUntil == up(second + 30))
+      gate.limit.release(at: up(second))
+    }
   }
 
   @Test("A long Retry-After is capped; without one the hold doubles with each 429")

@@ -152,7 +152,7 @@ private final class Answer: HTTPConversation {
 
   func intake(of head: HTTPRequestHead) -> HTTPIntake {
     switch head.uri {
-    case "/zero": .whole(atMost: 0)
+    case "/zero", "/memory": .whole(atMost: 0)
     case "/later", "/whole": .whole(atMost: 1000)
     case "/large", "/long", "/endless", "/body": .stream(within: .seconds(60), else: HTTPReply(.gatewayTimeout))
     default: .refuse(HTTPReply(.notFound, type: "text/plain", "nothing at \(head.uri)"))
@@ -160,6 +160,11 @@ private final class Answer: HTTPConversation {
   }
 
   func answer(_ head: HTTPRequestHead, _ body: ByteBuffer, _ exchange: HTTPExchange) {
+    if head.uri == "/memory" {
+      var reply = HTTPReply(.ok, type: "text/plain", "kept")
+      reply.isFromMemory = true
+      return exchange.reply(reply)
+    }
     guard head.uri == "/zero" else { return answers.held.withLock { $0.append(exchange) } }
     exchange.reply(HTTPReply(.ok, type: "text/plain", "zero"))
   }

@@ -59,7 +59,9 @@ import Testing
     let registrar = ClientRegistrar()
     let refused = answer(#"{"error":"invalid_client"}"#, status: 401)
     let accepted = answer(#"{"error":"invalid_grant"}"#, status: 400)
+    let overloaded = answer("busy", status: 503)
     for (answers, method) in [
+      ([overloaded], "client_secret_basic"), ([refused, overloaded], "client_secret_basic"),
       ([accepted], "client_secret_basic"), ([refused, accepted], "client_secret_post"),
       ([refused, refused, accepted], "client_secret_basic_raw"), ([refused, refused, refused], nil),
     ] as [([HTTPResponse], String?)] {
@@ -100,7 +102,7 @@ import Testing
       provider.section.hasPrefix(
         "a new section [provider.mine] with kind = \"oidc\", issuer = \"\(issuerText)\" and "
           + "client_id = \"c\""))
-    #expect(provider.correction.contains("`grantctl provider unregister mine`"))
+    #expect(provider.correction == "Write \(provider.section). Then run `grantctl reload`.")
     let secret = try #require(ClientRegistrar().provider(registration("client_secret_post")))
     #expect(secret.section.contains("a client that you register yourself"))
     #expect(ProviderName(rawValue: "127.0.0.1")?.section == "[provider.\"127.0.0.1\"]")

@@ -1,7 +1,9 @@
 import Broker
+import Dispatch
 import Foundation
 import Glibc
 import Grants
+import Synchronization
 import Testing
 
 @testable import TokenFiles
@@ -42,6 +44,35 @@ import Testing
 
   private func message(_ result: Result<Bool, TokenFileFailure>) -> String? {
     if case .failure(let failure) = result { failure.message } else { nil }
+  }
+
+  @Test("a reader has the latest groups that the user database returned, even while it fails or hangs")
+  func groups() async {
+    let count = Mutex(0)
+    let gate = DispatchSemaphore(value: 0)
+    let disk = FileDisk(own: "/none") { _ in
+      let number = count.withLock { count in
+        count += 1
+        return count
+      }
+      switch number {
+      case 1: return (7, [7, 50])
+      case 2: return nil
+      case 3: return (7, [7])
+      default:
+        gate.wait()
+        return nil
+      }
+    }
+    let reader = TokenFile.Reader.user(1000, gid: 1, groups: [1])
+    for expected in [[7, 50], [7, 50], [7]] as [[UInt32]] {
+      #expect(await disk.current(reader) == TokenFile.Reader.user(1000, gid: 7, groups: expected))
+    }
+    // The fourth lookup hangs: it is waited for once, and no other one is begun.
+    for _ in 0..<3 { #expect(await disk.current(reader) == TokenFile.Reader.user(1000, gid: 7, groups: [7])) }
+    #expect(count.withLock { $0 } == 4)
+    #expect(await disk.current(.group(9)) == TokenFile.Reader.group(9))
+    gate.signal()
   }
 
   @Test("A file is its owner's alone, is not written twice, and leaves nothing beside it") func plain() async throws {

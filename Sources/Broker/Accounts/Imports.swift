@@ -110,8 +110,8 @@ final class Imports: Piece {
           "account \(account) is declared in the configuration",
           hint: "Choose another name, or remove [account.\(account)] from the configuration.")
       }
-      // What works is not thrown away for what nobody has tried.
-      let isEnded = if case .loginRequired = old.saved.standing { true } else { false }
+      // A grant that works is not replaced by an untried one. A refused refresh token that is tried once more may work.
+      let isEnded = if case .loginRequired = old.saved.standing { !old.awaitsSecondTry } else { false }
       guard isEnded || old.isUnproven, old.saved.provider == provider.name else {
         throw .invalidParams(
           "account \(account) is there already", hint: "Choose another name, or `grantctl logout \(account)` first.")

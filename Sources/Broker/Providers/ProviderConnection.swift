@@ -123,7 +123,10 @@ final class ProviderConnection: Piece {
   func works(isRefresh: Bool) {
     suspension = nil
     history.clientRefusals = ClientRefusals()
-    if isRefresh { history.lastSuccess = now }
+    if isRefresh {
+      history.lastSuccess = now
+      gate.isCautious = false
+    }
     remarks.lastError = nil
   }
 

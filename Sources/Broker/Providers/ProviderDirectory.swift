@@ -64,11 +64,8 @@ final class ProviderDirectory: Piece {
     }
   }
 
-  /// Until the next reload.
-  func limit(refreshesAtOnce: Int) {
-    self.refreshesAtOnce = refreshesAtOnce
-    for connection in connections.values { connection.refreshesAtOnce = refreshesAtOnce }
-  }
+  /// Each provider gets one refresh at a time until one succeeds.
+  func refreshCautiously() { for connection in connections.values { connection.gate.isCautious = true } }
 
   /// A reload.
   func configure(_ providers: [any Provider], refreshesAtOnce: Int) {

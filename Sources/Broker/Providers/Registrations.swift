@@ -78,18 +78,7 @@ final class Registrations: Piece {
     case .success(let registered): new = registered
     case .failure(let failure): throw rejected(failure, issuer: params.issuer)
     }
-    var warnings: [String] = []
-    // Without an answer the registered method is used.
-    if case .success(let found) = await candidate.converse(
-      registrar.authentication(of: new, metadata: metadata), for: .logins)
-    {
-      if let found {
-        new = found
-      } else {
-        warnings.append("the token endpoint accepts no way to present the client's secret")
-      }
-    }
-    guard let provider = registrar.provider(new), providers[name] == nil else {
+    guard registrar.provider(new) != nil, providers[name] == nil else {
       await remove(new, over: candidate)
       throw RPCError(.registrationRejected, "a provider of that name came meanwhile: \(name)")
     }
@@ -98,6 +87,28 @@ final class Registrations: Piece {
     } catch {
       await remove(new, over: candidate)
       throw storeError(error)
+    }
+    saved[name] = new
+    var warnings: [String] = []
+    // Without an answer the registered method is used.
+    if case .success(let found) = await candidate.converse(
+      registrar.authentication(of: new, metadata: metadata), for: .logins)
+    {
+      if let found, found != new, saved[name] != nil {
+        do throws(StoreError) {
+          try await journal.commit([.putRegistration(found)])
+          new = found
+        } catch {
+          warnings.append("the client authentication that works was not saved: \(error)")
+        }
+      } else if found == nil {
+        warnings.append("the token endpoint accepts no way to present the client's secret")
+      }
+    }
+    // It may have been removed while the provider was asked.
+    guard saved[name] != nil, let provider = registrar.provider(new) else {
+      throw RPCError(
+        .registrationRejected, "provider \(name) was removed before its registration ended", hint: "Register it again.")
     }
     saved[name] = new
     logger.notice("registered a client as provider \(name)", metadata: ["provider": "\(name)"])

@@ -156,7 +156,7 @@ extension RefreshEngine {
   /// An account whose grant may end unless its lost request is repeated before the provider's `Retry-After` is over.
   private func urgent(at name: ProviderName, _ connection: ProviderConnection) -> Next? {
     guard connection.gate.limit.heldUntil > uptime, connection.gate.circuit.outage == nil, journal.failure == nil,
-      let account = queues[name]?.firstAtRisk, mayBegin(account, at: name),
+      let account = queues[name]?.latestUnanswered, mayBegin(account, at: name),
       accounts[account]?.isInGrace(connection.provider.refreshTraits.rotation, at: now) == true
     else { return nil }
     return (account, false, true)

@@ -104,7 +104,8 @@ final class RefreshEngine: Piece {
     let place = RefreshQueue.Place(
       end: grant.token?.expiresAt ?? Timestamp(milliseconds: .min), isDue: isDue,
       isGood: grant.saved.standing == .good, isStalled: isStalled,
-      canLose: accounts.canLose(grant.saved), isAtRisk: grant.intent != nil)
+      canLose: accounts.canLose(grant.saved), isAtRisk: grant.intent != nil,
+      unansweredSince: grant.intent?.sentAt)
     queues.place(account, at: name, place)
     let announcement = nextAnnouncement(grant)
     let soon = placeEnding(account, grant)

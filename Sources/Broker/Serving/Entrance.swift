@@ -7,37 +7,45 @@ import Synchronization
 public final class Entrance: Sendable {
   /// Requests that are being decided at a time.
   static let most = 8
+  /// Requests that wait in total. A holder has a quarter of them.
+  static let mostWaiting = 1024
 
   fileprivate struct State {
     var inside = 0
-    var waiting = GroupedRoundRobin<Holder, Holder, CheckedContinuation<Void, Never>>()
+    /// Requests that wait.
+    var shares = Shares(all: Entrance.mostWaiting, perHolder: Entrance.mostWaiting / 4)
+    var waiting = GroupedRoundRobin<Holder, Holder, CheckedContinuation<Bool, Never>>()
   }
 
   private let state = Mutex(State())
 
   init() {}
 
-  /// Returns when the request may be decided. ``leave()`` must follow.
-  public func enter(_ holder: Holder) async {
-    guard !state.withLock({ $0.admit() }) else { return }
-    await withCheckedContinuation { continuation in
-      let isAdmitted = state.withLock { state in
+  /// Returns when the request may be decided: ``leave()`` must follow. False: too many requests wait.
+  public func enter(_ holder: Holder) async -> Bool {
+    guard !state.withLock({ $0.admit() }) else { return true }
+    return await withCheckedContinuation { continuation in
+      let answer: Bool? = state.withLock { state in
         if state.admit() { return true }
+        guard state.shares.take(for: holder) == nil else { return false }
         state.waiting.append(continuation, for: holder, of: holder.user)
-        return false
+        return nil
       }
-      if isAdmitted { continuation.resume() }
+      if let answer { continuation.resume(returning: answer) }
     }
   }
 
   /// The request is decided.
   public func leave() {
     let next = state.withLock { state in
-      let next = state.waiting.take()?.element
-      if next == nil { state.inside -= 1 }
-      return next
+      guard let next = state.waiting.take() else {
+        state.inside -= 1
+        return nil as CheckedContinuation<Bool, Never>?
+      }
+      state.shares.giveBack(of: next.key)
+      return next.element
     }
-    next?.resume()
+    next?.resume(returning: true)
   }
 
   /// For tests.

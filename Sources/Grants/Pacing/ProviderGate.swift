@@ -7,6 +7,8 @@ public struct ProviderGate: Sendable {
   public private(set) var circuit = Circuit()
   /// The rate that the provider's 429 responses allow.
   public var limit = RateLimit()
+  /// One request at a time: refresh tokens may be of an older copy of the database. Until a refresh succeeds.
+  public var isCautious = false
   /// The number of requests in progress.
   public private(set) var inFlight = 0
   /// The requests in progress that were sent before the latest outage ended, and the number of the last one: they do
@@ -52,7 +54,8 @@ public struct ProviderGate: Sendable {
       circuit.probes(ticket.number, at: now)
       return .go(ticket)
     }
-    guard inFlight - stale < circuit.window(most: policy.concurrentPerProvider),
+    let most = isCautious ? 1 : policy.concurrentPerProvider
+    guard inFlight - stale < circuit.window(most: most),
       inFlight < 2 * max(policy.concurrentPerProvider, 2)
     else { return .full }
     let rate = isWanted ? policy.wantedRate(accounts: accounts) : policy.backgroundRate(accounts: accounts)
@@ -134,6 +137,7 @@ public struct ProviderGate: Sendable {
   /// The broker decided not to send it.
   public mutating func withdrawn(_ ticket: Ticket, at now: Duration) {
     leave(ticket)
+    if !ticket.isProbe { limit.withdraws(at: now) }
     if ticket.isProbe { circuit.withdrawn(ticket.number, at: now) }
   }
 

@@ -27,6 +27,9 @@ public struct RateLimit: Sendable, Equatable {
   /// Consecutive bursts without an accepted request in between.
   private var misses = 0
 
+  /// The end of the hold that a user ended early.
+  private var released: Duration = .zero
+
   /// After this time without a 429 the limit is forgotten.
   public static let memory = Duration.seconds(3600)
   static let decrease = 0.95
@@ -84,7 +87,14 @@ public struct RateLimit: Sendable, Equatable {
     self.rate = rate * (1 + min(growth.perSecond * passed, growth.perRequest))
   }
 
-  /// The provider answered with 429. True: the first answer of a burst.
+  /// The broker decided not to send the request after all.
+  mutating func withdraws(at now: Duration) {
+    guard let rate else { return }
+    next = max(heldUntil, next - .milliseconds(Int64((1000 / rate).rounded(.up))))
+  }
+
+  /// The provider answered with 429. True: the first answer of a burst. The answer to a request that was sent during a hold,
+  /// for a user or since a grant could end, does not show the rate.
   ///
   /// - Parameters:
   ///   - request: the number of the request that it answers.
@@ -92,7 +102,7 @@ public struct RateLimit: Sendable, Equatable {
   mutating func limits(
     _ request: UInt64, last: UInt64, retryAfter: Duration?, at now: Duration, policy: RefreshPolicy
   ) -> Bool {
-    let isNew = request > burst
+    let isNew = request > burst && now >= max(heldUntil, released)
     if isNew {
       (burst, limitedAt) = (last, now)
       let before = rate
@@ -113,6 +123,7 @@ public struct RateLimit: Sendable, Equatable {
 
   /// A user requests an attempt now.
   public mutating func release(at now: Duration) {
+    released = max(released, heldUntil)
     heldUntil = min(heldUntil, now)
     next = min(next, now)
   }

@@ -27,9 +27,9 @@ extension Provider {
 
   /// The next step if the provider's settings are wrong: a sentence.
   public var correction: String {
-    guard let registration else { return "Correct \(name.section) in the configuration, then run `grantctl reload`." }
-    return "Register it again: `grantctl provider unregister \(name)`, then `grantctl provider register "
-      + "\(registration.issuer) --name \(name)`."
+    registration == nil
+      ? "Correct \(name.section) in the configuration, then run `grantctl reload`."
+      : "Write \(section). Then run `grantctl reload`."
   }
 }
 

@@ -21,7 +21,7 @@ extension ConnectionHandler {
   func write(_ reply: HTTPReply) {
     guard let context, isStillCaller() else { return close() }
     response.hasBegun = true
-    response.isSuccess = reply.status.code < 400
+    response.isFromMemory = reply.isFromMemory
     let isLast = reply.isLast || isLastAnswer
     var headers = reply.headers
     // RFC 9110 §8.6.

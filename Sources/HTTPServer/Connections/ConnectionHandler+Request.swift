@@ -59,8 +59,7 @@ extension ConnectionHandler {
     (times.deadline, times.latest) = (nil, nil)
     guard let exchange else { return }
     conversation.answer(head, body, exchange)
-    // From the cache.
-    if self.exchange !== exchange, response.isSuccess { pace?.spend(requests: -1, bytes: 0) }
+    if self.exchange !== exchange, response.isFromMemory { pace?.spend(requests: -1, bytes: 0) }
   }
 
   private static func hasBody(_ head: HTTPRequestHead) -> Bool {

@@ -47,8 +47,8 @@ final class ConnectionHandler: ChannelInboundHandler {
   /// The answer to the request that is being handled.
   struct Response {
     var hasBegun = false
-    /// Its status, once it is written as a whole.
-    var isSuccess = false
+    /// It is not counted in the rate of the caller.
+    var isFromMemory = false
     /// It is as long as the connection.
     var endsWithConnection = false
     var whenWritable: (() -> Void)?
@@ -75,7 +75,7 @@ final class ConnectionHandler: ChannelInboundHandler {
   let conversation: any HTTPConversation
   let caller: Caller?
   let share: Share
-  let pace: Pace<ConnectionHandler>?
+  var pace: Pace<ConnectionHandler>?
   let peer: LoopbackPeer?
   var context: ChannelHandlerContext?
   var state = State.idle {
@@ -215,6 +215,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     isStopping = true
     // It has a request that is handled when its turn comes.
     guard !turn.isQueued else { return }
+    // Its user has sent too many requests for the time that is left.
+    if turn.isPaced { return closeWhenSent() }
     if progress <= (connections.limits.keepsConnections ? .inHead : .inBody) {
       // Bytes that are not read would have the kernel drop answers that it has not sent yet.
       return hasMore || input.isPaused ? closeWhenSent() : close()

@@ -13,15 +13,16 @@ final class LoopSignal: ChannelInboundHandler {
   private(set) var isClosed = false
   private var context: ChannelHandlerContext?
 
-  /// Nil: there are no descriptors.
+  /// Nil: there are no descriptors, or the loop has no sockets.
   init?(_ loop: any EventLoop, _ action: @escaping () -> Void) {
+    guard let bootstrap = ClientBootstrap(validatingGroup: loop) else { return nil }
     var ends: [CInt] = [-1, -1]
     let kind = CInt(SOCK_STREAM.rawValue) | CInt(SOCK_NONBLOCK.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
     guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else { return nil }
     self.action = action
     sender = ends[1]
     let own = NIOLoopBound(self, eventLoop: loop)
-    ClientBootstrap(group: loop).channelInitializer { channel in
+    bootstrap.channelInitializer { channel in
       channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(own.value) }
     }.withConnectedSocket(ends[0]).assumeIsolated().whenFailure { [self] _ in
       close()

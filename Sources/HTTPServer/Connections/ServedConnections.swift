@@ -3,6 +3,7 @@ import Callers
 import Listening
 import NIOCore
 import NIOHTTP1
+import NIOPosix
 
 /// The connections that one event loop serves. Lives on it.
 final class ServedConnections {
@@ -11,6 +12,7 @@ final class ServedConnections {
   let flushes: TurnFlush
   private var paces: Paces<ConnectionHandler>
   private let loop: any EventLoop
+  private let hasSockets: Bool
   private var handlers: [ObjectIdentifier: ConnectionHandler] = [:]
   private var tick: RepeatedTask?
   private(set) var isStopping = false
@@ -27,6 +29,7 @@ final class ServedConnections {
     self.limits = limits
     self.checks = checks
     self.loop = loop
+    hasSockets = ClientBootstrap(validatingGroup: loop) != nil
     flushes = TurnFlush(loop)
     paces = Paces(limits.rates, unnamedShare: limits.unnamedShareOfRequests)
   }
@@ -114,6 +117,8 @@ final class ServedConnections {
   /// Whether there is time left in this pass of the loop. Else what was read takes its turn, as of hundreds of connections
   /// that are ready at once one of another user may be the last.
   func hasTime() -> Bool {
+    // A loop without sockets has no passes.
+    guard hasSockets else { return true }
     let now = NIODeadline.now()
     if let passEnd { return now < passEnd }
     passEnd = now + Self.turnsTime

@@ -25,6 +25,9 @@ final class CloudRequests {
     self.principal = principal
   }
 
+  /// The path of the container credentials of AWS, before the name of a cloud.
+  static let awsPrefix = "/aws/"
+
   static func isOne(_ head: HTTPRequestHead) -> Bool { kind(of: head) != nil }
 
   private static func kind(of head: HTTPRequestHead) -> Kind? {
@@ -34,7 +37,7 @@ final class CloudRequests {
       let name = path.dropFirst(prefix.utf8.count)
       return name.isEmpty || name.contains("/") ? nil : String(name)
     }
-    if let name = name("/aws/") { return .aws(name) }
+    if let name = name(awsPrefix) { return .aws(name) }
     if let name = name("/azure/") { return .azure(name) }
     if path == "/metadata/identity/oauth2/token" { return .azure(nil) }
     if path.hasPrefix(GoogleMetadata.prefix) {
@@ -77,19 +80,17 @@ final class CloudRequests {
     then: @escaping @Sendable (Result<TokenGet.Result, RPCError>) async -> HTTPReply
   ) {
     let session = HTTPSession(principal, exchange)
-    Task { [broker, principal] in
-      // A caller without the right does not learn the account behind a cloud.
-      guard broker.mayUse(params.account, principal) else {
-        return exchange.reply(
-          await then(
-            .failure(
-              RPCError(
-                .notPermitted, "no rule lets you use this [[cloud]]",
-                hint: "Ask the administrator of this machine for a rule."))))
-      }
-      await session.enter(broker.entrance)
+    Task { [broker] in
       let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: params), isNotification: false)
-      let outcome = await broker.respond(to: request, session: session).flatMap { result in
+      let answer = await session.answer(request, by: broker)
+      let outcome = answer.mapError { error in
+        // A caller without the right does not learn the account behind a cloud.
+        error.reason != .notPermitted
+          ? error
+          : RPCError(
+            .notPermitted, "no rule lets you use this [[cloud]]",
+            hint: "Ask the administrator of this machine for a rule.")
+      }.flatMap { result in
         guard let token = try? result.decode(TokenGet.Result.self), token.access_token != nil,
           token.token_type?.lowercased() == "bearer"
         else {

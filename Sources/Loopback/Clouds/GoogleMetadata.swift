@@ -30,10 +30,10 @@ struct GoogleMetadata {
     guard let query = queryParameters(head), let path = Query.unescaped(path) else {
       return reply(.badRequest, "The address cannot be read.\n")
     }
-    // Whose project and account it is nobody else learns; who asks for a token is told what is missing.
+    // Only permitted callers learn the project and the account.
     let isToken = path.hasSuffix("/token")
     guard isToken || path.isEmpty || requests.broker.mayUse(cloud.account.rawValue, requests.principal) else {
-      return reply(.forbidden, "Not permitted: ask for a token to see which rule is missing.\n")
+      return reply(.forbidden, "Not permitted: ask the administrator of this machine for a rule.\n")
     }
     switch path {
     case "": reply(.ok, "computeMetadata/\n")

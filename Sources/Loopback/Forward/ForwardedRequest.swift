@@ -74,8 +74,8 @@ final class ForwardedRequest: UpstreamReceiver {
     if let request = endpoint.lane.authorized(forward) { return send(request) }
     let (broker, principal, forward) = (endpoint.broker, endpoint.principal, forward)
     let session = HTTPSession(principal, exchange)
-    run {
-      await session.enter(broker.entrance)
+    run { () -> Result<AuthorizedRequest, RPCError>? in
+      if let error = await session.enter(broker.entrance) { return .failure(error) }
       return await broker.asksSomebody(forward, principal) ? nil : await broker.authorize(forward, session: session)
     } then: { [self] decision in
       decision.map(decided) ?? readWhole()
@@ -120,8 +120,8 @@ final class ForwardedRequest: UpstreamReceiver {
     body.onMore {}
     forward.body = .digest(whole.isEmpty ? nil : bodyDigest(of: whole))
     let session = HTTPSession(endpoint.principal, exchange)
-    run { [broker = endpoint.broker, forward] in
-      await session.enter(broker.entrance)
+    run { [broker = endpoint.broker, forward] () -> Result<AuthorizedRequest, RPCError> in
+      if let error = await session.enter(broker.entrance) { return .failure(error) }
       return await broker.authorize(forward, session: session)
     } then: { [self] decision in
       decided(decision)

@@ -7,6 +7,8 @@ import NIOCore
 final class RetainedBody {
   /// Bytes that are kept.
   static let longest = 1 << 20
+  /// A part costs at least this many bytes: the buffer that it came in.
+  static let leastCost = 512
 
   enum Next {
     case part(ByteBuffer)
@@ -97,8 +99,9 @@ final class RetainedBody {
     case .part(let part):
       bytes += part.readableBytes
       if isReplayable {
-        if bytes <= Self.longest, budget.take(part.readableBytes, for: share) {
-          counted += part.readableBytes
+        let cost = max(part.readableBytes, Self.leastCost)
+        if bytes <= Self.longest, budget.take(cost, for: share) {
+          counted += cost
         } else {
           forget()
         }

@@ -53,14 +53,11 @@ final class TokenEndpoint {
       }
       let request = try TokenRequest(form: form, authorization: head.headers.first(name: "Authorization"))
       let wish = try wish(request)
-      if let reply = cached(wish) { return exchange.reply(reply) }
-      // A caller without the right does not learn the account behind a handle.
-      if wish.account != request.handle, !broker.mayUse(wish.account, principal) {
-        throw TokenRefusal(
-          .unauthorizedClient,
-          "no rule lets you use [[handle]] \(request.handle). Ask the administrator of this machine for one")
+      if var reply = cached(wish) {
+        reply.isFromMemory = true
+        return exchange.reply(reply)
       }
-      ask(wish, exchange)
+      ask(wish, request.handle, exchange)
     } catch {
       exchange.reply(HTTPReply(error, isByHeader: head.headers.contains(name: "Authorization")))
     }
@@ -96,12 +93,11 @@ final class TokenEndpoint {
     return reply.http(expiresIn: found.expiresIn)
   }
 
-  private func ask(_ wish: TokenGet.Params, _ exchange: HTTPExchange) {
+  private func ask(_ wish: TokenGet.Params, _ handle: String, _ exchange: HTTPExchange) {
     let session = HTTPSession(principal, exchange)
     Task { [broker] in
-      await session.enter(broker.entrance)
       let request = RPCRequest(method: TokenGet.name, params: JSON(encoding: wish), isNotification: false)
-      switch await broker.respond(to: request, session: session) {
+      switch await session.answer(request, by: broker) {
       case .success(let result):
         guard let token = try? result.decode(TokenGet.Result.self), let reply = TokenReply(token) else {
           return exchange.reply(
@@ -111,6 +107,14 @@ final class TokenEndpoint {
                 "the tokens of this account are no Bearer tokens: use the forward endpoint, or grantctl request")))
         }
         exchange.reply(reply.http(expiresIn: token.expires_in))
+      // A caller without the right does not learn the account behind a handle.
+      case .failure(let error) where error.reason == .notPermitted && wish.account != handle:
+        exchange.reply(
+          HTTPReply(
+            TokenRefusal(
+              .unauthorizedClient,
+              "no rule lets you use [[handle]] \(handle). Ask the administrator of this machine for one"),
+            isByHeader: exchange.head.headers.contains(name: "Authorization")))
       case .failure(let error):
         exchange.reply(
           HTTPReply(TokenRefusal(error), isByHeader: exchange.head.headers.contains(name: "Authorization")))

@@ -103,9 +103,13 @@ public struct ClientRegistrar: Registrar {
         _ = try TokenResponse.parse(response, quirks: TokenResponseQuirks())
         return .done(tried)
       } catch {
-        let isRefused =
-          if case .oauth(let oauth, _, _) = error { oauth.code == .invalidClient } else { response.status == 401 }
-        return isRefused ? authentication(of: registration, metadata, by: methods.dropFirst()) : .done(tried)
+        var code: OAuthErrorCode?
+        if case .oauth(let oauth, _, _) = error { code = oauth.code }
+        if code == .invalidClient || code == nil && response.status == 401 {
+          return authentication(of: registration, metadata, by: methods.dropFirst())
+        }
+        // Another answer, such as that of a server that is overloaded, does not show that this method is accepted.
+        return .done(code == .invalidGrant || code == .unauthorizedClient ? tried : registration)
       }
     }
   }

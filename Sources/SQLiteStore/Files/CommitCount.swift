@@ -27,8 +27,9 @@ struct CommitCount {
   mutating func compare(_ db: Connection, _ sealer: Sealer) throws -> LostCommits? {
     let own = try db.read(Self.count)
     let file = Self.read(path, sealer)
-    count = max(own, file?.count ?? 0)
-    guard let file, file.count > own else {
+    count = max(own ?? 0, file?.count ?? 0)
+    // A damaged count does not show the state of the other rows.
+    guard let own, let file, file.count > own else {
       write(sealer)
       return nil
     }
@@ -60,10 +61,10 @@ struct CommitCount {
     _ = text.withUnsafeBytes { pwrite(descriptor, $0.baseAddress, $0.count, 0) }
   }
 
-  private static func count(_ db: Database) throws -> Int64 {
-    guard let value = try db.value("SELECT value FROM meta WHERE name = ?", [.text(row)])?.blob, value.count == 8 else {
-      return 0
-    }
+  /// Nil: the count is damaged.
+  private static func count(_ db: Database) throws -> Int64? {
+    guard let found = try db.value("SELECT value FROM meta WHERE name = ?", [.text(row)]) else { return 0 }
+    guard let value = found.blob, value.count == 8 else { return nil }
     return value.reduce(0) { $0 << 8 | Int64($1) }
   }
 

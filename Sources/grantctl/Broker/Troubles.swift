@@ -54,7 +54,7 @@ struct Troubles {
     all.append(
       .init(
         what: Cell("\(name): does not state how long its access tokens live", .attention),
-        notes: ["They are refreshed within an hour. Set access_token_lifetime in [provider.\(condition.provider)]."]))
+        notes: ["They are refreshed within an hour. Set access_token_lifetime in the section of the provider."]))
   }
 
   /// One line for all: it is this machine's clock, or several providers' would have to be wrong.

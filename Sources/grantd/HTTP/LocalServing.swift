@@ -24,6 +24,8 @@ actor LocalServing {
   private var server: HTTPServer?
   /// Where `server` listens. After a reload that could not listen elsewhere, this is still the address of before.
   private var served: LocalListener?
+  /// The same for people, with the port that the kernel chose.
+  private var servedPlace = ""
   private var retry: Task<Void, Never>?
   /// The last failure in the log, so that attempts do not fill it.
   private var logged: String?
@@ -85,6 +87,11 @@ actor LocalServing {
     guard !isClosed, address != wanted || address != served else { return nil }
     retry?.cancel()
     wanted = address
+    // A setting that could not be served is corrected back to the address that still is.
+    if let address, address == served {
+      shown.withLock { $0 = .init(setting: key, address: servedPlace, state: "ok") }
+      return nil
+    }
     // Two servers cannot have one port or path. Otherwise the old address is given up only when the new one is served: until
     // then another user could take it, and receive the requests of clients that still use it.
     if address == nil || application == nil || served.map({ $0.isSamePlace(as: address) }) ?? false { await retire() }
@@ -100,7 +107,7 @@ actor LocalServing {
       let isSocket = if case .unix = address { true } else { false }
       logger.notice("serving \(name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(path)")"])
       await retire()
-      (server, served, logged) = (new, address, nil)
+      (server, served, servedPlace, logged) = (new, address, place, nil)
       shown.withLock { $0 = .init(setting: key, address: place, state: "ok") }
       return nil
     } catch {

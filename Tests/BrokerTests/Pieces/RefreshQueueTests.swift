@@ -12,6 +12,21 @@ import Testing
       end: Timestamp(seconds: end), isDue: due, isGood: good, isStalled: stalled, canLose: canLose, isAtRisk: atRisk)
   }
 
+  @Test("the latest unanswered request comes first, also beside accounts without a token") func unanswered() {
+    var queue = RefreshQueue()
+    queue.place(account("a-none"), place(.min))
+    for (name, sent) in [("old", 10), ("new", 20), ("oldest", 5)] as [(String, Int64)] {
+      var place = place(30, atRisk: true)
+      place.unansweredSince = Timestamp(seconds: sent)
+      queue.place(account(name), place)
+    }
+    #expect(queue.latestUnanswered == account("new"))
+    queue.forget(account("new"))
+    #expect(queue.latestUnanswered == account("old"))
+    queue.place(account("old"), place(30))
+    #expect(queue.latestUnanswered == account("oldest"))
+  }
+
   @Test("Whom callers wait for comes first, in their order; then whose token ends first, if it may")
   func order() {
     var queue = RefreshQueue()

@@ -30,6 +30,7 @@ import Testing
     rig.transport.answer(.token, TokenServer.refused("invalid_grant"))
     let waiting = Task { try await rig.token("work").access_token }
     #expect(await eventually { rig.store.grant("work")?.isRefusedOnce == true })
+    #expect(await eventually { session.types == ["token.failed"] })
     await settle()
     #expect(rig.transport.count(.token) == 1 && session.types == ["token.failed"])
     #expect(try await rig.view("work").state == .degraded)

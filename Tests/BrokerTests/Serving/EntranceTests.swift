@@ -14,7 +14,7 @@ import Testing
   private static func ask(_ holder: Holder, _ entrance: Entrance, _ served: Served) async {
     let waiting = entrance.counts.waiting
     Task {
-      await entrance.enter(holder)
+      guard await entrance.enter(holder) else { return }
       served.holders.withLock { $0.append(holder) }
       entrance.leave()
     }
@@ -23,7 +23,7 @@ import Testing
 
   @Test("a user with hundreds of requests delays another user by one turn") func turns() async {
     let entrance = Entrance()
-    for _ in 0..<Entrance.most { await entrance.enter(.user(1000)) }
+    for _ in 0..<Entrance.most { #expect(await entrance.enter(.user(1000))) }
     let served = Served()
     for unit in 0..<200 { await Self.ask(.unit("\(unit % 4).service", user: 1000), entrance, served) }
     await Self.ask(.user(1001), entrance, served)
@@ -33,6 +33,19 @@ import Testing
     #expect(place.map { $0 < 3 } == true)
     for _ in 1..<Entrance.most { entrance.leave() }
     #expect(entrance.counts.inside == 0 && entrance.counts.waiting == 0)
+  }
+
+  @Test("a holder has a quarter of the places of waiting requests") func full() async {
+    let entrance = Entrance()
+    for _ in 0..<Entrance.most { #expect(await entrance.enter(.user(1000))) }
+    let served = Served()
+    for _ in 0..<Entrance.mostWaiting / 4 { await Self.ask(.user(1000), entrance, served) }
+    #expect(await !entrance.enter(.user(1000)))
+    await Self.ask(.user(1001), entrance, served)
+    for _ in 0..<Entrance.most { entrance.leave() }
+    while served.holders.withLock({ $0.count }) <= Entrance.mostWaiting / 4 { await Task.yield() }
+    while entrance.counts.inside > 0 { await Task.yield() }
+    #expect(entrance.counts.waiting == 0)
   }
 
   @Test("requests of four units of a user take the turns of one user") func units() {

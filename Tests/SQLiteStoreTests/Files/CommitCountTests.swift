@@ -2,6 +2,7 @@ import Broker
 import Foundation
 import Grants
 import OAuth
+import SQLite
 import SQLiteStore
 import Sealing
 import Testing
@@ -42,6 +43,14 @@ struct CommitCountTests {
     // The count went on from the higher one: the same copy is found again.
     try folder.write(copy, to: folder.database)
     #expect(try await lost() == 4)
+  }
+
+  @Test("is not reported if the count in the database is damaged") func damaged() async throws {
+    try await commit(["a", "b"])
+    let change = try Connection(path: folder.database)
+    try change.use { try $0.execute("UPDATE meta SET value = zeroblob(20) WHERE name = 'commits'") }
+    try change.close()
+    #expect(try await lost() == nil)
   }
 
   @Test("is reported if there is no database")

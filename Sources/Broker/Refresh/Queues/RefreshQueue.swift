@@ -11,6 +11,8 @@ struct RefreshQueue: Sendable {
   /// store fails.
   private(set) var due = MomentHeap<AccountName>()
   private(set) var dueWithoutLoss = MomentHeap<AccountName>()
+  /// Due accounts whose latest request had no answer, the latest first.
+  private var unanswered = MomentHeap<AccountName>()
   /// Those whose last failure was the provider's, by when their token ends: any of them can probe it. Apart likewise.
   private var stalled = MomentHeap<AccountName>()
   private var stalledWithoutLoss = MomentHeap<AccountName>()
@@ -33,12 +35,19 @@ struct RefreshQueue: Sendable {
     var canLose: Bool
     /// A request with its refresh token had no answer: it is tried before the others.
     var isAtRisk: Bool
+    /// When that request was sent.
+    var unansweredSince: Timestamp?
   }
 
   mutating func place(_ account: AccountName, _ place: Place) {
     let isDue = (risky: place.isDue && place.canLose, safe: place.isDue && !place.canLose)
     let urgent = Timestamp(milliseconds: .min)
     if isDue.risky { due.set(account, to: place.isAtRisk ? urgent : place.end) } else { due.remove(account) }
+    if isDue.risky, let since = place.unansweredSince {
+      unanswered.set(account, to: Timestamp(milliseconds: -max(since.milliseconds, .min + 1)))
+    } else {
+      unanswered.remove(account)
+    }
     if isDue.safe { dueWithoutLoss.set(account, to: place.end) } else { dueWithoutLoss.remove(account) }
     if place.isDue, place.isGood { resting.insert(account) } else { resting.remove(account) }
     let isStalled = (risky: place.isStalled && place.canLose, safe: place.isStalled && !place.canLose)
@@ -58,6 +67,7 @@ struct RefreshQueue: Sendable {
   mutating func forget(_ account: AccountName) {
     unwant(account)
     due.remove(account)
+    unanswered.remove(account)
     dueWithoutLoss.remove(account)
     stalled.remove(account)
     stalledWithoutLoss.remove(account)
@@ -77,8 +87,9 @@ struct RefreshQueue: Sendable {
   }
 
   var firstWanted: AccountName? { order.first }
-  /// The first due account, if a request with its refresh token had no answer, or it has no token.
-  var firstAtRisk: AccountName? { due.first().flatMap { $0.at == Timestamp(milliseconds: .min) ? $0.key : nil } }
+  /// The due account whose latest request had no answer, of several the latest: if any of them can repeat its request, this
+  /// one can.
+  var latestUnanswered: AccountName? { unanswered.first()?.key }
 
   mutating func unwantAll() -> [AccountName] {
     defer { (order, wanted) = ([], []) }

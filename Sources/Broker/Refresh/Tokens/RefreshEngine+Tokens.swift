@@ -122,12 +122,12 @@ extension RefreshEngine {
       hint: accounts.loginHint(saved))
   }
 
-  /// When the account's refused refresh token is tried once more; nil: it is not.
+  /// When the account's refused refresh token is tried once more; nil: it is not, or may be at any moment.
   private func secondTry(of account: AccountName) -> Duration? {
     guard let grant = accounts[account], grant.awaitsSecondTry,
-      let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now)
+      let moment = grant.nextMoment(policy: accounts.refreshPolicy, at: now), moment > now
     else { return nil }
-    return uptime + max(.zero, moment - now)
+    return uptime + (moment - now)
   }
 
   /// Whether other callers can still use the token.
