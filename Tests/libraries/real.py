@@ -69,8 +69,9 @@ def unauthorized(stage, language):
 def events(stage, language):
     account = f"work-{language.name}"
     with driving(stage, language) as driver:
-        driver.send(do="events", types=["token.refreshed", "account.removed"], count=1)
-        must(driver.answer()["ok"] == "subscribed", "not subscribed")
+        driver.send(do="events", account=account, types=["token.refreshed", "account.removed"], count=1)
+        said = driver.answer()
+        must(said.get("ok") == "subscribed", f"not subscribed: {said}")
         stage.daemon.ctl("refresh", account)
         found = driver.answer()["ok"]
         must(found["type"] == "token.refreshed" and found["at"] > 0, found)

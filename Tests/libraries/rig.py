@@ -192,6 +192,10 @@ class Stage:
         made = HeldDaemon(self.programs, folder, free_ports()[0], text)
         self.closing.append(made.close)
         made.start()
+        # The first token of an account is an event, for which no case waits.
+        for account, provider in accounts.items():
+            if provider == PROVIDER:
+                must(made.ctl("token", account).returncode == 0, f"{account} gets no token")
         return made
 
     def open(self, url):

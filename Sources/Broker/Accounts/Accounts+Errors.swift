@@ -28,7 +28,7 @@ extension Accounts {
   private func olderCopy(_ grant: Grant, _ reason: LoginReason, _ failure: Failure?) -> String {
     guard reason == .refused || reason == .lostRotation, let older = journal.older, let failure,
       failure.at >= older.found, grant.saved.refreshTokenSince < older.found + .seconds(1),
-      grant.token.map({ $0.issuedAt < older.found }) ?? true
+      grant.token.map({ $0.issuedAt < older.found + .seconds(1) }) ?? true
     else { return "" }
     return "; its refresh token is from an older copy of the database, which lacked \(older.lost.count) commits up to "
       + older.lost.last.text

@@ -60,9 +60,9 @@ const commands = {
     return { was_interrupted: wasInterrupted, token: (await client.token(then)).accessToken }
   },
 
-  async events ({ types }) {
+  async events ({ types, account }) {
     setTimeout(() => say({ ok: 'subscribed' }), 300)
-    for await (const event of client.events(types)) return event
+    for await (const event of client.events(types)) if (event.account === account) return event
   },
 
   async fetch ({ account, url, body, stream }) {

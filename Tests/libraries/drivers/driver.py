@@ -116,7 +116,8 @@ class Blocking:
         events = self.client.events(command["types"])
         # The subscription begins with the first step, which waits for an event.
         threading.Timer(0.3, lambda: say(ok="subscribed")).start()
-        found = next(events)
+        # Other cases refresh accounts at the same time.
+        found = next(event for event in events if event.get("account") == command["account"])
         events.close()
         return found
 
@@ -194,7 +195,8 @@ class Tasks:
         events = self.client.events(command["types"])
         try:
             async for event in events:
-                return event
+                if event.get("account") == command["account"]:
+                    return event
         finally:
             await events.aclose()
 

@@ -141,6 +141,9 @@ func events(c command) (any, error) {
 	var found grantd.Event
 	subscribed := func() { say(object{"ok": "subscribed"}) }
 	err := client.Events(ctx, c.Types, subscribed, func(event grantd.Event) error {
+		if event.Account != c.Account {
+			return nil
+		}
 		found = event
 		return errTaken
 	})
