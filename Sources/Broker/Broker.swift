@@ -120,7 +120,7 @@ public final class Broker {
     reloading.onReload(
       .init(
         prepare: { [declared] in await declared.prepare($0.accounts, at: $0.providers) },
-        enforce: { [weak self] in self?.enforce($0) }, complete: { [weak self] in await self?.complete($0) }))
+        enforce: { [weak self] in self?.enforce($0) ?? [] }, complete: { [weak self] in await self?.complete($0) }))
     accounts.onChange { [weak self] in self?.updateSummary() }
     accounts.onDamage { [views, audit] grant in
       if let view = views.view(unreadable: grant) { audit.record(setAside: view) }
@@ -140,6 +140,7 @@ public final class Broker {
     try await loadAccounts(progress)
     reportSetAside()
     await reportOlder()
+    if let clock = views.clockView { runtime.logger.warning("\(clock.message)", metadata: ["hint": "\(clock.hint)"]) }
     accounts.retryFailing()
     revocations.takeOver(stored.revocations)
     logins.takeOver(stored.logins)
@@ -204,8 +205,11 @@ public final class Broker {
     }
   }
 
-  /// Puts a configuration in force that was read and checked, but for what ``complete(_:)`` does.
-  private func enforce(_ new: BrokerConfiguration) {
+  /// Applies a configuration that was read and checked; ``complete(_:)`` does the rest.
+  ///
+  /// - Returns: warnings for the administrator.
+  private func enforce(_ new: BrokerConfiguration) -> [String] {
+    let before = Set(providers.names)
     registrations.configure(new.providers, declared: new.accounts)
     providers.configure(
       new.providers + registrations.registered, refreshesAtOnce: new.refresh.concurrentPerProvider)
@@ -222,6 +226,18 @@ public final class Broker {
     runtime.waiters.wakeAccounts()
     runtime.lifecycle.wakeScheduler()
     updateSummary()
+    return before.subtracting(providers.names).sorted().compactMap(removal)
+  }
+
+  /// A warning if accounts of a removed provider remain.
+  private func removal(of provider: ProviderName) -> String? {
+    let count = accounts.count(at: provider)
+    guard count > 0 else { return nil }
+    let named = accounts.names(at: provider).after(nil, most: Limit.namedAccounts).map(\.rawValue)
+    let rest = count > named.count ? " and \(count - named.count) more" : ""
+    return "provider \(provider) is no longer configured, but accounts use it: "
+      + "\(named.joined(separator: ", "))\(rest). "
+      + "They get no tokens until it is back; `grantctl logout ACCOUNT` removes an account"
   }
 
   private func complete(_ new: BrokerConfiguration) async {

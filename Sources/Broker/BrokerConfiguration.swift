@@ -23,6 +23,8 @@ public struct BrokerConfiguration: Sendable {
   public var warnings: [String]
   /// The HTTP listeners after a reload.
   public var listeners: [BrokerStatus.ListenerView] = []
+  /// Opens what has to be open before anything changes, such as a listener's new port. If it fails, the reload fails.
+  public var prepareEdges: (@Sendable () async throws(RPCError) -> Void)?
   /// Puts in force what was read with it and is not the broker's own (callback listeners, hooks, metrics), and completes
   /// this with what comes of that. Called once, after the policy is in force; never of a reload that was overtaken.
   public var applyToEdges: (@Sendable (inout BrokerConfiguration) async -> Void)?
@@ -141,6 +143,8 @@ enum Limit {
   static let failedProofs = 256
   /// Accounts of which that is kept.
   static let verifiedTokens = 1024
+  /// Accounts that one warning names.
+  static let namedAccounts = 20
   static let subscriptions = 256
   static let subscriptionsPerHolder = 64
   static let revocations = 4096

@@ -22,7 +22,8 @@ final class Reloading: Piece {
     /// What can be found out before, in turns with everything else.
     var prepare: @BrokerActor (BrokerConfiguration) async -> Void
     /// The policy and all else that takes no waiting.
-    var enforce: @BrokerActor (BrokerConfiguration) -> Void
+    /// Returns warnings for the administrator.
+    var enforce: @BrokerActor (BrokerConfiguration) -> [String]
     /// What comes of the edges, and what has to be written.
     var complete: @BrokerActor (BrokerConfiguration) async -> Void
   }
@@ -51,6 +52,7 @@ final class Reloading: Piece {
     let new: BrokerConfiguration
     do throws(RPCError) {
       new = try await read()
+      try await new.prepareEdges?()
     } catch {
       audit.reloadFailed(for: caller, error)
       throw error
@@ -60,17 +62,18 @@ final class Reloading: Piece {
     if turn < accepted, let latest { return await latest.value }
     accepted = turn
     // A permission that was taken away must not last as long as a slow disk or listener.
-    enforce(new, for: caller)
+    var enforced = new
+    enforced.warnings += enforce(new, for: caller)
     let before = latest
-    let change = Task {
+    let change = Task { [enforced] in
       _ = await before?.value
-      return await complete(new)
+      return await complete(enforced)
     }
     latest = change
     return await change.value
   }
 
-  private func enforce(_ new: BrokerConfiguration, for caller: Caller?) {
+  private func enforce(_ new: BrokerConfiguration, for caller: Caller?) -> [String] {
     let entry = audit.reloaded(from: configuration, to: new, for: caller)
     let wasOn = configuration.audit.isEnabled
     configuration = new
@@ -78,7 +81,7 @@ final class Reloading: Piece {
     if wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
     audit.trail.configure(new.audit)
     if !wasOn { audit.note(entry, pid: caller?.pid ?? 0) }
-    actions?.enforce(new)
+    return actions?.enforce(new) ?? []
   }
 
   private func complete(_ enforced: BrokerConfiguration) async -> BrokerReload.Result {

@@ -50,7 +50,10 @@ struct Loader {
     return settings
   }
 
-  static func readTable(_ path: String, report: inout Report) -> [String: Item]? {
+  /// - Parameter mustBeComplete: whether a file that may be in the middle of being written is a problem.
+  static func readTable(
+    _ path: String, mustBeComplete: Bool = false, report: inout Report
+  ) -> [String: Item]? {
     let file: ConfigurationFile
     do throws(ConfigurationFile.Failure) {
       file = try ConfigurationFile.read(path, limit: ConfigurationFile.sizeLimit)
@@ -65,6 +68,13 @@ struct Loader {
       report.problem("is not UTF-8 text", at: Place(file: path))
       return nil
     }
+    if mustBeComplete, file.bytes.last != UInt8(ascii: "\n") {
+      report.problem(
+        text.isEmpty ? "is empty" : "does not end with a newline, so its end may be missing", at: Place(file: path),
+        suggestion: text.isEmpty
+          ? "reload when it is written, or put a comment into it" : "complete it, and reload again")
+      return nil
+    }
     return Document.parse(text, file: path, report: &report)
   }
 
@@ -77,7 +87,7 @@ struct Loader {
 
   private mutating func read(_ path: String) {
     settings.files.append(path)
-    if let root = Self.readTable(path, report: &report) { roots.append(root) }
+    if let root = Self.readTable(path, mustBeComplete: sources.mustBeComplete, report: &report) { roots.append(root) }
   }
 
   private mutating func read(_ root: [String: Item]) {

@@ -13,6 +13,7 @@ public final class FileDisk: TokenFileDisk {
   private let own: String
   /// One after the other for each path: two may change values of the same file.
   private let queues = Mutex<[String: DispatchQueue]>([:])
+  private let watch = FileWatch()
 
   /// The primary group and all groups of a user; nil: the user database cannot be read.
   public typealias Membership = @Sendable (UInt32) -> (gid: UInt32, groups: [UInt32])?
@@ -59,10 +60,14 @@ public final class FileDisk: TokenFileDisk {
     return .user(uid, gid: latest.gid, groups: latest.groups)
   }
 
+  public func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void) { watch.start(report) }
+
   public func write(_ content: [UInt8], to file: TokenFile) async -> Result<Bool, TokenFileFailure> {
-    await onDisk(file.place.path) { [own] in
+    await onDisk(file.place.path) { [own, watch] in
       Result { () throws(TokenFileFailure) in
         let folder = try Folder(of: file.place.path, own: own)
+        // Before the file is compared, so that no change after it is missed.
+        watch.add(file.place.path, in: Folder.split(file.place.path).folder)
         guard let member = file.place.member else { return try folder.replace(with: content, file) }
         return try folder.merge(content, into: member, file)
       }
@@ -70,7 +75,8 @@ public final class FileDisk: TokenFileDisk {
   }
 
   public func remove(_ place: TokenFile.Place) async -> TokenFileFailure? {
-    await onDisk(place.path) { [own] in
+    await onDisk(place.path) { [own, watch] in
+      watch.remove(place.path)
       do throws(TokenFileFailure) {
         guard let folder = try? Folder(of: place.path, own: own, isMade: false) else { return nil }
         if let member = place.member { try folder.take(member) } else { try folder.remove() }

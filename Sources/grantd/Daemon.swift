@@ -278,7 +278,11 @@ struct Daemon: Sendable {
   ) throws(RPCError) -> BrokerConfiguration {
     let new: Settings
     do throws(ConfigurationError) {
-      new = try Settings.load(places.sources)
+      var sources = places.sources
+      sources.mustBeComplete = true
+      // An editor may write a new file and rename it: for a moment there is none.
+      sources.mustExist = sources.mustExist || settings.files.contains(sources.file)
+      new = try Settings.load(sources)
     } catch {
       throw RPCError(.invalidConfiguration, error.description)
     }
@@ -286,6 +290,7 @@ struct Daemon: Sendable {
     if new.socket != settings.socket { configuration.warnings.append("[socket] changes with the next restart") }
     if new.logLevel != settings.logLevel { configuration.warnings.append("[log] changes with the next restart") }
     if new.store != settings.store { configuration.warnings.append("[store] changes with the next restart") }
+    configuration.prepareEdges = { () async throws(RPCError) in try await http.prepare(new) }
     configuration.applyToEdges = { configuration in
       configuration.warnings += await callbacks.update(new)
       configuration.publicOrigin = await callbacks.publicOrigin

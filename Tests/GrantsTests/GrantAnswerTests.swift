@@ -81,8 +81,8 @@ private func failing(until seconds: Double) -> Standing { .failing(failure, coun
   @Test("The last resort is any token that is neither expired nor rejected")
   func lastResort() {
     var grant = grant()
-    #expect(grant.lastResort(at: at(3599.999)) == .token(savedToken()))
-    #expect(grant.lastResort(at: at(3600)) == nil)
+    #expect(grant.lastResort(at: at(3599)) == .token(savedToken()))
+    #expect(grant.lastResort(at: at(3599.001)) == nil)
     #expect(grant.rejected(generation: 1, at: at(5)) == .refresh)
     #expect(grant.lastResort(at: at(6)) == nil)
     let endless = Grant(saved: savedGrant(), token: savedToken(lifetime: nil), jitter: 0)

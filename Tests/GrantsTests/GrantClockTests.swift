@@ -26,6 +26,31 @@ private let year = 365 * 86_400.0
     #expect(grant.token?.expiresAt == at(-year + 3600))
   }
 
+  @Test("A token that was issued after now is refreshed first, and has at most its lifetime left")
+  func issuedAfterNow() {
+    for behind in [86_400, year] {
+      let now = at(-behind)
+      #expect(grant().answer(minimumTTL: nil, at: now, policy: steady) == .refresh)
+      #expect(grant().lastResort(at: now) == .token(savedToken()))
+      #expect(savedToken().end(at: now) == now + .seconds(3600))
+    }
+    // Without a refresh token it is the only one.
+    var saved = savedGrant()
+    saved.refreshToken = nil
+    let fixed = Grant(saved: saved, token: savedToken(), jitter: 0)
+    #expect(fixed.answer(minimumTTL: nil, at: at(-year), policy: steady) == .token(savedToken()))
+    #expect(savedToken().end(at: at(60)) == at(3600))
+  }
+
+  @Test("No token is returned in its last second, whose expires_in would be 0")
+  func lastSecond() {
+    let grant = grant()
+    #expect(grant.answer(minimumTTL: .zero, at: at(3598.9), policy: steady) == .token(savedToken()))
+    #expect(grant.answer(minimumTTL: .zero, at: at(3599.1), policy: steady) == .refresh)
+    #expect(grant.lastResort(at: at(3599)) == .token(savedToken()))
+    #expect(grant.lastResort(at: at(3599.1)) == nil)
+  }
+
   @Test("A small step back, as clocks are set every day, costs nothing")
   func smallStep() {
     var grant = grant()

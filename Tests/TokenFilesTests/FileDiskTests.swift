@@ -75,6 +75,31 @@ import Testing
     gate.signal()
   }
 
+  @Test("changes by other programs are reported, even if the folder was removed and made again")
+  func watched() async throws {
+    let folder = try Folder()
+    let disk = FileDisk(own: folder.path + "/own")
+    let reports = Mutex<[String]>([])
+    disk.onChange { paths in reports.withLock { $0 += paths } }
+    let path = folder.path + "/own/sub/token"
+    func isReported(_ change: () throws -> Void) async throws -> Bool {
+      // The broker's own change may be reported too; it is over by then.
+      try await Task.sleep(for: .milliseconds(300))
+      reports.withLock { $0 = [] }
+      try change()
+      for _ in 0..<100 where reports.withLock({ !$0.contains(path) }) { try await Task.sleep(for: .milliseconds(20)) }
+      return reports.withLock { $0.contains(path) }
+    }
+    for round in 0..<2 {
+      #expect(message(await disk.write(Array("a\(round)".utf8), to: file(path))) == nil)
+      #expect(try await isReported { try folder.write("own/sub/token", "b") })
+      #expect(try await isReported { unlink(path) })
+      #expect(message(await disk.write(Array("a\(round)".utf8), to: file(path))) == nil)
+      #expect(try await isReported { try FileManager.default.removeItem(atPath: folder.path + "/own/sub") })
+    }
+    #expect(try await isReported { try folder.write("own/other", "b") } == false)
+  }
+
   @Test("A file is its owner's alone, is not written twice, and leaves nothing beside it") func plain() async throws {
     let folder = try Folder()
     let file = file(folder.path + "/t")

@@ -1,4 +1,5 @@
 import Grants
+import OAuth
 
 /// What is asked of all accounts together, kept as they change: their names in order, which ones a provider has, whose
 /// they are, and how they stand.
@@ -72,6 +73,8 @@ struct AccountIndex: Sendable {
     case several(Set<AccountName>)
   }
 
+  /// The time at which the latest token on disk was issued, when the broker started.
+  var newestIssue: Timestamp?
   private(set) var names = SortedNames()
   private(set) var byProvider: [ProviderName: Members] = [:]
   private(set) var misconfigured = SortedNames()

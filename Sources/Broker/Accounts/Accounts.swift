@@ -168,10 +168,10 @@ final class Accounts: Piece {
     serve(account)
   }
 
-  /// Somebody asked for the account's token: from now on it is rendered with each change.
+  /// A caller asked for the account's token: from now on it is rendered with each change.
   func serve(_ account: AccountName) {
     guard let grant = table[account], let token = grant.token, token.generation != grant.rejectedGeneration,
-      !grant.isUnproven
+      !grant.isUnproven, token.expiresAt == nil || !token.isFromFuture(at: now)
     else {
       cache.set(account, nil, exists: contains(account))
       return
@@ -243,11 +243,15 @@ final class Accounts: Piece {
     cache.reserve(count)
   }
 
+  /// The time of the latest token on disk, if the clock shows an earlier time; nil: it does not.
+  var wrongClock: Timestamp? { index.newestIssue.flatMap { $0 > now + RefreshPolicy.clockTolerance ? $0 : nil } }
+
   /// Takes over an account as it was loaded, and passes it to `visit`.
   ///
   func takeOver(_ loaded: AccountLoading.Loaded, _ visit: (Grant) -> Void) {
     let packed = loaded.packed
     var grant = loaded.grant
+    index.newestIssue = [index.newestIssue, grant.token?.issuedAt].compactMap(\.self).max()
     if !loaded.leftOut.isEmpty { reportLeftOut(packed.account, loaded.leftOut) }
     if grant.isUnreadable {
       table.add(unreadable: packed, grant)

@@ -237,9 +237,10 @@ extension AuthorizedCalls {
     try checkUnmoved(question)
     let account = question.account
     if accounts[account]?.token?.accessToken == sent.basis.token.accessToken {
-      _ = try await tokens.reportRejected(
+      let report = try await tokens.reportRejected(
         .init(account: account.rawValue, generation: sent.basis.token.generation, timeout: 30), by: question.asker,
         isProvidersWord: false)
+      if report.confirmed == true, let grant = accounts[account] { throw refusedThough(grant.saved, "HTTP 401", nil) }
     }
     let (token, saved, target, _) = try await self.token(for: question) { () throws(RPCError) in }
     try approvals.checkAgain(RequestSend.self, sent.params, sent.permission)

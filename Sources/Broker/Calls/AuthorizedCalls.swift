@@ -177,12 +177,13 @@ final class AuthorizedCalls: Piece {
       guard !isLast else { throw refusedAgain(saved, message, oauth) }
       // A fresh token would be another server's.
       try checkUnmoved(question)
-      // Generations begin anew with another login: what was refused is the token, not its number.
+      // Another login starts the generations again, so compare the tokens and not their numbers.
       if accounts[account]?.token?.accessToken == token.accessToken {
         let left = max(0, Double((question.deadline - uptime).milliseconds) / 1000)
-        _ = try await tokens.reportRejected(
+        let report = try await tokens.reportRejected(
           .init(account: account.rawValue, generation: token.generation, timeout: left), by: question.asker,
           isProvidersWord: isProvidersWord(question, on: token))
+        if report.confirmed == true { throw refusedThough(saved, message, oauth) }
       }
       return try await ask(question, isLast: true, step)
     case .failure(let failure): throw providers.error(failure, at: question.name)
@@ -202,6 +203,15 @@ final class AuthorizedCalls: Piece {
   /// UserInfo of OpenID Connect refuses every token without the scope `openid` (Core §5.3).
   static func isForUserInfo(_ token: SavedToken, _ provider: any Provider) -> Bool {
     !provider.tokenTraits.usesIDTokens || token.scopes.contains("openid")
+  }
+
+  /// The token cannot be renewed. It was refused here, and the provider considers it valid.
+  func refusedThough(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {
+    RPCError(
+      .providerError,
+      "the token of account \(saved.account) was refused, but provider \(saved.provider) considers it valid: \(message)",
+      hint: "The account may lack a permission for this request. Otherwise: \(accounts.loginHint(saved))",
+      oauth: oauth.map { OAuthDetail($0) })
   }
 
   private func refusedAgain(_ saved: SavedGrant, _ message: String, _ oauth: OAuthError?) -> RPCError {

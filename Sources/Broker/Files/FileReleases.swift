@@ -27,10 +27,25 @@ final class FileReleases: Piece {
     var trouble: Trouble?
     /// The token that is in the file.
     var generation: Int64?
+    /// What was written last.
+    var written: Written?
     /// Failed tries since the last that did not.
     var failures = 0
+    /// How often another program changed or deleted the file, and it was written again, and when that was last.
+    var restored = 0
+    var restoredAt: Timestamp?
+    /// Restorations that followed each other directly.
+    var fights = 0
+    /// The file is not written again before this time: another program changes it all the time.
+    var restUntil = Duration.zero
 
     init(isThere: Bool) { self.isThere = isThere }
+  }
+
+  /// Which token a file has, without the token.
+  private struct Written: Equatable {
+    var generation: Int64?
+    var expiresAt: Int64?
   }
 
   private struct Trouble: Equatable {
@@ -58,6 +73,7 @@ final class FileReleases: Piece {
 
   /// At the start: files of an earlier run that are not wanted any more are removed.
   func takeOver(_ files: [TokenFile]) {
+    disk?.onChange { paths in Task { [weak self] in await self?.changed(paths) } }
     recorded = journal.values[Self.recordKey].map(TokenFile.Place.list) ?? []
     for place in recorded { begin(place, isThere: true) }
     configure(files)
@@ -71,9 +87,17 @@ final class FileReleases: Piece {
     for (place, kept) in kept where kept.file != wanted[place] {
       kept.file = wanted[place]
       kept.trouble = nil
+      kept.written = nil
     }
     for (place, file) in wanted where kept[place] == nil { begin(place, isThere: false, file) }
     waiters.wakeAccounts()
+  }
+
+  /// Files that were written, or that another program changed.
+  private func changed(_ paths: [String]) {
+    let paths = Set(paths)
+    let files = kept.compactMap { paths.contains($0.key.path) ? $0.value.file : nil }
+    for account in Set(files.map(\.account)) { waiters.wake(.account(account)) }
   }
 
   private func begin(_ place: TokenFile.Place, isThere: Bool, _ file: TokenFile? = nil) {
@@ -125,10 +149,16 @@ final class FileReleases: Piece {
         permission, isPaced: false)
       let content = try content(token, file)
       await record(file.place, isThere: true)
-      // A reload or a logout may have come meanwhile: then it is looked at again, before anything is written.
+      // After a reload or a logout the file is examined again before anything is written.
       guard kept.file == file, authorizer.isCurrent(permission), accounts.contains(file.account) else { return .zero }
+      // Another program that always changes the file gets more and more time between two writes.
+      guard uptime >= kept.restUntil else { return kept.restUntil - uptime }
+      let wasThere = kept.isThere
       kept.isThere = true
       let isChanged = try await write(content, file)
+      let written = Written(generation: token.generation, expiresAt: token.expires_at)
+      if isChanged, wasThere, kept.written == written { restored(file, kept) }
+      kept.written = written
       kept.failures = 0
       kept.trouble = nil
       if isChanged || kept.generation != nil && kept.generation != token.generation {
@@ -140,6 +170,21 @@ final class FileReleases: Piece {
     } catch {
       return await failed(error, file, kept)
     }
+  }
+
+  /// The file had the same token before, so another program changed or deleted it.
+  private func restored(_ file: TokenFile, _ kept: Kept) {
+    let isFight = kept.restoredAt.map { now - $0 < Self.interval } ?? false
+    kept.fights = isFight ? kept.fights + 1 : 0
+    kept.restored += 1
+    kept.restoredAt = now
+    if kept.fights >= Self.mostRepeats {
+      let factor = 1 << min(kept.fights - Self.mostRepeats, 10)
+      kept.restUntil = uptime + min(Self.longestRest, Self.shortestRest * factor)
+    }
+    logger.warning(
+      "token file \(file.name) was changed or deleted by another program, and is written again",
+      metadata: ["hint": "Find the program, or give it another path: one file has one writer."])
   }
 
   private func permission(_ file: TokenFile, _ reader: TokenFile.Reader) throws(RPCError) -> Permission {
@@ -193,6 +238,7 @@ final class FileReleases: Piece {
     }
     kept.isThere = false
     kept.generation = nil
+    kept.written = nil
     logger.info("token file \(place.path) is removed")
     return true
   }
@@ -264,7 +310,8 @@ final class FileReleases: Piece {
         }
       return .init(
         path: file.place.path, account: file.account.rawValue, state: state, reason: kept.trouble?.reason.rawValue,
-        message: kept.trouble?.message, hint: kept.trouble?.hint, since: kept.trouble?.since.seconds)
+        message: kept.trouble?.message, hint: kept.trouble?.hint, since: kept.trouble?.since.seconds,
+        restored: kept.restored == 0 ? nil : kept.restored, restored_at: kept.restoredAt?.seconds)
     }
     .sorted { $0.path < $1.path }
   }
@@ -279,6 +326,9 @@ extension FileReleases {
   /// Looks in a row without a pause.
   fileprivate static let mostRepeats = 4
   fileprivate static let shortestPause = Duration.seconds(5)
+  /// Between two writes of a file that another program changes all the time.
+  fileprivate static let shortestRest = Duration.seconds(1)
+  fileprivate static let longestRest = Duration.seconds(60)
   /// Seconds that a refresh is waited for at a time: then it is looked whether the file is to be there at all.
   fileprivate static let patience = 0.5
 }

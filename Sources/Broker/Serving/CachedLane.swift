@@ -64,7 +64,7 @@ final class CachedLane: CachedTokens {
       let floor = known.found.refresh.floor(.seconds(min(minTTL, 1_000_000_000)), lifetime: entry.lifetime)
       servedUntil = expiresAt - floor.milliseconds
     }
-    guard now < servedUntil else { return nil }
+    guard now < servedUntil, expiresAt - now >= RefreshPolicy.shortestRest.milliseconds else { return nil }
     released(known, at: now)
     return CachedReply(body: entry.body, expiresIn: (expiresAt - now) / 1000)
   }

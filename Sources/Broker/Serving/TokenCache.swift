@@ -171,6 +171,8 @@ extension TokenCache.Entry {
     at now: Timestamp, _ uptime: Duration
   ) {
     let lifetime = token.expiresAt.map { $0 - token.issuedAt } ?? .zero
+    var token = token
+    token.expiresAt = token.end(at: now)
     let expiresAt = token.expiresAt.map { (uptime + ($0 - now)).milliseconds }
     self.expiresAt = expiresAt
     self.lifetime = lifetime
@@ -222,8 +224,9 @@ extension TokenGet.Result {
     let secret = token.accessToken.exposed
     let extra = grant.extra.flatMap { try? JSON.parse(Array($0)) }.flatMap { try? $0.decode([String: JSON].self) }
     self.init(
-      access_token: secret, token_type: token.type, expires_at: token.expiresAt?.seconds,
-      expires_in: now.flatMap { now in token.expiresAt.map { max(0, ($0 - now).wholeSeconds) } },
+      access_token: secret, token_type: token.type,
+      expires_at: (now.map(token.end) ?? token.expiresAt)?.seconds,
+      expires_in: now.flatMap { now in token.end(at: now).map { max(0, ($0 - now).wholeSeconds) } },
       scope: token.scopes, account: grant.account.rawValue, provider: grant.provider.rawValue,
       issuer: provider?.description.issuer,
       generation: token.generation,

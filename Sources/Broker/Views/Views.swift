@@ -62,7 +62,18 @@ final class Views: Piece {
         uid: Int64(caller.uid),
         access: Dictionary(uniqueKeysWithValues: permissions.map { ($0.key.rawValue, $0.value) })),
       held_back: heldBack(for: caller), files: files.isEmpty ? nil : files,
-      listeners: listenerViews, set_aside: setAside(for: caller))
+      listeners: listenerViews, set_aside: setAside(for: caller), clock: clockView)
+  }
+
+  /// The clock, if it shows an earlier time than when a saved token was issued.
+  var clockView: BrokerStatus.ClockView? {
+    guard let newest = accounts.wrongClock else { return nil }
+    let behind = newest - now
+    return .init(
+      behind_seconds: behind.wholeSeconds,
+      message: "this machine's clock shows \(now.text), but a saved token was issued at \(newest.text)",
+      hint: "Set the clock: `timedatectl` shows whether it is synchronized. Until then tokens on disk are refreshed "
+        + "before they are used.")
   }
 
   private var listenerViews: [BrokerStatus.ListenerView]? {

@@ -7,6 +7,9 @@ extension Settings {
     public var file: String
     /// Whether the main file was asked for by name, so that its absence is an error.
     public var mustExist: Bool
+    /// Whether a file that may be in the middle of being written is refused: one that is empty, or does not end with a
+    /// newline.
+    public var mustBeComplete = false
     /// Where templates are, the first found counting.
     public var templateFolders: [String]
     /// The value of `CREDENTIALS_DIRECTORY`.

@@ -33,6 +33,13 @@ extension Grant {
     return token.generation
   }
 
+  /// The provider considers the token of this generation valid, so reports of it end. True: commit the token.
+  public mutating func confirmed(generation: Int64) -> Bool {
+    guard token?.generation == generation, token?.reports.isEmpty == false else { return false }
+    token?.reports = []
+    return true
+  }
+
   public enum Rejected: Sendable, Equatable {
     /// A newer token exists already.
     case stale

@@ -196,7 +196,7 @@ extension Grant {
   ) -> Answer? {
     guard !isUnproven, let token = token(for: key), token.generation != rejectedGeneration,
       token.generation != unwanted,
-      token.expiresAt.map({ $0 > now }) ?? true
+      token.expiresAt.map({ $0 - now >= RefreshPolicy.shortestRest }) ?? true
     else { return nil }
     return .token(token)
   }
@@ -220,6 +220,7 @@ extension Grant {
   ) -> Bool {
     guard token.generation != rejectedGeneration else { return false }
     guard let expiresAt = token.expiresAt else { return true }
+    guard !token.isFromFuture(at: now), expiresAt - now >= RefreshPolicy.shortestRest else { return false }
     return expiresAt - policy.floor(minimumTTL, lifetime: expiresAt - token.issuedAt) > now
   }
 }
@@ -272,7 +273,7 @@ extension Grant {
       saved.refreshTokenExpiresAt.flatMap { policy.keepAlive(of: token, refreshTokenEnd: $0) },
     ]
     guard let moment = moments.compactMap(\.self).min() else { return nil }
-    return token.issuedAt > now + RefreshPolicy.clockTolerance ? now : moment
+    return token.isFromFuture(at: now) ? now : moment
   }
 
   /// The retry interval if the provider refuses the client: its operator may have fixed the registration.

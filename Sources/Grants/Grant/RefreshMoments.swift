@@ -11,6 +11,8 @@ extension RefreshPolicy {
     return max(.zero, min(wanted, lifetime.scaled(by: Self.largestFloorShare)))
   }
 
+  /// A token with less time left is not returned: its `expires_in` would be 0.
+  public static let shortestRest = Duration.seconds(1)
   /// A token with a shorter lifetime is treated as expired on arrival.
   static let shortestLifetime = Duration.seconds(2)
   /// The refresh delay of a token that had expired on arrival, or that the provider wants refreshed at once without a
@@ -21,7 +23,7 @@ extension RefreshPolicy {
   /// No token is refreshed before this share of its lifetime, regardless of the provider and the jitter.
   static let smallestShare = 0.1
   /// A backward clock change up to this size does not affect stored times.
-  static let clockTolerance = Duration.seconds(300)
+  public static let clockTolerance = Duration.seconds(300)
 
   /// The time to refresh a token: the earliest of the provider's `refresh_in`, a share of the lifetime and a margin
   /// before its end, moved earlier by the jitter, but never so early that refreshes follow each other directly.
@@ -54,4 +56,13 @@ extension RefreshPolicy {
     let isOfNow = failure.at - now <= Self.clockTolerance && moment - now <= longest + Self.clockTolerance
     return isOfNow ? moment : now
   }
+}
+
+// Tokens that were saved under another clock.
+extension SavedToken {
+  /// The token was issued after `now`, so the clock is wrong, or was: its remaining lifetime is unknown.
+  public func isFromFuture(at now: Timestamp) -> Bool { issuedAt > now + RefreshPolicy.clockTolerance }
+
+  /// The end of the token for callers: never later than its whole lifetime from now; nil: unknown.
+  public func end(at now: Timestamp) -> Timestamp? { expiresAt.map { min($0, now + max(.zero, $0 - issuedAt)) } }
 }

@@ -15,6 +15,9 @@ public struct VMSProvider: Provider {
   public let apiTraits: APITraits
 
   public var name: ProviderName { settings.site.name }
+  public var metadataHint: String {
+    "Compare `base_url` in \(section) with the server's address."
+  }
 
   /// Keys of the login's memory. `device_uuid` is also stored with the grant.
   enum Memory {

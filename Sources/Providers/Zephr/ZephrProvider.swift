@@ -14,6 +14,9 @@ public struct ZephrProvider: Provider {
   public let apiTraits: APITraits
 
   public var name: ProviderName { settings.site.name }
+  public var metadataHint: String {
+    "Compare `base_url` in \(section) with the server's address."
+  }
 
   /// Keys of the login's memory.
   enum Memory {

@@ -6,8 +6,9 @@ struct ReloadCommand: BrokerCommand {
     commandName: "reload", abstract: "Read the configuration again.",
     usage: "grantctl reload [options]",
     discussion: """
-      Ends when the new configuration is active. A bad one changes nothing, is printed as an error, and the exit \
-      status is \(ExitStatus.configuration.rawValue). If an HTTP listener cannot be served, it is \
+      Ends when the new configuration is active. An invalid file, one that is empty or does not end with a \
+      newline, and a port that is taken change nothing: the exit status is \
+      \(ExitStatus.configuration.rawValue). If a listener that was configured before cannot be served, the status is \
       \(ExitStatus.failure.rawValue).
 
       Example:

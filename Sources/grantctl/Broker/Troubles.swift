@@ -19,6 +19,7 @@ struct Troubles {
   init(_ status: BrokerStatus.Result, _ accounts: [AccountView], _ shell: Shell) {
     for condition in status.provider_conditions ?? [] { add(condition, shell) }
     add(skews: status.provider_conditions ?? [])
+    if let clock = status.clock { all.append(.init(what: Cell(clock.message, .bad), notes: [clock.hint])) }
     add(status.store, shell)
     for row in status.set_aside ?? [] { add(row, shell) }
     for file in status.files ?? [] { add(file, shell) }
@@ -91,6 +92,11 @@ struct Troubles {
   }
 
   private mutating func add(_ file: BrokerStatus.FileView, _ shell: Shell) {
+    if file.isRestored(at: shell.now) {
+      all.append(
+        .init(
+          what: Cell(file.restoration(shell.now), .attention), notes: [BrokerStatus.FileView.restorationHint]))
+    }
     guard file.state != "ok" else { return }
     let since = file.since.map { " for \(TimeText.duration(shell.now - $0))" } ?? ""
     all.append(
@@ -144,5 +150,19 @@ extension Shell {
   func say(_ troubles: Troubles) {
     terminal.say("")
     terminal.say(troubles.lines(width: terminal.width, colour: terminal.usesColour))
+  }
+}
+
+extension BrokerStatus.FileView {
+  static let restorationHint = "Find that program, or give it a path of its own: one file has one writer."
+
+  /// Another program changed the file within the last hour.
+  func isRestored(at now: Int64) -> Bool { restored_at.map { now - $0 < 3600 } ?? false }
+
+  func restoration(_ now: Int64) -> String {
+    let times = restored ?? 0
+    let count = times == 1 ? "once" : "\(times) times"
+    return "token file \(path): another program changed or deleted it \(count), last "
+      + "\(restored_at.map { TimeText.ago($0, now: now) } ?? ""); it is written again each time"
   }
 }

@@ -19,7 +19,7 @@ extension Doctor {
     items += [store(status.store), key(status.store), disk(status.store)]
     if let copies = damagedCopies(status.store) { items.append(copies) }
     items += (status.set_aside ?? []).map { Report.Item("row \($0.row)", .failed, $0.message, hint: $0.hint) }
-    items += [await clock(), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
+    items += [await clock(status), callback(status)] + listeners(status.listeners ?? []) + files(status.files ?? [])
     return items
   }
 
@@ -71,14 +71,18 @@ extension Doctor {
   private func files(_ files: [BrokerStatus.FileView]) -> [Report.Item] {
     guard !files.isEmpty else { return [] }
     let troubled = files.filter { $0.state != "ok" }
-    guard !troubled.isEmpty else {
+    let disputed = files.filter { $0.isRestored(at: shell.now) }.map { file in
+      Report.Item("token file", .warning, file.restoration(shell.now), hint: BrokerStatus.FileView.restorationHint)
+    }
+    guard !troubled.isEmpty || !disputed.isEmpty else {
       return [Report.Item("token files", .ok, "\(files.count), each with the latest token")]
     }
-    return troubled.map { file in
-      Report.Item(
-        "token file", file.state == "stale" ? .warning : .failed,
-        "\(file.path) is \(file.state): \(file.message ?? file.reason ?? "no reason is given")", hint: file.hint)
-    }
+    return disputed
+      + troubled.map { file in
+        Report.Item(
+          "token file", file.state == "stale" ? .warning : .failed,
+          "\(file.path) is \(file.state): \(file.message ?? file.reason ?? "no reason is given")", hint: file.hint)
+      }
   }
 
   private func listeners(_ listeners: [BrokerStatus.ListenerView]) -> [Report.Item] {
@@ -148,7 +152,8 @@ extension Doctor {
 
   // MARK: Clock and callback
 
-  private func clock() async -> Report.Item {
+  private func clock(_ status: BrokerStatus.Result) async -> Report.Item {
+    if let clock = status.clock { return Report.Item("clock", .failed, clock.message, hint: clock.hint) }
     let next = "each provider's clock is compared below"
     guard let timedatectl = shell.terminal.programs.find("timedatectl"),
       let answer = await machine.run([timedatectl, "show", "--property=NTPSynchronized"], Self.childTimeout),

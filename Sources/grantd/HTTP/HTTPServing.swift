@@ -35,6 +35,20 @@ struct HTTPServing: Sendable {
   /// The configured listeners.
   var views: [BrokerStatus.ListenerView] { [metrics, port, socket].compactMap(\.view) }
 
+  /// Opens changed addresses before a reload changes anything.
+  ///
+  /// - Throws: `invalid_configuration` if one cannot be served; then none is open.
+  func prepare(_ settings: Settings) async throws(RPCError) {
+    do throws(RPCError) {
+      try await metrics.prepare(settings.metrics.listen.map(LocalListener.init))
+      try await port.prepare(settings.http.listen.map(LocalListener.init))
+      try await socket.prepare(socketAddress(settings))
+    } catch {
+      for serving in [metrics, port, socket] { await serving.abandon() }
+      throw error
+    }
+  }
+
   /// - Returns: a warning for each listener that cannot be had.
   func update(_ settings: Settings) async -> [String] {
     let warnings = [

@@ -27,6 +27,8 @@ actor LocalServing {
   /// The same for people, with the port that the kernel chose.
   private var servedPlace = ""
   private var retry: Task<Void, Never>?
+  /// A server that a reload opened before anything else changed, and its address.
+  private var prepared: (server: HTTPServer, address: LocalListener, place: String)?
   /// The last failure in the log, so that attempts do not fill it.
   private var logged: String?
   private let shown = Mutex<BrokerStatus.ListenerView?>(nil)
@@ -60,6 +62,38 @@ actor LocalServing {
     _ = await change { wanted in isReloaded ? wanted : address }
   }
 
+  /// Opens a changed address and leaves the current one as it is, so that a reload to a taken address changes nothing.
+  ///
+  /// - Throws: what is wrong with the address, and what to do.
+  func prepare(_ address: LocalListener?) async throws(RPCError) {
+    await abandon()
+    // An address that is wanted already is tried again by itself, and of two servers in one place only one can listen.
+    guard !isClosed, let address, let application, address != wanted, address != served,
+      !(served.map { $0.isSamePlace(as: address) } ?? false)
+    else { return }
+    let new = server(at: address, application)
+    do throws(HTTPServerError) {
+      prepared = (new, address, try await new.start())
+    } catch {
+      await new.stop()
+      throw RPCError(
+        .invalidConfiguration, "\(name) cannot be served on \(error.place): \(error.message)", hint: error.hint(key))
+    }
+  }
+
+  /// Closes what ``prepare(_:)`` opened, if it is not in use by now.
+  func abandon() async {
+    let unused = prepared?.server
+    prepared = nil
+    await unused?.retire()
+  }
+
+  private func server(at address: LocalListener, _ application: any HTTPApplication) -> HTTPServer {
+    HTTPServer(
+      address: address, limits: limits, keeper: keeper, group: MultiThreadedEventLoopGroup.singleton, logger: logger,
+      application: application)
+  }
+
   /// Listens where these settings say, and no more where others said. What cannot be had is logged,
   /// returned, and tried again.
   func update(_ address: LocalListener?) async -> String? { await change { _ in address } }
@@ -80,6 +114,7 @@ actor LocalServing {
     isClosed = true
     retry?.cancel()
     _ = await latest?.value
+    await abandon()
     await server?.stop(within: limit)
   }
 
@@ -99,11 +134,12 @@ actor LocalServing {
       shown.withLock { $0 = nil }
       return nil
     }
-    let new = HTTPServer(
-      address: address, limits: limits, keeper: keeper, group: MultiThreadedEventLoopGroup.singleton, logger: logger,
-      application: application)
+    let opened = prepared.flatMap { $0.address == address ? $0 : nil }
+    if opened == nil { await abandon() }
+    prepared = nil
+    let new = opened?.server ?? server(at: address, application)
     do throws(HTTPServerError) {
-      let place = try await new.start()
+      let place = if let opened { opened.place } else { try await new.start() }
       let isSocket = if case .unix = address { true } else { false }
       logger.notice("serving \(name)", metadata: ["address": "\(isSocket ? place : "http://\(place)\(path)")"])
       await retire()

@@ -76,6 +76,29 @@ import Testing
     #expect(entries.allSatisfy { $0.who.uid == 1001 && $0.rule == "reader" && $0.detail == path && $0.result == "ok" })
   }
 
+  @Test("a file that another program changes or deletes is written again, and reported; after many times more slowly")
+  func restored() async throws {
+    let files = MemoryFiles()
+    let rig = try await rig(files, configuration([file()]))
+    #expect(await eventually { files[path] == "work-a1" })
+    await settle()
+    files.overwrite(path, with: nil)
+    #expect(await eventually { files[path] == "work-a1" })
+    files.overwrite(path, with: "other")
+    #expect(await eventually { files[path] == "work-a1" })
+    #expect(await eventually { (try? await rig.call(BrokerStatus.self, .init()).files?.first?.restored) == 2 })
+    #expect(try await rig.call(BrokerStatus.self, .init()).files?.first?.restored_at != nil)
+    // A new token does not count.
+    _ = try await rig.call(AccountRefresh.self, .init(account: "work"))
+    #expect(await eventually { files[path] == "work-a2" })
+    #expect(try await rig.call(BrokerStatus.self, .init()).files?.first?.restored == 2)
+    for _ in 0..<20 {
+      files.overwrite(path, with: "other")
+      await settle()
+    }
+    #expect(try await rig.call(BrokerStatus.self, .init()).files?.first?.restored ?? 0 < 12)
+  }
+
   @Test("Without a right there is no file; a rule of a unit gives none, as nobody knows the unit of who reads it")
   func rights() async throws {
     let files = MemoryFiles()

@@ -19,6 +19,15 @@ final class MemoryFiles: TokenFileDisk {
   }
 
   private let state = Mutex(State())
+  private let report = Mutex<(@Sendable ([String]) -> Void)?>(nil)
+
+  func onChange(_ report: @escaping @Sendable (_ paths: [String]) -> Void) { self.report.withLock { $0 = report } }
+
+  /// Another program writes the file; nil: deletes it.
+  func overwrite(_ path: String, with text: String?) {
+    self[path] = text
+    report.withLock { $0 }?([path])
+  }
 
   subscript(path: String) -> String? {
     get { state.withLock { $0.content[.init(path: path)] } }

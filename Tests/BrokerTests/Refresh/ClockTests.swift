@@ -11,6 +11,31 @@ import Testing
   static let year = 365 * 86_400
 
   @Test(
+    "A clock that is behind at the start: a token on disk is refreshed first, and never has more than its lifetime left",
+    arguments: [86_400, 56 * year])
+  func behindAtStart(_ seconds: Int) async throws {
+    let store = MemoryStore()
+    try await store.signIn("work", age: .seconds(-seconds))
+    try await store.signIn("fixed", age: .seconds(-seconds), refreshes: false)
+    let rig = try await Rig(store: store)
+    let clock = try await rig.call(BrokerStatus.self, NoParams()).clock
+    #expect(clock?.behind_seconds == Int64(seconds))
+    rig.transport.answer(.token, TokenServer.failing(.notSent))
+    for name in ["work", "fixed", "work"] {
+      let token = try await rig.token(name)
+      #expect(token.access_token == "\(name)-a1" && token.expires_in == 3600)
+      #expect(token.expires_at == rig.clock.now.seconds + 3600)
+      #expect(rig.cached(name) == nil)
+    }
+    rig.transport.answer(.token, TokenServer.rotating)
+    rig.clock.advance(.seconds(60))
+    #expect(try await rig.token("work").access_token == "work-a2")
+    rig.clock.step(.seconds(seconds))
+    _ = await rig.broker.tick()
+    #expect(try await rig.call(BrokerStatus.self, NoParams()).clock == nil)
+  }
+
+  @Test(
     "A clock that is set by a year costs tokens of this run nothing, and they show their end by the new time",
     arguments: [year, -year, 3600, -3600])
   func tokensOfThisRun(_ step: Int) async throws {

@@ -52,6 +52,19 @@ import Testing
     #expect(rig.store.intent("work") == nil && session.types == ["token.failed", "token.refreshed"])
   }
 
+  @Test("If the machine sleeps longer than the token lives, the answer is followed by another refresh")
+  func slept() async throws {
+    let rig = try await Rig(store: .expired("work"))
+    let early = await asked(rig)
+    rig.clock.advance(.seconds(7200))
+    #expect(await early.value == .timedOut)
+    let late = Task { try await rig.token("work", timeout: 30).access_token }
+    await settle()
+    rig.transport.release(.token)
+    #expect(try await late.value == "work-a3")
+    #expect(rig.transport.count(.token) == 2)
+  }
+
   @Test("What a caller is told of an answer that is late is true")
   func told() async throws {
     let rig = try await Rig(store: .expired("work"))

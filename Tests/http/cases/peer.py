@@ -122,7 +122,14 @@ def moved_port(scene):
         old = broker.address
         text = broker.config.read_text()
         broker.config.write_text(text.replace('listen = "127.0.0.1:0"', f'listen = "127.0.0.1:{taken.getsockname()[1]}"'))
-        must(broker.ctl("reload").returncode != 0, "the reload to a port that is taken")
+        # Nothing else of that file applies either.
+        later = '\n[provider.later]\nissuer = "https://login.example.com"\nclient_id = "x"\n'
+        broker.config.write_text(broker.config.read_text() + later)
+        done = broker.ctl("reload")
+        must(done.returncode == 78, f"the reload to a port that is taken: status {done.returncode}")
+        said = done.stdout + done.stderr
+        must(str(taken.getsockname()[1]) in said and f"uid {os.getuid()}" in said, f"the port and its owner: {said}")
+        must("later" not in broker.ctl("provider", "list").stdout, "a part of the file is active")
         answer = ask(old, *POST)
         must(answer.status == 200, f"the old port: {answer}")
         new = taken.getsockname()[1]

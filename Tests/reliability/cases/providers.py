@@ -336,10 +336,43 @@ async def silent_names(stage):
     return f"the names of 4 providers are not answered; a refresh at another took {took:.2f} s"
 
 
+async def half_written(stage):
+    """48: a reload in the middle of writing the configuration changes nothing; a removed provider's accounts are named."""
+    realm = stage.realm()
+    daemon = stage.daemon()
+    client = await daemon.start()
+    # Reports of one account have a rate.
+    names = await stage.sign_in(daemon, client, realm, 5)
+    whole = daemon.config.read_bytes()
+    bad = []
+    halves = {"empty": b"", "no newline": whole.rstrip(b"\n"), "cut": whole[:whole.index(b"[refresh]") + 12], "gone": None}
+    for name, (kind, content) in zip(names, halves.items()):
+        if content is None:
+            daemon.config.rename(daemon.config.with_suffix(".old"))
+        else:
+            daemon.config.write_bytes(content)
+        status, output = await daemon.grantctl("reload")
+        if status != 78 or str(daemon.config) not in output:
+            bad.append(f"{kind}: status {status}: {' '.join(output.split())[:200]}")
+        if not await stage.attempt(client, name, timeout=5):
+            bad.append(f"{kind}: no refresh afterwards")
+    daemon.config.write_bytes(b"# nothing\n")
+    status, output = await daemon.grantctl("reload")
+    if status or not all(name in output for name in (*names, realm.name)):
+        bad.append(f"the removed provider's accounts are not named: status {status}: {output}")
+    daemon.config.write_bytes(whole)
+    await client.call("broker.reload")
+    if not await stage.attempt(client, names[-1], timeout=5):
+        bad.append("no refresh with the provider back")
+    if bad:
+        raise Wrong("; ".join(bad))
+    return f"{len(halves)} incomplete files changed nothing, with status 78; {len(names)} accounts are named"
+
+
 CASES = {
     "hanging-neighbour": neighbour, "slow-calls": calls, "concurrent-per-provider": concurrency,
     "retry-after": retry_after, "rate-limit": rate_limit, "stuck-probe": probe, "silent-names": silent_names,
-    "account-lists": lists}
+    "account-lists": lists, "half-written": half_written}
 # Signs 1,000 accounts in, for which this process, with the providers of all tests, works for a long time without a
 # pause: the others would measure that, and this one measures how long callers wait.
 ALONE = ("account-lists",)

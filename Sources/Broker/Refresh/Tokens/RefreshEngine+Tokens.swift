@@ -15,6 +15,7 @@ extension RefreshEngine {
     let asked = now
     let turn = asker.map { "\($0.holder)" } ?? ""
     var hasPaid = false
+    var hasSlept = false
     for _ in 0..<Limit.tokenRounds {
       guard let grant = accounts[account] else { throw unknownAccount(account.rawValue) }
       let unwanted = asker?.unwanted(grant, key)
@@ -54,7 +55,9 @@ extension RefreshEngine {
           grant.rejectedGeneration != latest.generation, unwanted != latest.generation,
           !journal.isShared || latest.issuedAt >= asked
         {
-          throw tooShort(grant)
+          // The machine slept longer than the token lives, while the answer was on its way. The token is not too short.
+          guard !hasSlept, wasLongEnough(latest, grant, key, minimumTTL) else { throw tooShort(grant) }
+          hasSlept = true
         }
         let isReplacement =
           !isUnderWay(account) && isGood(grant, key)
@@ -161,6 +164,15 @@ extension RefreshEngine {
       else { return }
       throw tooShort(grant)
     }
+  }
+
+  /// Whether the token would have done when it was issued.
+  private func wasLongEnough(
+    _ token: SavedToken, _ grant: Grant, _ key: SavedToken.Key, _ minimumTTL: Duration?
+  ) -> Bool {
+    let answer = grant.answer(
+      minimumTTL: minimumTTL, at: token.issuedAt, policy: accounts.refreshPolicy, key: key)
+    return if case .token = answer { true } else { false }
   }
 
   /// Only an exchange of the account's own token, which is valid, can return this one: its refresh does not help.

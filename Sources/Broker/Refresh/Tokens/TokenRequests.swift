@@ -15,7 +15,7 @@ final class TokenRequests: Piece {
   private var verify: (@BrokerActor (AccountName, Duration) async -> Bool?)?
   /// The generation that each account's provider was last asked about, and until when it is not asked again. Bounded by
   /// ``Limit/verifiedTokens``.
-  private var verified: [AccountName: (generation: Int64, until: Duration)] = [:]
+  private var verified: [AccountName: (generation: Int64, isAlive: Bool?, until: Duration)] = [:]
   /// Questions under way, and their waiters.
   private var verifying: [AccountName: Waiters.Key] = [:]
   /// Reports that wait to be written, and their waiters.
@@ -105,6 +105,9 @@ final class TokenRequests: Piece {
     let account = try accountName(params.account)
     let deadline = uptime + (try Timeouts.duration(params.timeout))
     guard let grant = accounts[account] else { throw unknownAccount(params.account) }
+    if !isProvidersWord, isConfirmed(account, grant, params.generation) {
+      return .init(refreshed: false, generation: params.generation, confirmed: true)
+    }
     let key: SavedToken.Key
     switch accounts[account]?.reported(generation: params.generation, by: asker.reporter, at: now) {
     case .stale, nil: return .init(refreshed: false, generation: grant.token?.generation ?? grant.saved.generation)
@@ -117,6 +120,9 @@ final class TokenRequests: Piece {
     }
     if !grant.saved.isRenewable {
       try await askProvider(account, params.generation, isDead: isProvidersWord, for: asker, until: deadline)
+      if let grant = accounts[account], isConfirmed(account, grant, params.generation) {
+        return .init(refreshed: false, generation: params.generation, confirmed: true)
+      }
     }
     let (token, _) = try await engine.token(of: account, key, minimumTTL: nil, for: asker, until: deadline)
     return .init(refreshed: token.generation > params.generation, generation: token.generation)
@@ -151,8 +157,10 @@ final class TokenRequests: Piece {
       Task {
         let isAlive = await verify?(account, uptime + Timeouts.standard)
         if verified[account] == nil, verified.count >= Limit.verifiedTokens { dropVerified() }
-        verified[account] = (generation, uptime + (isAlive == nil ? Limit.unverifiedToken : Limit.verifiedToken))
+        let pause = isAlive == nil ? Limit.unverifiedToken : Limit.verifiedToken
+        verified[account] = (generation, isAlive, uptime + pause)
         if isAlive == false { await end(account, token) }
+        if isAlive == true { await endReports(of: account, generation) }
         verifying[account] = nil
         waiters.wake(key)
       }
@@ -162,10 +170,31 @@ final class TokenRequests: Piece {
     if case .loginRequired(let reason, let failure) = grant.saved.standing {
       throw accounts.loginRequired(grant, reason, failure)
     }
+    if isConfirmed(account, grant, generation) { return }
     throw RPCError(
       .loginRequired,
-      "account \(account) has no refresh token: nothing can be had in place of the token that this caller reported",
+      "account \(account) has no refresh token: no other token can be had than the one that this caller reported, and "
+        + "provider \(grant.saved.provider) did not say whether it is valid",
       hint: accounts.loginHint(grant.saved), detail: LoginReason.noRefreshToken.rawValue)
+  }
+
+  /// Whether nothing can renew the token, and the provider considers it valid.
+  private func isConfirmed(_ account: AccountName, _ grant: Grant, _ generation: Int64) -> Bool {
+    guard !grant.saved.isRenewable, grant.token?.generation == generation, let verdict = verified[account] else {
+      return false
+    }
+    return verdict.generation == generation && verdict.isAlive == true && uptime < verdict.until
+  }
+
+  /// The provider considers the token valid: its reporters get it again.
+  private func endReports(of account: AccountName, _ generation: Int64) async {
+    await journal.lock(account)
+    defer { journal.unlock(account) }
+    guard accounts[account]?.confirmed(generation: generation) == true, let grant = accounts[account],
+      let token = grant.token
+    else { return }
+    accounts.publish(account)
+    try? await journal.commitOrKeep([.putToken(token)], of: account, onDisk: grant.saved.generation)
   }
 
   /// The provider says that the token is invalid.

@@ -30,13 +30,15 @@ public enum BrokerStatus: RPCMethod {
     public var files: [FileView]?
     public var listeners: [ListenerView]?
     public var set_aside: [SetAsideView]?
+    public var clock: ClockView?
 
     public init(
       version: String, instance: String, pid: Int32, state: String, started_at: Int64, summary: String,
       accounts: [String: Int], providers: Int, pending_logins: Int, callback: [String], store: StoreView,
       configuration: ConfigurationView, provider_conditions: [ConditionView]? = nil,
       refresh_tokens_ending: Int? = nil, caller: CallerView? = nil, held_back: HeldBackView? = nil,
-      files: [FileView]? = nil, listeners: [ListenerView]? = nil, set_aside: [SetAsideView]? = nil
+      files: [FileView]? = nil, listeners: [ListenerView]? = nil, set_aside: [SetAsideView]? = nil,
+      clock: ClockView? = nil
     ) {
       self.version = version
       self.instance = instance
@@ -57,7 +59,27 @@ public enum BrokerStatus: RPCMethod {
       self.files = files
       self.listeners = listeners
       self.set_aside = set_aside
+      self.clock = clock
     }
+  }
+
+  /// This machine's clock, if it shows an earlier time than when a saved token was issued.
+  public struct ClockView: Codable, Sendable, Equatable, Documented {
+    public var behind_seconds: Int64
+    public var message: String
+    public var hint: String
+
+    public init(behind_seconds: Int64, message: String, hint: String) {
+      self.behind_seconds = behind_seconds
+      self.message = message
+      self.hint = hint
+    }
+
+    public static let docs = [
+      "behind_seconds": "How far the clock is behind, at least, in seconds.",
+      "message": "The same for users.",
+      "hint": "What an administrator should do.",
+    ]
   }
 
   /// An HTTP listener of `[http]` or `[metrics]`.
@@ -94,10 +116,15 @@ public enum BrokerStatus: RPCMethod {
     public var message: String?
     public var hint: String?
     public var since: Int64?
+    public var restored: Int?
+    public var restored_at: Int64?
 
     public init(
-      path: String, account: String, state: String, reason: String?, message: String?, hint: String?, since: Int64?
+      path: String, account: String, state: String, reason: String?, message: String?, hint: String?, since: Int64?,
+      restored: Int? = nil, restored_at: Int64? = nil
     ) {
+      self.restored = restored
+      self.restored_at = restored_at
       self.path = path
       self.account = account
       self.state = state
@@ -109,13 +136,16 @@ public enum BrokerStatus: RPCMethod {
 
     public static let docs = [
       "path": "Where it is.",
-      "account": "Whose token is in it.",
+      "account": "The account whose token it contains.",
       "state":
         "`ok`; `stale`: no newer token can be written, and the file has the one before; `absent`: there is no file.",
       "reason": "Why it is not `ok`: a reason, as in errors.",
       "message": "The same, for people.",
-      "hint": "What a person should do.",
+      "hint": "What an administrator should do.",
       "since": "Since when it is not `ok`, in Unix seconds.",
+      "restored":
+        "How often another program changed or deleted the file, and it was written again. Absent: never since the start.",
+      "restored_at": "When that happened last, in Unix seconds.",
     ]
   }
 
@@ -285,6 +315,8 @@ public enum BrokerStatus: RPCMethod {
     "set_aside":
       "Rows on disk that cannot be read and stay there: of accounts that the caller may observe, and others if the caller "
       + "has `manage` access. At most 100 of each. Absent: there are none.",
+    "clock":
+      "`behind_seconds`, `message` and `hint`, if the clock shows an earlier time than when a saved token was issued.",
     "held_back":
       "`counts` of callers that were held back since the start, and `latest`. Absent: none was.",
   ]

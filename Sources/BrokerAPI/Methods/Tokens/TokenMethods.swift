@@ -133,10 +133,12 @@ public enum TokenReportRejected: RPCMethod {
   public struct Result: Codable, Sendable, Equatable {
     public var refreshed: Bool
     public var generation: Int64
+    public var confirmed: Bool?
 
-    public init(refreshed: Bool, generation: Int64) {
+    public init(refreshed: Bool, generation: Int64, confirmed: Bool? = nil) {
       self.refreshed = refreshed
       self.generation = generation
+      self.confirmed = confirmed
     }
   }
 
@@ -146,8 +148,10 @@ public enum TokenReportRejected: RPCMethod {
     "timeout": "Seconds to wait for the refresh before `timed_out`; at most 300. Default 30.",
   ]
   public static let resultDocs = [
-    "refreshed": "Whether this report caused a refresh; false where a newer token was there already.",
+    "refreshed": "Whether this report caused a refresh; false if a newer token existed already.",
     "generation": "The generation of the current token.",
+    "confirmed":
+      "`true`: nothing can renew the token, and the provider considers it valid. The caller gets it again. The provider is asked at most every five minutes. Else absent.",
   ]
   public static let example = MethodExample(
     params: ["account": "work", "generation": 7], result: ["refreshed": true, "generation": 8])
