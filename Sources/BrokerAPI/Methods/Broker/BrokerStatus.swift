@@ -135,7 +135,7 @@ public enum BrokerStatus: RPCMethod {
     }
 
     public static let docs = [
-      "path": "Where it is.",
+      "path": "The path of the file.",
       "account": "The account whose token it contains.",
       "state":
         "`ok`; `stale`: no newer token can be written, and the file has the one before; `absent`: there is no file.",
