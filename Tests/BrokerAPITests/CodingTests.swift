@@ -88,8 +88,9 @@ struct CodingTests {
     for text in ["\(params)", "\(params.refresh_token)", String(reflecting: params), dumped] {
       #expect(!text.contains("secret") && text.contains("‹redacted›"))
     }
-    let registration = ProviderRegister.Params(issuer: "https://a", initial_access_token: SecretText("iat-secret"))
-    #expect(!"\(registration)".contains("iat-secret"))
+    let registration = ProviderRegister.Params(
+      issuer: "https://a", initial_access_token: SecretText("iat-secret"), client_secret: SecretText("cs-secret"))
+    #expect(!"\(registration)".contains("-secret"))
     let proof = DPoPProof.Params(account: "a", method: "GET", url: "https://a", access_token: SecretText("at-secret"))
     #expect(!"\(proof)".contains("at-secret"))
   }

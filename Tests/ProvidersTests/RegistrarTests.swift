@@ -108,6 +108,33 @@ import Testing
     #expect(ProviderName(rawValue: "127.0.0.1")?.section == "[provider.\"127.0.0.1\"]")
   }
 
+  @Test(
+    "a client that was registered by hand sends no registration, and authenticates as its secret and the server allow")
+  func byHand() throws {
+    let registrar = ClientRegistrar()
+    let candidate = try #require(try registrar.candidates(issuer: issuerText, name: name, authorities: nil).first)
+    func made(_ secret: String?, method: String? = nil, offered: [String]? = nil) throws -> SavedRegistration {
+      var metadata = metadata
+      metadata.tokenEndpointAuthMethodsSupported = offered
+      var asked = RegistrationRequest(
+        provider: name, clientName: "grantd", scopes: ["openid"], redirectURIs: [], fixedRedirectURI: nil,
+        initialAccessToken: nil)
+      asked.authMethod = method
+      return try registrar.registration(
+        of: GivenClient(id: "mine", secret: secret.map { Secret($0) }), asked, at: candidate, metadata: metadata,
+        now: at(1))
+    }
+    #expect(try made(nil).authMethod == "none")
+    #expect(try made("s").authMethod == "client_secret_basic")
+    #expect(try made("s", offered: ["none", "client_secret_post"]).authMethod == "client_secret_post")
+    #expect(try made("s", method: "client_secret_basic_raw").authMethod == "client_secret_basic_raw")
+    let saved = try made("s")
+    #expect(saved.isByHand && saved.clientID == "mine" && registrar.removal(of: saved) == nil)
+    #expect(registrar.provider(saved) != nil)
+    #expect(throws: ProviderFailure.self) { try made(nil, method: "client_secret_post") }
+    #expect(throws: ProviderFailure.self) { try made("s", method: "none") }
+  }
+
   @Test("the device grant is requested if the server has it")
   func deviceGrant() throws {
     let device = JSONValue.string("urn:ietf:params:oauth:grant-type:device_code")

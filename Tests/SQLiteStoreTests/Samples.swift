@@ -159,7 +159,7 @@ enum Sample {
   }
 
   static func registration(_ name: String, full: Bool) -> SavedRegistration {
-    SavedRegistration(
+    var registration = SavedRegistration(
       provider: provider(name), issuer: Issuer(rawValue: "https://\(name).example")!, discovery: .oauth,
       clientID: "client-of-\(name)", clientSecret: full ? Secret("client-secret-of-\(name)") : nil,
       authMethod: "client_secret_post", scopes: full ? ["openid", "with space"] : [],
@@ -169,6 +169,8 @@ enum Sample {
       options: full
         ? .init(resource: "https://api.example/", apiBase: URL(string: "https://api.example/v1"), authorities: "pem")
         : .init())
+    registration.isByHand = full
+    return registration
   }
 
   static func revocation(_ id: String) -> PendingRevocation {

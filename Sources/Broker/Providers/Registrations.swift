@@ -4,8 +4,8 @@ import Grants
 import Logging
 import OAuth
 
-/// Providers that were made by registering a client (RFC 7591). They are on disk beside the accounts; a provider of the
-/// configuration wins where the names are the same.
+/// Providers of the store, made by registering a client (RFC 7591) or with a client that was registered by hand. A
+/// provider of the configuration with the same name takes precedence.
 @BrokerActor
 final class Registrations: Piece {
   let runtime: Runtime
@@ -53,30 +53,25 @@ final class Registrations: Piece {
     guard !isDraining else { throw shuttingDown() }
     guard let registrar else { throw RPCError(.unsupportedByProvider, "this broker registers no clients") }
     let name = try newName(params)
-    if let uri = params.redirect_uri {
-      do throws(RedirectURIError) {
-        _ = try RedirectURI(uri)
-      } catch {
-        throw .invalidParams("params.redirect_uri: \(error.description)")
-      }
-    }
-    if let method = params.auth_method, !ProviderRegister.authMethods.contains(method) {
-      throw .invalidParams(
-        "params.auth_method: expected one of \(ProviderRegister.authMethods.joined(separator: ", "))")
-    }
+    try check(params)
+    let client = try givenClient(params)
     let options = try options(params)
     let (candidate, metadata) = try await discover(params, name, registrar)
-    try providers.demand(.registration, of: metadata, candidate.provider)
+    if client == nil { try providers.demand(.registration, of: metadata, candidate.provider) }
     var asked = RegistrationRequest(
       provider: name, clientName: "grantd", scopes: params.scopes, redirectURIs: ownRedirectURIs,
       fixedRedirectURI: params.redirect_uri, initialAccessToken: params.initial_access_token.map { Secret($0.exposed) })
     (asked.authMethod, asked.options) = (params.auth_method, options)
     var new: SavedRegistration
-    switch await candidate.converse(
-      registrar.registration(asked, at: candidate.provider, metadata: metadata), for: .logins)
-    {
-    case .success(let registered): new = registered
-    case .failure(let failure): throw rejected(failure, issuer: params.issuer)
+    if let client {
+      new = try await accepted(client, asked, at: candidate, metadata, registrar)
+    } else {
+      switch await candidate.converse(
+        registrar.registration(asked, at: candidate.provider, metadata: metadata), for: .logins)
+      {
+      case .success(let registered): new = registered
+      case .failure(let failure): throw rejected(failure, issuer: params.issuer)
+      }
     }
     guard registrar.provider(new) != nil, providers[name] == nil else {
       await remove(new, over: candidate)
@@ -91,8 +86,9 @@ final class Registrations: Piece {
     saved[name] = new
     var warnings: [String] = []
     // Without an answer the registered method is used.
-    if case .success(let found) = await candidate.converse(
-      registrar.authentication(of: new, metadata: metadata), for: .logins)
+    if !new.isByHand,
+      case .success(let found) = await candidate.converse(
+        registrar.authentication(of: new, metadata: metadata), for: .logins)
     {
       if let found, found != new, saved[name] != nil {
         do throws(StoreError) {
@@ -111,7 +107,8 @@ final class Registrations: Piece {
         .registrationRejected, "provider \(name) was removed before its registration ended", hint: "Register it again.")
     }
     saved[name] = new
-    logger.notice("registered a client as provider \(name)", metadata: ["provider": "\(name)"])
+    logger.notice(
+      "\(new.isByHand ? "added" : "registered") a client as provider \(name)", metadata: ["provider": "\(name)"])
     // A reload may have brought the name while it was written.
     if configured.contains(name) {
       warnings.append("\(name.section) of the configuration is used instead")
@@ -121,7 +118,9 @@ final class Registrations: Piece {
     if let end = new.secretExpiresAt {
       warnings.append("the client's secret ends in \((end - now).words): register again before")
     }
-    if new.managementURL == nil { warnings.append("the issuer gave no way to remove the client again (RFC 7592)") }
+    if new.managementURL == nil, !new.isByHand {
+      warnings.append("the issuer gave no way to remove the client again (RFC 7592)")
+    }
     return .init(provider: name.rawValue, client_id: new.clientID, issuer: new.issuer.rawValue, warnings: warnings)
   }
 
@@ -228,7 +227,8 @@ final class Registrations: Piece {
     }
     return RPCError(
       .registrationRejected, "\(issuer.prefix(256)) refused the registration: \(failure.message)",
-      hint: "Does it want an initial access token? Else register a client by hand, and write a [provider.NAME].",
+      hint: "If it requires an initial access token, give it. Otherwise register a client by hand: "
+        + "`grantctl provider register \(issuer.prefix(256)) --client-id ID --client-secret-file -`.",
       oauth: failure.oauth.map { OAuthDetail($0) })
   }
 
@@ -237,6 +237,10 @@ final class Registrations: Piece {
     _ registration: SavedRegistration, over connection: ProviderConnection
   ) async -> AccountLogout.Step {
     let step = "delete_registration"
+    guard !registration.isByHand else {
+      return .init(
+        step: step, result: "unsupported", message: "it was registered by hand: delete it on the provider's page")
+    }
     guard let registrar, let request = registrar.removal(of: registration) else {
       return .init(step: step, result: "unsupported", message: "the issuer gave no way to remove the client")
     }

@@ -218,7 +218,13 @@ extension ProviderList: Served {
 
 extension ProviderGet: Served {
   static func answer(_ call: Call<Self>, by broker: Broker) async throws(RPCError) -> Result {
-    try await broker.views.provider(call.params)
+    var result = try await broker.views.provider(call.params)
+    if let name = ProviderName(rawValue: call.params.provider),
+      let section = await broker.registrations.section(of: name)
+    {
+      (result.section, result.section_files) = (section.keys, section.files)
+    }
+    return result
   }
 }
 

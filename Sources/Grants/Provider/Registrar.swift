@@ -11,6 +11,12 @@ public protocol Registrar: Sendable {
   func registration(
     _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata
   ) -> Step<SavedRegistration>
+  /// The registration of a client that was registered by hand, without a request. Fails if the method is unknown or does
+  /// not fit the secret.
+  func registration(
+    of client: GivenClient, _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata,
+    now: Timestamp
+  ) throws(ProviderFailure) -> SavedRegistration
   /// Finds the client authentication that the token endpoint accepts, by requests that carry no token of a user. Nil: no
   /// method is accepted.
   func authentication(of registration: SavedRegistration, metadata: ServerMetadata) -> Step<SavedRegistration?>
@@ -20,6 +26,18 @@ public protocol Registrar: Sendable {
   func removal(of registration: SavedRegistration) -> HTTPRequest?
   /// Whether the response to ``removal(of:)`` means that the client no longer exists.
   func isRemoved(_ response: HTTPResponse) -> Bool
+}
+
+/// A client that was registered by hand.
+public struct GivenClient: Sendable {
+  public var id: String
+  /// Nil: a public client.
+  public var secret: Secret?
+
+  public init(id: String, secret: Secret?) {
+    self.id = id
+    self.secret = secret
+  }
 }
 
 /// The data of a client registration.

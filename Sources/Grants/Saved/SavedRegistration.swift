@@ -1,7 +1,7 @@
 public import FoundationEssentials
 public import OAuth
 
-/// A client that was registered at run time (RFC 7591), and its provider.
+/// A client that was registered at run time (RFC 7591) or entered by a user, and its provider.
 public struct SavedRegistration: Sendable, Equatable {
   public var provider: ProviderName
   public var issuer: Issuer
@@ -20,6 +20,8 @@ public struct SavedRegistration: Sendable, Equatable {
   public var secretExpiresAt: Timestamp?
   public var createdAt: Timestamp
   public var options = Options()
+  /// Registered by hand: the broker sent no registration request, and cannot delete the client.
+  public var isByHand = false
 
   /// Settings of the provider that the caller chose at the registration.
   public struct Options: Sendable, Equatable, Codable {

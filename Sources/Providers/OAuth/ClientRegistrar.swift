@@ -76,6 +76,26 @@ public struct ClientRegistrar: Registrar {
     }
   }
 
+  public func registration(
+    of client: GivenClient, _ asked: RegistrationRequest, at candidate: any Provider, metadata: ServerMetadata,
+    now: Timestamp
+  ) throws(ProviderFailure) -> SavedRegistration {
+    guard let candidate = candidate as? OAuthProvider, let issuer = candidate.settings.issuer,
+      let discovery = candidate.settings.discovery
+    else { throw .misconfigured(message: "this provider registers no clients", nil) }
+    let method = asked.authMethod ?? (client.secret == nil ? "none" : Self.secretMethod(metadata))
+    var saved = SavedRegistration(
+      provider: asked.provider, issuer: issuer, discovery: discovery, clientID: client.id, clientSecret: client.secret,
+      authMethod: method, scopes: asked.scopes ?? Self.scopes(metadata), redirectURI: asked.fixedRedirectURI,
+      managementToken: nil, managementURL: nil, secretExpiresAt: nil, createdAt: now, options: asked.options)
+    saved.isByHand = true
+    guard Self.credential(saved) != nil, (method == "none") == (client.secret == nil) else {
+      let wanted = client.secret == nil ? "needs a client secret" : "uses no client secret, but one was given"
+      throw .invalid(message: "the authentication method \(method) \(wanted)", nil)
+    }
+    return saved
+  }
+
   public func authentication(
     of registration: SavedRegistration, metadata: ServerMetadata
   ) -> Step<SavedRegistration?> {
@@ -169,8 +189,12 @@ public struct ClientRegistrar: Registrar {
   /// Prefers a client without a secret: a native app cannot keep one confidential (RFC 8252 §8.4).
   private static func authMethod(_ metadata: ServerMetadata) -> String {
     let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
-    if offered.contains("none") { return "none" }
-    // Ids and secrets with special characters are read in one way only in a body.
+    return offered.contains("none") ? "none" : secretMethod(metadata)
+  }
+
+  /// Ids and secrets with special characters are read in one way only in a body.
+  private static func secretMethod(_ metadata: ServerMetadata) -> String {
+    let offered = metadata.tokenEndpointAuthMethodsSupported ?? []
     return offered.contains("client_secret_post") ? "client_secret_post" : "client_secret_basic"
   }
 

@@ -21,6 +21,8 @@ extension SavedRegistration: StoredRow {
     var secretExpiresAt: Int64?
     /// Absent: none were chosen, or an older version wrote the row.
     var options: SavedRegistration.Options?
+    /// Absent: false.
+    var isByHand: Bool?
   }
 
   func write(to row: inout RowWriter) throws {
@@ -33,7 +35,7 @@ extension SavedRegistration: StoredRow {
       discovery: discovery.rawValue, secret: clientSecret?.exposed, authMethod: authMethod, scopes: scopes,
       redirectURI: redirectURI, managementToken: managementToken?.exposed,
       managementURL: managementURL?.absoluteString, secretExpiresAt: secretExpiresAt?.milliseconds,
-      options: options == Options() ? nil : options)
+      options: options == Options() ? nil : options, isByHand: isByHand ? true : nil)
     try row.sealed(try JSONEncoder().encode(detail))
   }
 
@@ -53,5 +55,6 @@ extension SavedRegistration: StoredRow {
       managementURL: detail.managementURL.flatMap { URL(string: $0) },
       secretExpiresAt: detail.secretExpiresAt.map { Timestamp(milliseconds: $0) }, createdAt: createdAt,
       options: detail.options ?? Options())
+    isByHand = detail.isByHand ?? false
   }
 }

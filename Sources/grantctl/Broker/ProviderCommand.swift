@@ -1,11 +1,12 @@
 import ArgumentParser
 import BrokerAPI
+import BrokerSocket
 
 struct ProviderCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "provider", abstract: "Register or unregister a client at an issuer.",
+    commandName: "provider", abstract: "Register, show or unregister a provider.",
     discussion: "“grantctl providers” lists the providers.",
-    subcommands: [ProviderRegisterCommand.self, ProviderUnregisterCommand.self])
+    subcommands: [ProviderRegisterCommand.self, ProviderShowCommand.self, ProviderUnregisterCommand.self])
 }
 
 struct ProviderRegisterCommand: BrokerCommand {
@@ -13,8 +14,11 @@ struct ProviderRegisterCommand: BrokerCommand {
     commandName: "register", abstract: "Register a client at an issuer and make a provider of it.",
     usage: "grantctl provider register <issuer> [options]",
     discussion: """
-      Dynamic client registration (RFC 7591): the issuer's address is all that is needed, where the issuer allows it. \
-      Some want a token that their operator gives out; it is read from a file, or from standard input (“-”).
+      Dynamic client registration (RFC 7591) needs only the issuer's URL, if the issuer allows it. Some issuers require \
+      an initial access token, which is read from a file or from standard input (“-”).
+
+      With --client-id no client is registered: it is one that the issuer has already, such as from its web page. Its \
+      secret is read from a file or from standard input; without one the client is public.
 
       Examples:
         grantctl provider register https://login.example.com
@@ -22,6 +26,8 @@ struct ProviderRegisterCommand: BrokerCommand {
           --scope openid --scope email
         grantctl provider register https://login.example.com \\
           --initial-access-token-file - < token
+        grantctl provider register https://login.example.com \\
+          --client-id s6BhdRkqt3 --client-secret-file secret
       """)
 
   @Argument(help: "The issuer's address.")
@@ -46,15 +52,28 @@ struct ProviderRegisterCommand: BrokerCommand {
     help: ArgumentHelp("The token that the issuer wants for this; “-” reads standard input.", valueName: "path"),
     completion: .file())
   var initialAccessTokenFile: String?
+  @Option(help: ArgumentHelp("A client that the issuer has already; none is registered.", valueName: "id"))
+  var clientId: String?
+  @Option(
+    help: ArgumentHelp("The secret of that client; “-” reads standard input.", valueName: "path"),
+    completion: .file())
+  var clientSecretFile: String?
   @OptionGroup var options: GlobalOptions
 
-  func run(in shell: Shell) async throws(Failure) {
-    var token: SecretText?
-    if let initialAccessTokenFile {
-      // As for `import`.
-      _ = try await shell.connect()
-      token = try await SecretInput(shell: shell, what: "initial access token").read(from: initialAccessTokenFile)
+  func validate() throws {
+    if clientSecretFile != nil, clientId == nil {
+      throw ValidationError("--client-secret-file needs --client-id.")
     }
+    if initialAccessTokenFile != nil, clientId != nil {
+      throw ValidationError("Only one of --initial-access-token-file and --client-id can be given.")
+    }
+  }
+
+  func run(in shell: Shell) async throws(Failure) {
+    // As for `import`.
+    if initialAccessTokenFile != nil || clientSecretFile != nil { _ = try await shell.connect() }
+    let token = try await secret("initial access token", initialAccessTokenFile, shell)
+    let clientSecret = try await secret("client secret", clientSecretFile, shell)
     var authorities: String?
     if let caFile {
       switch shell.terminal.files.text(caFile) {
@@ -68,7 +87,7 @@ struct ProviderRegisterCommand: BrokerCommand {
       .init(
         issuer: issuer, provider: name, initial_access_token: token, scopes: scopes.isEmpty ? nil : scopes,
         redirect_uri: redirectUri, auth_method: authMethod, resource: resource, api_base: apiBase,
-        ca_certificates: authorities))
+        ca_certificates: authorities, client_id: clientId?.trimmed, client_secret: clientSecret))
     if shell.isJSON { return shell.say(answer.json) }
     let result = try answer.value()
     for warning in result.warnings.flatMap(SafeText.lines) { shell.terminal.note("warning: \(warning)") }
@@ -80,6 +99,46 @@ struct ProviderRegisterCommand: BrokerCommand {
     let login = shell.command("login \(ShellWord.quoted(result.provider))")
     shell.terminal.say(SafeText.line("Sign in with: \(login)"))
   }
+
+  private func secret(_ what: String, _ path: String?, _ shell: Shell) async throws(Failure) -> SecretText? {
+    guard let path else { return nil }
+    return try await SecretInput(shell: shell, what: what).read(from: path)
+  }
+}
+
+struct ProviderShowCommand: BrokerCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "show", abstract: "Show a provider, or print its section.",
+    usage: "grantctl provider show <provider> [options]",
+    discussion: """
+      --toml prints a provider of the broker's store as a section of the configuration. Secrets and certificates are \
+      not printed: the section names a file for each.
+
+      Examples:
+        grantctl provider show example
+        grantctl provider show example --toml
+      """)
+
+  @Argument(help: "The provider's name.")
+  var provider: String
+  @Flag(help: "Print a [provider.NAME] section of the configuration.")
+  var toml = false
+  @OptionGroup var options: GlobalOptions
+
+  func run(in shell: Shell) async throws(Failure) {
+    let answer = try await shell.ask(ProviderGet.self, .init(provider: provider))
+    if shell.isJSON { return shell.say(answer.json) }
+    let result = try answer.value()
+    guard toml else { return shell.say(ProvidersCommand.fields(result, shell)) }
+    let isSystem = shell.choice.path == SocketChoice.systemPath
+    let folder = isSystem ? "/etc/grantd" : "\(shell.terminal.configurationFolder)/grantd"
+    guard let section = ProviderSectionText(result, folder: folder) else {
+      throw Failure(
+        .failure, "provider \(SafeText.line(provider)) is in the configuration, not in the broker's store",
+        hints: ["`grantctl status` names the configuration file, which has its section."])
+    }
+    shell.terminal.say(section.lines.map(SafeText.line))
+  }
 }
 
 struct ProviderUnregisterCommand: BrokerCommand {
@@ -87,7 +146,8 @@ struct ProviderUnregisterCommand: BrokerCommand {
     commandName: "unregister", abstract: "Unregister a client and remove its provider.",
     usage: "grantctl provider unregister <provider> [options]",
     discussion: """
-      For providers that “grantctl provider register” made. The provider is forgotten here whatever the issuer answers.
+      For providers that “grantctl provider register” made. The provider is removed here even if the issuer refuses. A \
+      client of --client-id stays registered at the issuer.
 
       Example:
         grantctl provider unregister example

@@ -86,7 +86,10 @@ struct SecretInput {
 
   /// 1*VSCHAR (RFC 6749 appendix A.12, A.17), without the white space around it. What it is instead is not said.
   func parse(_ text: String) throws(Failure) -> SecretText {
-    let bytes = Array(text.utf8).drop { $0 <= 0x20 }
+    // Editors of other systems begin a file with a byte order mark.
+    let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+    let whole = Array(text.utf8)
+    let bytes = whole.dropFirst(whole.starts(with: mark) ? mark.count : 0).drop { $0 <= 0x20 }
     let secret = bytes.prefix((bytes.lastIndex { $0 > 0x20 } ?? bytes.startIndex - 1) - bytes.startIndex + 1)
     guard !secret.isEmpty else { throw Failure(.usage, "no \(what) was given") }
     guard secret.allSatisfy({ (0x20...0x7E).contains($0) }) else {

@@ -52,6 +52,51 @@ import Testing
     #expect(await clientID(rig) == "client")
   }
 
+  @Test("with a client ID sends no registration request, survives a reload, and is removed without a request")
+  func byHand() async throws {
+    let rig = try await rig()
+    let made = try await rig.call(
+      ProviderRegister.self, .init(issuer: "https://id.example", provider: "example", client_id: "mine"))
+    #expect(made.client_id == "mine" && made.warnings.isEmpty)
+    #expect(await clientID(rig) == "mine")
+    let shown = try await rig.call(ProviderGet.self, .init(provider: "example"))
+    #expect(shown.section?["client_id"] == "mine" && shown.section?["kind"] == "oidc")
+    #expect(shown.section_files == [])
+    let removed = try await rig.call(ProviderUnregister.self, .init(provider: "example"))
+    #expect(removed.steps.map(\.result) == ["unsupported", "done"])
+    #expect(rig.transport.requests(.registration).isEmpty && rig.transport.requests(.token).isEmpty)
+  }
+
+  @Test("with a client secret that the issuer refuses is not kept", arguments: ["invalid_client", "invalid_grant"])
+  func secret(code: String) async throws {
+    let rig = try await rig()
+    rig.transport.answer(.token) { _ in reply("{\"error\":\"\(code)\"}", status: code == "invalid_client" ? 401 : 400) }
+    let params = ProviderRegister.Params(
+      issuer: "https://id.example", provider: "example", client_id: "mine", client_secret: SecretText("s"))
+    if code == "invalid_client" {
+      await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
+      #expect(await rig.broker.registrations.saved.isEmpty)
+    } else {
+      _ = try await rig.call(ProviderRegister.self, params)
+      let shown = try await rig.call(ProviderGet.self, .init(provider: "example"))
+      #expect(shown.section_files == ["client_secret_file"] && shown.section?["client_secret"] == nil)
+    }
+  }
+
+  @Test("a client secret without a client ID, and unprintable values, are refused")
+  func unfit() async throws {
+    let rig = try await rig()
+    for params in [
+      ProviderRegister.Params(issuer: "https://id.example", client_secret: SecretText("s")),
+      .init(issuer: "https://id.example", client_id: ""), .init(issuer: "https://id.example", client_id: "a\nb"),
+      .init(issuer: "https://id.example", client_id: "a", client_secret: SecretText("a\u{FEFF}")),
+      .init(issuer: "https://id.example", initial_access_token: SecretText("t"), client_id: "a"),
+    ] {
+      await #expect(throws: RPCError.self) { try await rig.call(ProviderRegister.self, params) }
+    }
+    #expect(rig.transport.requests(.discovery).isEmpty)
+  }
+
   @Test("that the configuration hides is removed, and the configuration's provider stays")
   func hidden() async throws {
     let rig = try await rig()

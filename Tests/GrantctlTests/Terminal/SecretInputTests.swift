@@ -15,7 +15,7 @@ import Testing
   func fromAPipe() async throws {
     try await ScriptedBroker.with(["account.import": answer(Self.imported)]) { broker, _ async throws in
       let recorder = Recorder()
-      for line in ["", "  1//0g-secret \r", ""] { recorder.type(line) }
+      for line in ["\u{FEFF}", "  1//0g-secret \r", ""] { recorder.type(line) }
       recorder.endInput()
       let status = try await broker.run(
         Self.arguments + ["--scope", "openid email", "--resource", "urn:r"], recorder)

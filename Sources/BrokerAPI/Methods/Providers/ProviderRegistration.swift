@@ -1,12 +1,12 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 // Members are named as on the wire.
 
-/// A provider from its issuer alone (RFC 7591).
+/// A provider from its issuer: with a new client (RFC 7591), or with one that was registered by hand.
 public enum ProviderRegister: RPCMethod {
   public static let name = "provider.register"
   public static let access = Access.manage
   public static let summary =
-    "Registers a client at an issuer (RFC 7591) and makes a provider of it, which is there at once and after a restart."
+    "Adds a provider to the store: registers a client at the issuer (RFC 7591), or uses the client that `client_id` names."
   public static let errors: [ErrorReason] = [
     .registrationRejected, .unsupportedByProvider, .temporarilyUnavailable, .timedOut, .providerMisconfigured,
     .providerError, .storeFailure,
@@ -25,11 +25,13 @@ public enum ProviderRegister: RPCMethod {
     public var resource: String?
     public var api_base: String?
     public var ca_certificates: String?
+    public var client_id: String?
+    public var client_secret: SecretText?
 
     public init(
       issuer: String, provider: String? = nil, initial_access_token: SecretText? = nil, scopes: [String]? = nil,
       redirect_uri: String? = nil, auth_method: String? = nil, resource: String? = nil, api_base: String? = nil,
-      ca_certificates: String? = nil
+      ca_certificates: String? = nil, client_id: String? = nil, client_secret: SecretText? = nil
     ) {
       self.issuer = issuer
       self.provider = provider
@@ -40,6 +42,8 @@ public enum ProviderRegister: RPCMethod {
       self.resource = resource
       self.api_base = api_base
       self.ca_certificates = ca_certificates
+      self.client_id = client_id
+      self.client_secret = client_secret
     }
   }
 
@@ -58,7 +62,8 @@ public enum ProviderRegister: RPCMethod {
   }
 
   public static let paramDocs = [
-    "issuer": "The issuer's address, whose metadata must name a registration endpoint (RFC 8414 §2).",
+    "issuer":
+      "The issuer's URL. Without `client_id` its metadata must contain a registration endpoint (RFC 8414 §2).",
     "provider": "The name the provider will have. Default: made from the issuer's host.",
     "initial_access_token": "The token for registrations, if the issuer requires one (RFC 7591 §3).",
     "scopes": "The scopes that logins will ask for. Default: those of OpenID Connect that the issuer supports.",
@@ -68,10 +73,13 @@ public enum ProviderRegister: RPCMethod {
     "resource": "The resource that tokens are for, an absolute URI (RFC 8707).",
     "api_base": "The base URL of requests with an account's token, for `request.send` and `/forward`.",
     "ca_certificates": "Certificate authorities in PEM to trust for this provider, in addition to the system's.",
+    "client_id":
+      "A client that is registered at the issuer already, such as by hand; no registration request is sent.",
+    "client_secret": "The secret of that client; absent: it is public. The token endpoint must accept it.",
   ]
   public static let resultDocs = [
     "provider": "The provider's name, for `login.start`.",
-    "client_id": "The client identifier that the issuer gave (RFC 7591 §3.2.1).",
+    "client_id": "The client identifier that the issuer gave (RFC 7591 §3.2.1), or the given one.",
     "issuer": "The issuer as its metadata name it.",
     "warnings": "What is not as asked, or will end, for a person to read.",
   ]
@@ -88,7 +96,7 @@ public enum ProviderUnregister: RPCMethod {
   public static let name = "provider.unregister"
   public static let access = Access.manage
   public static let summary =
-    "Deletes the client that `provider.register` made (RFC 7592) and forgets the provider, whatever the issuer answers."
+    "Deletes the client that `provider.register` made (RFC 7592) and removes the provider, even if the issuer refuses."
   public static let errors: [ErrorReason] = [.unknownProvider, .unsupportedByProvider, .storeFailure]
 
   public struct Params: Codable, Sendable, Equatable {
@@ -110,7 +118,7 @@ public enum ProviderUnregister: RPCMethod {
   public static let paramDocs = ["provider": "The provider's name, as `provider.register` returned it."]
   public static let resultDocs = [
     "steps":
-      "In order: `step` (`delete_registration`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`."
+      "In order: `step` (`delete_registration`, `forget`), `result` (`done`, `queued`: tried again by itself, `unsupported`, `refused`), `message`. The client of a given `client_id` is not deleted: `unsupported`."
   ]
   public static let example = MethodExample(
     params: ["provider": "example"],
