@@ -88,7 +88,7 @@ struct ToolFiles {
 
   private func show(_ path: String, _ text: String) {
     terminal.note("# \(SafeText.line(path))")
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { SafeText.line(String($0)) }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { SafeText.indented(String($0)) }
     // The last one is behind the newline that ends the text.
     terminal.say(lines.last == "" ? Array(lines.dropLast()) : lines)
   }

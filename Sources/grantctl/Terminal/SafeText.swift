@@ -17,6 +17,11 @@ enum SafeText {
     return result
   }
 
+  /// The same for a line of a file, whose tabs are part of its format.
+  static func indented(_ text: String) -> String {
+    text.split(separator: "\t", omittingEmptySubsequences: false).map { line(String($0)) }.joined(separator: "\t")
+  }
+
   /// The lines of a text, each escaped.
   static func lines(_ text: String) -> [String] {
     text.split(separator: "\n", omittingEmptySubsequences: true).map { line(String($0)) }

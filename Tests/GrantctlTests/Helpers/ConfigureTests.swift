@@ -45,8 +45,8 @@ import Testing
       run.out == """
         # >>> grantd: git work git.example.com
         [credential "https://git.example.com"]
-        \\thelper =
-        \\thelper = "!grantctl helper git --account work"
+        \thelper =
+        \thelper = "!grantctl helper git --account work"
         # <<< grantd: git work git.example.com
 
         """)

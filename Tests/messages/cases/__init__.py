@@ -1,0 +1,5 @@
+"""The cases. Each makes a situation, and reads what grantctl prints."""
+
+from table import CASES  # noqa: F401
+
+from . import helpers  # noqa: F401

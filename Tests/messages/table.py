@@ -1,0 +1,10 @@
+"""The table of cases."""
+
+CASES = {}
+
+
+def case(name):
+    def register(action):
+        CASES[name] = action
+        return action
+    return register
