@@ -54,6 +54,18 @@ struct Grantctl: AsyncParsableCommand {
     if let start = HelperCommand.Start(CommandLine.arguments) {
       Glibc.exit(await start.perform(in: .ofProcess()).rawValue)
     }
-    await main(arguments)
+    do {
+      var command = try parseAsRoot(arguments)
+      if var command = command as? any AsyncParsableCommand {
+        try await command.run()
+      } else {
+        try command.run()
+      }
+    } catch {
+      guard exitCode(for: error) == .validationFailure, !(error is ExitCode) else { exit(withError: error) }
+      let terminal = Terminal.ofProcess()
+      terminal.write(.err, await UsageHints.text(error, arguments, terminal) + "\n")
+      Glibc.exit(ExitStatus.usage.rawValue)
+    }
   }
 }

@@ -193,8 +193,9 @@ import UnixSocket
         == "/run/user/7/grantd/grantd.sock")
   }
 
-  @Test("where no daemon runs, each path and how to start it are named") func whereNoDaemonRunsEachPathAnd() {
-    let failure = SocketChoice(.init(), environment: ["XDG_RUNTIME_DIR": "/r"], uid: 7) { _ in false }.notRunning
+  @Test("without a broker, each path and the command that starts it are named") func notRunningHints() {
+    let failure = SocketChoice(.init(), environment: ["XDG_RUNTIME_DIR": "/r"], uid: 7) { _ in false }.notRunning(
+      .init())
     #expect(failure.status == .notRunning)
     #expect(
       failure.message
@@ -202,25 +203,42 @@ import UnixSocket
     #expect(
       failure.hints == [
         "Start it with `systemctl --user start grantd.socket` or `sudo systemctl start grantd.socket`.",
-        "Where that does not help: `systemctl --user status grantd`, `systemctl status grantd`, `grantctl doctor`.",
+        "If that does not help: `systemctl --user status grantd`, `systemctl status grantd`, `grantctl doctor`.",
       ])
+    let bare = ServiceManagers(environment: ["XDG_RUNTIME_DIR": "/r"], uid: 7) { _ in false }
+    #expect(bare == ServiceManagers(system: false, user: false))
+    let choice = SocketChoice(.init(), environment: [:], uid: 7) { _ in false }
+    #expect(
+      choice.notRunning(bare).hints == ["Start it with `grantd --user`.", "If that does not help: `grantctl doctor`."])
+    let system = SocketChoice(.init(isSystem: true), environment: [:], uid: 7) { _ in false }
+    #expect(system.notRunning(bare).hints.first == "Start it with `sudo grantd --system`.")
+    let booted = ServiceManagers(environment: ["XDG_RUNTIME_DIR": "/r"], uid: 7) { $0 != "/r/systemd/private" }
+    #expect(
+      choice.notRunning(booted).hints.first == "Start it with `grantd --user` or `sudo systemctl start grantd.socket`.")
+  }
+
+  @Test("a mistyped command is compared with all that exist") func nearestCommand() {
+    #expect(UsageHints.nearest(["tokn", "work"]) == "grantctl token")
+    #expect(UsageHints.nearest(["key", "rotaet"]) == "grantctl key rotate")
+    #expect(UsageHints.nearest(["token", "work"]) == nil && UsageHints.nearest(["frobnicate"]) == nil)
+    #expect(UsageHints.nearest([]) == nil && UsageHints.near("", ["a", "b"]) == nil)
   }
 
   @Test(
-    "a socket that was named is named again where nobody answers, unless it is a unit's",
+    "a named socket without a broker is named again, except a unit's",
     arguments: [
       (
-        .init(socket: "/a"), [:], "The path is from --socket: is it right? Without --socket the usual places are asked."
+        .init(socket: "/a"), [:], "The path is from --socket: is it right? Without --socket the usual paths are tried."
       ),
       (
         .init(), ["GRANTD_SOCKET": "/b"],
-        "The path is from GRANTD_SOCKET: is it right? Without GRANTD_SOCKET the usual places are asked."
+        "The path is from GRANTD_SOCKET: is it right? Without GRANTD_SOCKET the usual paths are tried."
       ),
       (.init(), ["GRANTD_SOCKET": "/run/grantd/grantd.sock"], "Start it with `sudo systemctl start grantd.socket`."),
       (.init(isSystem: true), ["GRANTD_SOCKET": "/b"], "Start it with `sudo systemctl start grantd.socket`."),
     ] as [(SocketChoice.Wish, [String: String], String)])
   func namedSocket(wish: SocketChoice.Wish, environment: [String: String], hint: String) {
-    #expect(SocketChoice(wish, environment: environment, uid: 7) { _ in false }.notRunning.hints.first == hint)
+    #expect(SocketChoice(wish, environment: environment, uid: 7) { _ in false }.notRunning(.init()).hints.first == hint)
   }
 
   @Test(

@@ -24,9 +24,9 @@ extension StoreError {
   public var hint: String {
     switch self {
     case .owned(let path, let pid?):
-      "stop it (systemctl stop grantd, or kill \(pid)), or use another folder than \(path) with --state"
+      "stop that process (\(pid)) or its unit, or use another folder than \(path) with --state"
     case .owned(let path, nil):
-      "stop it (systemctl stop grantd), or use another folder than \(path) with --state"
+      "stop that process or its unit, or use another folder than \(path) with --state"
     case .newer:
       "install the newer grantd again, or restore the copy of the state folder from before the upgrade"
     case .corrupt(let path, _):
@@ -47,7 +47,7 @@ extension StoreError {
         + "and grantd tries again"
     case .conflict: "try again"
     case .closed:
-      "start grantd again: systemctl start grantd"
+      "start grantd again"
     }
   }
 

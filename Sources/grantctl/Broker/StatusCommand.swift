@@ -1,4 +1,5 @@
 import ArgumentParser
+import AsyncClient
 import BrokerAPI
 
 struct StatusCommand: BrokerCommand {
@@ -16,7 +17,7 @@ struct StatusCommand: BrokerCommand {
   @OptionGroup var options: GlobalOptions
 
   func run(in shell: Shell) async throws(Failure) {
-    let client = try await shell.connect()
+    let client = try await connect(shell)
     let answer = try await shell.ask(BrokerStatus.self, NoParams(), on: client)
     if shell.isJSON { return shell.say(answer.json) }
     let status = try answer.value()
@@ -27,6 +28,20 @@ struct StatusCommand: BrokerCommand {
     if accounts.isEmpty { shell.sayNoAccounts() } else { shell.say(Self.table(accounts, status, shell)) }
     let troubles = Troubles(status, accounts, shell)
     if !troubles.all.isEmpty { shell.say(troubles) }
+  }
+
+  /// With the error of the configuration if that keeps the broker from starting.
+  private func connect(_ shell: Shell) async throws(Failure) -> SocketClient {
+    do throws(Failure) {
+      return try await shell.connect()
+    } catch {
+      guard error.status == .notRunning else { throw error }
+      var failure = error
+      for item in await Doctor(shell: shell).configurations(of: shell.choice) where item.result == .failed {
+        failure.hints.insert(contentsOf: [item.message] + (item.hint.map { [$0] } ?? []), at: 0)
+      }
+      throw failure
+    }
   }
 
   static func head(_ status: BrokerStatus.Result, now: Int64) -> String {

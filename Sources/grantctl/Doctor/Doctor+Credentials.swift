@@ -10,10 +10,9 @@ extension Doctor {
     case .found(let file) where file.kind == .socket:
       return Report.Item("credentials", .ok, "\(path), mode \(file.modeText)")
     case .found, .absent:
-      let control = instance == .user ? "systemctl --user" : "sudo systemctl"
       return Report.Item(
         "credentials", .warning, "there is no socket at \(path): units cannot load tokens (LoadCredential=)",
-        hint: "`\(control) restart grantd`; its log says what is in the way.")
+        hint: "\(shell.terminal.services.restart(instance)) Its log names the reason.")
     case .hidden: return nil
     }
   }

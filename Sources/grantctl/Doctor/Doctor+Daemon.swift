@@ -30,7 +30,7 @@ extension Doctor {
     }
     return Report.Item(
       "version", .warning, "grantd \(status.version), \(running); grantctl \(GrantdVersion.current)",
-      hint: "After an upgrade: `\(status.instance == "user" ? "systemctl --user" : "sudo systemctl") restart grantd`.")
+      hint: "After an upgrade: \(shell.terminal.services.restart(status.instance == "user" ? .user : .system))")
   }
 
   private func policy(_ status: BrokerStatus.Result) -> Report.Item {
@@ -140,8 +140,8 @@ extension Doctor {
     guard let latest = copies.last else { return nil }
     return Report.Item(
       "damaged copies", .warning, "\(copies.count) in \(folder), the latest \(latest)",
-      hint: "The database could not be read, and was written anew from memory. Check the disk (`journalctl -k`, "
-        + "smartctl), see that all accounts are there, then remove the copies.")
+      hint: "The database could not be read, and was written again from memory. Check the disk (`dmesg`, smartctl), "
+        + "see that all accounts exist, then remove the copies.")
   }
 
   static func size(_ bytes: Int64) -> String {

@@ -9,8 +9,14 @@ extension Doctor {
     guard let instance else {
       return Report.Item("unit", .skipped, "not a systemd socket: grantd was started manually")
     }
+    guard shell.terminal.services.runs(instance) else {
+      let manager = instance == .user ? "no systemd manager of this user runs here" : "systemd does not run here"
+      return Report.Item(
+        "unit", .skipped, manager,
+        hint: answers ? nil : "Start the broker without a unit: `\(ServiceManagers.command(instance))`.")
+    }
     guard let systemctl = shell.terminal.programs.find("systemctl") else {
-      return Report.Item("unit", .skipped, "there is no systemd here")
+      return Report.Item("unit", .skipped, "there is no systemctl here")
     }
     let scope = instance == .user ? ["--user"] : []
     let properties = "--property=LoadState,ActiveState,SubState,Result,ExecMainStatus"
@@ -73,7 +79,8 @@ extension Doctor {
       default: "`\(journal)` says why."
       }
     // After too many starts systemd refuses each further one, and takes the socket away, until that is forgotten.
-    return "\(cause) Mend that; then `\(control) reset-failed grantd.service grantd.socket`, and `\(control) restart "
+    return
+      "\(cause) Correct that; then `\(control) reset-failed grantd.service grantd.socket`, and `\(control) restart "
       + "grantd.socket grantd`."
   }
 
@@ -105,7 +112,7 @@ extension Doctor {
       Report.Item("socket", .failed, message, hint: hint)
     }
     let path = choice.path
-    let ways = choice.starts.map { "`\($0)`" }.joined(separator: " or ")
+    let ways = shell.terminal.services.starts(choice.starts).map { "`\($0)`" }.joined(separator: " or ")
     let start =
       instance(of: path) == nil
       ? "Is it the right socket? For this one, start grantd with --socket \(ShellWord.quoted(path)); else: \(ways)."
@@ -117,8 +124,8 @@ extension Doctor {
       let others = choice.passedOver.isEmpty ? "" : " (nor at \(choice.passedOver.joined(separator: ", ")))"
       return failed("there is none at \(path)\(others)", start)
     case (.notRunning, .found(let file)) where file.kind != .socket:
-      return failed("\(path) is no socket", "Move it away. \(start)")
-    case (.notRunning, .found): return failed("\(path) is there, but no process listens: the daemon has ended", start)
+      return failed("\(path) is not a socket", "Move it away. \(start)")
+    case (.notRunning, .found): return failed("\(path) exists, but no process listens: the daemon has ended", start)
     case (.notRunning, .hidden): return failed("no answer at \(path), whose folder you may not see", start)
     default: return failed(failure.message, failure.hints.joined(separator: "\n"))
     }
@@ -154,12 +161,12 @@ extension Doctor {
     }
     guard answer.status != 0 else { return changed ? read : item(.ok, Self.firstLine(answer.out)) }
     let text = Self.text(answer.err.isEmpty ? answer.out : answer.err)
-    // Credentials are the unit's: nobody else can read them.
+    // Only the unit can read its credentials.
     if text.contains("this process was given no credentials") { return read }
     return item(
-      .failed, "the daemon would not start with it:\n\(text)",
-      "Mend it; `grantd --\(instance.rawValue) --check-config` checks it again"
-        + (file == nil ? "." : ", and `grantctl reload` puts it in force."))
+      .failed, "grantd does not start with this configuration:\n\(text)",
+      "Correct it; `grantd --\(instance.rawValue) --check-config` checks it again"
+        + (file == nil ? "." : ", and `grantctl reload` loads it."))
   }
 
   // MARK: Words

@@ -86,9 +86,19 @@ struct Doctor {
   private mutating func examineWithoutBroker(_ choice: SocketChoice, _ failure: Failure) async {
     let instance = instance(of: choice.path)
     var items = [await unit(instance, answers: false), socket(choice, failure)]
-    // Where the socket is there and somebody else's, so is the configuration.
-    if failure.status == .notRunning { items.append(await configuration(instance, file: nil, changed: false)) }
+    // If the socket of another user answers, the configuration is theirs too.
+    if failure.status == .notRunning { items += await configurations(of: choice) }
     report.groups = [.init(subject: .daemon, items: items)]
+  }
+
+  /// The configuration of each broker that could listen there.
+  func configurations(of choice: SocketChoice) async -> [Report.Item] {
+    var items: [Report.Item] = []
+    for path in choice.passedOver + [choice.path] {
+      let item = await configuration(instance(of: path), file: nil, changed: false)
+      if !items.contains(item) { items.append(item) }
+    }
+    return items
   }
 
   /// Nil: a socket of no unit's.

@@ -18,7 +18,7 @@ extension Shell {
       switch error {
       case .disconnected: break
       case .rpc(let error) where error.reason == .shuttingDown: break
-      case .notRunning: throw choice.notRunning
+      case .notRunning: throw choice.notRunning(terminal.services)
       default: throw Failure(error)
       }
     }

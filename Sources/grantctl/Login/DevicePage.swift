@@ -22,40 +22,66 @@ struct DevicePage: Equatable, Sendable {
     expiresAt = destination.expires_at
   }
 
-  /// Standard output has the addresses and the code, each on a line of its own; with `--json` it is for the result.
+  /// One line of the page. Values go to standard output, or with `--json` to standard error like the other lines.
+  private struct Line {
+    var text: String
+    var isValue = false
+  }
+
+  /// Prints the page. The URL and the code come last, so that they stay visible in a small terminal.
   func show(provider: String, _ wish: QRWish, in shell: Shell) {
     let terminal = shell.terminal
-    let say: (String) -> Void = { shell.keepsOutput ? terminal.note($0) : terminal.say($0) }
-    terminal.note("To sign in at \(Cell(provider).text), open this address on any device:")
-    say(SafeText.line(address))
-    terminal.note("and enter this code:\n")
-    for line in Self.shown(code, in: shell) { say(line) }
-    terminal.note("")
+    var lines = self.lines(provider: provider, isLarge: true, in: shell)
+    for isLarge in [true, false] where wish != .never {
+      let tried = self.lines(provider: provider, isLarge: isLarge, in: shell)
+      guard
+        let code = QRCode.lines(
+          for: completeAddress ?? address, wish, on: terminal, below: Self.rows(of: tried, on: terminal) + 1)
+      else { continue }
+      let target = completeAddress == nil ? "the URL" : "the URL with the code"
+      terminal.note("Scan \(target):\n\n" + code.joined(separator: "\n") + "\n")
+      lines = tried
+      break
+    }
+    for line in lines {
+      if line.isValue, !shell.keepsOutput { terminal.say(line.text) } else { terminal.note(line.text) }
+    }
+  }
+
+  private func lines(provider: String, isLarge: Bool, in shell: Shell) -> [Line] {
+    var lines: [Line] = []
     if let completeAddress {
-      terminal.note("This address has the code in it. The page must show the same code:")
-      say(SafeText.line(completeAddress))
-      terminal.note("")
+      lines += [
+        Line(text: "This URL contains the code. The page must show the same code:"),
+        Line(text: SafeText.line(completeAddress), isValue: true), Line(text: ""),
+      ]
     }
-    showQRCode(wish, on: terminal)
+    lines += [
+      Line(text: "To sign in at \(Cell(provider).text), open this URL on any device:"),
+      Line(text: SafeText.line(address), isValue: true), Line(text: "and enter this code:"), Line(text: ""),
+    ]
+    lines += Self.shown(code, isLarge: isLarge, in: shell).map { Line(text: $0, isValue: true) }
+    return lines + [Line(text: "")]
   }
 
-  private func showQRCode(_ wish: QRWish, on terminal: Terminal) {
-    guard let lines = QRCode.lines(for: completeAddress ?? address, wish, on: terminal) else {
-      if wish == .always { terminal.note("The address is too long for a QR code that a terminal can show.") }
-      return
+  /// The rows that the lines take, with the line below them that says that grantctl waits.
+  private static func rows(of lines: [Line], on terminal: Terminal) -> Int {
+    let columns = max(1, terminal.screen?.columns ?? 80)
+    // A wrapped sentence takes at most one row more than its width.
+    return lines.reduce(1) { rows, line in
+      let whole = max(1, (SafeText.width(line.text) + columns - 1) / columns)
+      return rows + (whole > 1 && !line.isValue ? whole + 1 : whole)
     }
-    let what = completeAddress == nil ? "the address" : "the address with the code"
-    terminal.note("Or scan \(what):\n\n" + lines.joined(separator: "\n") + "\n")
   }
 
-  /// The code for people, who type it elsewhere: large where the terminal can, and once more for copying; else in a
-  /// frame; alone where no person sees it.
-  private static func shown(_ code: String, in shell: Shell) -> [String] {
+  /// The code as the user copies it to another device: large if the terminal has the columns, with a plain line below;
+  /// else in a frame; only the code if no terminal shows it.
+  private static func shown(_ code: String, isLarge: Bool, in shell: Shell) -> [String] {
     let terminal = shell.terminal
     let code = SafeText.line(code)
     guard shell.keepsOutput ? terminal.isErrTTY : terminal.isOutTTY else { return [code] }
     func bold(_ text: String) -> String { terminal.allowsColour ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
-    guard terminal.speaksUnicode else { return [indent + bold(code)] }
+    guard terminal.speaksUnicode, isLarge else { return [indent + bold(code)] }
     let columns = (shell.keepsOutput ? terminal.screen?.columns : terminal.width) ?? 80
     if let large = LargeText.lines(code, columns: columns - indent.count) {
       return large.map { indent + bold($0) } + ["", indent + bold(code)]

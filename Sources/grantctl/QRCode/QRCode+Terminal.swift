@@ -10,8 +10,8 @@ enum QRWish: String, ExpressibleByArgument, CaseIterable, Sendable {
 extension QRCode {
   /// Modules of light around a symbol: as the standard wants it, and what readers put up with.
   private static let margins = [4, 2]
-  /// Lines of the terminal that stay for what stands below the symbol.
-  private static let linesBelow = 2
+  /// Rows of the caption above the symbol, and of the blank lines around it.
+  private static let captionRows = 3
 
   private func columns(margin: Int) -> Int { size + 2 * margin }
   private func rows(margin: Int) -> Int { (size + 2 * margin + 1) / 2 }
@@ -33,14 +33,16 @@ extension QRCode {
     }
   }
 
-  /// The symbol for a person in front of the terminal that standard error is; nil: none is wanted, or it cannot be shown whole.
-  static func lines(for text: String, _ wish: QRWish, on terminal: Terminal) -> [String]? {
+  /// The symbol for the terminal that standard error is; nil: none is wanted, or it does not fit.
+  ///
+  /// - Parameter below: the rows of the text that has to stay visible below it.
+  static func lines(for text: String, _ wish: QRWish, on terminal: Terminal, below: Int) -> [String]? {
     guard wish != .never, wish == .always || terminal.drawsBlocks, let code = QRCode(text) else { return nil }
     let colour = terminal.isErrTTY && terminal.allowsColour
     if wish == .always { return code.lines(margin: margins[0], colour: colour) }
     guard let screen = terminal.screen else { return nil }
     let margin = margins.first { margin in
-      code.columns(margin: margin) <= screen.columns && code.rows(margin: margin) + linesBelow <= screen.rows
+      code.columns(margin: margin) <= screen.columns && code.rows(margin: margin) + captionRows + below <= screen.rows
     }
     return margin.map { code.lines(margin: $0, colour: colour) }
   }

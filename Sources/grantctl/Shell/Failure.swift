@@ -57,8 +57,8 @@ struct Failure: Error, Equatable {
       self.init(
         ExitStatus(error), error.description,
         hints: [
-          "The socket file does not let you in: ask an admin to widen SocketMode= of its unit (`systemctl edit "
-            + "grantd.socket`), or `mode` in [socket] where no unit makes it."
+          "The socket's mode does not admit you. An administrator changes SocketMode= of grantd.socket, or `mode` in "
+            + "[socket] if no unit makes the socket."
         ])
     case .foreignServer(let path, let uid):
       let name = UserDatabase.user(uid).map { "\($0.name) (uid \(uid))" } ?? "uid \(uid)"

@@ -32,6 +32,22 @@ struct GlobalOptions: ParsableArguments {
       wish: .init(socket: socket, isSystem: system, isUser: user), isJSON: json, timeout: timeout)
   }
 
+  /// The broker that these arguments name, whether or not the rest of them can be parsed.
+  static func wish(in arguments: [String]) -> SocketChoice.Wish {
+    var wish = SocketChoice.Wish()
+    for (index, argument) in arguments.enumerated() {
+      switch argument {
+      case "--": return wish
+      case "--system": wish.isSystem = true
+      case "--user": wish.isUser = true
+      case "--socket": wish.socket = index + 1 < arguments.count ? arguments[index + 1] : nil
+      case _ where argument.hasPrefix("--socket="): wish.socket = String(argument.dropFirst("--socket=".count))
+      default: break
+      }
+    }
+    return wish
+  }
+
   /// Options of each command that were given before its name, moved behind it: `grantctl --json list`.
   static func moved(_ arguments: [String]) -> [String] {
     var index = 0

@@ -44,8 +44,9 @@ struct RunningAs: Equatable {
 
   /// By systemd's word.
   init(unit: String, _ shell: Shell) async throws(Failure) {
-    guard let systemctl = shell.terminal.programs.find("systemctl") else {
-      throw Failure(.failure, "there is no systemd here to say whose unit it is", hints: ["Name the user with --uid."])
+    guard shell.terminal.services.system, let systemctl = shell.terminal.programs.find("systemctl") else {
+      throw Failure(
+        .failure, "systemd does not run here, so the user of a unit is not known", hints: ["Name the user with --uid."])
     }
     let shown = await shell.terminal.machine.run(
       [systemctl, "show", "--property=LoadState,User,Group,SupplementaryGroups,UID,GID,DynamicUser", "--", unit],

@@ -36,7 +36,7 @@ extension Shell {
       } catch {
         guard error.status == .notRunning, clock.now < end else { throw error }
       }
-      guard (try? await clock.sleep(for: Self.pause)) != nil else { throw choice.notRunning }
+      guard (try? await clock.sleep(for: Self.pause)) != nil else { throw choice.notRunning(terminal.services) }
     }
   }
 }

@@ -50,7 +50,7 @@ struct Shell: Sendable {
         choice.isNamed || ServerOwner.isExpected(uid, at: choice.path)
       }
     } catch {
-      if case .notRunning = error { throw choice.notRunning }
+      if case .notRunning = error { throw choice.notRunning(terminal.services) }
       throw Failure(error)
     }
   }

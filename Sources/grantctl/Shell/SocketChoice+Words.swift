@@ -31,21 +31,21 @@ extension SocketChoice {
     return [first, SocketChoice(path: system, starts: [startSystem])]
   }
 
-  /// Nobody listens.
-  var notRunning: Failure {
+  /// No process listens.
+  func notRunning(_ services: ServiceManagers) -> Failure {
     let tried = passedOver + [path]
     let message = "grantd is not running: no broker answers at \(tried.joined(separator: " or "))"
     if let source {
       return Failure(
         .notRunning, message,
-        hints: ["The path is from \(source): is it right? Without \(source) the usual places are asked."])
+        hints: ["The path is from \(source): is it right? Without \(source) the usual paths are tried."])
     }
-    let status = starts.map { $0 == Self.startUser ? "`systemctl --user status grantd`" : "`systemctl status grantd`" }
+    let others = services.states(starts) + ["grantctl doctor"]
     return Failure(
       .notRunning, message,
       hints: [
-        "Start it with " + starts.map { "`\($0)`" }.joined(separator: " or ") + ".",
-        "Where that does not help: " + (status + ["`grantctl doctor`"]).joined(separator: ", ") + ".",
+        "Start it with " + services.starts(starts).map { "`\($0)`" }.joined(separator: " or ") + ".",
+        "If that does not help: " + others.map { "`\($0)`" }.joined(separator: ", ") + ".",
       ])
   }
 }

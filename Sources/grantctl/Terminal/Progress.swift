@@ -3,6 +3,8 @@ struct Progress: Sendable {
   static let step = Duration.milliseconds(125)
   private static let frames = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"]
   private static let clear = "\r\u{1B}[K"
+  /// The frame, a space, and the last column, in which some terminals wrap.
+  private static let frameColumns = 3
 
   let terminal: Terminal
   /// Unix seconds.
@@ -29,7 +31,14 @@ struct Progress: Sendable {
 
   private static let start = ContinuousClock.now
 
+  /// The longest form that fits the terminal with the frame before it: a line that wraps cannot be drawn again.
   private func text(now: Int64) -> String {
-    "Waiting for you to sign in (\(TimeText.duration(expiresAt - now)) left; Ctrl-C cancels)"
+    let left = TimeText.duration(expiresAt - now)
+    let forms = [
+      "Waiting for you to sign in (\(left) left; Ctrl-C cancels)", "Waiting for you to sign in (\(left) left)",
+    ]
+    guard isDrawn, let columns = terminal.screen?.columns else { return forms[0] }
+    let fitting = forms.first { SafeText.width($0) <= columns - Self.frameColumns } ?? "Waiting (\(left))"
+    return SafeText.fitted(fitting, columns: max(1, columns - Self.frameColumns))
   }
 }

@@ -24,7 +24,9 @@ extension Terminal {
         find: { find($0, path: environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin") }),
       environment: environment, uid: getuid(), now: { Int64(time(nil)) },
       lines: ProcessStreams.lines, input: ProcessStreams.input, inputUntil: ProcessStreams.input,
-      hideEcho: { ProcessStreams.hideEcho(0) }, ownPath: ProcessFront.path ?? "grantctl",
+      hideEcho: { ProcessStreams.hideEcho(0) },
+      services: ServiceManagers(environment: environment, uid: getuid()) { access($0, F_OK) == 0 },
+      ownPath: ProcessFront.path ?? "grantctl",
       leftConnection: ProcessFront.connection, interrupts: ProcessSignals.interrupts, machine: .own)
   }
 

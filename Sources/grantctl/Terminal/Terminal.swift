@@ -46,8 +46,10 @@ struct Terminal: Sendable {
   }
   /// What is typed shows no more, until the function that this returns is called; nil: that is not possible.
   var hideEcho: @Sendable () -> (@Sendable () -> Void)? = { nil }
-  /// Where the system's broker listens.
+  /// The socket of the system's broker.
   var systemSocket = SocketChoice.systemPath
+  /// Which hints may name systemctl.
+  var services = ServiceManagers()
   /// The path that this program is called by.
   var ownPath = "/usr/bin/grantctl"
   /// The connection on which the front sent the request of this command; once.

@@ -100,7 +100,7 @@ struct HandleURLCommand: BrokerCommand {
         .unknownName, "that address belongs to no login here",
         hints: ["Start again with `grantctl login`; `grantctl login --list` shows the logins that wait."])
     }
-    throw unanswered ?? shell.choice.notRunning
+    throw unanswered ?? shell.choice.notRunning(shell.terminal.services)
   }
 
   private func conclude(

@@ -272,7 +272,7 @@ import UnixSocket
     ),
     (
       status(), Scene(answers: ["--check-config": .init(status: 78, out: "", err: "a:3: x\n")], programs: ["grantd"]),
-      "  FAIL  configuration: the daemon would not start with it:"
+      "  FAIL  configuration: grantd does not start with with it:"
     ),
     (
       status(),
@@ -313,14 +313,14 @@ import UnixSocket
         ], programs: ["systemctl"]), ["--system"],
       [
         "  FAIL  unit: grantd.service has failed: it was started too often in a short time (start-limit-hit), status 1",
-        "→ `journalctl -u grantd -n 30` says why. Mend that; then `sudo systemctl reset-failed grantd.service "
+        "→ `journalctl -u grantd -n 30` says why. Correct that; then `sudo systemctl reset-failed grantd.service "
           + "grantd.socket`, and `sudo systemctl restart grantd.socket grantd`.",
       ]
     ),
     (
       Scene(), ["--user"],
       [
-        "  skip  unit: there is no systemd here", "  FAIL  socket: there is none at \(user)",
+        "  skip  unit: there is no systemctl here", "  FAIL  socket: there is none at \(user)",
         "        → Start the daemon: `systemctl --user start grantd.socket`.",
         "  skip  configuration: grantd is not in PATH",
       ]
@@ -336,8 +336,8 @@ import UnixSocket
       [
         "  FAIL  unit: grantd.service has failed: exit-code, status 78",
         "        → The configuration has an error: `grantd --user --check-config` says where.",
-        "  FAIL  socket: \(user) is there, but no process listens: the",
-        "  FAIL  configuration: the daemon would not start",
+        "  FAIL  socket: \(user) exists, but no process listens: the",
+        "  FAIL  configuration: grantd does not start with",
         "grantd.toml:3: unknown key",
       ]
     ),

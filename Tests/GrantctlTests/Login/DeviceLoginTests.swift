@@ -34,20 +34,20 @@ import Testing
       #expect(broker.params(of: "login.start")?["destinations"] == ["device"])
       #expect(
         recorder.out == """
+          \(Self.complete)
           \(Self.address)
           WDJB-MJHT
-          \(Self.complete)
           Signed in to work as ada@example.com at google
           Get a token with: grantctl token work
 
           """)
       #expect(
         recorder.err == """
-          To sign in at google, open this address on any device:
+          This URL contains the code. The page must show the same code:
+
+          To sign in at google, open this URL on any device:
           and enter this code:
 
-
-          This address has the code in it. The page must show the same code:
 
           Waiting for you to sign in (5 min left; Ctrl-C cancels)
 
@@ -62,13 +62,14 @@ import Testing
       let recorder = Recorder()
       let environment = ["LANG": "C.UTF-8", "TERM": "xterm", "DISPLAY": ":0"]
       let status = try await broker.run(["login", "google", "--device"], recorder, environment: environment) {
-        ($0.isOutTTY, $0.isErrTTY, $0.width, $0.screen) = (true, true, 80, .init(columns: 80, rows: 24))
+        ($0.isOutTTY, $0.isErrTTY, $0.width, $0.screen) = (true, true, 80, .init(columns: 80, rows: 50))
       }
       #expect(status == .success && recorder.launched.isEmpty)
       let large = try #require(LargeText.lines("WDJB-MJHT", columns: 80)).map { "    \u{1B}[1m\($0)\u{1B}[0m\n" }
-      #expect(recorder.out.hasPrefix("\(Self.address)\n" + large.joined() + "\n    \u{1B}[1mWDJB-MJHT\u{1B}[0m\n"))
-      let code = try #require(QRCode(Self.complete)?.lines(margin: 4, colour: true))
-      #expect(recorder.err.contains("Or scan the address with the code:\n\n" + code.joined(separator: "\n") + "\n"))
+      let code = large.joined() + "\n    \u{1B}[1mWDJB-MJHT\u{1B}[0m\n"
+      #expect(recorder.out.hasPrefix("\(Self.complete)\n\(Self.address)\n" + code))
+      let symbol = try #require(QRCode(Self.complete)?.lines(margin: 4, colour: true))
+      #expect(recorder.err.contains("Scan the URL with the code:\n\n" + symbol.joined(separator: "\n") + "\n"))
       // The line that says that we wait is drawn again and again.
       let lines = (recorder.out + recorder.err).split { $0 == "\n" || $0 == "\r" }
       #expect(lines.allSatisfy { SafeText.width(Self.plain($0)) <= 80 })
@@ -95,7 +96,7 @@ import Testing
         ($0.isOutTTY, $0.isErrTTY, $0.screen) = (true, true, .init(columns: columns, rows: 50))
       }
       #expect(status == .success)
-      #expect(recorder.err.contains("█") == isDrawn && recorder.err.contains("Or scan") == isDrawn)
+      #expect(recorder.err.contains("█") == isDrawn && recorder.err.contains("Scan the URL") == isDrawn)
       #expect(recorder.out.contains("    WDJB-MJHT\n") && recorder.out.contains("█") == (locale != "C"))
     }
   }
@@ -132,7 +133,7 @@ import Testing
       let recorder = Recorder()
       #expect(try await broker.run(["login", "google", "--device", "--qr", "always"], recorder) == .success)
       let code = try #require(QRCode(Self.address)?.lines(margin: 4, colour: false))
-      #expect(recorder.err.contains("Or scan the address:\n\n" + code.joined(separator: "\n")))
+      #expect(recorder.err.contains("Scan the URL:\n\n" + code.joined(separator: "\n")))
       #expect(!recorder.out.contains("?user_code"))
     }
   }

@@ -218,6 +218,6 @@ struct OpeningTests {
       #expect(error.hint.count > 10)
     }
     #expect(errors[0].message == "another grantd (pid 123) owns /var/lib/grantd")
-    #expect(errors[0].hint.contains("systemctl stop grantd"))
+    #expect(errors[0].hint.contains("stop that process"))
   }
 }

@@ -1,0 +1,100 @@
+import ArgumentParser
+import BrokerAPI
+
+/// The hints of a usage error: the nearest command, or the names that an argument can have.
+enum UsageHints {
+  /// Names of one hint.
+  private static let mostNames = 12
+  /// The broker gets this long to list names.
+  private static let patience = 2.0
+  /// More wrong letters than this are another word.
+  private static let mostTypos = 2
+
+  /// The error as ArgumentParser prints it, with the hints behind its first line.
+  static func text(_ error: any Error, _ arguments: [String], _ terminal: Terminal) async -> String {
+    let text = Grantctl.fullMessage(for: error)
+    let first = text.prefix { $0 != "\n" }
+    let hints = await hints(String(first), arguments, terminal)
+    guard !hints.isEmpty else { return text }
+    return ([String(first)] + hints.map { "  " + $0 }).joined(separator: "\n") + text.dropFirst(first.count)
+  }
+
+  private static func hints(_ message: String, _ arguments: [String], _ terminal: Terminal) async -> [String] {
+    if message.contains("Missing expected argument '<account>'") {
+      return await named("Accounts", "grantctl login PROVIDER ACCOUNT", arguments, terminal) { shell throws(Failure) in
+        try await shell.accounts(.init(limit: mostNames + 1)).value().accounts.map(\.account)
+      }
+    }
+    if message.contains("Missing expected argument '<provider>'") {
+      return await named("Providers", "grantctl doctor", arguments, terminal) { shell throws(Failure) in
+        try await shell.ask(ProviderList.self, NoParams()).value().providers.map(\.provider)
+      }
+    }
+    guard message.lowercased().contains("unexpected argument") || message.contains("Unknown option") else { return [] }
+    return nearest(arguments).map { ["Did you mean `\($0)`?"] } ?? []
+  }
+
+  /// The names that the broker knows; nothing if it does not answer.
+  private static func named(
+    _ title: String, _ first: String, _ arguments: [String], _ terminal: Terminal,
+    _ names: (Shell) async throws(Failure) -> [String]
+  ) async -> [String] {
+    var settings = Shell.Settings(timeout: patience)
+    settings.wish = GlobalOptions.wish(in: arguments)
+    let shell = Shell(terminal: terminal, settings: settings)
+    guard let found = try? await names(shell) else { return [] }
+    guard !found.isEmpty else { return ["\(title): none yet. See `\(first)`."] }
+    let more = found.count > mostNames ? ", …" : ""
+    return [SafeText.line("\(title): \(found.prefix(mostNames).joined(separator: ", "))\(more)")]
+  }
+
+  // MARK: Mistyped commands
+
+  /// The command line up to the command that was meant; nil: none is near, or the command is right.
+  static func nearest(_ arguments: [String]) -> String? {
+    var (path, commands) = (["grantctl"], children(of: Grantctl.configuration))
+    for word in arguments {
+      guard !commands.isEmpty, !word.hasPrefix("-") else { return nil }
+      if let command = commands.first(where: { $0.commandName == word }) {
+        path.append(word)
+        commands = children(of: command)
+        continue
+      }
+      let names = commands.filter(\.shouldDisplay).compactMap(\.commandName)
+      return near(word, names).map { (path + [$0]).joined(separator: " ") }
+    }
+    return nil
+  }
+
+  private static func children(of configuration: CommandConfiguration) -> [CommandConfiguration] {
+    (configuration.subcommands + configuration.groupedSubcommands.flatMap(\.subcommands)).map { $0.configuration }
+  }
+
+  /// The name with the fewest typos, or the only one that begins so.
+  static func near(_ word: String, _ names: [String]) -> String? {
+    let typed = Array(word.lowercased())
+    let distances = names.map { (name: $0, typos: typos(typed, Array($0))) }
+    if let best = distances.min(by: { $0.typos < $1.typos }), best.typos <= min(mostTypos, typed.count / 2) {
+      return best.name
+    }
+    let begun = names.filter { typed.count >= 2 && $0.hasPrefix(word) }
+    return begun.count == 1 ? begun[0] : nil
+  }
+
+  /// Letters that are missing, added, wrong, or exchanged with their neighbour.
+  private static func typos(_ left: [Character], _ right: [Character]) -> Int {
+    var rows = [Array(0...right.count)]
+    for i in 1...max(1, left.count) where i <= left.count {
+      var row = [i]
+      for j in 1...max(1, right.count) where j <= right.count {
+        var least = min(rows[i - 1][j] + 1, row[j - 1] + 1, rows[i - 1][j - 1] + (left[i - 1] == right[j - 1] ? 0 : 1))
+        if i > 1, j > 1, left[i - 1] == right[j - 2], left[i - 2] == right[j - 1] {
+          least = min(least, rows[i - 2][j - 2] + 1)
+        }
+        row.append(least)
+      }
+      rows.append(row)
+    }
+    return rows[left.count][right.count]
+  }
+}

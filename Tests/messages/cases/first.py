@@ -1,0 +1,56 @@
+"""Before anything works: no broker, a broken configuration, a mistyped command."""
+
+import re
+
+from home import lacks, must, shows
+from table import case
+
+
+@case("no-systemd")
+def no_systemd(home):
+    """Without systemd, hints start the broker as a program, and none names systemctl."""
+    home.configure()
+    for words in (["status"], ["token", "work"], ["list", "--user"], ["doctor"], ["doctor", "--user"]):
+        done = home.ctl(*words, status=6)
+        text = done.stdout + done.stderr
+        shows(text, "`grantd --user`")
+        lacks(text, "systemctl", "journalctl")
+    shows(home.errors("explain", "work", "--unit", "mail", status=1), "systemd does not run here")
+    home.start()
+    text = home.output("doctor", status=0)
+    lacks(text, "systemctl", "not been booted", "Failed to connect to bus")
+
+
+@case("configuration-error")
+def configuration_error(home):
+    """After a start that failed, status names the file and the line of the error."""
+    home.config.write_text('[callback]\nport = 0\n\n[provider.work]\nisuer = "https://id.example"\n')
+    home.launch()
+    must(home.process.wait(20) == 78, "grantd starts with an unknown key")
+    for words in (["status"], ["status", "--user"]):
+        shows(home.errors(*words, status=6), f"{home.config}:5", "isuer", "grantd --user --check-config")
+    shows(home.output("doctor", status=6), f"{home.config}:5", "isuer")
+
+
+@case("mistyped-command")
+def mistyped_command(home):
+    """A mistyped command or option suggests the nearest."""
+    for words, wanted in (("tokn work", "`grantctl token`"), ("lsit", "`grantctl list`"), ("stat", "`grantctl status`"),
+                          ("provider regsiter x", "`grantctl provider register`"),
+                          ("key rotat", "`grantctl key rotate`"), ("token work --timeuot 3", "'--timeout'")):
+        shows(home.errors(*words.split(), status=64), "Did you mean", wanted)
+    lacks(home.errors("frobnicate", status=64), "Did you mean")
+
+
+@case("missing-account")
+def missing_account(home):
+    """A command without its account lists the accounts."""
+    home.start(demo=home.provider())
+    shows(home.errors("token", status=64), "Missing expected argument '<account>'", "Accounts: none yet", "grantctl login")
+    for name in ("work", "home"):
+        home.sign_in("demo", name)
+    for words in (["token"], ["show"], ["request"], ["--user", "token"]):
+        shows(home.errors(*words, status=64), "Missing expected argument '<account>'", "Accounts: home, work")
+    shows(home.errors("login", status=64), "<provider>", "Providers: demo")
+    home.stop()
+    must(not re.search("Accounts", home.errors("token", status=64)), "accounts are named without a broker")

@@ -1,0 +1,51 @@
+"""A login as the user sees it in a terminal."""
+
+import re
+
+from answers import changed
+from home import must, shows
+from server import Answer
+from table import case
+
+PENDING = Answer.error("authorization_pending")
+CODE = "WDJB-MJHT"
+QR = re.compile("[█▀▄ ]*[█▀▄]{8}")
+
+
+def device(home, columns, rows):
+    """The screen while a login on another device waits, and the terminal."""
+    terminal = home.terminal("login", "demo", "work", "--device", columns=columns, rows=rows)
+    terminal.until("Waiting")
+    terminal.read_for(2)
+    return terminal, terminal.screen
+
+
+@case("device")
+def device_page(home):
+    """The URL and the code are the last lines of a small terminal, and the line that waits is one line."""
+    fake = home.provider()
+    complete = f"{fake.origin}/activate?user_code={CODE}"
+    fake.always("device", changed(verification_uri_complete=complete))
+    fake.always("poll", PENDING)
+    home.start(demo=fake)
+    for columns, rows in ((80, 24), (40, 24), (30, 24), (100, 50)):
+        terminal, screen = device(home, columns, rows)
+        shown = screen.visible(rows)
+        # A URL that is longer than a row is whole again.
+        text = "".join(shown)
+        size = f"{columns}x{rows}"
+        must(f"{fake.origin}/activate" in text, f"{size}: the URL is not visible:\n{text}")
+        must(CODE in text, f"{size}: the code is not visible:\n{text}")
+        must("Waiting" in shown[-1], f"{size}: the last line is {shown[-1]!r}")
+        places = [text.rindex(part) for part in (f"{fake.origin}/activate", "enter this code", CODE, "Waiting")]
+        must(places == sorted(places), f"{size}: the order is:\n{text}")
+        must(len(shown[-1]) < columns, f"{size}: the waiting line fills the row: {shown[-1]!r}")
+        must(text.count("Waiting") == 1, f"{size}: the waiting line is there {text.count('Waiting')} times:\n{text}")
+        drawn = any(QR.search(line) for line in screen.rows[:-9])
+        must(drawn == (rows == 50), f"{size}: a QR code is {'' if drawn else 'not '}drawn:\n" + "\n".join(screen.rows))
+        if drawn:
+            must(len(screen.rows) <= rows, f"{size}: the page has {len(screen.rows)} rows")
+            shows(text, "Scan the URL with the code")
+        terminal.type("\x03")
+        shows(terminal.end(), "cancelled")
+        must(terminal.status == 130, f"{size}: Ctrl-C ends it with {terminal.status}")
